@@ -1,0 +1,1 @@
+"""The engine: observes, applies, verifies and undoes steps it knows only by their protocol."""

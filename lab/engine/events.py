@@ -1,0 +1,98 @@
+"""What the engine tells the world: frozen events and a small bus.
+
+Steps and the engine know nothing about output; faces (board, plain lines, CI groups, JSON lines) subscribe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events; ``at`` is seconds since the run started (monotonic)."""
+
+    at: float = field(default=0.0, kw_only=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """The event as plain data, its kind under ``event``."""
+        return {"event": type(self).__name__, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """A run of the engine begins. ``steps`` are (id, title) in plan order; ``verb`` is up or down."""
+
+    lab: str
+    verb: str
+    steps: tuple[tuple[str, str], ...]
+    estimate: float | None = None  # seconds, from earlier runs
+
+
+@dataclass(frozen=True)
+class StepStarted(Event):
+    """A step's ``apply`` (or ``undo``) begins."""
+
+    step: str
+
+
+@dataclass(frozen=True)
+class StepProgress(Event):
+    """A step says how far it is: ``done`` of ``total`` where that is known."""
+
+    step: str
+    text: str
+    done: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class StepFinished(Event):
+    """A step ended. ``outcome`` is unchanged, changed, failed, cancelled or blocked (a need failed)."""
+
+    step: str
+    outcome: str
+    seconds: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something a person must see: ``level`` is info or warning."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RunFinished(Event):
+    """The run is over. ``changed`` counts steps that did something."""
+
+    ok: bool
+    seconds: float
+    changed: int
+
+
+Subscriber = Callable[[Event], None]
+
+
+class Bus:
+    """Delivers events to subscribers in order, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Add a subscriber; it is called for every later event."""
+        with self._lock:
+            self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        """Hand ``event`` to every subscriber."""
+        with self._lock:
+            for subscriber in self._subscribers:
+                subscriber(event)

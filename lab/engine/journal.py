@@ -1,0 +1,90 @@
+"""The journal: an append-only file that says what this lab owns.
+
+A record is written *before* a thing is created, so that a kill between the two leaves a claim to check rather than
+an orphan. A torn last line (power cut, full disk) is ignored on reading.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Owned:
+    """One thing a lab owns: ``kind`` (container, image, file, network, host-change, …), ``name``, and facts about it."""
+
+    kind: str
+    name: str
+    step: str
+    facts: Mapping[str, str]
+
+
+class Journal:
+    """Reads and appends the journal file at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def owns(self, kind: str, name: str, step: str, **facts: str) -> None:
+        """Record that the lab owns (or is about to create) a thing.
+
+        Raises:
+            LabError: the journal cannot be written; nothing may be created then.
+        """
+        if any(o.kind == kind and o.name == name and dict(o.facts) == facts for o in self.owned()):
+            return
+        self._append({"op": "owns", "kind": kind, "name": name, "step": step, "facts": facts})
+
+    def released(self, kind: str, name: str) -> None:
+        """Record that the thing is gone."""
+        self._append({"op": "released", "kind": kind, "name": name})
+
+    def owned(self, kind: str | None = None) -> tuple[Owned, ...]:
+        """What is owned now, in the order it was claimed."""
+        alive: dict[tuple[str, str], Owned] = {}
+        for entry in self._entries():
+            key = (entry["kind"], entry["name"])
+            if entry["op"] == "released":
+                alive.pop(key, None)
+            else:
+                alive[key] = Owned(key[0], key[1], entry.get("step", ""), entry.get("facts", {}))
+        return tuple(o for o in alive.values() if kind is None or o.kind == kind)
+
+    def _entries(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        entries = []
+        for line in self.path.read_text(errors="replace").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:  # torn by a kill while writing
+                continue
+            if isinstance(entry, dict) and {"op", "kind", "name"} <= entry.keys():
+                entries.append(entry)
+        return entries
+
+    def _append(self, entry: dict[str, object]) -> None:
+        line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **entry})
+        try:
+            with self._lock:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
+                with self.path.open("a") as file:
+                    file.write(("\n" if torn and self.path.stat().st_size else "") + line + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise LabError(
+                f"the journal {self.path} cannot be written: {error.strerror}",
+                fix="free space or fix the permissions of that directory, then run the command again",
+            ) from error

@@ -1,0 +1,235 @@
+"""Runs steps: observe → apply → verify, in parallel where their needs allow; undo in the opposite order.
+
+A failed step stops what needs it; what is independent is finished, so that the next run has less to do. A cancelled
+run (Ctrl-C, SIGTERM) starts nothing new and waits for the running steps, whose commands are ended by the same token.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from lab.engine.events import Bus, Event, RunFinished, RunStarted, StepFinished, StepStarted
+from lab.engine.step import Observed, State, Step
+from lab.errors import Interrupted, LabError, StepFailed
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """How one step went; ``outcome`` as in StepFinished, ``seconds`` of wall time."""
+
+    step: str
+    outcome: str
+    seconds: float
+    detail: str = ""
+
+
+@dataclass
+class RunRecord:
+    """How a run went, step by step, in the order the steps ended."""
+
+    verb: str
+    steps: list[StepRecord] = field(default_factory=list)
+    errors: list[tuple[str, BaseException]] = field(default_factory=list)
+    seconds: float = 0.0
+    cancelled: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step ended well."""
+        return not self.errors and not self.cancelled
+
+    @property
+    def changed(self) -> int:
+        """How many steps did something."""
+        return sum(record.outcome == "changed" for record in self.steps)
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong.
+
+        Raises:
+            Interrupted: the run was cancelled.
+            StepFailed: one or more steps failed; carries the first error and names the others.
+        """
+        if self.cancelled:
+            raise Interrupted(
+                f"stopped during lab {self.verb}; what is done stays done",
+                fix="run the same command again to go on, or 'lab down' to take everything away",
+            )
+        if not self.errors:
+            return
+        step, error = self.errors[0]
+        also = [f"{other}: also failed: {str(err).splitlines()[0]}" for other, err in self.errors[1:]]
+        if isinstance(error, LabError):
+            failure = StepFailed(
+                f"{step}: {error.what}", command=error.command, evidence=(*error.evidence, *also), fix=error.fix
+            )
+            failure.exit_code = error.exit_code if error.exit_code != 1 else StepFailed.exit_code
+        else:
+            failure = StepFailed(f"{step}: {type(error).__name__}: {error}", evidence=also)
+        raise failure from error
+
+
+class Engine(Generic[C]):
+    """Runs steps against contexts.
+
+    Args:
+        steps: in plan order; ``needs`` name earlier or later steps, cycles are refused.
+        scope: makes the context of a step from its id (its log prefix, its progress channel).
+        bus: gets the events.
+        cancel: set to stop.
+        workers: how many steps run at once.
+        clock: monotonic seconds; a fake in unit tests.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step[C]],
+        scope: Callable[[str], C],
+        *,
+        bus: Bus,
+        cancel: threading.Event,
+        workers: int = 6,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.steps = list(steps)
+        self.scope = scope
+        self.bus = bus
+        self.cancel = cancel
+        self.workers = workers
+        self.clock = clock
+        self._started = clock()
+        known = {step.id for step in self.steps}
+        for step in self.steps:
+            if unknown := [need for need in step.needs if need not in known]:
+                raise LabError(f"step {step.id} needs unknown steps: {', '.join(unknown)}")
+        _refuse_cycles({step.id: step.needs for step in self.steps})
+
+    def observe(self) -> dict[str, Observed]:
+        """Look at every step, in parallel; a step whose needs are not ready is absent without being asked."""
+        seen: dict[str, Observed] = {}
+
+        def look(step: Step[C]) -> str:
+            if any(seen[need].state is State.ABSENT for need in step.needs):
+                seen[step.id] = Observed.absent()
+            else:
+                seen[step.id] = step.observe(self.scope(step.id))
+            return "unchanged"
+
+        record = self._walk("observe", look, {step.id: step.needs for step in self.steps}, quiet=True)
+        record.raise_failure()
+        return seen
+
+    def up(self, estimate: float | None = None) -> RunRecord:
+        """Bring every step to READY."""
+
+        def bring(step: Step[C]) -> str:
+            ctx = self.scope(step.id)
+            seen = step.observe(ctx)
+            if seen.state is State.READY:
+                return f"unchanged {seen.detail}"
+            self._emit(StepStarted(step.id))
+            step.apply(ctx)
+            step.verify(ctx)
+            return f"changed {seen.detail}"
+
+        return self._walk("up", bring, {step.id: step.needs for step in self.steps}, estimate=estimate)
+
+    def down(self) -> RunRecord:
+        """Undo every step, users before what they use; goes on past failures and reports them all."""
+        users: dict[str, list[str]] = {step.id: [] for step in self.steps}
+        for step in self.steps:
+            for need in step.needs:
+                users[need].append(step.id)
+
+        def take(step: Step[C]) -> str:
+            self._emit(StepStarted(step.id))
+            step.undo(self.scope(step.id))
+            return "changed"
+
+        return self._walk("down", take, {k: tuple(v) for k, v in users.items()}, past_failures=True)
+
+    def _walk(
+        self,
+        verb: str,
+        act: Callable[[Step[C]], str],
+        needs: dict[str, tuple[str, ...]],
+        *,
+        quiet: bool = False,
+        past_failures: bool = False,
+        estimate: float | None = None,
+    ) -> RunRecord:
+        record = RunRecord(verb)
+        self._started = self.clock()
+        if not quiet:
+            names = tuple((step.id, step.title) for step in self.steps)
+            self._emit(RunStarted("", verb, names, estimate))
+        todo = {step.id: step for step in self.steps}
+        done: set[str] = set()
+        bad: set[str] = set()
+        began: dict[str, float] = {}
+        running: dict[Future[str], str] = {}
+
+        def finish(step: str, outcome: str, detail: str = "") -> None:
+            seconds = self.clock() - began.get(step, self.clock())
+            record.steps.append(StepRecord(step, outcome, seconds, detail))
+            if not quiet:
+                self._emit(StepFinished(step, outcome, seconds, detail))
+
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="step") as pool:
+            while todo or running:
+                for step_id in list(todo):
+                    if self.cancel.is_set():
+                        break
+                    if not past_failures and any(need in bad for need in needs[step_id]):
+                        del todo[step_id]
+                        bad.add(step_id)
+                        finish(step_id, "blocked", "a step it needs failed")
+                    elif all(need in done or need in bad for need in needs[step_id]):
+                        began[step_id] = self.clock()
+                        running[pool.submit(act, todo.pop(step_id))] = step_id
+                if not running:
+                    if self.cancel.is_set() or not todo:
+                        break
+                    continue
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    step_id = running.pop(future)
+                    try:
+                        outcome, _, detail = future.result().partition(" ")
+                    except BaseException as error:  # noqa: BLE001 - every failure of a step becomes part of the record
+                        bad.add(step_id)
+                        stopped = self.cancel.is_set() or isinstance(error, Interrupted)
+                        if stopped:
+                            self.cancel.set()
+                        else:
+                            record.errors.append((step_id, error))
+                        first = next(iter(str(error).splitlines()), type(error).__name__)
+                        finish(step_id, "cancelled" if stopped else "failed", first)
+                    else:
+                        done.add(step_id)
+                        finish(step_id, outcome, detail)
+        record.cancelled = self.cancel.is_set()
+        record.seconds = self.clock() - self._started
+        if not quiet:
+            self._emit(RunFinished(record.ok, record.seconds, record.changed))
+        return record
+
+    def _emit(self, event: Event) -> None:
+        object.__setattr__(event, "at", self.clock() - self._started)
+        self.bus.emit(event)
+
+
+def _refuse_cycles(needs: dict[str, tuple[str, ...]]) -> None:
+    """Raise LabError when steps wait for each other."""
+    import graphlib
+
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        raise LabError(f"steps need each other in a circle: {' → '.join(error.args[1])}") from error

@@ -1,0 +1,162 @@
+"""The errors kailab raises, each with its exit code.
+
+Every error says what happened, to which object, the command that failed if there was one, the evidence, and one
+next action. ``lab.__main__`` is the only place that catches them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+
+class LabError(Exception):
+    """Something the user has to know; printed without a traceback.
+
+    Args:
+        what: one sentence, what happened and to which object.
+        command: the command that failed, ready to be pasted into a shell.
+        evidence: lines that prove it (log tail, diff, list of objects).
+        fix: one next action.
+    """
+
+    exit_code = 1
+    title = "error"
+
+    def __init__(
+        self, what: str, *, command: str = "", evidence: Sequence[str] = (), fix: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.command = command
+        self.evidence = tuple(evidence)
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.command:
+            lines.append(f"  command: {self.command}")
+        lines += [f"  | {line}" for line in self.evidence]
+        if self.fix:
+            lines.append(f"  next: {self.fix}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, object]:
+        """The error as plain data, for ``--json``."""
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            "command": self.command,
+            "evidence": list(self.evidence),
+            "next": self.fix,
+            "exit_code": self.exit_code,
+        }
+
+
+class SpecError(LabError):
+    """The lab file, a ``--set`` value or a command-line argument is wrong."""
+
+    exit_code = 2
+    title = "lab file"
+
+
+class Unavailable(LabError):
+    """A binary, image or chart the lab needs cannot be had from any source."""
+
+    exit_code = 3
+    title = "supply"
+
+
+class HostNotReady(LabError):
+    """The machine lacks something and the user did not allow the fix."""
+
+    exit_code = 4
+    title = "host"
+
+
+class StepFailed(LabError):
+    """A step of the plan failed; the lab can be resumed with ``lab up``."""
+
+    exit_code = 5
+    title = "step"
+
+
+class WaitTimeout(LabError):
+    """A condition did not come true in time; the evidence is the last state seen."""
+
+    exit_code = 6
+    title = "timeout"
+
+
+class Leftovers(LabError):
+    """After ``lab down`` something of the lab still exists."""
+
+    exit_code = 7
+    title = "leftovers"
+
+
+class Busy(LabError):
+    """Another kailab process holds this lab's lock."""
+
+    exit_code = 8
+    title = "busy"
+
+
+class NoLab(LabError):
+    """No lab of that name exists."""
+
+    exit_code = 9
+    title = "no lab"
+
+
+class CommandFailed(LabError):
+    """An external command ended with a non-zero status or could not be started."""
+
+    exit_code = 10
+    title = "command"
+
+    def __init__(
+        self, argv: Sequence[str], code: int, out: str = "", err: str = "", fix: str = "", why: str = ""
+    ) -> None:
+        self.argv = tuple(argv)
+        self.code = code
+        self.out = out
+        self.err = err
+        tail = (err.strip() or out.strip()).splitlines()[-12:]
+        super().__init__(
+            why or f"{argv[0] if argv else 'command'} ended with status {code}",
+            command=shlex.join(argv),
+            evidence=tail,
+            fix=fix,
+        )
+
+
+class ApiFailed(LabError):
+    """A Kubernetes API server refused a request or could not be reached."""
+
+    exit_code = 11
+    title = "kubernetes"
+
+    def __init__(self, what: str, *, status: int = 0, evidence: Sequence[str] = (), fix: str = "") -> None:
+        super().__init__(what, evidence=evidence, fix=fix)
+        self.status = status
+
+
+class Interrupted(LabError):
+    """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
+
+    exit_code = 130
+    title = "interrupted"
+
+
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "unexpected error (with --debug: a traceback)",
+    **{
+        cls.exit_code: (cls.__doc__ or "").splitlines()[0].rstrip(".")
+        for cls in (
+            SpecError, Unavailable, HostNotReady, StepFailed, WaitTimeout, Leftovers, Busy, NoLab,
+            CommandFailed, ApiFailed, Interrupted,
+        )
+    },
+}

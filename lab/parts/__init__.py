@@ -1,0 +1,1 @@
+"""What a lab is made of: each part is one or more steps."""

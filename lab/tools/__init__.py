@@ -1,0 +1,1 @@
+"""Other people's command lines: one door for processes (``shell``) and one thin façade per tool."""

@@ -1,0 +1,88 @@
+"""Façade over docker, podman and nerdctl: the verbs the lab needs, named as the CLIs name them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.tools.shell import Result, Runner
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as the engine sees it; ``state`` is running, exited, created, …"""
+
+    name: str
+    id: str
+    state: str
+    labels: Mapping[str, str]
+    ip: str
+    image: str
+
+
+class ContainerEngine:
+    """One container engine.
+
+    Args:
+        run: how commands are run.
+        name: docker, podman or nerdctl.
+    """
+
+    def __init__(self, run: Runner, name: str = "docker") -> None:
+        self._run = run
+        self.name = name
+
+    def call(self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None) -> Result:
+        """Run one engine command. Raises CommandFailed."""
+        return self._run.run([self.name, *args], stdin=stdin, check=check, timeout=timeout)
+
+    def exec(
+        self, container: str, argv: Sequence[str], *, stdin: str | bytes | None = None, check: bool = True,
+        timeout: float | None = None,
+    ) -> Result:
+        """Run a command in a running container. Raises CommandFailed."""
+        flag = ["-i"] if stdin is not None else []
+        return self.call("exec", *flag, container, *argv, stdin=stdin, check=check, timeout=timeout)
+
+    def write_file(self, container: str, path: str, text: str, mode: str = "0644") -> None:
+        """Write a file in a running container, by rename so that readers never see half of it."""
+        quoted = shlex.quote(path)
+        script = (
+            f"mkdir -p $(dirname {quoted}) && cat > {quoted}.kailab && chmod {mode} {quoted}.kailab"
+            f" && mv {quoted}.kailab {quoted}"
+        )
+        self.exec(container, ["sh", "-c", script], stdin=text)
+
+    def copy_in(self, container: str, source: Path, target: str) -> None:
+        """Copy a file or directory into a container."""
+        self.call("cp", str(source), f"{container}:{target}")
+
+    def containers(self, label: str) -> tuple[Container, ...]:
+        """All containers, running or not, that carry ``label`` (``key`` or ``key=value``), oldest first."""
+        ids = self.call("ps", "-aq", "--no-trunc", "--filter", f"label={label}").out.split()
+        return tuple(reversed([c for c in (self.inspect(i) for i in ids) if c is not None]))
+
+    def inspect(self, container: str) -> Container | None:
+        """One container, or None when there is none of that name."""
+        result = self.call("inspect", "--type", "container", container, check=False)
+        if result.code != 0:
+            return None
+        data = json.loads(result.out)[0]
+        networks = data.get("NetworkSettings", {}).get("Networks") or {}
+        ip = next((n["IPAddress"] for n in networks.values() if n.get("IPAddress")), "")
+        return Container(
+            name=data["Name"].lstrip("/"),
+            id=data["Id"],
+            state=data["State"]["Status"],
+            labels=data["Config"].get("Labels") or {},
+            ip=ip,
+            image=data["Config"].get("Image", ""),
+        )
+
+    def image_id(self, reference: str) -> str | None:
+        """Id of a local image, or None."""
+        result = self.call("image", "inspect", "--format", "{{.Id}}", reference, check=False)
+        return result.out.strip() if result.code == 0 else None
