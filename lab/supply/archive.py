@@ -1,0 +1,138 @@
+"""Writes container images as archives, without an engine.
+
+The format is docker's (``docker load`` and ``ctr images import`` both read it). Equal content gives equal bytes:
+entries are sorted, owned by root and carry no time, so an image's digest is that of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.supply.catalogue import arch
+from lab.supply.store import replacing
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An uncompressed layer tar on disk and its digest (hex sha256)."""
+
+    path: Path
+    digest: str
+
+
+def layer_from_files(target: Path, files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> Layer:
+    """Write a layer that holds ``files`` (path in the image → file or folder here) and symbolic ``links``."""
+    with replacing(target) as temporary, tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as tar:
+        made: set[str] = set()
+        for inside in sorted({*files, *(links or {})}):
+            _parents(tar, inside, made)
+            if inside in files:
+                _add(tar, inside.lstrip("/"), files[inside], made)
+            elif links is not None:
+                info = tarfile.TarInfo(inside.lstrip("/"))
+                info.type, info.linkname, info.mode = tarfile.SYMTYPE, links[inside], 0o777
+                tar.addfile(info)
+    return Layer(target, digest(target))
+
+
+def write_image(
+    target: Path,
+    reference: str,
+    layers: Iterable[Layer],
+    *,
+    entrypoint: Iterable[str] = (),
+    user: str = "",
+    env: Mapping[str, str] | None = None,
+    stop_signal: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> Path:
+    """Write an image archive named ``reference`` to ``target`` and return it."""
+    layers = list(layers)
+    variables = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **(env or {})}
+    process: dict[str, object] = {"Env": [f"{k}={v}" for k, v in variables.items()]}
+    if entrypoint := list(entrypoint):
+        process["Entrypoint"] = entrypoint
+    if user:
+        process["User"] = user
+    if stop_signal:
+        process["StopSignal"] = stop_signal
+    if labels:
+        process["Labels"] = dict(labels)
+    config = json.dumps({
+        "architecture": arch(), "os": "linux", "created": "1970-01-01T00:00:00Z", "config": process,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]},
+        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "kailab"} for _ in layers],
+    }, sort_keys=True).encode()  # fmt: skip
+    name = hashlib.sha256(config).hexdigest()
+    manifest = [{
+        "Config": f"{name}.json", "RepoTags": [reference], "Layers": [f"{layer.digest}/layer.tar" for layer in layers],
+    }]  # fmt: skip
+    with replacing(target) as temporary, tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as tar:
+        _bytes(tar, f"{name}.json", config)
+        for layer in {layer.digest: layer for layer in layers}.values():
+            info = tarfile.TarInfo(f"{layer.digest}/layer.tar")
+            info.size = layer.path.stat().st_size
+            with layer.path.open("rb") as file:
+                tar.addfile(info, file)
+        _bytes(tar, "manifest.json", json.dumps(manifest).encode())
+    return target
+
+
+def references(archive: Path) -> tuple[str, ...]:
+    """The names under which an archive's images will be known (docker archives and OCI layouts)."""
+    with tarfile.open(archive) as tar:
+        names = set(tar.getnames())
+        if "manifest.json" in names:
+            data = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]
+            return tuple(tag for image in data for tag in image.get("RepoTags") or ())
+        data = json.load(tar.extractfile("index.json"))  # type: ignore[arg-type]
+        keys = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+        found = (next((m["annotations"][k] for k in keys if k in m.get("annotations", {})), "") for m in data["manifests"])
+        return tuple(name for name in found if name)
+
+
+def digest(path: Path) -> str:
+    """Hex sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _add(tar: tarfile.TarFile, inside: str, source: Path, made: set[str]) -> None:
+    info = tar.gettarinfo(str(source), inside)
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mtime = 0
+    if source.is_dir() and not source.is_symlink():
+        if inside not in made:
+            tar.addfile(info)
+            made.add(inside)
+        for child in sorted(source.iterdir()):
+            _add(tar, f"{inside}/{child.name}", child, made)
+    elif info.isreg():
+        with source.open("rb") as file:
+            tar.addfile(info, file)
+    else:
+        tar.addfile(info)
+
+
+def _parents(tar: tarfile.TarFile, inside: str, made: set[str]) -> None:
+    parts = inside.strip("/").split("/")[:-1]
+    for depth in range(1, len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        if folder not in made:
+            made.add(folder)
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(info)
+
+
+def _bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))

@@ -1,0 +1,58 @@
+"""Image layers from Debian packages."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from lab.supply.archive import Layer, digest, layer_from_files
+from lab.supply.catalogue import DebLayer
+from lab.supply.store import key_of, making, place
+from lab.tools.debian import Debian
+from lab.tools.shell import Runner
+
+# Documentation and such: of no use inside an image, and half of its files.
+_DROP = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/bug", "usr/share/locale", "usr/share/info")
+
+_MERGED = ("bin", "lib", "lib64", "sbin")
+
+
+def layer(recipe: DebLayer, run: Runner) -> Layer:
+    """A layer with the files of the recipe's packages; made once. Raises CommandFailed."""
+    target = place("layers", f"{recipe.name}.tar", key_of(asdict(recipe)))
+    with making(target) as needed:
+        if needed:
+            debian = Debian(run)
+            with tempfile.TemporaryDirectory(prefix="kailab-debs-") as folder:
+                debs, root = Path(folder, "debs"), Path(folder, "root")
+                debs.mkdir()
+                root.mkdir()
+                for package in debian.download(recipe.packages, debs):
+                    debian.unpack(package, root)
+                for useless in _DROP:
+                    shutil.rmtree(root / useless, ignore_errors=True)
+                links = {f"/{name}": f"usr/{name}" for name in _MERGED} | recipe.links
+                if recipe.applets:
+                    links |= _applets(root, run)
+                files = _merged(root)
+                layer_from_files(target, {path: files[path] for path in files if path not in links}, links)
+    return Layer(target, digest(target))
+
+
+def _merged(root: Path) -> dict[str, Path]:
+    """Files by their path in the image, all under /usr: packages of older releases still use /bin, /lib and /sbin."""
+    files: dict[str, Path] = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            continue
+        inside = str(path.relative_to(root))
+        files[f"/usr/{inside}" if inside.split("/")[0] in _MERGED else f"/{inside}"] = path
+    return files
+
+
+def _applets(root: Path, run: Runner) -> dict[str, str]:
+    """Links for busybox's applets, so that ``sleep`` and friends are in PATH."""
+    busybox = next(path for path in (root / "bin/busybox", root / "usr/bin/busybox") if path.exists())
+    return {f"/usr/bin/{name}": "busybox" for name in run.run([busybox, "--list"]).out.split() if name != "busybox"}

@@ -1,0 +1,105 @@
+"""Builds programs from Go modules with the ordinary go command.
+
+The result of a recipe is a folder of programs in the cache, named by the recipe's content. Go's own build cache makes
+a build that was killed go on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from lab.supply.catalogue import GoRecipe
+from lab.supply.store import key_of, making, place, replacing
+from lab.tools.go import Go
+from lab.tools.shell import Runner
+
+Progress = Callable[[str, int | None, int | None], None]
+
+# One go build uses all cores while it compiles and one while it links: two at a time fill the gaps, more only
+# take memory (a link of kube-apiserver needs about 2 GiB).
+_SLOTS = threading.Semaphore(2)
+
+
+def folder_of(recipe: GoRecipe) -> Path:
+    """Where the programs of a recipe lie once they are built."""
+    return place("go", recipe.name, key_of(asdict(recipe)))
+
+
+def build(recipe: GoRecipe, run: Runner, progress: Progress) -> Path:
+    """Build all programs of ``recipe`` unless they are there; returns their folder. Raises CommandFailed."""
+    target = folder_of(recipe)
+    with making(target) as needed:
+        if not needed:
+            return target
+        progress(f"{recipe.name}: waiting for a build slot", None, None)
+        with _SLOTS, replacing(target) as temporary:
+            work = target.parent / f".work-{target.name}"
+            try:
+                _build_in(work, temporary, recipe, run, progress)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress: Progress) -> None:
+    go = Go(run)
+    progress(f"{recipe.name}: downloading {recipe.module}@{recipe.version}", None, None)
+    source = go.download(recipe.module, recipe.version)
+    shutil.rmtree(work, ignore_errors=True)
+    if recipe.layout == "wrapper":
+        work.mkdir(parents=True)
+        (work / "go.mod").write_text(wrapper_mod(recipe))
+        targets = [_in_module(recipe.module, package) for package in recipe.programs.values()]
+        mod = "mod"
+    else:
+        shutil.copytree(source, work)
+        for folder, _, files in os.walk(work):
+            for name in (".", *files):
+                path = Path(folder, name)
+                path.chmod(path.stat().st_mode | 0o200)
+        targets = list(recipe.programs.values())
+        mod = recipe.mod
+    env = {"CGO_ENABLED": "1" if recipe.cgo else "0", "GOFLAGS": "", "GOWORK": "off"}
+    ldflags = f"-s -w {recipe.ldflags}"
+    if recipe.link:
+        ldflags += f" -linkmode external -extldflags {recipe.link}"
+        env["CGO_LDFLAGS_ALLOW"] = ".*"
+    total = go.packages(work, targets, env, mod)
+    seen = 0
+    began = time.monotonic()
+
+    def line(text: str) -> None:
+        nonlocal seen
+        if text and not text.startswith(("go:", "#", " ")):
+            seen += 1
+            progress(f"{recipe.name}: {seen} of {total or '?'} packages, {time.monotonic() - began:.0f} s", seen, total)
+
+    output.mkdir()
+    single = len(targets) == 1
+    go.build(
+        work, output / next(iter(recipe.programs)) if single else output, targets, env=env, ldflags=ldflags.strip(),
+        tags=recipe.tags, mod=mod, on_line=line,
+    )  # fmt: skip
+    missing = [name for name in recipe.programs if not (output / name).exists()]
+    if missing:
+        raise RuntimeError(f"{recipe.name}: go build made no {', '.join(missing)}")
+
+
+def wrapper_mod(recipe: GoRecipe) -> str:
+    """A go.mod that requires the module and pins its staging modules: v1.34.4 goes with v0.34.4."""
+    staging = recipe.version.replace("v1.", "v0.", 1)
+    pinned = [f"k8s.io/{name}" for name in recipe.staging]
+    lines = [f"module kailab.build/{recipe.name}", "", "go 1.24.0", "", f"require {recipe.module} {recipe.version}"]
+    lines += [f"require {name} {staging}" for name in pinned]
+    lines += [f"replace {name} => {name} {staging}" for name in pinned]
+    return "\n".join(lines) + "\n"
+
+
+def _in_module(module: str, package: str) -> str:
+    return module if package == "." else f"{module}/{package.removeprefix('./')}"

@@ -1,0 +1,95 @@
+"""Images and charts from container registries, through the engine's and helm's own clients."""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from lab.errors import CommandFailed
+from lab.supply.store import replacing
+from lab.tools.container import ContainerEngine
+from lab.tools.shell import Runner
+
+_CONNECT_SECONDS = 2.0
+
+_patient = retry(
+    retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(3), reraise=True,
+    wait=wait_exponential(multiplier=2, max=20),
+)  # fmt: skip
+
+
+def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
+    """Where a reference is really pulled from: its registry host replaced by the mirror of the lab file."""
+    host, _, rest = reference.partition("/")
+    return f"{mirrors[host]}/{rest}" if host in mirrors else reference
+
+
+@functools.cache
+def reachable(host: str) -> bool:
+    """Whether a TCP connection to ``host`` (``name`` or ``name:port``) opens within two seconds."""
+    name, _, port = host.partition(":")
+    if name == "docker.io":
+        name = "registry-1.docker.io"
+    try:
+        with socket.create_connection((name, int(port or 443)), _CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def url_host(url: str) -> str:
+    """The host part of a URL, with its port."""
+    return urlsplit(url).netloc
+
+
+def exists(reference: str, engine: ContainerEngine) -> bool:
+    """Whether the registry has the image."""
+    insecure = ["--insecure"] if _local(reference) and engine.name == "docker" else []
+    return engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30).code == 0
+
+
+@_patient
+def pull(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine) -> None:
+    """Pull an image and give it its own name when it came from a mirror. Tried three times. Raises CommandFailed."""
+    source = mirrored(reference, mirrors)
+    engine.call("pull", "-q", source)
+    if source != reference:
+        engine.call("tag", source, reference)
+
+
+def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
+    """Write an image of the engine to an archive. Raises CommandFailed."""
+    with replacing(target) as temporary:
+        engine.call("save", "-o", str(temporary), reference)
+    return target
+
+
+@_patient
+def pull_chart(
+    helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path
+) -> Path:
+    """Pull a chart from an OCI registry (``oci://…``) or URL into ``target``. Tried three times. Raises CommandFailed."""
+    import tempfile
+
+    plain: list[str] = []
+    if reference.startswith("oci://"):
+        source = mirrored(reference.removeprefix("oci://"), mirrors)
+        plain = ["--plain-http"] if _local(source) else []
+        where = [f"oci://{source}", "--version", version]
+    else:
+        where = [reference]
+    with tempfile.TemporaryDirectory(prefix="kailab-chart-") as folder:
+        env = {"HELM_CACHE_HOME": folder, "HELM_CONFIG_HOME": folder, "HELM_DATA_HOME": folder}
+        run.run([helm, "pull", *where, *plain, "--destination", folder], env=env)
+        with replacing(target) as temporary:
+            next(Path(folder).glob("*.tgz")).rename(temporary)
+    return target
+
+
+def _local(reference: str) -> bool:
+    return reference.split("/")[0].split(":")[0] in ("localhost", "127.0.0.1")

@@ -1,0 +1,74 @@
+"""The cache on disk: where a made or fetched thing lies, and how it gets there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.paths import cache_root
+
+
+def key_of(*parts: Any) -> str:
+    """A short name for content: 12 hex digits of a sha256 over the parts as JSON."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def place(kind: str, name: str, key: str) -> Path:
+    """Where the thing ``name`` of that kind lies in the cache; the key is part of the path."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+    return cache_root() / kind / f"{slug}-{key}"
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A temporary path beside ``target`` that takes its place when the block ends well, and goes when it does not.
+
+    Raises:
+        LabError: the disk is full or the directory cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        temporary.unlink()
+        try:
+            yield temporary
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            temporary.replace(target)
+        finally:
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise LabError(
+            f"{target} cannot be written: {error.strerror}",
+            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
+        ) from error
+
+
+@contextlib.contextmanager
+def making(target: Path) -> Iterator[bool]:
+    """Hold the lock of ``target`` and say whether it still has to be made (another process may have been quicker)."""
+    from filelock import FileLock
+
+    lock = cache_root() / "locks" / f"{hashlib.sha256(str(target).encode()).hexdigest()[:16]}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        yield False
+        return
+    with FileLock(lock):
+        yield not target.exists()

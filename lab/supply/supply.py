@@ -1,0 +1,153 @@
+"""The supply of one lab: knows where each item comes from and brings it into the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab.errors import Unavailable
+from lab.spec import LabSpec
+from lab.supply import download, gomod, recipes, registry
+from lab.supply.archive import references
+from lab.supply.bundle import Bundle, installed
+from lab.supply.catalogue import Item, load
+from lab.supply.choose import Choice, Chooser
+from lab.supply.recipes import Progress
+from lab.tools.container import ContainerEngine
+from lab.tools.shell import Runner
+
+
+def _silent(text: str, done: int | None, total: int | None) -> None:
+    """Progress for those who do not look."""
+
+
+class Supply:
+    """Answers where an item lies on this machine, and fetches or builds it where needed.
+
+    Args:
+        spec: the lab file.
+        run: how commands are run.
+        engine: the container engine, None before there is one.
+
+    Raises:
+        LabError: the bundle named in the lab file cannot be read.
+    """
+
+    def __init__(self, spec: LabSpec, run: Runner, engine: ContainerEngine | None) -> None:
+        self.spec = spec
+        self.run = run
+        self.engine = engine
+        self.catalogue = load(spec.cluster.kubernetes)
+        self.mirrors = dict(spec.supply.mirrors)
+        named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
+        self.bundles = (*named, *installed())
+        vclusters = {tenant.vcluster for tenant in spec.tenants}
+        self.versions = {
+            **{name: row.version for name, row in self.catalogue.binaries.items()},
+            "kai-scheduler": f"v{spec.kai.version}",
+            "vcluster": next(iter(vclusters)) if vclusters else self.catalogue.charts["vcluster"].version,
+        }
+        self.choices: dict[Item, Choice] = {}
+
+    def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
+        """Decide where items come from; remembered, so that a later ``path`` follows what the plan said."""
+        new = [item for item in items if item not in self.choices]
+        chooser = Chooser(
+            self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run, self.engine
+        )
+        self.choices.update(chooser.choose(new))
+        return {item: self.choices[item] for item in items}
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether the item can be had at all."""
+        return self.choose([Item(kind, name)])[Item(kind, name)].available
+
+    def binary(self, name: str) -> Path:
+        """A program on this machine, fetched or built if need be. Raises Unavailable, CommandFailed."""
+        return self.path(Item("binary", name))
+
+    def image(self, reference: str) -> Path:
+        """An image archive on this machine. Raises Unavailable, CommandFailed."""
+        return self.path(Item("image", reference))
+
+    def chart(self, name: str) -> Path:
+        """A chart's .tgz on this machine. Raises Unavailable, CommandFailed."""
+        return self.path(Item("chart", name))
+
+    def path(self, item: Item, progress: Progress = _silent) -> Path:
+        """Bring an item into the cache and return where it lies.
+
+        Raises:
+            Unavailable: no source has it; names what was tried.
+            CommandFailed: the build or download failed.
+        """
+        choice = self.choose([item])[item]
+        match choice.source:
+            case "none":
+                raise Unavailable(f"{item} cannot be had", evidence=choice.why, fix=choice.fix)
+            case "present":
+                return self._present(item, choice)
+            case "bundle":
+                return self._from_bundle(item)
+            case "registry":
+                return self._from_registry(item, choice, progress)
+            case _:
+                return self._build(item, progress)
+
+    def _present(self, item: Item, choice: Choice) -> Path:
+        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        known: list[Path | None] = [recipes.fetched(item, version)]
+        if item.kind == "binary":
+            known.append(recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue))
+        elif item.kind == "image":
+            known.append(recipes.archive_path(self.catalogue.image(item.name), self.catalogue))
+        elif item.name in self.catalogue.charts:
+            known.append(recipes.chart_path(self.catalogue.charts[item.name]))
+        for path in known:
+            if path is not None and path.exists():
+                return path
+        if item.kind == "image" and self.engine is not None:
+            return registry.save(item.name, self.engine, recipes.fetched(item, ""))
+        return Path(choice.where)
+
+    def _from_bundle(self, item: Item) -> Path:
+        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        for bundle in self.bundles:
+            if entry := bundle.find(item, version):
+                path = bundle.trusted(entry)
+                if item.kind == "binary":
+                    path.chmod(0o755)
+                return path
+        raise Unavailable(f"{item} was in a bundle when the plan was made and is gone", fix="run the command again")
+
+    def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
+        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        target = recipes.fetched(item, version)
+        progress(f"pulling {choice.where}", None, None)
+        if item.kind == "image":
+            if self.engine is None:
+                raise Unavailable(f"{item} needs a container engine to be pulled", fix="lab doctor")
+            registry.pull(item.name, self.mirrors, self.engine)
+            return registry.save(item.name, self.engine, target)
+        if item.kind == "chart":
+            return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
+        row = self.catalogue.binaries[item.name]
+        download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
+        target.chmod(0o755)
+        return target
+
+    def _build(self, item: Item, progress: Progress) -> Path:
+        if item.kind == "image":
+            return recipes.make_image(self.catalogue.image(item.name), self.catalogue, self.run, progress)
+        if item.kind == "chart":
+            return recipes.make_chart(
+                self.catalogue.charts[item.name], self.catalogue, self.binary("helm"), self.run
+            )
+        row = self.catalogue.binaries[item.name]
+        recipe = row.build.removeprefix("go:").split("/")[0]
+        gomod.build(self.catalogue.go[recipe], self.run, progress)
+        return recipes.programs_of(row, self.catalogue)
+
+    def image_names(self, reference: str) -> tuple[str, ...]:
+        """The names an image's archive carries, as containerd will know them."""
+        return references(self.image(reference))
