@@ -148,6 +148,20 @@ class Supply:
         gomod.build(self.catalogue.go[recipe], self.run, progress)
         return recipes.programs_of(row, self.catalogue)
 
+    def identity(self, item: Item) -> str:
+        """A name for what the item will be, known before it is fetched or built: equal names mean equal content."""
+        choice = self.choose([item])[item]
+        if choice.source == "bundle":
+            version = self.versions.get(item.name, "") if item.kind != "image" else ""
+            found = next((entry for bundle in self.bundles if (entry := bundle.find(item, version))), None)
+            return found.sha256 if found else item.name
+        made = recipes.archive_path(self.catalogue.image(item.name), self.catalogue) if item.kind == "image" else None
+        if made is not None and choice.source in ("build", "present") and (choice.source == "build" or made.exists()):
+            return made.name
+        if item.kind == "binary":
+            return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
+        return f"{item.name}@{choice.source}"
+
     def image_names(self, reference: str) -> tuple[str, ...]:
         """The names an image's archive carries, as containerd will know them."""
         return references(self.image(reference))

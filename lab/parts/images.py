@@ -1,0 +1,186 @@
+"""The node image: kind's node image with the lab's images and NVIDIA's container toolkit baked in, made once.
+
+Its tag names its content, so an equal lab finds it there. Images are unpacked at baking time; at a node's first boot
+``kind/images/adopt-images`` links them into containerd's store, so that a warm ``lab up`` neither loads nor unpacks
+anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.engine.step import Effect, Observed
+from lab.errors import LabError, Unavailable
+from lab.parts.context import LabContext
+from lab.paths import assets, cache_root
+from lab.spec import LabSpec
+from lab.supply import Item, Supply
+from lab.supply.store import key_of
+
+OWNER = "kailab"
+"""Label on every container and image of ours; its value is the lab's name."""
+
+_TOOLKIT = Item("binary", "container-toolkit")
+
+
+def base_image(spec: LabSpec) -> Item:
+    """The node image that ours is derived from."""
+    return Item("image", f"docker.io/kindest/node:v{spec.cluster.kubernetes}")
+
+
+def own_node(spec: LabSpec, supply: Supply) -> bool:
+    """Whether the node image is built here: then it has neither kindnet nor the control plane's images."""
+    choice = supply.choose([base_image(spec)])[base_image(spec)]
+    return choice.source == "build" or choice.where == "cache"
+
+
+def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
+    """Images that kubeadm needs and that a node image of ours does not carry yet."""
+    if not own_node(spec, supply):
+        return ()
+    return tuple(Item("image", row.reference) for row in supply.catalogue.images.values() if row.in_node)
+
+
+@dataclass(frozen=True)
+class NodeImage:
+    """Step ``node-image``: the derived node image is in the container engine."""
+
+    spec: LabSpec
+    images: tuple[Item, ...]
+    tag: str
+    needs: tuple[str, ...] = ()
+    id: str = "node-image"
+    title: str = "Node image"
+
+    @classmethod
+    def of(cls, spec: LabSpec, supply: Supply, images: Iterable[Item], needs: tuple[str, ...]) -> NodeImage:
+        """The step for a set of images; its tag is known before anything is built."""
+        images = tuple(sorted(set(images), key=str))
+        ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
+        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 3]
+        parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" else "")
+        return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        return (Effect("lab", f"bake {len(self.images)} images into {self.tag}", "lab down --images"),)
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        return Observed.ready(self.tag) if ctx.engine.image_id(self.tag) else Observed.absent()
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        base = base_image(self.spec)
+        ctx.progress("loading the base image")
+        archive = ctx.supply.path(base, ctx.progress)
+        ctx.engine.call("load", "-q", "-i", str(archive))
+        name = f"kailab-bake-{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
+        # a bake that was killed leaves its container behind
+        ctx.engine.call("rm", "-f", "-v", name, check=False)
+        ctx.journal.owns("container", name, self.id)
+        ctx.journal.owns("image", self.tag, self.id)
+        try:
+            self._bake(ctx, name, base.name)
+        finally:
+            ctx.engine.call("rm", "-f", "-v", name, check=False)
+            ctx.journal.released("container", name)
+
+    def _bake(self, ctx: LabContext, name: str, base: str) -> None:
+        archives = {item: ctx.supply.path(item, ctx.progress) for item in self.images}
+        mounts = {str(path.parent) for path in archives.values()} | {str(cache_root())}
+        ctx.engine.call(
+            "run", "-d", "--privileged", "--name", name, "--label", f"{OWNER}={self.spec.name}", "--network", "none",
+            # overlay snapshots cannot lie on the container's own overlay
+            "-v", "/var/lib/containerd", *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")],
+            "--entrypoint", "containerd", base,
+        )  # fmt: skip
+        self._wait_for_containerd(ctx, name)
+        for number, (item, archive) in enumerate(archives.items(), 1):
+            ctx.progress(item.name, number, len(archives))
+            ctx.engine.exec(name, ["ctr", "-n", "k8s.io", "images", "import", str(archive)])
+        ctx.progress("unpacked; writing the image")
+        if self.spec.gpu.mode != "none":
+            self._add_toolkit(ctx, name)
+        self._add_adoption(ctx, name)
+        ctx.engine.call(
+            "commit", "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []",
+            "--change", f"LABEL {OWNER}={self.spec.name}", name, self.tag,
+        )  # fmt: skip
+
+    def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:
+        script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"
+        ctx.engine.exec(name, ["sh", "-c", script])
+
+    def _add_toolkit(self, ctx: LabContext, name: str) -> None:
+        for program in sorted(ctx.supply.path(_TOOLKIT, ctx.progress).iterdir()):
+            ctx.engine.copy_in(name, program, f"/usr/bin/{program.name}")
+
+    def _add_adoption(self, ctx: LabContext, name: str) -> None:
+        ours = assets("kind") / "images"
+        unit = "/etc/systemd/system/kailab-images.service"
+        ctx.engine.write_file(name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755")
+        ctx.engine.write_file(name, unit, (ours / "kailab-images.service").read_text())
+        # the stop lets containerd close its databases before they are copied
+        script = (
+            "set -e; mkdir -p /etc/systemd/system/multi-user.target.wants;"
+            f" ln -sf {unit} /etc/systemd/system/multi-user.target.wants/kailab-images.service;"
+            " sync; cp -a /var/lib/containerd /opt/kailab/containerd;"
+            " rm -rf /opt/kailab/containerd/tmpmounts /opt/kailab/containerd/io.containerd.runtime*"
+        )
+        ctx.engine.exec(name, ["sh", "-c", script])
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        if ctx.engine.image_id(self.tag) is None:
+            raise LabError(f"the node image {self.tag} is not in {ctx.engine.name}", fix="run 'lab up' again")
+
+    def undo(self, ctx: LabContext) -> None:
+        """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Step ``supply:NAME``: an item that is not on this machine yet is downloaded or built."""
+
+    item: Item
+    where: str
+    source: str
+
+    @property
+    def id(self) -> str:
+        """See Step."""
+        return f"supply:{Path(self.item.name).name}"
+
+    @property
+    def title(self) -> str:
+        """See Step."""
+        return f"{'Build' if self.source == 'build' else 'Fetch'} {self.item.name}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """See Step."""
+        return ("host",)
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        return (Effect("lab", f"{self.source} {self.item} from {self.where} into the cache", "delete the cache directory"),)
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        return Observed.absent()
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        ctx.supply.path(self.item, ctx.progress)
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        if not ctx.supply.path(self.item).exists():
+            raise Unavailable(f"{self.item} was fetched but is not in the cache", fix="run the command again")
+
+    def undo(self, ctx: LabContext) -> None:
+        """The cache is kept."""
