@@ -6,8 +6,9 @@ Steps and the engine know nothing about output; faces (board, plain lines, CI gr
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -80,19 +81,44 @@ Subscriber = Callable[[Event], None]
 
 
 class Bus:
-    """Delivers events to subscribers in order, from any thread."""
+    """Delivers events to subscribers in order, from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        clock: monotonic seconds; a fake in unit tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.RLock()
         self._subscribers: list[Subscriber] = []
+        self._clock = clock
+        self._zero = clock()
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Add a subscriber; it is called for every later event."""
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Add a subscriber; it is called for every later event. Returns what takes it off again."""
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if subscriber in self._subscribers:
+                    self._subscribers.remove(subscriber)
+
         with self._lock:
             self._subscribers.append(subscriber)
+        return unsubscribe
 
     def emit(self, event: Event) -> None:
-        """Hand ``event`` to every subscriber."""
+        """Hand ``event`` to every subscriber, stamped with the seconds since the last RunStarted.
+
+        A subscriber that raises (its terminal is gone, its disk is full) gets no more events, and the others
+        are told: output must never stop a run.
+        """
         with self._lock:
-            for subscriber in self._subscribers:
-                subscriber(event)
+            if isinstance(event, RunStarted):
+                self._zero = self._clock()
+            event = replace(event, at=self._clock() - self._zero)
+            for subscriber in list(self._subscribers):
+                try:
+                    subscriber(event)
+                except Exception as error:  # noqa: BLE001 - see above
+                    self._subscribers.remove(subscriber)
+                    name = getattr(subscriber, "__qualname__", type(subscriber).__name__)
+                    self.emit(Notice("warning", f"output stopped: {name}: {type(error).__name__}: {error}"))

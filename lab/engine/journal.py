@@ -1,7 +1,7 @@
 """The journal: an append-only file that says what this lab owns.
 
-A record is written *before* a thing is created, so that a kill between the two leaves a claim to check rather than
-an orphan. A torn last line (power cut, full disk) is ignored on reading.
+A record is written *before* a thing is created, so that a kill between the two leaves a claim to check rather
+than an orphan. A torn last line (power cut, full disk) is ignored on reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.errors import LabError
 
 @dataclass(frozen=True)
 class Owned:
-    """One thing a lab owns: ``kind`` (container, image, file, network, host-change, …), ``name``, and facts about it."""
+    """One thing a lab owns; its ``kind`` is container, image, file, network, host-change, …"""
 
     kind: str
     name: str
@@ -39,7 +39,7 @@ class Journal:
         """Record that the lab owns (or is about to create) a thing.
 
         Raises:
-            LabError: the journal cannot be written; nothing may be created then.
+            LabError: the journal cannot be read or written; nothing may be created then.
         """
         if any(o.kind == kind and o.name == name and dict(o.facts) == facts for o in self.owned()):
             return
@@ -50,26 +50,37 @@ class Journal:
         self._append({"op": "released", "kind": kind, "name": name})
 
     def owned(self, kind: str | None = None) -> tuple[Owned, ...]:
-        """What is owned now, in the order it was claimed."""
+        """What is owned now, in the order it was claimed.
+
+        Raises:
+            LabError: the journal is there and cannot be read.
+        """
         alive: dict[tuple[str, str], Owned] = {}
         for entry in self._entries():
             key = (entry["kind"], entry["name"])
             if entry["op"] == "released":
                 alive.pop(key, None)
-            else:
+            elif entry["op"] == "owns":
                 alive[key] = Owned(key[0], key[1], entry.get("step", ""), entry.get("facts", {}))
         return tuple(o for o in alive.values() if kind is None or o.kind == kind)
 
     def _entries(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
+        try:
+            text = self.path.read_text(errors="replace")
+        except FileNotFoundError:
             return []
+        except OSError as error:
+            raise LabError(
+                f"the journal {self.path} cannot be read: {error.strerror}",
+                fix="fix the permissions of that file, then run the command again",
+            ) from error
         entries = []
-        for line in self.path.read_text(errors="replace").splitlines():
+        for line in text.splitlines():
             try:
                 entry = json.loads(line)
             except ValueError:  # torn by a kill while writing
                 continue
-            if isinstance(entry, dict) and {"op", "kind", "name"} <= entry.keys():
+            if isinstance(entry, dict) and all(isinstance(entry.get(k), str) for k in ("op", "kind", "name")):
                 entries.append(entry)
         return entries
 

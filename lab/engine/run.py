@@ -1,19 +1,21 @@
 """Runs steps: observe → apply → verify, in parallel where their needs allow; undo in the opposite order.
 
-A failed step stops what needs it; what is independent is finished, so that the next run has less to do. A cancelled
-run (Ctrl-C, SIGTERM) starts nothing new and waits for the running steps, whose commands are ended by the same token.
+A failed step stops what needs it; what is independent is finished, so that the next run has less to do. A
+cancelled run (Ctrl-C, SIGTERM) starts nothing new and waits for the running steps; the same token ends their
+commands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from lab.engine.events import Bus, Event, RunFinished, RunStarted, StepFinished, StepStarted
+from lab.engine.events import Bus, RunFinished, RunStarted, StepFinished, StepStarted
 from lab.engine.step import Observed, State, Step
 from lab.errors import Interrupted, LabError, StepFailed
 
@@ -60,15 +62,19 @@ class RunRecord:
         if self.cancelled:
             raise Interrupted(
                 f"stopped during lab {self.verb}; what is done stays done",
+                evidence=[f"{step}: failed before: {_first_line(error)}" for step, error in self.errors],
                 fix="run the same command again to go on, or 'lab down' to take everything away",
             )
         if not self.errors:
             return
         step, error = self.errors[0]
-        also = [f"{other}: also failed: {str(err).splitlines()[0]}" for other, err in self.errors[1:]]
+        also = [f"{other}: also failed: {_first_line(err)}" for other, err in self.errors[1:]]
         if isinstance(error, LabError):
             failure = StepFailed(
-                f"{step}: {error.what}", command=error.command, evidence=(*error.evidence, *also), fix=error.fix
+                f"{step}: {error.what}",
+                command=error.command,
+                evidence=(*error.evidence, *also),
+                fix=error.fix,
             )
             failure.exit_code = error.exit_code if error.exit_code != 1 else StepFailed.exit_code
         else:
@@ -86,6 +92,10 @@ class Engine(Generic[C]):
         cancel: set to stop.
         workers: how many steps run at once.
         clock: monotonic seconds; a fake in unit tests.
+        lab: name of the lab, for the events.
+
+    Raises:
+        LabError: two steps have one id, or needs are unknown or circular.
     """
 
     def __init__(
@@ -97,6 +107,7 @@ class Engine(Generic[C]):
         cancel: threading.Event,
         workers: int = 6,
         clock: Callable[[], float] = time.monotonic,
+        lab: str = "",
     ) -> None:
         self.steps = list(steps)
         self.scope = scope
@@ -104,22 +115,38 @@ class Engine(Generic[C]):
         self.cancel = cancel
         self.workers = workers
         self.clock = clock
-        self._started = clock()
-        known = {step.id for step in self.steps}
+        self.lab = lab
+        known: set[str] = set()
+        for step in self.steps:
+            if step.id in known:
+                raise LabError(f"two steps are called {step.id}")
+            known.add(step.id)
         for step in self.steps:
             if unknown := [need for need in step.needs if need not in known]:
                 raise LabError(f"step {step.id} needs unknown steps: {', '.join(unknown)}")
         _refuse_cycles({step.id: step.needs for step in self.steps})
 
     def observe(self) -> dict[str, Observed]:
-        """Look at every step, in parallel; a step whose needs are not ready is absent without being asked."""
+        """Look at every step, in parallel; a step that needs an absent one is absent without being asked.
+
+        Raises:
+            StepFailed: a step could not be looked at although all it needs is ready.
+            Interrupted: the run was cancelled.
+        """
         seen: dict[str, Observed] = {}
 
         def look(step: Step[C]) -> str:
-            if any(seen[need].state is State.ABSENT for need in step.needs):
+            needs = [seen[need].state for need in step.needs]
+            if State.ABSENT in needs:
                 seen[step.id] = Observed.absent()
-            else:
+                return "unchanged"
+            try:
                 seen[step.id] = step.observe(self.scope(step.id))
+            except LabError as error:
+                if State.DRIFTED not in needs or isinstance(error, Interrupted):
+                    raise
+                # What it lives in is broken (nodes stopped, say), which is already told there.
+                seen[step.id] = Observed.drifted(f"cannot be asked: {_first_line(error)}")
             return "unchanged"
 
         record = self._walk("observe", look, {step.id: step.needs for step in self.steps}, quiet=True)
@@ -134,7 +161,9 @@ class Engine(Generic[C]):
             seen = step.observe(ctx)
             if seen.state is State.READY:
                 return f"unchanged {seen.detail}"
-            self._emit(StepStarted(step.id))
+            if self.cancel.is_set():
+                raise Interrupted("not applied")
+            self.bus.emit(StepStarted(step.id))
             step.apply(ctx)
             step.verify(ctx)
             return f"changed {seen.detail}"
@@ -149,7 +178,7 @@ class Engine(Generic[C]):
                 users[need].append(step.id)
 
         def take(step: Step[C]) -> str:
-            self._emit(StepStarted(step.id))
+            self.bus.emit(StepStarted(step.id))
             step.undo(self.scope(step.id))
             return "changed"
 
@@ -166,10 +195,10 @@ class Engine(Generic[C]):
         estimate: float | None = None,
     ) -> RunRecord:
         record = RunRecord(verb)
-        self._started = self.clock()
+        started = self.clock()
         if not quiet:
             names = tuple((step.id, step.title) for step in self.steps)
-            self._emit(RunStarted("", verb, names, estimate))
+            self.bus.emit(RunStarted(self.lab, verb, names, estimate))
         todo = {step.id: step for step in self.steps}
         done: set[str] = set()
         bad: set[str] = set()
@@ -180,12 +209,13 @@ class Engine(Generic[C]):
             seconds = self.clock() - began.get(step, self.clock())
             record.steps.append(StepRecord(step, outcome, seconds, detail))
             if not quiet:
-                self._emit(StepFinished(step, outcome, seconds, detail))
+                self.bus.emit(StepFinished(step, outcome, seconds, detail))
 
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="step") as pool:
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="step") as pool, self._cancel_on_error():
             while todo or running:
                 for step_id in list(todo):
-                    if self.cancel.is_set():
+                    # Only as many as run at once: one waiting in the pool would still start after a cancel.
+                    if self.cancel.is_set() or len(running) >= self.workers:
                         break
                     if not past_failures and any(need in bad for need in needs[step_id]):
                         del todo[step_id]
@@ -209,20 +239,31 @@ class Engine(Generic[C]):
                             self.cancel.set()
                         else:
                             record.errors.append((step_id, error))
-                        first = next(iter(str(error).splitlines()), type(error).__name__)
-                        finish(step_id, "cancelled" if stopped else "failed", first)
+                        finish(step_id, "cancelled" if stopped else "failed", _first_line(error))
                     else:
                         done.add(step_id)
                         finish(step_id, outcome, detail)
-        record.cancelled = self.cancel.is_set()
-        record.seconds = self.clock() - self._started
+        # A cancel that came when everything was done stopped nothing.
+        record.cancelled = self.cancel.is_set() and (
+            bool(todo) or any(s.outcome == "cancelled" for s in record.steps)
+        )
+        record.seconds = self.clock() - started
         if not quiet:
-            self._emit(RunFinished(record.ok, record.seconds, record.changed))
+            self.bus.emit(RunFinished(record.ok, record.seconds, record.changed))
         return record
 
-    def _emit(self, event: Event) -> None:
-        object.__setattr__(event, "at", self.clock() - self._started)
-        self.bus.emit(event)
+    @contextlib.contextmanager
+    def _cancel_on_error(self) -> Iterator[None]:
+        """Before the pool waits for its threads, stop them when the loop itself is left by an exception."""
+        try:
+            yield
+        except BaseException:
+            self.cancel.set()
+            raise
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _refuse_cycles(needs: dict[str, tuple[str, ...]]) -> None:

@@ -45,7 +45,10 @@ class Observed:
 
 @dataclass(frozen=True)
 class Effect:
-    """One thing a step will do, for ``lab plan``. ``where`` is host, lab, node or cluster; host effects carry ``undo``."""
+    """One thing a step will do, for ``lab plan``.
+
+    ``where`` is host, lab, node or cluster; host effects carry ``undo``.
+    """
 
     where: str
     what: str

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, Unavailable
 from lab.parts.context import LabContext
 from lab.paths import assets, cache_root
 from lab.spec import LabSpec
-from lab.supply import Item, Supply
+from lab.supply import Choice, Item, Supply
 from lab.supply.store import key_of
 
 OWNER = "kailab"
@@ -122,7 +121,9 @@ class NodeImage:
     def _add_adoption(self, ctx: LabContext, name: str) -> None:
         ours = assets("kind") / "images"
         unit = "/etc/systemd/system/kailab-images.service"
-        ctx.engine.write_file(name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755")
+        ctx.engine.write_file(
+            name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755"
+        )
         ctx.engine.write_file(name, unit, (ours / "kailab-images.service").read_text())
         # the stop lets containerd close its databases before they are copied
         script = (
@@ -144,30 +145,33 @@ class NodeImage:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Step ``supply:NAME``: an item that is not on this machine yet is downloaded or built."""
+    """Step ``supply:NAME``: what is not on this machine yet is downloaded or built before anything needs it."""
 
-    item: Item
-    where: str
+    name: str
     source: str
+    items: tuple[Item, ...]
+    where: str
+    needs: tuple[str, ...] = ("host",)
 
     @property
     def id(self) -> str:
         """See Step."""
-        return f"supply:{Path(self.item.name).name}"
+        return f"supply:{self.name}"
 
     @property
     def title(self) -> str:
         """See Step."""
-        return f"{'Build' if self.source == 'build' else 'Fetch'} {self.item.name}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """See Step."""
-        return ("host",)
+        return f"{'Build' if self.source == 'build' else 'Fetch'} {self.name}"
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        return (Effect("lab", f"{self.source} {self.item} from {self.where} into the cache", "delete the cache directory"),)
+        return (
+            Effect(
+                "lab",
+                f"{self.source} {self.name} from {self.where}, into the cache",
+                "delete the cache directory",
+            ),
+        )
 
     def observe(self, ctx: LabContext) -> Observed:
         """See Step."""
@@ -175,12 +179,27 @@ class Fetch:
 
     def apply(self, ctx: LabContext) -> None:
         """See Step."""
-        ctx.supply.path(self.item, ctx.progress)
+        for item in self.items:
+            ctx.supply.path(item, ctx.progress)
 
     def verify(self, ctx: LabContext) -> None:
         """See Step."""
-        if not ctx.supply.path(self.item).exists():
-            raise Unavailable(f"{self.item} was fetched but is not in the cache", fix="run the command again")
+        if gone := [item for item in self.items if not ctx.supply.path(item).exists()]:
+            raise Unavailable(f"{gone[0]} was fetched but is not in the cache", fix="run the command again")
 
     def undo(self, ctx: LabContext) -> None:
         """The cache is kept."""
+
+
+def builds_needed(choices: Iterable[Choice], supply: Supply) -> tuple[Fetch, ...]:
+    """One step per Go module to build, per source for the rest; nothing for what is present or in a bundle."""
+    groups: dict[tuple[str, str], list[Item]] = {}
+    for choice in choices:
+        if choice.source == "build":
+            groups.setdefault(("build", supply.recipe_of(choice.item)), []).append(choice.item)
+        elif choice.source == "registry":
+            groups.setdefault(("registry", choice.item.name.split("/")[0]), []).append(choice.item)
+    where = {choice.item: choice.where for choice in choices}
+    return tuple(
+        Fetch(name, source, tuple(items), where[items[0]]) for (source, name), items in groups.items()
+    )

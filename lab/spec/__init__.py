@@ -1,9 +1,44 @@
 """The lab file: models, loader, JSON Schema, shipped profiles."""
 
-from lab.spec.loader import load_profile, load_spec
-from lab.spec.models import ClusterSpec, GpuSpec, KaiSpec, LabSpec, QueueResource, QueueSpec, SupplySpec, TenantSpec
+from lab.spec.loader import (
+    dump_spec,
+    load_dumped,
+    load_profile,
+    load_spec,
+    profile_file,
+    profile_names,
+    resolve_spec,
+)
+from lab.spec.models import (
+    ClusterSpec,
+    GpuSpec,
+    KaiSpec,
+    LabSpec,
+    QueueResource,
+    QueueSpec,
+    SupplySpec,
+    TenantSpec,
+)
+from lab.spec.schema import schema, schema_text
+from lab.spec.template import init_text
 
 __all__ = [
-    "ClusterSpec", "GpuSpec", "KaiSpec", "LabSpec", "QueueResource", "QueueSpec", "SupplySpec", "TenantSpec",
-    "load_profile", "load_spec",
+    "ClusterSpec",
+    "GpuSpec",
+    "KaiSpec",
+    "LabSpec",
+    "QueueResource",
+    "QueueSpec",
+    "SupplySpec",
+    "TenantSpec",
+    "dump_spec",
+    "init_text",
+    "load_dumped",
+    "load_profile",
+    "load_spec",
+    "profile_file",
+    "profile_names",
+    "resolve_spec",
+    "schema",
+    "schema_text",
 ]

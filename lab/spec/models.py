@@ -1,24 +1,79 @@
-"""The lab file as frozen pydantic models. Keys are camelCase in YAML, snake_case in Python."""
+"""The lab file as frozen pydantic models. Keys are camelCase in YAML, snake_case in Python.
+
+What a single value may be is said here; how values must go together is in ``lab.spec.rules``.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-DnsName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
+from lab.spec import rules
+
+_DNS_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
+_VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"
+
+
+def _dns_name(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(_DNS_NAME, value):
+        raise PydanticCustomError(
+            "dns_name", "must be 1 to 40 of a-z, 0-9 and '-', a letter first and no '-' at the end"
+        )
+    return value
+
+
+def _version(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(_VERSION, value):
+        return value
+    if isinstance(value, str) and re.fullmatch(_VERSION, value.removeprefix("v")):
+        raise PydanticCustomError("version", "must be a version without the leading v")
+    raise PydanticCustomError("version", "must be a version of three numbers, such as 1.34.4")
+
+
+def _share(value: float) -> float:
+    if -1 < value < 0:
+        raise PydanticCustomError("share", "must be -1 (unlimited), 0 or more")
+    return value
+
+
+DnsName = Annotated[str, StringConstraints(pattern=_DNS_NAME), BeforeValidator(_dns_name)]
 """A lower-case DNS label of at most 40 characters: it becomes part of container, namespace and file names."""
 
-Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
+Version = Annotated[str, StringConstraints(pattern=_VERSION), BeforeValidator(_version)]
+"""A release such as 1.34.4. YAML reads 1.34 as a number, so three parts are asked for."""
+
+Share = Annotated[float, Field(ge=-1, strict=True, allow_inf_nan=False), AfterValidator(_share)]
+"""An amount of a resource; -1 is unlimited."""
+
+Switch = Annotated[bool, Field(strict=True)]
+"""true or false; strict, as the JSON Schema is."""
+
+ImageReference = Annotated[str, StringConstraints(pattern=r"^\S+$")]
 
 
 class Model(BaseModel):
     """Base: frozen, unknown keys refused, camelCase in the file."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
 
@@ -30,36 +85,27 @@ class ClusterSpec(Model):
     engine: Literal["auto", "docker", "podman", "nerdctl"] = "auto"
     """Container engine for kind; auto takes the first that runs."""
     kubernetes: Version = "1.34.4"
-    """Kubernetes version of the nodes."""
+    """Kubernetes version of the nodes (provider kind)."""
     control_planes: Literal[1, 3] = 1
     """How many control-plane nodes."""
-    workers: Annotated[int, Field(ge=0, le=16)] = 2
+    workers: Annotated[int, Field(ge=0, le=16, strict=True)] = 2
     """How many worker nodes; with 0 the control plane takes the workloads."""
     kubeconfig: Path | None = None
-    """provider existing: the kubeconfig file (read only)."""
+    """provider existing: the kubeconfig file (read only). A relative path starts at the lab file."""
     context: str | None = None
     """provider existing: the context in that file."""
-
-    @model_validator(mode="after")
-    def _existing_names_its_cluster(self) -> ClusterSpec:
-        named = self.kubeconfig is not None and self.context is not None
-        if self.provider == "existing" and not named:
-            raise ValueError("provider 'existing' needs both kubeconfig and context")
-        if self.provider == "kind" and (self.kubeconfig or self.context):
-            raise ValueError("kubeconfig and context belong to provider 'existing'")
-        return self
 
 
 class GpuSpec(Model):
     """The GPUs of the nodes."""
 
     mode: Literal["auto", "nvidia", "simulated", "none"] = "auto"
-    """nvidia: real ones; simulated: everything real but the silicon; auto: nvidia where NVML answers, else simulated."""
-    per_node: Annotated[int, Field(ge=0, le=16)] = 2
+    """nvidia: real; simulated: all real but the silicon; auto: nvidia where NVML answers, else simulated."""
+    per_node: Annotated[int, Field(ge=0, le=16, strict=True)] = 2
     """GPUs of each GPU node (simulated)."""
-    model: str = "NVIDIA A100-SXM4-40GB"
-    """Product name that NVML reports (simulated)."""
-    memory: Annotated[int, Field(gt=100, alias="memoryMiB")] = 40960
+    model: Annotated[str, StringConstraints(min_length=1, max_length=95)] = "NVIDIA A100-SXM4-40GB"
+    """Product name that NVML reports (simulated); NVML's buffer holds 95 characters."""
+    memory: Annotated[int, Field(gt=100, strict=True, alias="memoryMiB")] = 40960
     """Memory of one GPU in MiB (simulated). KAI ignores values up to 100."""
 
 
@@ -68,50 +114,49 @@ class KaiSpec(Model):
 
     version: Version = "0.16.8"
     """Release without the leading v."""
-    gpu_sharing: bool = True
-    """Helm global.gpuSharing: fractions of a GPU."""
+    gpu_sharing: Switch = True
+    """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that ask for a fraction."""
     values: dict[str, Any] = Field(default_factory=dict)
     """Further Helm values, merged last."""
 
 
 class QueueResource(Model):
-    """Share of one resource. -1 is unlimited. KAI reads an omitted limit as 0, so the lab always writes all three."""
+    """Share of one resource; -1 is unlimited. KAI reads an omitted one as 0, so the lab writes all three."""
 
-    quota: Annotated[float, Field(ge=-1)] = -1
+    quota: Share = -1
     """Guaranteed: GPUs, CPU millicores, memory in MB (10^6 bytes)."""
-    limit: Annotated[float, Field(ge=-1)] = -1
+    limit: Share = -1
     """Never more than this."""
-    weight: Annotated[float, Field(ge=0)] = 1
+    weight: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = 1
     """overQuotaWeight: share of what is left over."""
-
-    @model_validator(mode="after")
-    def _limit_holds_quota(self) -> QueueResource:
-        if self.limit != -1 and (self.quota == -1 or self.quota > self.limit) and "quota" in self.model_fields_set:
-            raise ValueError(f"quota {self.quota:g} is above limit {self.limit:g}")
-        return self
 
 
 class QueueSpec(Model):
     """A KAI queue (cluster-scoped)."""
 
     name: DnsName
+    """Name of the queue; workloads name it in the label kai.scheduler/queue."""
     parent: DnsName | None = None
     """Parent queue; workloads go to leaf queues only."""
-    priority: int | None = None
+    priority: Annotated[int, Field(strict=True)] | None = None
     """Order between sibling queues; higher first (KAI's default is 100)."""
     gpu: QueueResource = QueueResource()
+    """GPUs, in devices; fractions count."""
     cpu: QueueResource = QueueResource()
+    """CPU, in millicores."""
     memory: QueueResource = QueueResource()
+    """Memory, in MB (10^6 bytes)."""
 
 
 class TenantSpec(Model):
     """A vCluster."""
 
     name: DnsName
+    """Name of the vCluster; 'lab kubeconfig NAME' opens it."""
     mode: Literal["host-kai", "own-kai", "default"] = "host-kai"
-    """host-kai: the host's KAI schedules its pods; own-kai: KAI inside, in its own version; default: kube-scheduler."""
+    """host-kai: the host's KAI schedules its pods; own-kai: KAI inside, any version; default: no KAI."""
     vcluster: Version = "0.36.1"
-    """Version of the vCluster chart."""
+    """Version of the vCluster chart, 0.35.3 or newer."""
     kubernetes: Version = "1.34.4"
     """Kubernetes version inside."""
     kai_version: Version | None = None
@@ -123,10 +168,12 @@ class TenantSpec(Model):
 class SupplySpec(Model):
     """Where binaries, images and charts come from."""
 
-    sources: tuple[Literal["present", "bundle", "registry", "build"], ...] = ("present", "bundle", "registry", "build")
+    sources: Annotated[
+        tuple[Literal["present", "bundle", "registry", "build"], ...], Field(min_length=1)
+    ] = ("present", "bundle", "registry", "build")  # fmt: skip
     """Tried in this order."""
     bundle: Path | None = None
-    """A bundle made by 'lab bundle create'; those in the cache directory are found without being named."""
+    """A bundle made by 'lab bundle create'. A relative path starts at the lab file."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
 
@@ -137,25 +184,38 @@ class LabSpec(Model):
     name: DnsName = "demo"
     """Name of the lab; two labs of different names live side by side."""
     cluster: ClusterSpec = ClusterSpec()
+    """The cluster the lab runs on."""
     gpu: GpuSpec = GpuSpec()
+    """The GPUs of the nodes."""
     scheduler: Literal["auto", "kai", "default"] = "auto"
     """auto: KAI where it can be had, otherwise the default scheduler with a loud notice."""
     kai: KaiSpec = KaiSpec()
+    """NVIDIA KAI Scheduler on the host cluster."""
     queues: tuple[QueueSpec, ...] = ()
+    """KAI queues; each names its parent, and only leaf queues take workloads."""
     tenants: tuple[TenantSpec, ...] = ()
-    images: tuple[str, ...] = ()
+    """vClusters, each with a scheduler of its choice."""
+    images: tuple[ImageReference, ...] = ()
     """Further images to have in the nodes, for your own workloads."""
     supply: SupplySpec = SupplySpec()
+    """Where binaries, images and charts come from."""
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> LabSpec:
-        for what, names in (("queue", [q.name for q in self.queues]), ("tenant", [t.name for t in self.tenants])):
-            if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"{what} named twice: {', '.join(twice)}")
-        known = {queue.name for queue in self.queues}
-        for queue in self.queues:
-            if queue.parent is not None and queue.parent not in known:
-                raise ValueError(f"queue {queue.name!r}: unknown parent {queue.parent!r}")
+    def _goes_together(self) -> LabSpec:
+        if broken := tuple(rules.broken(self)):
+            raise ValidationError.from_exception_data(
+                "LabSpec",
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError(
+                            rules.RULE, "{what}", {"what": rule.what, "about": rule.about}
+                        ),
+                        loc=rule.loc,
+                        input=None,
+                    )
+                    for rule in broken
+                ],
+            )
         return self
 
     @property
@@ -163,3 +223,28 @@ class LabSpec(Model):
         """Queues that take workloads: those that are nobody's parent."""
         parents = {queue.parent for queue in self.queues}
         return tuple(queue.name for queue in self.queues if queue.name not in parents)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but probably not meant, one sentence each, with the path of the field."""
+        return tuple(rules.doubtful(self))
+
+
+def type_at(loc: tuple[int | str, ...]) -> Any:
+    """The annotation of the field at a place in the lab file.
+
+    Any where the file is free-form, None where it has no field. ``type_at(("tenants", 0))`` is
+    TenantSpec, ``type_at(("kai", "values", "x"))`` is Any.
+    """
+    here: Any = LabSpec
+    for word in loc:
+        if isinstance(here, type) and issubclass(here, Model):
+            here = next(
+                (f.annotation for key, f in here.model_fields.items() if word == (f.alias or key)), None
+            )
+        elif getattr(here, "__origin__", None) is tuple:
+            here = here.__args__[0] if isinstance(word, int) else None
+        elif here is Any or getattr(here, "__origin__", None) is dict:
+            here = Any
+        else:
+            return None
+    return here

@@ -9,13 +9,18 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.supply.catalogue import arch
 from lab.supply.store import replacing
+
+
+# struct vfs_cap_data (linux/capability.h): revision 2, effective; permitted: CAP_NET_BIND_SERVICE (bit 10)
+_NET_BIND_SERVICE = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0).decode("ascii")
 
 
 @dataclass(frozen=True)
@@ -26,14 +31,22 @@ class Layer:
     digest: str
 
 
-def layer_from_files(target: Path, files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> Layer:
-    """Write a layer that holds ``files`` (path in the image → file or folder here) and symbolic ``links``."""
-    with replacing(target) as temporary, tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as tar:
+def layer_from_files(
+    target: Path,
+    files: Mapping[str, Path],
+    links: Mapping[str, str] | None = None,
+    bind_ports: Collection[str] = (),
+) -> Layer:
+    """Write a layer that holds ``files`` (path in the image → file or folder here) and symbolic ``links``.
+
+    Programs named in ``bind_ports`` get the file capability to listen below port 1024 without being root.
+    """
+    with replacing(target) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as tar:
         made: set[str] = set()
         for inside in sorted({*files, *(links or {})}):
             _parents(tar, inside, made)
             if inside in files:
-                _add(tar, inside.lstrip("/"), files[inside], made)
+                _add(tar, inside.lstrip("/"), files[inside], made, inside in bind_ports)
             elif links is not None:
                 info = tarfile.TarInfo(inside.lstrip("/"))
                 info.type, info.linkname, info.mode = tarfile.SYMTYPE, links[inside], 0o777
@@ -93,7 +106,10 @@ def references(archive: Path) -> tuple[str, ...]:
             return tuple(tag for image in data for tag in image.get("RepoTags") or ())
         data = json.load(tar.extractfile("index.json"))  # type: ignore[arg-type]
         keys = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
-        found = (next((m["annotations"][k] for k in keys if k in m.get("annotations", {})), "") for m in data["manifests"])
+        found = (
+            next((m["annotations"][k] for k in keys if k in m.get("annotations", {})), "")
+            for m in data["manifests"]
+        )
         return tuple(name for name in found if name)
 
 
@@ -103,8 +119,10 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _add(tar: tarfile.TarFile, inside: str, source: Path, made: set[str]) -> None:
+def _add(tar: tarfile.TarFile, inside: str, source: Path, made: set[str], bind_port: bool = False) -> None:
     info = tar.gettarinfo(str(source), inside)
+    if bind_port:
+        info.pax_headers = {"SCHILY.xattr.security.capability": _NET_BIND_SERVICE}
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     info.mtime = 0

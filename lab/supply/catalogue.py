@@ -82,6 +82,7 @@ class ImageRow:
     layers: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
     user: str = ""
+    bind_ports: tuple[str, ...] = ()
     recipe: str = "files"
     in_node: bool = False
     local: bool = False

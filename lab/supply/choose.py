@@ -89,7 +89,7 @@ class Chooser:
         if found:
             answer = self.run.run([found, *row.version_args], check=False)
             if answer.code == 0 and row.version in answer.out.replace("v", "").split() + [
-                line.split()[-1].strip("v\"") for line in answer.out.splitlines() if "gitVersion" in line
+                line.split()[-1].strip('v"') for line in answer.out.splitlines() if "gitVersion" in line
             ]:
                 return True, found
         return False, ""
@@ -107,11 +107,15 @@ class Chooser:
                 return False, ""
             source = registry.mirrored(item.name, self.mirrors)
             host = source.split("/")[0]
-            if self.engine is None:
-                return False, "no container engine yet"
             if not registry.reachable(host):
                 return False, f"{host} cannot be reached"
-            return (True, source) if registry.exists(source, self.engine) else (False, f"{source}: not there or refused")
+            if self.engine is None:
+                return True, f"{source} (not looked up: no container engine runs yet)"
+            return (
+                (True, source)
+                if registry.exists(source, self.engine)
+                else (False, f"{source}: not there or refused")
+            )
         where = self._address(item)
         if not where:
             return False, ""
@@ -149,7 +153,12 @@ class Chooser:
             return "Debian packages, kind's base files, Kubernetes from Go modules"
         recipes = sorted({target.removeprefix("go:").split("/")[0] for target in row.files.values()})
         modules = [f"{self.catalogue.go[name].module}@{self.catalogue.go[name].version}" for name in recipes]
-        return ", ".join([*(f"Go module {module}" for module in modules), *(f"Debian {name}" for name in row.layers)]) or "C source"
+        return (
+            ", ".join(
+                [*(f"Go module {module}" for module in modules), *(f"Debian {name}" for name in row.layers)]
+            )
+            or "C source"
+        )
 
     def _tool(self, name: str) -> str:
         """Empty when the toolchain is here, otherwise what it lacks."""
@@ -161,7 +170,11 @@ class Chooser:
         if name == "debian":
             return Debian(self.run).usable()
         if name == "cc":
-            return "" if any(self.run.which(cc) for cc in ("cc", "gcc", "clang")) else "no C compiler (apt-get install gcc libc6-dev)"
+            return (
+                ""
+                if any(self.run.which(cc) for cc in ("cc", "gcc", "clang"))
+                else "no C compiler (apt-get install gcc libc6-dev)"
+            )
         version = Go(self.run).version()
         if version is None:
             return "no go command (needs go 1.26 or later)"

@@ -71,7 +71,7 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
             if row.recipe == "pause":
                 files["/pause"] = _pause(Path(folder), run)
             if files:
-                layers.append(layer_from_files(Path(folder, "files.tar"), files))
+                layers.append(layer_from_files(Path(folder, "files.tar"), files, bind_ports=row.bind_ports))
             write_image(target, row.reference, layers, entrypoint=row.entrypoint, user=row.user)
     return target
 

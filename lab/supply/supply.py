@@ -27,16 +27,20 @@ class Supply:
     Args:
         spec: the lab file.
         run: how commands are run.
-        engine: the container engine, None before there is one.
+        engine: the container engine.
+        engine_runs: whether it runs already; before that nothing is asked of it.
 
     Raises:
         LabError: the bundle named in the lab file cannot be read.
     """
 
-    def __init__(self, spec: LabSpec, run: Runner, engine: ContainerEngine | None) -> None:
+    def __init__(
+        self, spec: LabSpec, run: Runner, engine: ContainerEngine, *, engine_runs: bool = True
+    ) -> None:
         self.spec = spec
         self.run = run
         self.engine = engine
+        self.engine_runs = engine_runs
         self.catalogue = load(spec.cluster.kubernetes)
         self.mirrors = dict(spec.supply.mirrors)
         named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
@@ -53,8 +57,9 @@ class Supply:
         """Decide where items come from; remembered, so that a later ``path`` follows what the plan said."""
         new = [item for item in items if item not in self.choices]
         chooser = Chooser(
-            self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run, self.engine
-        )
+            self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run,
+            self.engine if self.engine_runs else None,
+        )  # fmt: skip
         self.choices.update(chooser.choose(new))
         return {item: self.choices[item] for item in items}
 
@@ -106,7 +111,7 @@ class Supply:
         for path in known:
             if path is not None and path.exists():
                 return path
-        if item.kind == "image" and self.engine is not None:
+        if item.kind == "image":
             return registry.save(item.name, self.engine, recipes.fetched(item, ""))
         return Path(choice.where)
 
@@ -118,19 +123,21 @@ class Supply:
                 if item.kind == "binary":
                     path.chmod(0o755)
                 return path
-        raise Unavailable(f"{item} was in a bundle when the plan was made and is gone", fix="run the command again")
+        raise Unavailable(
+            f"{item} was in a bundle when the plan was made and is gone", fix="run the command again"
+        )
 
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = self.versions.get(item.name, "") if item.kind != "image" else ""
         target = recipes.fetched(item, version)
-        progress(f"pulling {choice.where}", None, None)
+        progress(f"fetching {choice.where}", None, None)
         if item.kind == "image":
-            if self.engine is None:
-                raise Unavailable(f"{item} needs a container engine to be pulled", fix="lab doctor")
             registry.pull(item.name, self.mirrors, self.engine)
             return registry.save(item.name, self.engine, target)
         if item.kind == "chart":
-            return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
+            return registry.pull_chart(
+                self.binary("helm"), choice.where, version, self.mirrors, self.run, target
+            )
         row = self.catalogue.binaries[item.name]
         download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
         target.chmod(0o755)
@@ -155,12 +162,30 @@ class Supply:
             version = self.versions.get(item.name, "") if item.kind != "image" else ""
             found = next((entry for bundle in self.bundles if (entry := bundle.find(item, version))), None)
             return found.sha256 if found else item.name
-        made = recipes.archive_path(self.catalogue.image(item.name), self.catalogue) if item.kind == "image" else None
-        if made is not None and choice.source in ("build", "present") and (choice.source == "build" or made.exists()):
+        made = (
+            recipes.archive_path(self.catalogue.image(item.name), self.catalogue)
+            if item.kind == "image"
+            else None
+        )
+        if (
+            made is not None
+            and choice.source in ("build", "present")
+            and (choice.source == "build" or made.exists())
+        ):
             return made.name
         if item.kind == "binary":
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
         return f"{item.name}@{choice.source}"
+
+    def recipe_of(self, item: Item) -> str:
+        """What is built first for an item: the name of its longest Go recipe, ``node`` or ``debian``."""
+        if item.kind == "binary":
+            return self.catalogue.binaries[item.name].build.removeprefix("go:").split("/")[0]
+        if item.kind == "chart":
+            return self.catalogue.charts[item.name].build["recipe"]
+        row = self.catalogue.image(item.name)
+        names = sorted({source.removeprefix("go:").split("/")[0] for source in row.files.values()})
+        return row.recipe if row.recipe != "files" else (names[0] if names else "debian")
 
     def image_names(self, reference: str) -> tuple[str, ...]:
         """The names an image's archive carries, as containerd will know them."""

@@ -1,14 +1,17 @@
 """The one door for processes; the only importer of ``sh``.
 
-``Runner`` is what everything above asks for; ``HostRunner`` runs on this machine, and unit tests pass a strict fake.
+``Runner`` is what everything above asks for; ``HostRunner`` runs on this machine; unit tests
+pass a strict fake.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +61,7 @@ class Runner(Protocol):
             on_line: called with each line of stdout and stderr as it comes.
 
         Raises:
-            CommandFailed: the program is missing, timed out, or (with ``check``) ended with a non-zero status.
+            CommandFailed: the program is missing, timed out, or (with ``check``) did not end with 0.
             Interrupted: the run was cancelled.
         """
         ...
@@ -111,78 +114,115 @@ class HostRunner:
             raise CommandFailed(words, 127, why=f"{words[0]} is not installed (not in PATH)")
         out: list[str] = []
         err: list[str] = []
+        broken: list[Exception] = []
 
         def take(into: list[str]) -> Callable[[str], None]:
             def line(text: str) -> None:
                 into.append(text)
-                if on_line is not None:
+                if on_line is None or broken:
+                    return
+                try:
                     on_line(text.rstrip("\n"))
+                except Exception as error:  # noqa: BLE001 - in sh's thread it would end the reading
+                    broken.append(error)
 
             return line
 
         options: dict[str, Any] = {
             "_bg": True, "_bg_exc": False, "_tty_out": False, "_truncate_exc": False, "_no_out": True,
             "_no_err": True, "_no_pipe": True, "_ok_code": list(range(-64, 256)), "_return_cmd": True,
-            "_new_session": True,
+            "_new_session": True, "_preexec_fn": _end_with_us,
             "_out": take(out), "_err": take(err), "_decode_errors": "replace", "_encoding": "utf-8",
-            "_in": stdin if stdin is not None else "",
         }  # fmt: skip
         if env is not None:
             options["_env"] = {**os.environ, **env}
         if cwd is not None:
+            if not cwd.is_dir():
+                raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: no directory {cwd}")
             options["_cwd"] = str(cwd)
         start = time.monotonic()
-        ended = threading.Event()
-        options["_done"] = lambda *_: ended.set()
         try:
-            process = sh.Command(words[0])(*words[1:], **options)
-        except (sh.CommandNotFound, sh.ForkException, OSError) as error:
-            raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: {error}") from error
-        timed_out = self._watch(process, ended, start, timeout)
-        process.wait()
-        code = self._status(process)
+            # A file instead of sh's own pipe: no thread, no chunks of 1 KiB, and the same for text and bytes.
+            with tempfile.TemporaryFile() as stdin_file:
+                stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin or b"")
+                stdin_file.seek(0)
+                process = sh.Command(words[0])(*words[1:], _in=stdin_file, **options)
+        except sh.CommandNotFound as error:
+            raise CommandFailed(words, 127, why=f"{words[0]} is not an executable program") from error
+        except (sh.ForkException, OSError) as error:
+            cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            raise CommandFailed(
+                words, 127, why=f"{words[0]} cannot be started: {cause[0].strip()}"
+            ) from error
+        timed_out = self._watch(process, start, timeout, broken)
+        code = int(process.exit_code)
         result = Result(words, code, "".join(out), "".join(err), time.monotonic() - start)
         self._write_log(result)
+        if broken:
+            raise broken[0]
         if self.cancel.is_set() and code != 0:
             raise Interrupted(f"ended by the interrupt: {shlex.join(words)}")
         if timed_out:
             raise CommandFailed(
-                words, code, result.out, result.err, why=f"{words[0]} did not end within {timeout:.0f} s"
+                words, code, result.out, result.err, why=f"{words[0]} did not end within {timeout:g} s"
             )
         if check and code != 0:
-            raise CommandFailed(words, code, result.out, result.err)
+            why = f"{words[0]} was ended by signal {-code}" if code < 0 else ""
+            raise CommandFailed(words, code, result.out, result.err, why=why)
         return result
 
-    def _watch(self, process: Any, ended: threading.Event, start: float, timeout: float | None) -> bool:
-        """Wait until the process ends; end it on cancel or timeout. Returns whether it timed out."""
+    def _watch(self, process: Any, start: float, timeout: float | None, broken: Sequence[Exception]) -> bool:
+        """Wait for the process; end it on cancel, timeout or a broken ``on_line``. Returns: timed out."""
+        # sh looks for the end of a background process once a second; a thread in waitpid sees it at once.
+        waiter = threading.Thread(target=process.wait, name=f"wait for {process.pid}", daemon=True)
+        waiter.start()
         asked_at = 0.0
         timed_out = False
-        while not ended.wait(0.1):
+        while waiter.is_alive():
+            waiter.join(0.1)
+            if not waiter.is_alive():
+                break
             now = time.monotonic()
             late = timeout is not None and now - start > timeout
-            if not asked_at and (late or self.cancel.is_set()):
+            if not asked_at and (late or broken or self.cancel.is_set()):
                 timed_out = late and not self.cancel.is_set()
                 asked_at = now
                 _signal(process, signal.SIGTERM)
             elif asked_at and now - asked_at > self.grace:
                 _signal(process, signal.SIGKILL)
+        if asked_at:
+            _signal(process, signal.SIGKILL)  # children that outlived it
         return timed_out
-
-    @staticmethod
-    def _status(process: Any) -> int:
-        code = process.exit_code
-        return int(code) if code is not None else 1
 
     def _write_log(self, result: Result) -> None:
         if self.log is None or not self.log.parent.is_dir():
             return
         text = f"$ {shlex.join(result.argv)}\n{result.out}{result.err}[{result.code}] {result.seconds:.2f}s\n"
-        with self._log_lock, self.log.open("a", errors="replace") as file:
+        # A full disk must not fail the command that just worked.
+        with contextlib.suppress(OSError), self._log_lock, self.log.open("a", errors="replace") as file:
             file.write(text)
 
 
 def _signal(process: Any, number: int) -> None:
+    """Signal the process group; ``_new_session`` made the process its leader."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, number)
+
+
+def _libc() -> Any:
+    import ctypes
+
     try:
-        process.signal_group(number)
-    except (ProcessLookupError, OSError):
-        return
+        return ctypes.CDLL(None)
+    except OSError:
+        return None
+
+
+_LIBC = _libc()
+
+
+def _end_with_us() -> None:
+    """In the child: ask the kernel for SIGTERM when this process is killed, so that nothing outlives it."""
+    if _LIBC is not None:
+        # PR_SET_PDEATHSIG (linux/prctl.h) goes by the thread that started it, and that one waits for its end.
+        _LIBC.prctl(1, signal.SIGTERM)

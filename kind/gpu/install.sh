@@ -1,0 +1,34 @@
+#!/bin/sh
+# Puts the files beside this script in their places in a node, and starts the unit that makes the device
+# nodes. Safe to run again; what is there already is left alone.
+set -eu
+cd "$(dirname "$0")"
+
+place() { # FILE PATH MODE: by rename, so that no reader sees half of it
+    mkdir -p "$(dirname "$2")"
+    if ! cmp -s "$1" "$2"; then
+        cp "$1" "$2.kailab"
+        mv -f "$2.kailab" "$2"
+    fi
+    chmod "$3" "$2"
+}
+
+library=$(cat library-path)
+place libnvidia-ml.so.1 "$library" 0755
+place SHA256SUMS "$(dirname "$library")/SHA256SUMS" 0644
+place config.toml /etc/nvidia-container-runtime/config.toml 0644
+place gpu-devices /usr/local/lib/kailab/gpu-devices 0755
+
+# In place: running pods have this very file bind-mounted, and a rename would leave them with the old one.
+mkdir -p /etc/kailab
+cmp -s nvml.conf /etc/kailab/nvml.conf || cat nvml.conf >/etc/kailab/nvml.conf
+
+unit=kailab-gpu.service
+place $unit /etc/systemd/system/$unit 0644
+# Only when needed: a reload (enable does one too) makes systemd set the device rules of running pods anew.
+systemctl is-enabled --quiet $unit || systemctl --quiet enable $unit
+[ "$(systemctl show -p NeedDaemonReload --value $unit)" != yes ] || systemctl daemon-reload
+systemctl restart $unit
+
+# Last: from here on the runtime hands the devices out.
+place cdi.json /etc/cdi/kailab.json 0644

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Says what a node has, a fact a line: "sum SHA256 PATH", "library PATH", "device PATH MAJOR:MINOR", "unit
+# ENABLED ACTIVE", "program PATH", "handler nvidia". Changes nothing. Arguments: paths to sum up.
+for path in "$@"; do
+    [ -f "$path" ] && echo "sum $(sha256sum "$path")"
+done
+for sums in /usr/local/lib/kailab/nvml-*/SHA256SUMS; do
+    folder=${sums%/*}
+    [ -f "$sums" ] || continue
+    (cd "$folder" && sha256sum -c --status SHA256SUMS) && echo "library $folder/libnvidia-ml.so.1"
+done
+for node in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm; do
+    [ -c "$node" ] || continue
+    numbers=$(stat -c '%t %T' "$node")
+    echo "device $node $((0x${numbers% *})):$((0x${numbers#* }))"
+done
+unit=kailab-gpu.service
+echo "unit $(systemctl is-enabled $unit 2>/dev/null) $(systemctl is-active $unit 2>/dev/null)"
+for program in nvidia-container-runtime nvidia-ctk; do
+    [ -x "/usr/bin/$program" ] && echo "program /usr/bin/$program"
+done
+grep -qs /usr/bin/nvidia-container-runtime /etc/containerd/config.toml && echo "handler nvidia"
+exit 0

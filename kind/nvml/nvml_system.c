@@ -1,0 +1,207 @@
+/* NVML's calls on the library and the system: start, stop, versions, error texts, handles of devices. */
+#include "nvml_sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return sim_start();
+}
+
+nvmlReturn_t nvmlInit(void)
+{
+    return sim_start();
+}
+
+/* The flags ask for leniency about missing GPUs; without one there is no driver here either. */
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags;
+    return sim_start();
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    return sim_stop();
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    switch ((int)result) {
+    case 0: return "Success";
+    case 1: return "Uninitialized";
+    case 2: return "Invalid Argument";
+    case 3: return "Not Supported";
+    case 4: return "Insufficient Permissions";
+    case 5: return "Already Initialized";
+    case 6: return "Not Found";
+    case 7: return "Insufficient Size";
+    case 8: return "Insufficient External Power";
+    case 9: return "Driver Not Loaded";
+    case 10: return "Timeout";
+    case 11: return "Interrupt Request Issue";
+    case 12: return "NVML Shared Library Not Found";
+    case 13: return "Function Not Found";
+    case 14: return "Corrupted infoROM";
+    case 15: return "GPU is lost";
+    case 16: return "GPU requires reset";
+    case 17: return "GPU access blocked by the operating system";
+    case 18: return "Driver/library version mismatch";
+    case 19: return "In use by another client";
+    case 20: return "Insufficient Memory";
+    case 21: return "No data";
+    case 22: return "Not supported when ECC is enabled";
+    case 23: return "Insufficient resources";
+    case 24: return "Frequency not supported";
+    case 25: return "Argument version mismatch";
+    case 26: return "Deprecated";
+    case 27: return "Not ready";
+    case 28: return "No GPUs found";
+    case 29: return "Invalid state";
+    case 30: return "Reset type not supported";
+    default: return "Unknown Error";
+    }
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    nvmlReturn_t result = sim_enter();
+
+    if (result != NVML_SUCCESS)
+        return result;
+    result = sim_copy(version, length, sim_config()->driver);
+    sim_unlock();
+    return result;
+}
+
+/* NVML's own version is the API version in front of the driver's. */
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    nvmlReturn_t result = sim_enter();
+    char text[96];
+
+    if (result != NVML_SUCCESS)
+        return result;
+    snprintf(text, sizeof text, "%u.%s", sim_config()->cuda_major, sim_config()->driver);
+    result = sim_copy(version, length, text);
+    sim_unlock();
+    return result;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    nvmlReturn_t result;
+
+    if (version == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    result = sim_enter();
+    if (result != NVML_SUCCESS)
+        return result;
+    *version = (int)(sim_config()->cuda_major * 1000 + sim_config()->cuda_minor * 10);
+    sim_unlock();
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion(version);
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    nvmlDevice_t visible[SIM_MAX_GPUS];
+    nvmlReturn_t result;
+
+    if (count == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    result = sim_enter();
+    if (result != NVML_SUCCESS)
+        return result;
+    *count = sim_visible(visible, SIM_MAX_GPUS);
+    sim_unlock();
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
+{
+    return nvmlDeviceGetCount_v2(count);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    nvmlDevice_t visible[SIM_MAX_GPUS];
+    nvmlReturn_t result;
+
+    if (device == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    result = sim_enter();
+    if (result != NVML_SUCCESS)
+        return result;
+    if (index >= sim_visible(visible, SIM_MAX_GPUS))
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    else if (visible[index]->gpu.lost)
+        result = NVML_ERROR_GPU_IS_LOST;
+    else
+        *device = visible[index];
+    sim_unlock();
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+typedef int (*matches)(const struct sim_gpu *gpu, const char *text);
+
+static nvmlReturn_t handle_where(matches match, const char *text, nvmlDevice_t *device)
+{
+    nvmlDevice_t visible[SIM_MAX_GPUS];
+    unsigned int i, count;
+    nvmlReturn_t result;
+
+    if (text == NULL || device == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    result = sim_enter();
+    if (result != NVML_SUCCESS)
+        return result;
+    result = NVML_ERROR_NOT_FOUND;
+    count = sim_visible(visible, SIM_MAX_GPUS);
+    for (i = 0; i < count && result == NVML_ERROR_NOT_FOUND; i++)
+        if (match(&visible[i]->gpu, text)) {
+            result = visible[i]->gpu.lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+            if (result == NVML_SUCCESS)
+                *device = visible[i];
+        }
+    sim_unlock();
+    return result;
+}
+
+static int has_uuid(const struct sim_gpu *gpu, const char *uuid)
+{
+    return strcmp(gpu->uuid, uuid) == 0;
+}
+
+static int has_bus_id(const struct sim_gpu *gpu, const char *text)
+{
+    unsigned int domain, bus, device;
+
+    return sim_parse_pci(text, strlen(text), &domain, &bus, &device) == 0 && domain == gpu->pci_domain
+        && bus == gpu->pci_bus && device == gpu->pci_device;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    return handle_where(has_uuid, uuid, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
+{
+    return handle_where(has_bus_id, bus_id, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
+{
+    return handle_where(has_bus_id, bus_id, device);
+}

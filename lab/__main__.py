@@ -1,0 +1,56 @@
+"""Where a kailab process starts and where every error ends."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; turn errors into one message and an exit code of their own."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    from lab.errors import LabError
+
+    try:
+        from lab.cli import app
+
+        app(prog_name="lab")
+    except LabError as error:
+        if debug:
+            raise
+        _tell(error, "--json" in sys.argv)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader (head, less) went away: nothing to tell anyone
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        print(  # noqa: T201
+            f"lab: unexpected error: {type(error).__name__}: {error}\n"
+            "  next: run the same command with --debug and report the traceback",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+
+
+def _tell(error: Exception, as_json: bool) -> None:
+    from lab.errors import LabError
+
+    assert isinstance(error, LabError)
+    if as_json:
+        import json
+
+        print(json.dumps(error.as_json(), indent=1))  # noqa: T201
+        return
+    from lab.ui.render import render_error
+
+    render_error(error)
+
+
+if __name__ == "__main__":
+    main()

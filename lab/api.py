@@ -1,0 +1,301 @@
+"""Labs as objects: what the command line, the pytest plugin and other programs use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab import runs
+from lab.engine.events import Bus, Notice
+from lab.engine.journal import Journal
+from lab.engine.run import Engine
+from lab.engine.step import Effect, Observed
+from lab.errors import HostNotReady, Interrupted, LabError, Leftovers, NoLab
+from lab.host import Needs, Verdict, doctor, gather, needed_fixes, undo_all
+from lab.kube import Cluster
+from lab.parts import teardown
+from lab.parts.context import LabContext
+from lab.parts.host import HostReady
+from lab.paths import LabPaths, host_journal, state_root
+from lab.plan import Plan, build_plan, resolve_gpus, resolve_scheduler
+from lab.results import DownReport, PlanReport, StatusReport, UpReport
+from lab.session import Session, lab_names, name_of
+from lab.spec import LabSpec, TenantSpec
+from lab.tools.shell import HostRunner, Runner
+
+Ask = Callable[[tuple[Effect, ...]], bool]
+_BLOCKING = "fail"
+
+
+class Lab:
+    """One lab.
+
+    Make one with ``Lab.of`` (from a lab file) or ``Lab.attach`` (one that is up).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @classmethod
+    def of(cls, spec: LabSpec) -> Lab:
+        """The lab of a lab file, up or not."""
+        return cls(Session(spec, spec))
+
+    @classmethod
+    def attach(cls, name: str | None = None) -> Lab:
+        """A lab that is up: by name, KAILAB_LAB, or the only one there is. Raises NoLab."""
+        lab = cls(Session.attached(name_of(name)))
+        if not lab.paths.kubeconfig.exists():
+            raise NoLab(f"lab {lab.spec.name!r} was not brought up to its cluster", fix="lab up")
+        return lab
+
+    @property
+    def bus(self) -> Bus:
+        """Where the lab's events are told."""
+        return self.session.bus
+
+    @property
+    def spec(self) -> LabSpec:
+        """The lab file, without ``auto``."""
+        return self.session.spec
+
+    @property
+    def paths(self) -> LabPaths:
+        """Where the lab keeps its state."""
+        return self.session.paths
+
+    @property
+    def runner(self) -> Runner:
+        """Runs commands, logged to the lab's log."""
+        return self.session.runner
+
+    @property
+    def cluster(self) -> Cluster:
+        """The lab's own cluster."""
+        return self.session.cluster()
+
+    @property
+    def tenants(self) -> tuple[TenantSpec, ...]:
+        """The lab's tenants."""
+        return self.spec.tenants
+
+    @property
+    def has_kai(self) -> bool:
+        """Whether KAI schedules in this lab."""
+        return self.spec.scheduler == "kai"
+
+    @property
+    def kai_version(self) -> str | None:
+        """KAI's version, None without KAI."""
+        return self.spec.kai.version if self.has_kai else None
+
+    @property
+    def kai_reason(self) -> str:
+        """Why there is no KAI; empty when there is."""
+        return self.session.facts.get("no_kai", "")
+
+    @property
+    def gpu_mode(self) -> str:
+        """simulated, nvidia or none."""
+        return self.session.facts.get("gpu_mode", "none")
+
+    @property
+    def kind_name(self) -> str:
+        """Name of the kind cluster."""
+        return self.session.scope("").kind_name
+
+    @property
+    def node_image(self) -> str:
+        """The node image's tag."""
+        return self.session.facts.get("node_image", "")
+
+    def tenant(self, name: str) -> Cluster:
+        """A tenant's cluster. Raises NoLab when the lab has no such tenant."""
+        if name not in {tenant.name for tenant in self.tenants}:
+            known = ", ".join(tenant.name for tenant in self.tenants) or "none"
+            raise NoLab(f"lab {self.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
+        return self.session.cluster(name)
+
+    def tool(self, name: str) -> Path:
+        """A program of the lab: kind, kubectl or helm. Raises Unavailable."""
+        return self.session.supply.binary(name)
+
+    def facts(self) -> dict[str, str]:
+        """What is true of this lab, for reports."""
+        return dict(self.session.facts)
+
+    def context(self, step: str) -> LabContext:
+        """What a step of this lab would get."""
+        return self.session.scope(step)
+
+    def prepare(self, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Verdict, ...]]:
+        """Look at the machine and the sources, and make the plan. Changes nothing; takes seconds.
+
+        Raises:
+            Unavailable: something required (``kai``) cannot be had.
+            SpecError: the lab file asks for what this release cannot do.
+        """
+        asked = self.session.asked
+        host = gather(self.runner)
+        needs = Needs(kubernetes=asked.cluster.kubernetes, engine=asked.cluster.engine, gpu=asked.gpu.mode)
+        verdicts = doctor(host, self.runner, needs=needs)
+        running = [engine.name for engine in host.engines if engine.running]
+        wanted = asked.cluster.engine
+        name = wanted if wanted != "auto" else next(iter(running), "docker")
+        self.session = Session(asked, asked, {}, name, name in running, self.session.bus, self.session.cancel)
+        spec, gpu_notices = resolve_gpus(asked, len(host.gpu.gpus))
+        spec, no_kai, _ = resolve_scheduler(spec, self.session.supply, require)
+        self.session.spec = spec
+        step = HostReady(needed_fixes(verdicts))
+        plan = build_plan(
+            spec, self.session.supply, step, no_kai=no_kai, notices=(*gpu_notices, *spec.warnings()),
+            facts={"engine": name},
+        )  # fmt: skip
+        self.session.facts = dict(plan.facts)
+        return plan, verdicts
+
+    def plan(self, require: frozenset[str] = frozenset()) -> PlanReport:
+        """What ``up`` would do, and how everything stands now."""
+        plan, verdicts = self.prepare(require)
+        seen: Mapping[str, Observed] = {}
+        if self.session.engine_runs:
+            seen = self._engine(plan).observe()
+        estimate = plan.critical_path(runs.step_seconds(state_root() / "runs"), seen)
+        return PlanReport(plan, seen, verdicts, estimate)
+
+    def up(self, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
+        """Bring the lab up, or finish what an earlier run began.
+
+        Args:
+            require: what must be there; with ``kai``, no KAI is an error.
+            ask: called with the changes to this machine; False refuses them.
+
+        Raises:
+            HostNotReady: the machine lacks something that cannot be fixed here, or the fix was refused.
+            LabError: a step failed; the same command goes on from there.
+        """
+        with self.session.locked():
+            plan, verdicts = self.prepare(require)
+            plan.refuse_missing()
+            self._refuse_host(plan, verdicts, ask)
+            self.session.save()
+            for text in plan.notices:
+                self.bus.emit(Notice("warning", text))
+            estimate = plan.critical_path(runs.step_seconds(state_root() / "runs"))
+            record = self._engine(plan).up(estimate)
+            runs.save(self.paths.runs, record, dict(plan.facts))
+            record.raise_failure()
+        return UpReport(
+            self.spec.name, record, plan.facts, plan.notices, self.paths.kubeconfig,
+            {tenant.name: self.paths.tenant_kubeconfig(tenant.name) for tenant in self.tenants},
+        )  # fmt: skip
+
+    def status(self) -> StatusReport:
+        """How the lab stands now."""
+        spec = self.spec
+        plan = build_plan(
+            spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={}
+        )
+        seen = self._engine(plan).observe()
+        notices = plan.notices
+        steps = tuple(
+            (s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host"))
+        )
+        tenants = {tenant.name: self.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
+        return StatusReport(spec.name, self.session.facts, steps, notices, tenants, self.paths.kubeconfig)
+
+    def _engine(self, plan: Plan) -> Engine[LabContext]:
+        return Engine(plan.steps, self.session.scope, bus=self.bus, cancel=self.session.cancel)
+
+    def _refuse_host(self, plan: Plan, verdicts: tuple[Verdict, ...], ask: Ask) -> None:
+        fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
+        bad = [v for v in verdicts if v.level == _BLOCKING and (v.fix_id is None or v.fix_id not in fixable)]
+        if bad:
+            raise HostNotReady(
+                f"this machine is not ready: {bad[0].what}",
+                evidence=[f"{v.title}: {v.what}" for v in bad],
+                fix=bad[0].fix or "lab doctor",
+            )
+        if plan.host_effects and not ask(plan.host_effects):
+            raise HostNotReady(
+                "this machine needs changes that were not agreed to",
+                evidence=[f"{effect.what}  (undone by: {effect.undo})" for effect in plan.host_effects],
+                fix="run with --yes to let kailab make them, or make them yourself",
+            )
+
+
+def examine(spec: LabSpec) -> tuple[Verdict, ...]:
+    """What the doctor says of this machine for a lab file."""
+    runner = HostRunner()
+    needs = Needs(kubernetes=spec.cluster.kubernetes, engine=spec.cluster.engine, gpu=spec.gpu.mode)
+    return doctor(gather(runner), runner, needs=needs)
+
+
+def down(
+    name: str, *, keep_images: bool = True, host: bool = False, bus: Bus | None = None, cancel: Any = None
+) -> DownReport:
+    """Take a lab away, from any half-made state, and prove it.
+
+    Args:
+        name: the lab; one that is already gone is success.
+        keep_images: leave the baked node images for the next ``lab up``.
+        host: also undo what was changed on this machine.
+
+    Raises:
+        Leftovers: something of the lab still exists.
+    """
+    session = _session_for_down(name, bus or Bus(), cancel)
+    began = time.monotonic()
+    kept: list[str] = []
+    left: list[str] = []
+    with session.locked():
+        engine_there = session.runner.which(session.engine.name) is not None
+        engine_answers = engine_there and session.engine.call("version", check=False).code == 0
+        scope = session.scope
+        if engine_answers:
+            steps = teardown.teardown(keep_images=keep_images)
+            record = Engine(steps, scope, bus=session.bus, cancel=session.cancel).down()
+            if record.cancelled:
+                raise Interrupted("stopped during lab down", fix="run lab down again")
+            left += [f"{step}: {error}" for step, error in record.errors]
+            left += teardown.remains(scope("proof"), keep_images=keep_images)
+            kept += (
+                [f"node image {image}" for image in teardown.images(scope("proof"))] if keep_images else []
+            )
+        elif session.journal.owned("cluster") or session.journal.owned("container"):
+            raise LabError(
+                f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
+                fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
+            )
+        else:
+            teardown.Files().undo(scope("files"))
+    journal = Journal(host_journal())
+    undone = tuple(undo_all(session.runner, journal)) if host else ()
+    changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
+    report = DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, changes)
+    if left:
+        raise Leftovers(
+            f"{len(left)} thing(s) of lab {name!r} remain",
+            evidence=left,
+            fix="run lab down again; lab doctor lists them",
+        )
+    return report
+
+
+def _session_for_down(name: str, bus: Bus, cancel: Any) -> Session:
+    """A session by the lab's saved state, or by its name alone when that cannot be read."""
+    import threading
+
+    cancel = cancel or threading.Event()
+    try:
+        session = Session.attached(name)
+    except LabError:
+        spec = LabSpec(name=name)
+        session = Session(spec, spec)
+    session.bus, session.cancel, session.runner.cancel = bus, cancel, cancel
+    return session
+
+
+__all__ = ["DownReport", "Lab", "PlanReport", "StatusReport", "UpReport", "down", "lab_names"]

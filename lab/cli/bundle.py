@@ -1,0 +1,73 @@
+"""``lab bundle``: create, verify, show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.options import AsJson, File, Profile, Settings, print_json, spec_of
+
+bundle_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Bundles: a folder or tar with images, charts and binaries; a lab comes up from one alone, offline.",
+)  # fmt: skip
+Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
+
+
+@bundle_app.command(
+    epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE"
+)
+def create(
+    out: Annotated[Path, typer.Option("--out", help="New folder, or a name that ends in .tar.")],
+    file: File = None, profile: Profile = None, settings: Settings = None,
+    image: Annotated[
+        list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these: from an archive, or as the lab gets it.")
+    ] = None,
+    chart: Annotated[
+        list[str] | None, typer.Option("--chart", metavar="NAME[@VERSION=FILE]", help="Only these charts.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
+    from lab.bundling import create_bundle
+
+    bundle = create_bundle(
+        spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo
+    )
+    if as_json:
+        print_json(bundle.as_json())
+    else:
+        size = sum(entry.size for entry in bundle.entries) / 2**20
+        typer.echo(f"{out}: {len(bundle.entries)} files, {size:.0f} MiB; next: lab bundle verify {out}")
+
+
+@bundle_app.command()
+def verify(where: Where, as_json: AsJson = False) -> None:
+    """Check every file of a bundle against its manifest. Exit code 1 when one differs."""
+    from lab.supply.bundle import Bundle
+
+    bundle = Bundle.open(where)
+    wrong = bundle.verify()
+    if as_json:
+        print_json({"ok": not wrong, "wrong": wrong})
+    else:
+        typer.echo("\n".join(wrong) if wrong else f"{where}: all {len(bundle.entries)} files are whole")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@bundle_app.command()
+def show(where: Where, as_json: AsJson = False) -> None:
+    """List what a bundle carries."""
+    from lab.supply.bundle import Bundle
+
+    bundle = Bundle.open(where)
+    if as_json:
+        print_json(bundle.as_json())
+        return
+    from lab.ui.render import render_table
+
+    rows = [[e.kind, e.name, e.version, f"{e.size / 2**20:.1f} MiB", e.sha256[:12]] for e in bundle.entries]
+    render_table(f"{where} ({bundle.created})", ("kind", "name", "version", "size", "sha256"), rows)

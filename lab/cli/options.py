@@ -1,0 +1,65 @@
+"""Options that several commands share, and what they resolve to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lab.api import Lab
+    from lab.spec import LabSpec
+
+File = Annotated[
+    Path | None, typer.Option("-f", "--file", help="Lab file. Default: lab.yaml here, else the profile demo.")
+]
+Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file: demo, cpu or minimal.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. gpu.perNode=4."),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", help="Which lab. Default: KAILAB_LAB, lab.yaml's, or the only one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print plain data on stdout.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Agree to the changes of this machine that are listed.")
+]
+Require = Annotated[
+    list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail unless it is there: kai.")
+]
+Ui = Annotated[str, typer.Option("--ui", help="auto, board, plain, github, gitlab or json.")]
+
+
+def spec_of(
+    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None
+) -> LabSpec:
+    """The lab file that the options mean. Raises SpecError."""
+    from lab.spec import resolve_spec
+
+    return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
+
+
+def lab_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None) -> Lab:
+    """The lab that the options mean, up or not. Raises SpecError."""
+    from lab.api import Lab
+
+    return Lab.of(spec_of(file, profile, settings, name))
+
+
+def required(require: list[str] | None) -> frozenset[str]:
+    """The things named by --require, also separated by commas. Raises SpecError for an unknown one."""
+    from lab.errors import SpecError
+
+    names = frozenset(name.strip() for entry in require or [] for name in entry.split(",") if name.strip())
+    if unknown := sorted(names - {"kai"}):
+        raise SpecError(f"--require {unknown[0]}: not known", fix="known: kai")
+    return names
+
+
+def print_json(data: Any) -> None:
+    """Write data to stdout."""
+    import json
+
+    typer.echo(json.dumps(data, indent=1))

@@ -1,0 +1,12 @@
+"""The Kubernetes API: a small client over plain objects, frozen views, and waits.
+
+Nothing outside this room imports ``kubernetes``, and the room itself only when the first request is made.
+"""
+
+from __future__ import annotations
+
+from lab.kube.client import OWNER_LABEL, Cluster
+from lab.kube.redact import redact
+from lab.kube.transport import Transport
+
+__all__ = ["OWNER_LABEL", "Cluster", "Transport", "redact"]

@@ -1,0 +1,78 @@
+"""The insides of a pod: what its containers wrote, and commands run in them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.errors import ApiFailed
+from lab.kube.calls import Calls
+from lab.kube.kinds import POD
+from lab.kube.transport import TransportError
+
+LINES = 12
+
+
+def read_log(
+    calls: Calls, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool
+) -> str:
+    """What a container wrote; see Cluster.logs."""
+    query = {"container": container or _default_container(calls, namespace, pod)}
+    if tail is not None:
+        query["tailLines"] = str(tail)
+    if previous:
+        query["previous"] = "true"
+    path, title = POD.path(namespace, pod, "log"), f"log of {POD.title(namespace, pod)}"
+    return calls.raw("GET", path, title=title, query=query).decode(errors="replace")
+
+
+def run_in_pod(
+    calls: Calls, namespace: str, pod: str, container: str | None, argv: Sequence[str], timeout: float
+) -> str:
+    """The stdout of a command; see Cluster.exec."""
+    container = container or _default_container(calls, namespace, pod)
+    what = f"{shlex.join(argv)} in {POD.title(namespace, pod)}, container {container}"
+    query = [
+        ("container", container),
+        ("stdout", "true"),
+        ("stderr", "true"),
+        *(("command", a) for a in argv),
+    ]
+    cancel = calls.cancel
+    try:
+        outcome = calls.transport.exec(
+            POD.path(namespace, pod, "exec"), query, timeout, lambda: cancel is not None and cancel.is_set()
+        )
+    except TransportError as failure:
+        raise calls.unreachable(failure) from failure
+    except TimeoutError as error:
+        calls.check_cancel()
+        raise ApiFailed(
+            f"{what}: did not end within {timeout:g} s", fix="give it more time, or see what it waits for"
+        ) from error
+    except ApiFailed as error:
+        raise ApiFailed(
+            f"{what}: {error.what} (HTTP {error.status})",
+            status=error.status,
+            fix="see whether the container runs",
+        ) from error
+    if outcome.status is not None and outcome.status.get("status") == "Success":
+        return outcome.out
+    lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
+    raise ApiFailed(f"{what}: {_ending(outcome.status)}", evidence=lines, fix="see its output above")
+
+
+def _default_container(calls: Calls, namespace: str, pod: str) -> str:
+    """The container meant when none is named: the one of kubectl's annotation, else the first."""
+    obj = calls.json("GET", POD.path(namespace, pod), title=POD.title(namespace, pod))
+    named = (obj.get("metadata", {}).get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+    return str(named or obj["spec"]["containers"][0]["name"])
+
+
+def _ending(status: Mapping[str, Any] | None) -> str:
+    if status is None:
+        return "the connection ended before the command did"
+    causes = (status.get("details") or {}).get("causes") or []
+    code = next((c.get("message") for c in causes if c.get("reason") == "ExitCode"), None)
+    return f"ended with status {code}" if code is not None else str(status.get("message") or "failed")

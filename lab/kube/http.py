@@ -1,0 +1,233 @@
+"""HTTP to one API server; the only importer of ``kubernetes``.
+
+The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections. Its
+typed models are left out: the lab speaks of CRDs in several versions, for which plain JSON is simpler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from lab.errors import ApiFailed
+from lab.kube.transport import ExecOutcome, Reply, TransportError
+
+CONNECT_SECONDS = 5.0
+USER_AGENT = "kailab"
+
+# The library keeps credentials in temporary files behind an unlocked module-level cache.
+_loading = threading.Lock()
+
+
+def _configuration(kubeconfig: Path, context: str | None) -> Any:
+    """A Configuration of this file and context alone; the library's global default is left as it is."""
+    from kubernetes import config  # noqa: TID251 - this is the door
+    from kubernetes.client import Configuration  # noqa: TID251 - this is the door
+
+    untyped: Any = config
+    made = Configuration(proxy="")
+    try:
+        with _loading:
+            untyped.load_kube_config(
+                config_file=str(kubeconfig),
+                context=context,
+                client_configuration=made,
+                persist_config=False,
+            )
+    except Exception as error:
+        # The loader raises what its parts raise: ConfigException, YAMLError, KeyError, OSError, …
+        what = f"kubeconfig {kubeconfig}" + (f", context {context}," if context else "")
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ApiFailed(
+            f"{what} cannot be used: {reason}", fix="check the file and the names of its contexts"
+        ) from error
+    made.retries = False  # retries are decided in calls.py, which knows what may be repeated
+    made.keep_alive = True
+    made.connection_pool_maxsize = 64
+    if not made.proxy and not _is_near(made.host):
+        made.proxy = Configuration(host=made.host).proxy
+    elif not made.proxy:
+        # Without a proxy websocket-client asks the environment for one, and minds no_proxy only along with a proxy:
+        # so one is named (which, does not matter) and this server is excepted from it.
+        made.proxy = made.host
+        made.no_proxy = urlsplit(made.host).hostname
+    return made
+
+
+def _is_near(server: str) -> bool:
+    """Whether this server is on this machine or a container network.
+
+    A proxy named in the environment is for the internet and reaches neither. A ``proxy-url`` in the
+    kubeconfig is always followed.
+    """
+    host = urlsplit(server).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+class KubeTransport:
+    """HTTP through the connection pool of the Kubernetes client library.
+
+    Raises:
+        ApiFailed: the kubeconfig cannot be used.
+    """
+
+    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+        self._config = _configuration(kubeconfig, context)
+        from kubernetes.client.rest import RESTClientObject  # noqa: TID251 - this is the door
+
+        self._pool = RESTClientObject(self._config).pool_manager
+
+    @property
+    def server(self) -> str:
+        """See Transport."""
+        return str(self._config.host)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+    ) -> Reply:
+        """See Transport."""
+        import urllib3
+
+        headers = {"Accept": "application/json, */*", "User-Agent": USER_AGENT, **self._credentials()}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        url = self.server + path + (f"?{urlencode(query)}" if query else "")
+        limits = urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout), read=timeout)
+        with _translated():
+            response = self._pool.request(
+                method, url, body=body, headers=headers, timeout=limits, preload_content=False, redirect=False
+            )
+        return _Reply(response)
+
+    def exec(
+        self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
+    ) -> ExecOutcome:
+        """See Transport."""
+        from kubernetes.stream import ws_client  # noqa: TID251 - this is the door
+        from websocket import (
+            WebSocketBadStatusException,
+            WebSocketConnectionClosedException,
+            WebSocketException,
+        )
+
+        untyped: Any = ws_client
+        url = untyped.get_websocket_url(self.server + path, query)
+        deadline = time.monotonic() + timeout
+        try:
+            socket = untyped.WSClient(self._config, url, self._credentials(), capture_all=False, binary=True)
+            try:
+                with contextlib.suppress(WebSocketConnectionClosedException):
+                    while socket.is_open():
+                        if cancelled() or time.monotonic() > deadline:
+                            raise TimeoutError
+                        socket.update(timeout=0.25)
+            finally:
+                socket.close()
+            out, err, status = (socket.read_channel(channel) for channel in (1, 2, 3))
+        except WebSocketBadStatusException as error:
+            raise ApiFailed(_status_message(error.resp_body), status=error.status_code) from error
+        except TimeoutError:
+            raise
+        except (WebSocketException, OSError) as error:
+            raise TransportError(_words(error)) from error
+        return ExecOutcome(_text(out), _text(err), json.loads(status) if status else None)
+
+    def close(self) -> None:
+        """See Transport."""
+        self._pool.clear()
+
+    def _credentials(self) -> dict[str, str]:
+        """The authorization header; asked for anew each time because tokens of exec plugins expire."""
+        token = self._config.auth_settings().get("BearerToken", {}).get("value")
+        return {"authorization": token} if token else {}
+
+
+class _Reply:
+    """A urllib3 response."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    @property
+    def status(self) -> int:
+        return int(self._response.status)
+
+    def read(self) -> bytes:
+        with _translated():
+            return bytes(self._response.data)
+
+    def lines(self) -> Iterator[bytes]:
+        rest = b""
+        with _translated():
+            for chunk in self._response.stream(amt=None, decode_content=True):
+                *complete, rest = (rest + chunk).split(b"\n")
+                yield from complete
+        if rest:
+            yield rest
+
+    def shutdown(self) -> None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # already over
+            self._response.shutdown()
+
+    def close(self) -> None:
+        self._response.close()
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turns the library's connection errors into TransportError."""
+    from urllib3 import exceptions as http
+
+    try:
+        yield
+    except http.SSLError as error:
+        words = _words(error)
+        distrust = any(sign in words.upper() for sign in ("CERTIFICATE", "UNKNOWN_CA"))
+        raise TransportError(words, tls=distrust) from error
+    except (http.NewConnectionError, http.ConnectTimeoutError) as error:
+        raise TransportError(_words(error), unsent=True) from error
+    except http.ReadTimeoutError as error:
+        raise TransportError("no answer in time") from error
+    except (http.HTTPError, OSError) as error:
+        raise TransportError(_words(error)) from error
+
+
+def _words(error: BaseException) -> str:
+    """The innermost cause in plain words: 'Connection refused' rather than three layers of wrapping."""
+    inner: BaseException = error
+    while (deeper := inner.__cause__ or inner.__context__) is not None:
+        inner = deeper
+    if isinstance(inner, ValueError):  # the length of a chunk that never came
+        return "the connection was cut"
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return " ".join(str(inner).split()) or type(inner).__name__
+
+
+def _status_message(body: object) -> str:
+    """The message of a Status object, or the text itself."""
+    text = _text(body) if isinstance(body, bytes) else str(body or "")
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip() or "no reason given"
+
+
+def _text(raw: bytes | str) -> str:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw

@@ -1,0 +1,210 @@
+"""Which API path a kind has: a table of what the lab uses, and the server's discovery for everything else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from lab.errors import ApiFailed
+
+# apiVersion, kind, plural, and "cluster" for kinds without a namespace.
+# KAI's rows hold for KAI 0.7.11 to 0.17.0 (deployments/kai-scheduler/crds).
+_TABLE = """
+v1                               Pod                              pods
+v1                               Service                          services
+v1                               Endpoints                        endpoints
+v1                               ConfigMap                        configmaps
+v1                               Secret                           secrets
+v1                               Event                            events
+v1                               ServiceAccount                   serviceaccounts
+v1                               PersistentVolumeClaim            persistentvolumeclaims
+v1                               ResourceQuota                    resourcequotas
+v1                               Node                             nodes                             cluster
+v1                               Namespace                        namespaces                        cluster
+v1                               PersistentVolume                 persistentvolumes                 cluster
+apps/v1                          Deployment                       deployments
+apps/v1                          DaemonSet                        daemonsets
+apps/v1                          StatefulSet                      statefulsets
+apps/v1                          ReplicaSet                       replicasets
+batch/v1                         Job                              jobs
+coordination.k8s.io/v1           Lease                            leases
+discovery.k8s.io/v1              EndpointSlice                    endpointslices
+networking.k8s.io/v1             NetworkPolicy                    networkpolicies
+rbac.authorization.k8s.io/v1     Role                             roles
+rbac.authorization.k8s.io/v1     RoleBinding                      rolebindings
+rbac.authorization.k8s.io/v1     ClusterRole                      clusterroles                      cluster
+rbac.authorization.k8s.io/v1     ClusterRoleBinding               clusterrolebindings               cluster
+node.k8s.io/v1                   RuntimeClass                     runtimeclasses                    cluster
+storage.k8s.io/v1                StorageClass                     storageclasses                    cluster
+scheduling.k8s.io/v1             PriorityClass                    priorityclasses                   cluster
+apiextensions.k8s.io/v1          CustomResourceDefinition         customresourcedefinitions         cluster
+admissionregistration.k8s.io/v1  ValidatingWebhookConfiguration   validatingwebhookconfigurations   cluster
+admissionregistration.k8s.io/v1  MutatingWebhookConfiguration     mutatingwebhookconfigurations     cluster
+admissionregistration.k8s.io/v1  ValidatingAdmissionPolicy        validatingadmissionpolicies       cluster
+admissionregistration.k8s.io/v1  ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster
+scheduling.run.ai/v2alpha2       PodGroup                         podgroups
+scheduling.run.ai/v1alpha2       BindRequest                      bindrequests
+scheduling.run.ai/v2             Queue                            queues                            cluster
+kai.scheduler/v1                 Config                           configs                           cluster
+kai.scheduler/v1                 SchedulingShard                  schedulingshards                  cluster
+kai.scheduler/v1alpha1           Topology                         topologies                        cluster
+"""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind as the API serves it."""
+
+    group: str
+    """API group; empty for the core group."""
+    version: str
+    kind: str
+    plural: str
+    """The name in paths."""
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or the version alone in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The API path of a collection or, with ``name``, of one object; no namespace means all of them.
+
+        Raises:
+            ApiFailed: one object of a namespaced kind was asked for without its namespace.
+        """
+        if self.namespaced and name is not None and not namespace:
+            raise ApiFailed(
+                f"{self.kind} {name}: its namespace is missing",
+                fix="name the namespace; only cluster-scoped kinds do without one",
+            )
+        parts = ["apis" if self.group else "api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(quote(name, safe=":"))
+        if subresource:
+            parts.append(subresource)
+        return "/" + "/".join(parts)
+
+    def title(self, namespace: str | None = None, name: str | None = None) -> str:
+        """How messages name an object, or a collection, of this kind."""
+        where = namespace if self.namespaced else None
+        if name is not None:
+            return f"{self.kind} {where}/{name}" if where else f"{self.kind} {name}"
+        return f"{self.kind} objects in {where}" if where else f"{self.kind} objects"
+
+
+def _rows(table: str) -> tuple[Resource, ...]:
+    rows = []
+    for line in table.strip().splitlines():
+        api_version, kind, plural, *scope = line.split()
+        group, _, version = api_version.rpartition("/")
+        rows.append(Resource(group, version, kind, plural, namespaced=not scope))
+    return tuple(rows)
+
+
+KNOWN = _rows(_TABLE)
+"""The kinds that need no discovery."""
+
+POD = next(resource for resource in KNOWN if resource.kind == "Pod")
+
+
+class Kinds:
+    """Finds the Resource of a kind; what discovery found is kept.
+
+    Args:
+        read: GET of a path as data; None where the server has no such path.
+    """
+
+    def __init__(self, read: Callable[[str], dict[str, Any] | None]) -> None:
+        self._read = read
+        self._found: dict[tuple[str, str], Resource] = {}
+        self._lock = threading.Lock()
+
+    def named(self, kind: str) -> Resource:
+        """The resource of ``Kind`` or ``Kind.group``.
+
+        Raises:
+            ApiFailed: the server has no such kind (status 404), or several groups have it.
+        """
+        name, _, group = kind.partition(".")
+        for resource in KNOWN:
+            if resource.kind == name and group in ("", resource.group):
+                return resource
+        with self._lock:
+            found = [r for (_, k), r in self._found.items() if k == name and group in ("", r.group)]
+        found = found or [r for v in self._preferred(group) for r in self._served(v) if r.kind == name]
+        groups = sorted({resource.group for resource in found})
+        if len(groups) > 1:
+            raise ApiFailed(
+                f"{len(groups)} API groups have a kind {name}: {', '.join(groups)}",
+                fix=f"name the group: {name}.{groups[0]}",
+            )
+        if not found:
+            raise missing(kind)
+        self._keep(found[0])
+        return found[0]
+
+    def of(self, doc: Mapping[str, Any]) -> Resource:
+        """The resource of an object by its ``apiVersion`` and ``kind``.
+
+        Raises:
+            ApiFailed: the document has neither, or the server has no such kind (status 404).
+        """
+        api_version, kind = doc.get("apiVersion"), doc.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str) or not (api_version and kind):
+            raise ApiFailed(
+                f"not a Kubernetes object: apiVersion {api_version!r}, kind {kind!r}",
+                fix="give the document an apiVersion and a kind",
+            )
+        group, _, version = api_version.rpartition("/")
+        for resource in KNOWN:
+            if (resource.group, resource.kind) == (group, kind):
+                return replace(resource, version=version)
+        with self._lock:
+            kept = self._found.get((api_version, kind))
+        if kept is not None:
+            return kept
+        for resource in self._served(api_version):
+            if resource.kind == kind:
+                self._keep(resource)
+                return resource
+        raise missing(f"{kind} ({api_version})")
+
+    def _keep(self, resource: Resource) -> None:
+        with self._lock:
+            self._found[resource.api_version, resource.kind] = resource
+
+    def _preferred(self, group: str) -> list[str]:
+        """The apiVersions to look through: the preferred one of ``group``, or of every group."""
+        if group:
+            answer = self._read(f"/apis/{group}")
+            return [answer["preferredVersion"]["groupVersion"]] if answer else []
+        groups = (self._read("/apis") or {}).get("groups", [])
+        return ["v1", *(g["preferredVersion"]["groupVersion"] for g in groups)]
+
+    def _served(self, api_version: str) -> list[Resource]:
+        group, _, version = api_version.rpartition("/")
+        answer = self._read(f"/apis/{api_version}" if group else f"/api/{api_version}") or {}
+        return [
+            Resource(group, version, row["kind"], row["name"], bool(row["namespaced"]))
+            for row in answer.get("resources", [])
+            if "/" not in row["name"]
+        ]
+
+
+def missing(kind: str) -> ApiFailed:
+    """The error for a kind that the server does not have."""
+    return ApiFailed(
+        f"the API server has no kind {kind}",
+        status=404,
+        fix="install the CRD first, or check the spelling of the kind",
+    )

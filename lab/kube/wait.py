@@ -1,0 +1,173 @@
+"""Waits on a watched set of objects until a predicate holds; says why when it does not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kube.evidence import gather, state_of, title_of
+from lab.kube.follow import Follower, key_of
+from lab.kube.ready import is_ready, replaced, why_never
+
+if TYPE_CHECKING:
+    from lab.kube.client import Cluster
+
+log = logging.getLogger("lab.kube.wait")
+
+FIRST_LIST = 5.0
+"""Seconds granted for the first look, however short the timeout is."""
+
+Json = dict[str, Any]
+Predicate = Callable[[list[Json]], bool]
+FailFast = Callable[[list[Json]], str | None]
+
+
+class Wait:
+    """One wait.
+
+    Args:
+        cluster: whose objects.
+        kind: which kind.
+        namespace: None for all of them.
+        labels: label selector.
+        fields: field selector.
+        timeout: seconds.
+        what: the condition in words, such as "the operator is available".
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: str,
+        *,
+        namespace: str | None,
+        labels: str | None,
+        fields: str | None,
+        timeout: float,
+        what: str,
+    ) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self._namespace = namespace
+        self._selector = selector(labels, fields)
+        self._timeout = timeout
+        self._what = what
+        self._objects: dict[tuple[str, str, str], Json] = {}
+        self._lines: dict[tuple[str, str, str], str] = {}
+
+    def until(self, predicate: Predicate, fail: FailFast | None = None, hold: float = 0.0) -> list[Json]:
+        """The objects for which ``predicate`` became true, and stayed so for ``hold`` seconds.
+
+        Raises:
+            WaitTimeout: it did not in time, or ``fail`` gave a reason why it never will.
+            ApiFailed: the server refused, or never answered.
+            Interrupted: the run was cancelled.
+        """
+        start = time.monotonic()
+        deadline = start + self._timeout
+        since: float | None = None
+        listed = False
+        resource = self._cluster.kinds.named(self._kind)
+        with Follower(self._cluster.calls, resource, self._namespace, self._selector) as follower:
+            while True:
+                now = time.monotonic()
+                if since is not None and now - since >= hold:
+                    return list(self._objects.values())
+                limit = deadline if listed else max(deadline, start + FIRST_LIST)
+                wake = limit if since is None else min(limit, since + hold)
+                batch = follower.take(wake - now)
+                if batch is not None:
+                    listed = True
+                    self._merge(batch)
+                    objects = list(self._objects.values())
+                    if not predicate(objects):
+                        since = None
+                        if fail is not None and (reason := fail(objects)):
+                            self._give_up(reason, None)
+                    elif since is None:
+                        since = time.monotonic()
+                if time.monotonic() >= limit and (since is None or since + hold > limit):
+                    if not listed and isinstance(follower.trouble, ApiFailed):
+                        raise follower.trouble
+                    self._give_up(f"not within {self._timeout:g} s", follower.trouble)
+
+    def _merge(self, batch: Iterable[tuple[str, Json]]) -> None:
+        for change, obj in batch:
+            key = key_of(obj)
+            if change == "DELETED":
+                self._objects.pop(key, None)
+                self._lines.pop(key, None)
+                log.debug("%s: gone", title_of(obj))
+                continue
+            self._objects[key] = obj
+            line = state_of(obj)
+            if self._lines.get(key) != line:
+                self._lines[key] = line
+                log.debug("%s: %s", title_of(obj), line)
+
+    def _give_up(self, why: str, trouble: Exception | None) -> NoReturn:
+        where = " ".join(
+            [
+                *([f"in {self._namespace}"] if self._namespace else []),
+                *(f"with {value}" for value in self._selector.values()),
+            ]
+        )
+        objects = list(self._objects.values())
+        evidence = gather(self._cluster, self._kind, objects, self._namespace, where)
+        if trouble is not None:
+            evidence.append(f"API: {str(trouble).splitlines()[0]}")
+        raise WaitTimeout(
+            f"{self._what}: {why}",
+            evidence=evidence,
+            fix=f"look closer: {self._cluster.kubectl(*self._describe())}",
+        )
+
+    def _describe(self) -> list[str]:
+        args = ["describe", self._kind.lower()]
+        unready = [obj for obj in self._objects.values() if not is_ready(obj)]
+        if len(unready) == 1:
+            meta = unready[0].get("metadata", {})
+            space = ["-n", meta["namespace"]] if meta.get("namespace") else []
+            return [*args, meta.get("name", ""), *space]
+        if labels := self._selector.get("labelSelector"):
+            args += ["-l", labels]
+        return [*args, *(["-n", self._namespace] if self._namespace else [])]
+
+
+def selector(labels: str | None, fields: str | None) -> dict[str, str]:
+    """The query of a selection."""
+    both = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in both.items() if value}
+
+
+def judge_ready(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:
+    """Predicate and fail-fast of ``wait_ready``.
+
+    Args:
+        names: all of these must be there and ready; None: whatever is there, and at least one, without pods
+            that are being replaced.
+    """
+    wanted = None if names is None else frozenset(names)
+
+    def chosen(objects: list[Json]) -> list[Json]:
+        if wanted is None:
+            return [obj for obj in objects if not replaced(obj)]
+        return [obj for obj in objects if _name(obj) in wanted]
+
+    def predicate(objects: list[Json]) -> bool:
+        mine = chosen(objects)
+        found = {_name(obj) for obj in mine}
+        return bool(mine) and (wanted is None or wanted <= found) and all(map(is_ready, mine))
+
+    def fail(objects: list[Json]) -> str | None:
+        reasons = [why_never(obj) for obj in chosen(objects)]
+        return next((reason for reason in reasons if reason), None)
+
+    return predicate, fail
+
+
+def _name(obj: Mapping[str, Any]) -> str:
+    return str(obj.get("metadata", {}).get("name", ""))

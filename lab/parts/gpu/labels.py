@@ -1,0 +1,131 @@
+"""Step ``gpu-labels``: the nodes carry the labels that NVIDIA's GPU feature discovery finds.
+
+GPU feature discovery leaves labelling to Node Feature Discovery, which the lab does not run. So it runs once
+in the device plugin's pod, which has the node's GPUs and the program, and the lab puts its findings onto the
+node. KAI needs ``nvidia.com/gpu.memory``: pods that ask for GPU memory are unschedulable without it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from lab.engine.step import Effect, Observed
+from lab.errors import StepFailed
+from lab.kube.views import PodView
+from lab.parts.context import LabContext
+from lab.parts.gpu.devices import product_label
+from lab.parts.gpu.nodes import PRESENT_LABEL, each, gpu_nodes
+from lab.parts.gpu.plugin import NAMESPACE, SELECTOR
+from lab.spec import LabSpec
+
+DISCOVERY = ("/usr/bin/gpu-feature-discovery", "--oneshot", "--no-timestamp", "--output-file=")
+"""An empty output file is stdout (k8s-device-plugin v0.18.0, internal/lm/output.go)."""
+
+_FOUND = re.compile(r"^(nvidia\.com/[A-Za-z0-9._-]+)=([A-Za-z0-9._-]*)$", re.MULTILINE)
+_OURS = re.compile(r"nvidia\.com/(cuda|gfd|gpu|mig|mps|vgpu)\.(?!present$|deploy\.)")
+
+
+@dataclass(frozen=True)
+class GpuLabels:
+    """Labels of the GPU nodes."""
+
+    spec: LabSpec
+    needs: tuple[str, ...] = ("gpu-plugin",)
+    id: str = "gpu-labels"
+    title: str = "GPU labels"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        gpu = self.spec.gpu
+        return (
+            Effect(
+                "cluster",
+                "run GPU feature discovery once on each GPU node and label the node with what it finds:"
+                f" nvidia.com/gpu.memory={gpu.memory}, nvidia.com/gpu.product={product_label(gpu.model)}, …",
+            ),
+        )
+
+    def expected(self) -> dict[str, str]:
+        """The labels that follow from the lab file."""
+        gpu = self.spec.gpu
+        return {
+            "nvidia.com/gpu.count": str(gpu.per_node),
+            "nvidia.com/gpu.memory": str(gpu.memory),
+            "nvidia.com/gpu.product": product_label(gpu.model),
+        }
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        nodes = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
+        seen = {node.name: nodes.get(node.name, {}) for node in gpu_nodes(ctx)}
+        if not any(key in labels for labels in seen.values() for key in self.expected()):
+            return Observed.absent()
+        diff = [
+            f"{name}: label {key} is {labels.get(key, 'missing')}, should be {value}"
+            for name, labels in seen.items()
+            for key, value in self.expected().items()
+            if labels.get(key) != value
+        ]
+        return (
+            Observed.drifted("labels differ", diff)
+            if diff
+            else Observed.ready(self.expected()["nvidia.com/gpu.product"])
+        )
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step.
+
+        Raises:
+            ApiFailed: GPU feature discovery failed, or the server refused the labels.
+            StepFailed: a GPU node has no running device plugin.
+        """
+        cluster = ctx.cluster()
+        pods = [PodView.of(pod) for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR)]
+        plugin = {pod.node: pod.name for pod in pods if pod.ready and not pod.deleting}
+        names = [node.name for node in gpu_nodes(ctx)]
+        if without := [name for name in names if name not in plugin]:
+            raise StepFailed(
+                f"the device plugin does not run on {', '.join(without)}",
+                evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in pods],
+                fix="lab up again",
+            )
+
+        def discover(name: str) -> dict[str, str]:
+            return found(cluster.exec(plugin[name], NAMESPACE, DISCOVERY, timeout=60))
+
+        present = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
+        for name, labels in zip(names, each(discover, names), strict=True):
+            stale = {key: None for key in present.get(name, {}) if _OURS.match(key) and key not in labels}
+            cluster.patch("Node", name, {"metadata": {"labels": {**stale, **labels}}})
+
+    def verify(self, ctx: LabContext) -> None:
+        """Raise StepFailed unless what was found agrees with the lab file."""
+        seen = self.observe(ctx)
+        if seen.diff:
+            raise StepFailed(
+                "GPU feature discovery found other GPUs than the lab file describes", evidence=seen.diff,
+                fix="lab up again; if it stays so, lab down and lab up",
+            )  # fmt: skip
+
+    def undo(self, ctx: LabContext) -> None:
+        """Goes with the cluster."""
+
+
+def found(output: str) -> dict[str, str]:
+    """The labels in what GPU feature discovery wrote, between whatever it logged.
+
+    Raises:
+        StepFailed: there are none.
+    """
+    labels = dict(_FOUND.findall(output))
+    if not labels:
+        raise StepFailed(
+            "GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again"
+        )
+    return labels
+
+
+def _nodes(ctx: LabContext) -> list[dict[str, Any]]:
+    return ctx.cluster().list("Node", labels=f"{PRESENT_LABEL}=true")

@@ -1,0 +1,47 @@
+"""NVIDIA KAI Scheduler on the lab's own cluster: versions as data, values, the step that installs it."""
+
+from __future__ import annotations
+
+from lab.errors import Unavailable
+from lab.parts.kai.steps import Kai
+from lab.parts.kai.values import CHART, kai_images
+from lab.parts.kai.versions import Line, line_of, lines
+from lab.spec import LabSpec
+
+__all__ = ["Kai", "Line", "charts", "images", "kai_steps", "line_of", "lines", "wanted"]
+
+
+def wanted(spec: LabSpec) -> bool:
+    """Whether the lab file asks for KAI, be it only where it can be had."""
+    return spec.scheduler != "default"
+
+
+def images(spec: LabSpec) -> tuple[str, ...]:
+    """The images KAI needs in the nodes, as full references. Raises SpecError: unknown version."""
+    return kai_images(spec) if wanted(spec) else ()
+
+
+def charts(spec: LabSpec) -> tuple[str, ...]:
+    """The charts KAI needs, by their name in the supply."""
+    return (CHART,) if wanted(spec) else ()
+
+
+def kai_steps(spec: LabSpec, available: bool) -> list[Kai]:
+    """The step that installs KAI; none where the lab file does without, or ``auto`` has to.
+
+    Args:
+        spec: the lab file.
+        available: the chart and all images can be had.
+
+    Raises:
+        SpecError: the lab does not know that KAI version.
+        Unavailable: the lab file says ``scheduler: kai``, and it cannot be had.
+    """
+    if not wanted(spec) or (spec.scheduler == "auto" and not available):
+        return []
+    if not available:
+        raise Unavailable(
+            f"KAI {spec.kai.version} cannot be had, and the lab file says scheduler: kai",
+            fix="give a bundle (--bundle FILE) or a registry mirror that has it, or take scheduler: auto",
+        )
+    return [Kai(spec)]

@@ -1,0 +1,243 @@
+"""Step ``kai``: NVIDIA KAI Scheduler is installed by Helm and its webhooks answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.engine.step import Effect, Observed
+from lab.errors import LabError, StepFailed
+from lab.kube import OWNER_LABEL
+from lab.kube.ready import is_ready
+from lab.parts import releases
+from lab.parts.cluster.config import has_gpus
+from lab.parts.context import LabContext
+from lab.parts.kai.values import CHART, kai_deployments, kai_values, own_hooks, release_values
+from lab.parts.kai.versions import line_of
+from lab.parts.kai.webhooks import wait_for_webhooks
+from lab.spec import LabSpec
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+NAMESPACE = "kai-scheduler"
+RESERVATIONS = "kai-resource-reservation"
+RELEASE = "kai-scheduler"
+
+_HELM_SECONDS = 600.0
+_READY_SECONDS = 300.0
+_WEBHOOK_SECONDS = 60.0
+_DEFAULT_QUEUES = "templates/default-queue.yaml"
+_SHARD = ("SchedulingShard", "default")
+_CONFIG = ("Config.kai.scheduler", "kai-config")
+
+
+@dataclass(frozen=True)
+class Kai:
+    """KAI on the lab's own cluster."""
+
+    spec: LabSpec
+    id: str = "kai"
+
+    @property
+    def title(self) -> str:
+        """See Step."""
+        return f"KAI Scheduler {self.spec.kai.version}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """See Step. Preparing GPU nodes restarts containerd, which the start of KAI's pods must not meet."""
+        if self.spec.cluster.provider == "existing":
+            return ()
+        return ("network", "gpu-nodes") if has_gpus(self.spec) else ("network",)
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        sharing = "on" if self.spec.kai.gpu_sharing else "off"
+        return (
+            Effect(
+                "cluster",
+                f"helm install {RELEASE} {self.spec.kai.version} (gpuSharing {sharing})",
+                "lab down",
+            ),
+            Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; KAI's CRDs and webhooks", "lab down"),
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        cluster = ctx.cluster()
+        release = releases.installed(cluster, RELEASE, NAMESPACE)
+        if release is None:
+            return Observed.absent()
+        if self._foreign(cluster):
+            return Observed.ready(f"{release.chart_version}, not the lab's own: left as it is")
+        if diff := releases.differences(release, self.spec.kai.version, release_values(self.spec)):
+            return Observed.drifted("differs from the lab file", diff)
+        if down := self._unavailable(cluster):
+            return Observed.drifted(f"not Available: {', '.join(down)}")
+        return Observed.ready(release.chart_version)
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        cluster = ctx.cluster()
+        helm = releases.helm_for(ctx)
+        chart = ctx.supply.chart(CHART)
+        line, values, by_lab = line_of(self.spec.kai.version), kai_values(self.spec), own_hooks(self.spec)
+        self._claim(ctx, cluster, chart)
+        cluster.apply([releases.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})])
+        if releases.forget_unfinished(cluster, RELEASE, NAMESPACE):
+            ctx.progress("an earlier installation was cut off: starting it again")
+        if line.stale_hook_job:
+            cluster.delete("Job", "crd-upgrader", NAMESPACE, wait=60)
+        if by_lab:
+            ctx.progress("CRDs and configuration")
+            self._do_hooks(cluster, helm.template, chart, values)
+        ctx.progress("helm install")
+        helm.upgrade_install(
+            RELEASE, chart, NAMESPACE, release_values(self.spec), hooks=not by_lab, crds=not by_lab,
+            timeout=_HELM_SECONDS,
+        )  # fmt: skip
+        self._wait(ctx, cluster)
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        cluster = ctx.cluster()
+        line, values = line_of(self.spec.kai.version), kai_values(self.spec)
+        if down := self._unavailable(cluster):
+            raise StepFailed(
+                f"KAI's deployments are not Available: {', '.join(down)}",
+                fix=f"{cluster.kubectl('describe', 'pods', '-n', NAMESPACE)}",
+            )
+        if (
+            line.has_shards
+            and line.scheduler_app in kai_deployments(self.spec)
+            and cluster.get(*_SHARD) is None
+        ):
+            raise StepFailed(
+                "SchedulingShard default is missing, so KAI has no scheduler",
+                fix="remove the release (helm uninstall kai-scheduler -n kai-scheduler) and run 'lab up' again",
+            )
+        ctx.progress("waiting for the webhooks")
+        wait_for_webhooks(cluster, self.spec.name, values, _WEBHOOK_SECONDS)
+
+    def undo(self, ctx: LabContext) -> None:
+        """See Step. A kind cluster takes KAI with it; from somebody else's cluster only what the lab made is taken."""
+        if self.spec.cluster.provider == "kind":
+            return
+        cluster = ctx.cluster()
+        mine = [owned for owned in ctx.journal.owned() if owned.step == self.id]
+        if any(owned.kind == "release" for owned in mine):
+            # Their owner references take the operator's Deployments and webhooks along.
+            cluster.delete(*_CONFIG, wait=60)
+            cluster.delete(*_SHARD, wait=60)
+            releases.helm_for(ctx).uninstall(RELEASE, NAMESPACE, hooks=False)
+            ctx.journal.released("release", RELEASE)
+        for kind, what in (("crd", "CustomResourceDefinition"), ("namespace", "Namespace")):
+            for owned in mine:
+                if owned.kind == kind:
+                    cluster.delete(what, owned.name, wait=120)
+                    ctx.journal.released(kind, owned.name)
+
+    def _foreign(self, cluster: Cluster) -> bool:
+        """Whether somebody else installed the KAI of this cluster."""
+        if self.spec.cluster.provider == "kind":
+            return False
+        space = cluster.get("Namespace", NAMESPACE) or {}
+        return space.get("metadata", {}).get("labels", {}).get(OWNER_LABEL) != self.spec.name
+
+    def _claim(self, ctx: LabContext, cluster: Cluster, chart: Path) -> None:
+        """Write down what will be the lab's own in somebody else's cluster: only what is not there yet.
+
+        Raises:
+            LabError: another KAI, or another lab's, is there.
+        """
+        if self.spec.cluster.provider == "kind":
+            return
+        if cluster.get("Namespace", NAMESPACE) is not None and self._foreign(cluster):
+            raise LabError(
+                f"the cluster has a namespace {NAMESPACE} that this lab did not make",
+                fix="take scheduler: default, or a cluster without KAI",
+            )
+        crds = [doc["metadata"]["name"] for doc in releases.chart_documents(chart, "crds")]
+        things = [("namespace", "Namespace", name) for name in (NAMESPACE, RESERVATIONS)]
+        things += [("crd", "CustomResourceDefinition", name) for name in crds]
+        for kind, what, name in things:
+            if cluster.get(what, name) is None:
+                ctx.journal.owns(kind, name, self.id)
+        ctx.journal.owns("release", RELEASE, self.id, namespace=NAMESPACE)
+
+    def _do_hooks(self, cluster: Cluster, template: Any, chart: Path, values: dict[str, Any]) -> None:
+        """What crd-upgrader and kai-config-deployer do, without their pods; see ``own_hooks``.
+
+        The Config comes before the operator, which then deploys everything in its first round (9 s less with 0.16.8).
+        The operator registers the queue webhook at once, so the chart's default queues come before the Config: as
+        part of the release they would be refused until that webhook answers.
+        """
+        wants_queues = releases.value_at(values, "defaultQueue.createDefaultQueue") is not False
+        templates = [
+            line_of(self.spec.kai.version).config_template,
+            *([_DEFAULT_QUEUES] if wants_queues else []),
+        ]
+        rendered = template(RELEASE, chart, NAMESPACE, values, only=templates)
+        crds = releases.chart_documents(chart, "crds")
+        mine = {OWNER_LABEL: self.spec.name}
+        cluster.apply([_labelled(doc, mine) for doc in crds])
+        names = {doc["metadata"]["name"] for doc in crds}
+        cluster.wait_ready("CustomResourceDefinition", names, timeout=60, what="KAI's CRDs are served")
+        queues = [doc for doc in rendered if doc["kind"] == "Queue"]
+        # as with helm, made once: what somebody changed in them stays
+        new = [doc for doc in queues if cluster.get("Queue", doc["metadata"]["name"]) is None]
+        cluster.apply(new, retry=30)
+        config = config_documents(tuple(doc for doc in rendered if doc["kind"] != "Queue"))
+        cluster.apply([_labelled(doc, mine) for doc in config], retry=30)
+
+    def _wait(self, ctx: LabContext, cluster: Cluster) -> None:
+        expected = set(kai_deployments(self.spec))
+        in_nodes = self.spec.cluster.provider == "kind"
+
+        def up(pods: list[dict[str, Any]]) -> bool:
+            there = {
+                app for pod in pods if is_ready(pod) and (app := pod["metadata"].get("labels", {}).get("app"))
+            }
+            ctx.progress("waiting for components", len(expected & there), len(expected))
+            return expected <= there
+
+        cluster.wait(
+            "Pod", up, namespace=NAMESPACE, timeout=_READY_SECONDS, what=f"KAI's components run: {_listed(expected)}",
+            fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
+        )  # fmt: skip
+        cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
+
+    def _unavailable(self, cluster: Cluster) -> list[str]:
+        ready = {d["metadata"]["name"] for d in cluster.list("Deployment", NAMESPACE) if is_ready(d)}
+        return [name for name in kai_deployments(self.spec) if name not in ready]
+
+
+def config_documents(rendered: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
+    """The Config in the ConfigMap that kai-config-deployer would apply.
+
+    Raises:
+        StepFailed: the chart rendered something else.
+    """
+    import yaml
+
+    texts = [
+        text for doc in rendered if doc.get("kind") == "ConfigMap" for text in doc.get("data", {}).values()
+    ]
+    found = [doc for text in texts for doc in yaml.safe_load_all(text) if doc and doc.get("kind") == "Config"]
+    if len(found) != 1:
+        raise StepFailed(
+            f"KAI's chart rendered {len(found)} Config objects instead of one",
+            fix="set hooks = 'helm' for this version in lab/parts/kai/lines.toml: the chart's own Jobs then do it",
+        )
+    return found
+
+
+def _labelled(doc: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+    metadata = doc.get("metadata", {})
+    return {**doc, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))

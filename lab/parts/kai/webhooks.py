@@ -1,0 +1,88 @@
+"""Whether KAI's admission webhooks answer: asked with a pod that they must refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kube import OWNER_LABEL
+from lab.parts.releases import value_at
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+_NAME = "kailab-webhook-check"
+_NAMESPACE = "default"
+
+
+class _NoAnswer(Exception):
+    """The webhooks did not judge the pod yet."""
+
+
+def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeout: float) -> None:
+    """Wait until KAI's webhooks judge pods.
+
+    That their pods are Ready is not enough: the API server must know the configuration and reach the Service. So a
+    pod is sent that every KAI version refuses (gpu-fraction 1.5); the refusal is the answer, and nothing is created.
+
+    Args:
+        cluster: where KAI runs.
+        lab: name of the lab.
+        values: KAI's Helm values.
+        timeout: seconds.
+
+    Raises:
+        WaitTimeout: no refusal in time; the evidence is the last answer.
+    """
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+    if value_at(values, "global.namespaceLabelSelector"):
+        return  # the webhooks see labelled namespaces only, and the lab has none to ask from
+    retrying = Retrying(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.25),
+        retry=retry_if_exception_type(_NoAnswer),
+        sleep=cluster.calls.pause,
+        reraise=True,
+    )
+    try:
+        retrying(_ask, cluster, probe_pod(lab, value_at(values, "global.podLabelSelector") or {}))
+    except _NoAnswer as silence:
+        raise WaitTimeout(
+            f"KAI's admission webhooks do not answer after {timeout:.0f} s",
+            evidence=[str(silence)],
+            fix="look at the log of deployment/admission in namespace kai-scheduler (before 0.7.12: binder)",
+        ) from silence
+
+
+def probe_pod(lab: str, labels: dict[str, str]) -> dict[str, Any]:
+    """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": _NAME,
+            "namespace": _NAMESPACE,
+            "labels": {OWNER_LABEL: lab, **labels},
+            "annotations": {"gpu-fraction": "1.5"},
+        },
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "schedulingGates": [{"name": "kailab.dev/never"}],
+            "containers": [{"name": "none", "image": "none"}],
+        },
+    }
+
+
+def _ask(cluster: Cluster, pod: dict[str, Any]) -> None:
+    try:
+        cluster.create(pod)
+    except ApiFailed as error:
+        # "admission webhook "admission.kai-scheduler.svc" denied the request: ... gpu ..." in all versions
+        if "denied the request" in error.what and "gpu" in error.what.lower():
+            return
+        if error.status == 409:
+            cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
+        raise _NoAnswer(error.what) from error
+    cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
+    raise _NoAnswer("the pod was admitted: no webhook looked at it")

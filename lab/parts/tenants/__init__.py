@@ -1,0 +1,41 @@
+"""Tenants: vClusters on the lab's own cluster, by Helm, with validated values and a kubeconfig each."""
+
+from __future__ import annotations
+
+from lab.parts.tenants.access import Port, find_port, tenant_port
+from lab.parts.tenants.rules import refuse_own_kai, validate_tenants
+from lab.parts.tenants.steps import Tenant
+from lab.parts.tenants.values import CHART, tenant_images
+from lab.spec import LabSpec
+
+__all__ = [
+    "Port",
+    "Tenant",
+    "charts",
+    "find_port",
+    "images",
+    "tenant_port",
+    "tenant_steps",
+    "validate_tenants",
+]
+
+
+def images(spec: LabSpec) -> tuple[str, ...]:
+    """The images all tenants need in the nodes, as full references. Raises SpecError: a mode of a later release."""
+    return tuple(dict.fromkeys(image for tenant in spec.tenants for image in tenant_images(tenant)))
+
+
+def charts(spec: LabSpec) -> tuple[str, ...]:
+    """The charts the tenants need, by their name in the supply."""
+    return (CHART,) if spec.tenants else ()
+
+
+def tenant_steps(spec: LabSpec) -> list[Tenant]:
+    """One step per tenant; they come up at the same time.
+
+    Raises:
+        SpecError: a mode of a later release.
+    """
+    for tenant in spec.tenants:
+        refuse_own_kai(tenant)
+    return [Tenant(spec, tenant) for tenant in spec.tenants]

@@ -1,0 +1,234 @@
+"""Steps ``tenant:NAME``: a vCluster runs, its DNS works, and its API is reached from this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.engine.step import Effect, Observed
+from lab.errors import ApiFailed, StepFailed
+from lab.kube import OWNER_LABEL
+from lab.parts import releases
+from lab.parts.context import LabContext
+from lab.parts.tenants import access
+from lab.parts.tenants.values import CHART, release_values, tenant_values
+from lab.spec import LabSpec, TenantSpec
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+_DNS = "k8s-app=vcluster-kube-dns"
+
+_HELM_SECONDS = 120.0
+_START_SECONDS = 300.0
+_SECRET_SECONDS = 60.0
+_REACH_SECONDS = 30.0
+_GONE_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One vCluster."""
+
+    spec: LabSpec
+    tenant: TenantSpec
+
+    @property
+    def id(self) -> str:
+        """See Step."""
+        return f"tenant:{self.tenant.name}"
+
+    @property
+    def title(self) -> str:
+        """See Step."""
+        return f"vCluster {self.tenant.name} ({self.tenant.mode})"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
+        return () if self.spec.cluster.provider == "existing" else ("network",)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace on the host in which all of the tenant lives."""
+        return f"vcluster-{self.tenant.name}"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        name = self.tenant.name
+        return (
+            Effect(
+                "cluster",
+                f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}",
+                "lab down",
+            ),
+            Effect(
+                "lab",
+                f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'",
+                "lab down",
+            ),
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        port = access.find_port(ctx, self.tenant.name)
+        release = releases.installed(ctx.cluster(), self.tenant.name, self.namespace) if port else None
+        if port is None or release is None:
+            return Observed.absent()
+        values = release_values(self.spec, self.tenant, port)
+        if diff := releases.differences(release, self.tenant.vcluster, values):
+            return Observed.drifted("differs from the lab file", diff)
+        if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
+            return Observed.drifted("its kubeconfig is missing")
+        if not ctx.tenant(self.tenant.name).healthy():
+            return Observed.drifted("its API does not answer")
+        return Observed.ready(access.server_of(port))
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        cluster, name = ctx.cluster(), self.tenant.name
+        port = access.tenant_port(ctx, name)
+        values = release_values(self.spec, self.tenant, port)
+        if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
+            ctx.journal.owns("namespace", self.namespace, self.id)
+        cluster.apply([releases.namespace_doc(self.namespace, {OWNER_LABEL: self.spec.name})])
+        releases.forget_unfinished(cluster, name, self.namespace)
+        release = releases.installed(cluster, name, self.namespace)
+        if release is None or releases.differences(release, self.tenant.vcluster, values):
+            ctx.progress("helm install")
+            releases.helm_for(ctx).upgrade_install(
+                name, ctx.supply.chart(CHART), self.namespace, values, timeout=_HELM_SECONDS
+            )
+        ctx.progress("waiting for the control plane")
+        self._wait_for_control_plane(cluster)
+        self._write_kubeconfig(ctx, cluster, port)
+        ctx.progress("waiting for DNS")
+        self._wait_inside(ctx.tenant(name))
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step. That another cluster's API could answer on the port is not theory: a port in use once did."""
+        inside = ctx.tenant(self.tenant.name)
+        if not inside.healthy():
+            raise ApiFailed(
+                f"tenant {self.tenant.name} does not answer /readyz at {inside.server}",
+                fix=ctx.cluster().kubectl("get", "pods,svc", "-n", self.namespace),
+            )
+        if _system_uid(inside) == _system_uid(ctx.cluster()):
+            raise StepFailed(
+                f"the kubeconfig of tenant {self.tenant.name} leads to the lab's own cluster",
+                fix=f"remove {ctx.paths.tenant_kubeconfig(self.tenant.name)} and run 'lab up' again",
+            )
+
+    def undo(self, ctx: LabContext) -> None:
+        """See Step. A kind cluster takes the tenant with it; only its kubeconfig is left to remove."""
+        if self.spec.cluster.provider == "kind":
+            self._remove_kubeconfig(ctx)
+        else:
+            self.remove(ctx)
+
+    def remove(self, ctx: LabContext) -> None:
+        """Take the tenant out of a cluster that stays, with everything it synced.
+
+        The order is the quick one: the syncer first, so that it does not make pods again, then the pods, which would
+        otherwise hold the namespace for their 30 s of grace; Helm for what is cluster-wide; the namespace for what
+        has no owner (setOwner: false).
+        """
+        cluster, name = ctx.cluster(), self.tenant.name
+        space = cluster.get("Namespace", self.namespace)
+        labels = (space or {}).get("metadata", {}).get("labels") or {}
+        if space is not None and labels.get(OWNER_LABEL) == self.spec.name:
+            for kind in ("Deployment", "StatefulSet"):
+                if cluster.get(kind, name, self.namespace) is not None:
+                    cluster.patch(kind, name, {"spec": {"replicas": 0}}, self.namespace)
+            cluster.delete_all("Pod", self.namespace, grace=1)
+            releases.helm_for(ctx).uninstall(name, self.namespace, timeout=_HELM_SECONDS)
+            cluster.delete("Namespace", self.namespace, wait=_GONE_SECONDS)
+            # Helm's records were in that namespace: had it gone first, these two would be left.
+            for kind in ("ClusterRoleBinding", "ClusterRole"):
+                cluster.delete(kind, f"vc-{name}-v-{self.namespace}"[:63].rstrip("-"))
+        ctx.journal.released("namespace", self.namespace)
+        access.give_back_port(ctx, name)
+        self._remove_kubeconfig(ctx)
+
+    def _wait_for_control_plane(self, cluster: Cluster) -> None:
+        name = self.tenant.name
+        in_nodes = self.spec.cluster.provider == "kind"
+        cluster.wait(
+            "Pod", releases.pods_ready, namespace=self.namespace, labels=f"app=vcluster,release={name}",
+            timeout=_START_SECONDS, what=f"the control plane of tenant {name} is Ready",
+            fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
+        )  # fmt: skip
+        for kind in ("Deployment", "StatefulSet"):
+            # after an upgrade the old pod is Ready too, until the new one has taken over
+            if cluster.get(kind, name, self.namespace) is not None:
+                cluster.wait_ready(kind, name, self.namespace, timeout=_START_SECONDS)
+
+    def _write_kubeconfig(self, ctx: LabContext, cluster: Cluster, port: access.Port) -> None:
+        name = self.tenant.name
+        path = ctx.paths.tenant_kubeconfig(name)
+        secrets = cluster.wait(
+            "Secret", lambda found: any(access.kubeconfig_in(secret, port) for secret in found),
+            namespace=self.namespace, fields=f"metadata.name=vc-{name}", timeout=_SECRET_SECONDS,
+            what=f"tenant {name} has written its kubeconfig for {access.server_of(port)}",
+        )  # fmt: skip
+        text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
+        ctx.journal.owns("file", str(path), self.id)
+        access.write_private(path, text)
+        # a connection opened with an earlier kubeconfig knows another CA
+        ctx.tenant(name).close()
+
+    def _wait_inside(self, inside: Cluster) -> None:
+        name = self.tenant.name
+        _reach(inside, name)
+        inside.wait(
+            "ServiceAccount", bool, namespace="default", fields="metadata.name=default", timeout=_REACH_SECONDS,
+            what=f"tenant {name} has its default service account",
+        )  # fmt: skip
+        values = tenant_values(self.tenant)
+        if releases.value_at(values, "controlPlane.coredns.enabled") is False:
+            return
+        in_nodes = self.spec.cluster.provider == "kind"
+        inside.wait(
+            "Pod", lambda pods: any(releases.pods_ready([pod]) for pod in pods), namespace="kube-system", labels=_DNS,
+            timeout=_START_SECONDS, what=f"CoreDNS of tenant {name} is Ready",
+            fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
+        )  # fmt: skip
+
+    def _remove_kubeconfig(self, ctx: LabContext) -> None:
+        path = ctx.paths.tenant_kubeconfig(self.tenant.name)
+        path.unlink(missing_ok=True)
+        ctx.journal.released("file", str(path))
+
+
+class _NotYet(Exception):
+    """The tenant's API does not answer yet."""
+
+
+def _reach(inside: Cluster, name: str) -> None:
+    """Wait until the NodePort leads to the tenant: kube-proxy writes its rules a moment after the pod is Ready.
+
+    Raises:
+        ApiFailed: it did not in time.
+    """
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+    def look() -> None:
+        if not inside.healthy():
+            raise _NotYet
+
+    retrying = Retrying(
+        stop=stop_after_delay(_REACH_SECONDS), wait=wait_fixed(0.2), retry=retry_if_exception_type(_NotYet),
+        sleep=inside.calls.pause, reraise=True,
+    )  # fmt: skip
+    try:
+        retrying(look)
+    except _NotYet:
+        raise ApiFailed(
+            f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
+            fix="look at the port mappings of the control-plane node: docker port kailab-<lab>-control-plane",
+        ) from None
+
+
+def _system_uid(cluster: Cluster) -> Any:
+    space = cluster.get("Namespace", "kube-system") or {}
+    return space.get("metadata", {}).get("uid")

@@ -1,0 +1,45 @@
+"""Records of earlier runs: what ``lab plan`` estimates from."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+
+from lab.engine.run import RunRecord
+
+_KEPT = 20
+
+
+def save(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
+    """Write a run's record; a full disk must not fail a lab that is up. Returns the file, or None."""
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{record.verb}.json"
+    data = {
+        "verb": record.verb, "ok": record.ok, "seconds": round(record.seconds, 2), "facts": facts,
+        "steps": [
+            {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2), "detail": s.detail} for s in record.steps
+        ],
+    }  # fmt: skip
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(data, indent=1) + "\n")
+        for old in sorted(folder.glob("*.json"))[:-_KEPT]:
+            old.unlink()
+    except OSError:
+        return None
+    return path
+
+
+def step_seconds(root: Path) -> dict[str, float]:
+    """Median seconds of each step when it really did something, over the runs of all labs."""
+    seen: dict[str, list[float]] = {}
+    for path in sorted(root.glob("*/*.json"))[-60:]:
+        try:
+            steps = json.loads(path.read_text())["steps"]
+        except (OSError, ValueError, KeyError):
+            continue
+        for step in steps:
+            if step.get("outcome") == "changed":
+                seen.setdefault(step["step"], []).append(float(step["seconds"]))
+    return {step: statistics.median(values) for step, values in seen.items()}

@@ -1,0 +1,165 @@
+"""What a kailab process works with: its lab's state on disk, its hands, and who else is at work on the same lab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.engine.events import Bus
+from lab.engine.journal import Journal
+from lab.errors import Busy, LabError, NoLab
+from lab.kube import Cluster
+from lab.parts.context import LabContext
+from lab.paths import LabPaths, state_root
+from lab.spec import LabSpec, dump_spec, load_dumped
+from lab.supply import Supply
+from lab.tools.container import ContainerEngine
+from lab.tools.shell import HostRunner
+
+
+@dataclass
+class Session:
+    """One lab and this process's hands on it.
+
+    ``asked`` is the lab file as given, ``spec`` the same without ``auto``, ``facts`` what was resolved.
+    """
+
+    asked: LabSpec
+    spec: LabSpec
+    facts: dict[str, str] = field(default_factory=dict)
+    engine_name: str = "docker"
+    engine_runs: bool = True
+    bus: Bus = field(default_factory=Bus)
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.paths = LabPaths(self.spec.name)
+        self.runner = HostRunner(self.cancel, self.paths.log)
+        self.engine = ContainerEngine(self.runner, self.engine_name)
+        self.supply = Supply(self.asked, self.runner, self.engine, engine_runs=self.engine_runs)
+        self.journal = Journal(self.paths.journal)
+        self._clusters: dict[str, Cluster] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def attached(cls, name: str) -> Session:
+        """A session on a lab that was brought up before.
+
+        Raises:
+            NoLab: there is none of that name.
+        """
+        paths = LabPaths(name)
+        try:
+            saved = json.loads(paths.spec.read_text())
+            asked, spec = load_dumped(json.dumps(saved["asked"])), load_dumped(json.dumps(saved["spec"]))
+            return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"))
+        except FileNotFoundError:
+            names = ", ".join(lab_names()) or "none"
+            raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabError(
+                f"the state of lab {name!r} cannot be read: {type(error).__name__}: {error}",
+                fix=f"lab down --name {name}, then lab up",
+            ) from error
+
+    def save(self) -> None:
+        """Write the lab's spec and facts, whole or not at all. Raises LabError."""
+        text = json.dumps(
+            {
+                "asked": json.loads(dump_spec(self.asked)),
+                "spec": json.loads(dump_spec(self.spec)),
+                "facts": self.facts,
+            },
+            indent=1,
+        )
+        try:
+            self.paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary = self.paths.spec.with_suffix(".new")
+            temporary.write_text(text + "\n")
+            temporary.replace(self.paths.spec)
+        except OSError as error:
+            raise LabError(
+                f"the lab's state cannot be written to {self.paths.root}: {error.strerror}",
+                fix="free space or set KAILAB_STATE to a directory you can write",
+            ) from error
+
+    def cluster(self, tenant: str = "") -> Cluster:
+        """The lab's cluster, or a tenant's; connected on first use."""
+        with self._lock:
+            if tenant not in self._clusters:
+                kubeconfig = self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig
+                cluster = Cluster(kubeconfig)
+                cluster.cancel = self.cancel
+                self._clusters[tenant] = cluster
+            return self._clusters[tenant]
+
+    def scope(self, step: str) -> LabContext:
+        """The context of one step."""
+        return LabContext(
+            step,
+            self.spec,
+            self.paths,
+            self.runner,
+            self.journal,
+            self.bus,
+            self.supply,
+            self.engine,
+            self.cluster,
+        )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only process that changes this lab. Raises Busy."""
+        from filelock import FileLock, Timeout
+
+        try:
+            self.paths.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with FileLock(self.paths.lock, timeout=0):
+                yield
+        except Timeout:
+            raise Busy(
+                f"another kailab process is changing lab {self.spec.name!r}",
+                fix="wait for it, or stop it with Ctrl-C",
+            ) from None
+        except PermissionError as error:
+            raise LabError(f"{self.paths.lock} cannot be written", fix="set KAILAB_STATE") from error
+
+    def close(self) -> None:
+        """Close connections."""
+        for cluster in self._clusters.values():
+            cluster.close()
+
+
+def lab_names() -> tuple[str, ...]:
+    """Labs that have state on this machine."""
+    labs = state_root() / "labs"
+    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
+
+
+def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """Which lab is meant: the one named, KAILAB_LAB, lab.yaml's here, or the only one there is.
+
+    Raises:
+        NoLab: there is none, or several and none was named.
+    """
+    environ = os.environ if environ is None else environ
+    if found := name or environ.get("KAILAB_LAB"):
+        return found
+    names = lab_names()
+    here = Path("lab.yaml")
+    if here.is_file():
+        from lab.spec import resolve_spec
+
+        mine = resolve_spec(None, None, ()).name
+        if mine in names or not names:
+            return mine
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NoLab("no lab is up on this machine", fix="lab up")
+    raise NoLab(f"there are several labs: {', '.join(names)}", fix="name one with --name")

@@ -1,0 +1,221 @@
+"""A strict fake of the HTTP below ``Cluster``: it answers what a test declared; all else fails the test."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.kube.transport import ExecOutcome, TransportError
+
+Json = dict[str, Any]
+CUT = TransportError("Connection reset by peer")
+REFUSED = TransportError("Connection refused", unsent=True)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the code under test sent it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    content_type: str
+    timeout: float
+
+
+def status(code: int, message: str, **more: Any) -> tuple[int, Json]:
+    """An answer with an error status, as an API server words it."""
+    return code, {"kind": "Status", "status": "Failure", "message": message, "code": code, **more}
+
+
+def listing(*items: Json, version: str = "10") -> Json:
+    """A list answer; items without apiVersion and kind, as servers send them."""
+    bare = [
+        {key: value for key, value in item.items() if key not in ("apiVersion", "kind")} for item in items
+    ]
+    return {"kind": "List", "metadata": {"resourceVersion": version}, "items": bare}
+
+
+class Stream:
+    """The answer to a watch: events, then its end.
+
+    Args:
+        steps: ``(type, object)``, raw bytes, an exception to raise, or an Event to wait for.
+        end: ``close`` ends the answer properly, ``hang`` keeps it open until the reader gives it up.
+    """
+
+    def __init__(self, *steps: Any, end: str = "hang") -> None:
+        self.steps = steps
+        self.end = end
+        self.given_up = threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        """The body."""
+        for step in self.steps:
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, threading.Event):
+                if not step.wait(10):
+                    raise AssertionError("nobody let the stream go on")
+            elif isinstance(step, bytes):
+                yield step
+            else:
+                yield json.dumps({"type": step[0], "object": step[1]}).encode()
+        if self.end == "hang" and not self.given_up.wait(10):
+            raise AssertionError("nobody gave the stream up")
+
+
+@dataclass
+class FakeReply:
+    """See lab.kube.transport.Reply."""
+
+    status: int
+    content: bytes = b""
+    stream: Stream | None = None
+    closed: bool = False
+
+    def read(self) -> bytes:
+        """The whole body."""
+        return self.content
+
+    def lines(self) -> Iterator[bytes]:
+        """The stream."""
+        assert self.stream is not None, "a plain answer was read as a stream"
+        yield from self.stream.lines()
+
+    def shutdown(self) -> None:
+        """End the stream."""
+        assert self.stream is not None
+        self.stream.given_up.set()
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+@dataclass
+class Route:
+    """Declared answers to one method and path, used in their order."""
+
+    method: str
+    path: str
+    watch: bool
+    query: Mapping[str, str] | None
+    answers: list[Any]
+    always: bool
+    requests: list[Request] = field(default_factory=list)
+
+    def takes(self, request: Request) -> bool:
+        """Whether this route answers the request."""
+        return (
+            (self.method, self.path, self.watch) == (request.method, request.path, "watch" in request.query)
+            and (self.query is None or self.query == request.query)
+            and (self.always or bool(self.answers))
+        )
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}{' watch' if self.watch else ''} {self.query or ''}".strip()
+
+
+class FakeApi:
+    """A Transport; see lab.kube.transport."""
+
+    server = "https://127.0.0.1:6443"
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.routes: list[Route] = []
+        self.unexpected: list[str] = []
+        self.execs: list[tuple[str, list[tuple[str, str]]]] = []
+        self.exec_answer: ExecOutcome | Exception | Callable[[Callable[[], bool]], ExecOutcome] | None = None
+        self.closed = 0
+        self._lock = threading.Lock()
+
+    def on(
+        self,
+        method: str,
+        path: str,
+        *answers: Any,
+        query: Mapping[str, str] | None = None,
+        always: bool = False,
+        watch: bool = False,
+    ) -> Route:
+        """Declare answers: a dict (200), ``(status, dict or text)``, an exception, or a Stream (a watch).
+
+        ``always`` repeats a single answer as often as it is asked for, or never; ``watch`` refuses a watch.
+        """
+        watch = watch or any(isinstance(answer, Stream) for answer in answers)
+        route = Route(method, path, watch, query, list(answers), always)
+        self.routes.append(route)
+        return route
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+    ) -> FakeReply:
+        """See Transport.send."""
+        data = None if body is None else json.loads(body)
+        request = Request(method, path, dict(query), data, content_type, timeout)
+        with self._lock:
+            self.requests.append(request)
+            route = next((route for route in self.routes if route.takes(request)), None)
+            if route is None:
+                self.unexpected.append(f"{method} {path} {dict(query)}")
+                known = "\n  ".join(str(r) for r in self.routes)
+                raise AssertionError(f"request was not declared: {self.unexpected[-1]}\ndeclared:\n  {known}")
+            route.requests.append(request)
+            answer = route.answers[0] if route.always else route.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, Stream):
+            return FakeReply(200, stream=answer)
+        code, content = answer if isinstance(answer, tuple) else (200, answer)
+        return FakeReply(code, content.encode() if isinstance(content, str) else json.dumps(content).encode())
+
+    def exec(
+        self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
+    ) -> ExecOutcome:
+        """See Transport.exec."""
+        self.execs.append((path, list(query)))
+        assert self.exec_answer is not None, "no exec was declared"
+        if isinstance(self.exec_answer, Exception):
+            raise self.exec_answer
+        return self.exec_answer if isinstance(self.exec_answer, ExecOutcome) else self.exec_answer(cancelled)
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+    def unmet(self) -> list[str]:
+        """What is wrong at the end of a test."""
+        never = [f"declared but not asked for: {r}" for r in self.routes if r.answers and not r.always]
+        return never + [f"asked for but not declared: {line}" for line in self.unexpected]
+
+
+def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "", **more: Any) -> Json:
+    """A pod of namespace ``ns``; ``ready`` follows from the phase Running."""
+    conditions = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
+    obj: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": version,
+        },
+        "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": "kai-scheduler"},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+    for part, values in more.items():
+        obj.setdefault(part, {}).update(values)
+    return obj

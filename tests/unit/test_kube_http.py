@@ -1,0 +1,265 @@
+"""The real transport against small servers on this machine: kubeconfig, proxies, watches, exec."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.http import KubeTransport
+from lab.kube.transport import TransportError
+
+pytestmark = pytest.mark.loopback
+
+
+def kubeconfig(folder: Path, port: int, **cluster: Any) -> Path:
+    """A kubeconfig whose current context is wrong, so that a test notices when the named one is not used."""
+    server = {"server": f"http://127.0.0.1:{port}", **cluster}
+    path = folder / "kubeconfig"
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "wrong",
+                "clusters": [
+                    {"name": "right", "cluster": server},
+                    {"name": "wrong", "cluster": {"server": "http://127.0.0.1:1"}},
+                ],
+                "users": [{"name": "me", "user": {"token": "tok"}}],
+                "contexts": [
+                    {"name": name, "context": {"cluster": name, "user": "me"}} for name in ("right", "wrong")
+                ],
+            }
+        )
+    )
+    return path
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with what it was asked; ``/watch`` sends two lines in three chunks and then stays silent."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/watch"):
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for chunk in (b"one\ntw", b"o\n", b"three\n"):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                self.wfile.flush()
+            self.server.watched.wait(10)  # type: ignore[attr-defined]
+            return
+        self.answer()
+
+    def do_PATCH(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        asked = {
+            "path": self.path,
+            "authorization": self.headers.get("authorization"),
+            "type": self.headers.get("Content-Type"),
+            "body": self.rfile.read(length).decode(),
+        }
+        raw = json.dumps(asked).encode()
+        self.send_response(404 if "missing" in self.path else 200)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+        """Say nothing."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.watched = threading.Event()  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server.server_port
+    server.watched.set()  # type: ignore[attr-defined]
+    server.shutdown()
+    server.server_close()
+
+
+def test_request_carries_everything(tmp_path: Path, port: int) -> None:
+    transport = KubeTransport(kubeconfig(tmp_path, port), "right")
+    assert transport.server == f"http://127.0.0.1:{port}"
+    reply = transport.send("PATCH", "/api/v1/x", {"a": "1 2"}, b"{}", "application/merge-patch+json", 5)
+    assert json.loads(reply.read()) == {
+        "path": "/api/v1/x?a=1+2",
+        "authorization": "Bearer tok",
+        "type": "application/merge-patch+json",
+        "body": "{}",
+    }
+    assert transport.send("GET", "/missing", {}, None, "", 5).status == 404
+    transport.close()
+
+
+def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "not-mine"))
+    transport = KubeTransport(kubeconfig(tmp_path, port), "right")
+    assert transport.send("GET", "/x", {}, None, "", 5).status == 200
+    refusing = KubeTransport(kubeconfig(tmp_path, port, **{"proxy-url": "http://127.0.0.1:1"}), "right")
+    with pytest.raises(TransportError):
+        refusing.send("GET", "/x", {}, None, "", 5)
+
+
+def test_watch_lines_come_as_they_are_sent_and_shutdown_ends_a_blocked_read(
+    tmp_path: Path, port: int
+) -> None:
+    reply = KubeTransport(kubeconfig(tmp_path, port), "right").send("GET", "/watch", {}, None, "", 60)
+    lines: list[bytes] = []
+    third = threading.Event()
+
+    def read() -> None:
+        try:
+            for line in reply.lines():
+                lines.append(line)
+                if len(lines) == 3:
+                    third.set()
+        except TransportError:
+            lines.append(b"cut")
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert third.wait(5)
+    assert lines == [b"one", b"two", b"three"]
+    reply.shutdown()
+    reader.join(2)
+    assert not reader.is_alive()
+    reply.close()
+    reply.shutdown()  # of what is over: nothing happens
+
+
+def test_a_closed_port_and_a_silent_server(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        silent = KubeTransport(kubeconfig(tmp_path, listener.getsockname()[1]), "right")
+        with pytest.raises(TransportError, match="no answer in time") as caught:
+            silent.send("GET", "/x", {}, None, "", 0.1)
+        assert not caught.value.unsent
+    with pytest.raises(TransportError, match="Connection refused") as caught:
+        silent.send("GET", "/x", {}, None, "", 1)
+    assert caught.value.unsent
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "words"),
+    [
+        (None, None, "No configuration found"),
+        ("just words", None, "cannot be used"),
+        ("{}", "right", "context right, cannot be used"),
+    ],
+)
+def test_a_useless_kubeconfig_is_told(
+    tmp_path: Path, content: str | None, context: str | None, words: str
+) -> None:
+    path = tmp_path / "k"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ApiFailed, match=words) as caught:
+        Cluster(path, context).list("Pod")
+    assert str(path) in caught.value.what
+
+
+def test_users_default_configuration_stays_as_it_is(tmp_path: Path, port: int) -> None:
+    from kubernetes.client import Configuration  # noqa: TID251 - to see that nobody sets it
+
+    before = Configuration.get_default_copy().host
+    KubeTransport(kubeconfig(tmp_path, port), "right")
+    assert Configuration.get_default_copy().host == before
+
+
+# --- exec
+
+
+def websocket_server(answer: Callable[[socket.socket], None], refuse: str = "") -> tuple[int, list[str]]:
+    """A server for one WebSocket connection; returns its port and, later, the lines of the handshake."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard: list[str] = []
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as client:
+            heard.extend(client.recv(65536).decode().split("\r\n"))
+            if refuse:
+                client.sendall(
+                    f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(refuse)}\r\n\r\n{refuse}".encode()
+                )
+                return
+            key = next(line.split(": ")[1] for line in heard if line.lower().startswith("sec-websocket-key"))
+            digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
+            client.sendall(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Protocol: v4.channel.k8s.io\r\nSec-WebSocket-Accept: "
+                + base64.b64encode(digest)
+                + b"\r\n\r\n"
+            )
+            answer(client)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1], heard
+
+
+def frame(channel: int, data: bytes) -> bytes:
+    return bytes([0x82, len(data) + 1, channel]) + data
+
+
+@pytest.mark.parametrize("goodbye", [b"\x88\x00", b""], ids=["close frame", "hang up"])
+def test_exec_reads_each_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goodbye: bytes) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    euro = "€".encode()
+
+    def answer(client: socket.socket) -> None:
+        frames = [
+            frame(1, euro[:1]),
+            frame(2, b"noise"),
+            frame(1, euro[1:]),
+            frame(3, b'{"status":"Success"}'),
+        ]
+        client.sendall(b"".join(frames) + goodbye)
+
+    port, heard = websocket_server(answer)
+    transport = KubeTransport(kubeconfig(tmp_path, port), "right")
+    query = [("container", "c"), ("command", "echo"), ("command", "a b")]
+    outcome = transport.exec("/api/v1/namespaces/ns/pods/a/exec", query, 5, lambda: False)
+    assert (outcome.out, outcome.err, outcome.status) == ("€", "noise", {"status": "Success"})
+    assert heard[0].startswith("GET /api/v1/namespaces/ns/pods/a/exec?container=c&command=echo&command=a+b ")
+    assert "authorization: Bearer tok" in heard
+
+
+def test_exec_refused_gives_the_servers_words(tmp_path: Path) -> None:
+    port, _ = websocket_server(lambda client: None, refuse='{"message": "pods \\"a\\" not found"}')
+    with pytest.raises(ApiFailed, match='pods "a" not found') as caught:
+        KubeTransport(kubeconfig(tmp_path, port), "right").exec("/x", [], 5, lambda: False)
+    assert caught.value.status == 404
+
+
+def test_exec_ends_on_time_and_on_cancel(tmp_path: Path) -> None:
+    for limit, cancel_after in ((0.1, 60.0), (60.0, 0.1)):
+        port, _ = websocket_server(lambda client: client.settimeout(5) or client.recv(1))  # type: ignore[func-returns-value, arg-type]
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            KubeTransport(kubeconfig(tmp_path, port), "right").exec(
+                "/x",
+                [],
+                limit,
+                lambda s=started, a=cancel_after: time.monotonic() - s > a,  # type: ignore[misc]
+            )
+        assert time.monotonic() - started < 1.5

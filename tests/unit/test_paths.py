@@ -1,0 +1,79 @@
+"""Paths: state and cache apart, both movable, nothing made by asking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import paths
+from lab.paths import LabPaths
+
+
+def test_state_and_cache_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "s"))
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "c"))
+    assert paths.state_root() == tmp_path / "s"
+    assert paths.cache_root() == tmp_path / "c"
+    assert paths.bundles_root() == tmp_path / "c" / "bundles"
+
+
+def test_without_environment_the_platform_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KAILAB_STATE")
+    monkeypatch.delenv("KAILAB_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xs"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xc"))
+    assert paths.state_root() == tmp_path / "xs" / "kailab"
+    assert paths.cache_root() == tmp_path / "xc" / "kailab"
+
+
+def test_relative_override_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAILAB_STATE", "here")
+    assert paths.state_root() == tmp_path / "here"
+
+
+def test_tilde_in_override(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KAILAB_STATE", "~/labs")
+    assert paths.state_root() == tmp_path / "labs"
+
+
+def test_cache_is_tagged_as_one(tmp_path: Path) -> None:
+    tag = paths.cache_root() / "CACHEDIR.TAG"
+    assert tag.read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
+    tag.write_text("mine")
+    assert (paths.cache_root() / "CACHEDIR.TAG").read_text() == "mine"
+
+
+def test_asking_for_state_makes_nothing(tmp_path: Path) -> None:
+    lab = LabPaths("demo")
+    assert lab.journal.parent == lab.root == tmp_path / "state" / "labs" / "demo"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labs_do_not_share_files() -> None:
+    one, two = LabPaths("one"), LabPaths("two")
+    names = ["journal", "spec", "lock", "log", "kubeconfig", "runs"]
+    assert {getattr(one, name) for name in names}.isdisjoint({getattr(two, name) for name in names})
+    assert len({getattr(one, name) for name in names}) == len(names)
+    assert one.tenant_kubeconfig("a") != one.tenant_kubeconfig("b")
+    assert one.tenant_kubeconfig("a") != two.tenant_kubeconfig("a")
+
+
+def test_what_must_outlive_a_lab_is_outside_its_directory() -> None:
+    lab = LabPaths("demo")
+    for path in (lab.lock, lab.runs, paths.host_journal()):
+        assert lab.root not in path.parents
+
+
+@pytest.mark.parametrize("kind", ["kind", "manifests"])
+def test_assets_of_a_checkout_lie_at_its_top(kind: str) -> None:
+    assert paths.assets(kind) == Path(__file__).parents[2] / kind
+
+
+def test_assets_of_a_wheel_lie_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lab" / "_assets" / "kind").mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "lab" / "paths.py"))
+    assert paths.assets("kind") == tmp_path / "lab" / "_assets" / "kind"

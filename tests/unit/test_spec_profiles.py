@@ -1,0 +1,149 @@
+"""The shipped profiles, the file 'lab init' writes, and the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import lab.spec
+from lab.errors import SpecError
+from lab.spec import (
+    LabSpec,
+    QueueResource,
+    init_text,
+    load_profile,
+    load_spec,
+    profile_file,
+    profile_names,
+    schema,
+    schema_text,
+)
+
+PROFILES = profile_names()
+CASES = Path(__file__).parent / "spec_cases"
+
+
+def test_names() -> None:
+    assert PROFILES == ("demo", "cpu", "minimal")
+
+
+def test_demo_is_the_lab_of_the_talk() -> None:
+    spec = load_profile("demo", (), {})
+    assert (spec.name, spec.cluster.control_planes, spec.cluster.workers) == ("demo", 1, 2)
+    assert (spec.gpu.mode, spec.gpu.per_node) == ("auto", 2)
+    assert (spec.scheduler, spec.kai.version, spec.kai.gpu_sharing) == ("auto", "0.16.8", True)
+    assert [(queue.name, queue.parent) for queue in spec.queues] == [("default", None), ("test", "default")]
+    unlimited = QueueResource(quota=-1, limit=-1, weight=1)
+    assert all(share == unlimited for queue in spec.queues for share in (queue.gpu, queue.cpu, queue.memory))
+    assert [(t.name, t.mode) for t in spec.tenants] == [
+        ("my-vcluster", "host-kai"),
+        ("research-cluster", "default"),
+    ]
+    assert spec.leaf_queues == ("test",)
+
+
+def test_cpu_and_minimal() -> None:
+    cpu, minimal = load_profile("cpu", (), {}), load_profile("minimal", (), {})
+    assert (cpu.gpu.mode, cpu.cluster.workers, cpu.tenants, cpu.leaf_queues) == ("none", 1, (), ("test",))
+    assert (minimal.gpu.mode, minimal.gpu.per_node, minimal.cluster.workers) == ("simulated", 1, 0)
+    assert (minimal.tenants, minimal.leaf_queues) == ((), ("test",))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile_is_short_and_named_after_its_file(profile: str) -> None:
+    text = profile_file(profile).read_text()
+    assert len(text.splitlines()) <= 40
+    assert text.startswith("# ")
+    assert load_profile(profile, (), {}).name == profile
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_init_text_is_the_profile(profile: str, tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(init_text(profile))
+    assert load_spec(file, (), {}) == load_profile(profile, (), {})
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_init_text_explains_every_key(profile: str) -> None:
+    text = init_text(profile)
+    assert max(len(line) for line in text.splitlines()) <= 110
+    for name, model in vars(lab.spec.models).items():
+        if name.endswith("Spec"):
+            for key, field in model.model_fields.items():
+                assert re.search(rf"^[ #-]*{field.alias or key}:", text, re.M), f"{name}.{key}"
+                assert field.description, f"{name}.{key} has no docstring"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_option_of_init_text_can_be_switched_on(profile: str, tmp_path: Path) -> None:
+    """A # that is followed by one space explains; any other # hides an option."""
+    text = re.sub(r"^( *)#(?! \S)(?=.*\S)", r"\1", init_text(profile), flags=re.M)
+    assert not re.search(r"^ *#\w", text, re.M)
+    file = tmp_path / "lab.yaml"
+    file.write_text(text)
+    spec, plain = load_spec(file, (), {}), load_profile(profile, (), {})
+    assert spec.model_copy(update={"tenants": plain.tenants}) == plain
+    assert len(spec.tenants) == max(1, len(plain.tenants))
+
+
+def test_init_text_of_an_unknown_profile() -> None:
+    with pytest.raises(SpecError, match="there is no profile 'dem'; perhaps you meant 'demo'"):
+        init_text("dem")
+
+
+def test_shipped_schema_is_current() -> None:
+    shipped = Path(lab.spec.__file__).parent / "lab.schema.json"
+    assert shipped.read_text() == schema_text(), "run scripts/generate_schema.py"
+
+
+def test_schema_head() -> None:
+    head = schema()
+    jsonschema.Draft202012Validator.check_schema(head)
+    assert head["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert (head["$id"], head["title"]) == ("urn:kailab:lab-file", "kailab lab file")
+    assert json.loads(schema_text()) == head
+
+
+def described(node: Any, path: str = "") -> list[str]:
+    """Paths of properties without a description."""
+    found = []
+    if isinstance(node, dict):
+        for key, body in {**node.get("properties", {}), **node.get("$defs", {})}.items():
+            if "description" not in body and "$ref" not in body:  # what is referred to is looked at by itself
+                found.append(f"{path}.{key}")
+        for key, inner in node.items():
+            found += described(inner, f"{path}.{key}")
+    return found
+
+
+def test_schema_describes_every_key() -> None:
+    assert described(schema()) == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles_fit_the_schema(profile: str) -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    validator.validate(yaml.safe_load(profile_file(profile).read_text()))
+    validator.validate(yaml.safe_load(init_text(profile)))
+    validator.validate(json.loads(lab.spec.dump_spec(load_profile(profile, (), {}))))
+
+
+def test_schema_refuses_what_the_loader_refuses() -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    for case in ("unknown_keys", "wrong_values"):
+        assert not validator.is_valid(yaml.safe_load((CASES / f"{case}.yaml").read_text()))
+    good = LabSpec().model_dump(mode="json", by_alias=True)
+    validator.validate(good)
+    for section, key, value in (
+        ("gpu", "perNode", "2"),
+        ("kai", "gpuSharing", "yes"),
+        ("cluster", "kubernetes", 1.34),
+    ):
+        assert not validator.is_valid({**good, section: {**good[section], key: value}})
