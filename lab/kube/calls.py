@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import ApiFailed, Interrupted
+from lab.kube.failure import Server, may_repeat
 from lab.kube.kinds import Resource
 from lab.kube.transport import Reply, Transport, TransportError
 
@@ -25,15 +26,6 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 Json = dict[str, Any]
-
-
-class Unreachable(ApiFailed):
-    """The API server gave no answer (status 0)."""
-
-    def __init__(self, what: str, failure: TransportError, fix: str) -> None:
-        super().__init__(what, fix=fix)
-        self.unsent = failure.unsent
-        self.tls = failure.tls
 
 
 class Calls:
@@ -60,6 +52,11 @@ class Calls:
             if self._transport is None:
                 self._transport = self._connect()
             return self._transport
+
+    @property
+    def server(self) -> Server:
+        """The server, for messages."""
+        return Server(self.transport.server, self.kubeconfig, self.context)
 
     def close(self) -> None:
         """Close idle connections; the next request opens new ones."""
@@ -148,7 +145,7 @@ class Calls:
         retrying = Retrying(
             stop=stop_after_attempt(attempts),
             wait=wait_exponential(multiplier=0.2, max=1.6),
-            retry=retry_if_exception(lambda error: _may_repeat(error, method)),
+            retry=retry_if_exception(lambda error: may_repeat(error, method)),
             sleep=self.pause,
             reraise=True,
         )
@@ -162,8 +159,8 @@ class Calls:
                 return reply
             raw = reply.read()
         except TransportError as failure:
-            raise self.unreachable(failure) from failure
-        raise self.refused("GET", title, reply.status, raw)
+            raise self.server.unreachable(failure) from failure
+        raise self.server.refused("GET", title, reply.status, raw)
 
     def _once(
         self,
@@ -181,10 +178,10 @@ class Calls:
             raw = reply.read()
         except TransportError as failure:
             log.debug("%s %s: %s", method, path, failure)
-            raise self.unreachable(failure) from failure
+            raise self.server.unreachable(failure) from failure
         log.debug("%s %s: %d in %.0f ms", method, path, reply.status, (time.monotonic() - started) * 1000)
         if not 200 <= reply.status < 300:
-            raise self.refused(method, title, reply.status, raw)
+            raise self.server.refused(method, title, reply.status, raw)
         return raw
 
     def discover(self, path: str) -> Json | None:
@@ -195,62 +192,3 @@ class Calls:
             if error.status == 404:
                 return None
             raise
-
-    def unreachable(self, failure: TransportError) -> Unreachable:
-        """The error for no answer."""
-        whose = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
-        how = "is not to be trusted" if failure.tls else "does not answer"
-        if failure.tls:
-            fix = "the cluster was probably made anew: write its kubeconfig again with 'lab up'"
-        else:
-            fix = "see with 'lab status' whether the cluster runs; 'lab up' starts one that is stopped"
-        return Unreachable(f"the API server {self.transport.server} ({whose}) {how}: {failure}", failure, fix)
-
-    def refused(self, method: str, title: str, status: int, raw: bytes) -> ApiFailed:
-        """The error for an answer with an error status."""
-        text = raw.decode(errors="replace").strip()
-        evidence: list[str] = []
-        try:
-            answer = json.loads(text)
-            message = str(answer["message"])
-            causes = (answer.get("details") or {}).get("causes") or []
-            evidence = [f"{c.get('field', '')}: {c.get('message', '')}".strip(": ") for c in causes][:10]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            message = text[:300] or "no reason given"
-        return ApiFailed(
-            f"{method} {title}: {message} (HTTP {status})",
-            status=status,
-            evidence=[line for line in evidence if line and line not in message],
-            fix=self._fix(status, message),
-        )
-
-    def _fix(self, status: int, message: str) -> str:
-        if status == 401:
-            return f"the credentials in {self.kubeconfig} are not valid: write it again with 'lab up'"
-        if "admission webhook" in message or "ValidatingAdmissionPolicy" in message:
-            return "change the object as the admission check says"
-        if "failed calling webhook" in message:
-            return "see whether the pods behind that webhook run"
-        if status == 403:
-            return f"this takes a context with more rights than {self.context or self.kubeconfig}"
-        if status in (400, 422):
-            return "correct the object"
-        if status == 404:
-            return "create it first; for a kind: install its CRD"
-        if status == 409:
-            return "look at the object that is in the way"
-        return f"look at the log of the API server {self.transport.server}"
-
-
-def _may_repeat(error: BaseException, method: str) -> bool:
-    """Whether the same request may work in a moment and does no harm when it is repeated."""
-    idempotent = method != "POST"
-    if isinstance(error, Unreachable):
-        return not error.tls and (idempotent or error.unsent)
-    if not isinstance(error, ApiFailed):
-        return False
-    if error.status == 429:
-        return True
-    if error.status == 403 and "error looking up service account" in error.what:
-        return True  # the namespace is so new that its default ServiceAccount is not made yet
-    return idempotent and (error.status == 503 or (error.status == 500 and "etcdserver" in error.what))

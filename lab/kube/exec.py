@@ -45,7 +45,7 @@ def run_in_pod(
             POD.path(namespace, pod, "exec"), query, timeout, lambda: cancel is not None and cancel.is_set()
         )
     except TransportError as failure:
-        raise calls.unreachable(failure) from failure
+        raise calls.server.unreachable(failure) from failure
     except TimeoutError as error:
         calls.check_cancel()
         raise ApiFailed(

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.calls import Calls, Json, Unreachable
+from lab.kube.calls import Calls, Json
+from lab.kube.failure import Unreachable
 from lab.kube.kinds import Resource
 from lab.kube.transport import Reply, TransportError
 

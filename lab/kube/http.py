@@ -54,8 +54,8 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
     if not made.proxy and not _is_near(made.host):
         made.proxy = Configuration(host=made.host).proxy
     elif not made.proxy:
-        # Without a proxy websocket-client asks the environment for one, and minds no_proxy only along with a proxy:
-        # so one is named (which, does not matter) and this server is excepted from it.
+        # Without a proxy websocket-client asks the environment for one, and minds no_proxy only along with a
+        # proxy: so one is named (which, does not matter) and this server is excepted from it.
         made.proxy = made.host
         made.no_proxy = urlsplit(made.host).hostname
     return made

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from lab.kube.coreviews import GPU_RESOURCE, PodView
-from lab.kube.redact import redact
+from lab.kube.fields import GPU_RESOURCE, Obj, annotations_of, labels_of, parts
+from lab.kube.podview import PodView
 
 RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"
 """A GPU's UUID, despite the name: the reservation pod writes it onto itself."""
-
-Obj = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class PodGroupView:
     @classmethod
     def of(cls, obj: Obj) -> PodGroupView:
         """The view of a PodGroup object."""
-        meta, spec, status = obj.get("metadata") or {}, obj.get("spec") or {}, obj.get("status") or {}
+        meta, spec, status = parts(obj)
         owners = meta.get("ownerReferences") or []
         resources = status.get("resourcesStatus") or {}
         return cls(
@@ -60,8 +57,8 @@ class PodGroupView:
             min_member=1 if spec.get("minMember") is None else int(spec["minMember"]),
             priority_class=spec.get("priorityClassName", ""),
             owner=next((f"{o['kind']}/{o['name']}" for o in owners), ""),
-            labels=dict(meta.get("labels") or {}),
-            annotations=redact(dict(meta.get("annotations") or {})),
+            labels=labels_of(meta),
+            annotations=annotations_of(meta),
             refusals=tuple(r for c in status.get("schedulingConditions") or [] for r in _refusals(c)),
             gpus_allocated=_gpus(resources.get("allocated")),
             gpus_requested=_gpus(resources.get("requested")),
@@ -101,7 +98,7 @@ class QueueView:
     @classmethod
     def of(cls, obj: Obj) -> QueueView:
         """The view of a Queue object."""
-        meta, spec, status = obj.get("metadata") or {}, obj.get("spec") or {}, obj.get("status") or {}
+        meta, spec, status = parts(obj)
         resources = spec.get("resources") or {}
         return cls(
             name=meta.get("name", ""),
@@ -114,7 +111,7 @@ class QueueView:
             children=tuple(sorted(status.get("childQueues") or [])),
             gpus_allocated=_gpus(status.get("allocated")),
             gpus_requested=_gpus(status.get("requested")),
-            labels=dict(meta.get("labels") or {}),
+            labels=labels_of(meta),
         )
 
 

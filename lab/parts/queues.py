@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lab.engine.step import Effect, Observed
+from lab.engine.step import Effect, Observed, State
 from lab.errors import LabError, StepFailed
 from lab.kube import OWNER_LABEL
 from lab.parts.context import LabContext
@@ -40,15 +40,16 @@ def queue_steps(spec: LabSpec, available: bool) -> list[Queues]:
 def queue_documents(spec: LabSpec) -> list[dict[str, Any]]:
     """The Queue objects, parents before their children.
 
-    Quota, limit and weight of all three resources are written out: KAI reads an omitted limit as 0, so that nothing
-    runs, and refuses a queue without resources (docs/queues/README.md, KAI 0.17.0).
+    Quota, limit and weight of all three resources are written out: KAI reads an omitted limit as 0, so that
+    nothing runs, and refuses a queue without resources (docs/queues/README.md, KAI 0.17.0).
     """
     return [_document(queue, spec.name) for queue in parents_first(spec.queues)]
 
 
 def parents_first(queues: Iterable[QueueSpec]) -> list[QueueSpec]:
     """Queues so that each comes after its parent, otherwise in their order."""
-    waiting, done = list(queues), []
+    waiting = list(queues)
+    done: list[QueueSpec] = []
     names: set[str] = set()
     while waiting:
         free = [queue for queue in waiting if queue.parent is None or queue.parent in names]
@@ -128,13 +129,12 @@ class Queues:
     def verify(self, ctx: LabContext) -> None:
         """See Step."""
         seen = self.observe(ctx)
-        if seen.diff or seen.state.value == "absent":
+        if seen.state is not State.READY:
+            look = ("get", "queues.scheduling.run.ai", "-o", "yaml", "--show-managed-fields")
             raise StepFailed(
                 "the queues are not as applied: something else in the cluster changes them",
                 evidence=seen.diff,
-                fix=ctx.cluster().kubectl(
-                    "get", "queues.scheduling.run.ai", "-o", "yaml", "--show-managed-fields"
-                ),
+                fix=f"see who: {ctx.cluster().kubectl(*look)}",
             )
 
     def undo(self, ctx: LabContext) -> None:
@@ -149,13 +149,11 @@ class Queues:
         return f"{OWNER_LABEL}={self.spec.name}"
 
     def _surplus(self, there: Mapping[str, dict[str, Any]]) -> list[str]:
-        """Queues that this lab made and that are no longer in its file. The chart's own carry no label of ours."""
-        wanted = {queue.name for queue in self.spec.queues} | set(
-            line_of(self.spec.kai.version).default_queues
-        )
-        return [
-            name for name, queue in there.items() if name not in wanted and _owner(queue) == self.spec.name
-        ]
+        """Queues that this lab made and that are no longer in its file."""
+        keep = {queue.name for queue in self.spec.queues}
+        # the chart's own, should an earlier lab file have named them
+        keep.update(line_of(self.spec.kai.version).default_queues)
+        return [name for name, queue in there.items() if name not in keep and _owner(queue) == self.spec.name]
 
     def _refuse_foreign(self, wanted: list[dict[str, Any]], there: Mapping[str, dict[str, Any]]) -> None:
         names = [doc["metadata"]["name"] for doc in wanted]

@@ -1,4 +1,4 @@
-"""What the parts installed by Helm have in common: values, Helm's records of them, pods that will not start."""
+"""What the parts installed by Helm share: values, Helm's records of releases, pods that will not start."""
 
 from __future__ import annotations
 
@@ -101,22 +101,22 @@ def installed(cluster: Cluster, name: str, namespace: str) -> Release | None:
 def forget_unfinished(cluster: Cluster, name: str, namespace: str) -> bool:
     """Remove Helm's records of operations that were cut off; returns whether there were any.
 
-    Helm refuses to touch a release that is pending ("another operation is in progress"), and after a failed first
-    install it would upgrade, which leaves out what charts create on install only (KAI's default queues). The objects
-    stay: the next install takes over what carries its own release's name.
+    Helm refuses to touch a release that is pending ("another operation is in progress"), and after a failed
+    first install it would upgrade, which leaves out what charts make on install only (KAI's default queues).
+    The objects stay: the next install takes over what carries its own release's name.
     """
     records = _records(cluster, name, namespace)
     stages = [record["metadata"].get("labels", {}).get("status", "") for record in records]
     if not records or stages[-1] == "deployed":
         return False
     never = not any(stage in ("deployed", "superseded") for stage in stages)
-    dead = (
-        records
-        if never
-        else [r for r, stage in zip(records, stages, strict=True) if stage.startswith("pending")]
-    )
-    for record in dead:
-        cluster.delete("Secret", record["metadata"]["name"], namespace, wait=30)
+    dead = [
+        record["metadata"]["name"]
+        for record, stage in zip(records, stages, strict=True)
+        if never or stage.startswith("pending")
+    ]
+    for secret in dead:
+        cluster.delete("Secret", secret, namespace, wait=30)
     return bool(dead)
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from lab.errors import LabError
+from lab.kube.views import FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, QUEUE_LABEL
 from lab.paths import assets
 
 IMAGE = "registry.kailab.dev/probe:1"
@@ -14,11 +15,7 @@ IMAGE = "registry.kailab.dev/probe:1"
 KAI_SCHEDULER = "kai-scheduler"
 """schedulerName of KAI's default shard, in all versions."""
 
-QUEUE_LABEL = "kai.scheduler/queue"
-FRACTION = "gpu-fraction"
-MEMORY = "gpu-memory"
-DEVICES = "gpu-fraction-num-devices"
-GPU = "nvidia.com/gpu"
+DEVICES_ANNOTATION = "gpu-fraction-num-devices"
 
 Pod = dict[str, Any]
 
@@ -59,7 +56,7 @@ def gpu_pod(
     pod = _pod("gpu", name, namespace, queue, scheduler)
     resources = pod["spec"]["containers"][0]["resources"]
     for side in ("requests", "limits"):
-        resources[side][GPU] = gpus
+        resources[side][GPU_RESOURCE] = gpus
     return pod
 
 
@@ -92,9 +89,9 @@ def fraction_pod(
         raise LabError(f"pod {name}: a fraction of {devices} GPUs", fix="give at least 1 device")
     pod = _pod("fraction", name, namespace, queue, KAI_SCHEDULER)
     # As a decimal: KAI 0.17 refuses fractions that are written in any other way.
-    pod["metadata"]["annotations"][FRACTION] = f"{Decimal(str(fraction)):f}"
+    pod["metadata"]["annotations"][FRACTION_ANNOTATION] = f"{Decimal(str(fraction)):f}"
     if devices > 1:
-        pod["metadata"]["annotations"][DEVICES] = str(devices)
+        pod["metadata"]["annotations"][DEVICES_ANNOTATION] = str(devices)
     return pod
 
 
@@ -109,7 +106,7 @@ def gpu_memory_pod(
     if mib <= 0:
         raise LabError(f"pod {name}: {mib} MiB of GPU memory", fix="ask for at least 1 MiB")
     pod = _pod("gpu-memory", name, namespace, queue, KAI_SCHEDULER)
-    pod["metadata"]["annotations"][MEMORY] = str(mib)
+    pod["metadata"]["annotations"][MEMORY_ANNOTATION] = str(mib)
     return pod
 
 

@@ -135,7 +135,7 @@ class Helm:
         self._call(argv, timeout=timeout + _GRACE)
 
     def list(self, namespace: str | None = None, name: str | None = None) -> tuple[Release, ...]:
-        """The newest revision of each release, whatever its status; None: of all namespaces. Raises CommandFailed."""
+        """The newest revision of each release in any status; None: all namespaces. Raises CommandFailed."""
         where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
         only = ["--filter", f"^{re.escape(name)}$"] if name else []
         rows = json.loads(self._call(["list", "--all", *where, *only, "--output", "json"]).out or "[]")

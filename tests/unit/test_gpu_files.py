@@ -22,6 +22,7 @@ from lab.parts.gpu.node_files import (
     library_path,
     nvml_config,
 )
+from lab.paths import assets
 from lab.spec import GpuSpec
 
 GPUS = gpus_of("demo", "w1", GpuSpec(per_node=2))
@@ -29,7 +30,7 @@ DIGEST = "0123456789abcdef" * 4
 
 
 def test_a_gpu_has_the_same_uuid_at_every_call_and_no_other_has_it() -> None:
-    assert gpu_uuid("demo", "w1", 0) == "GPU-98dfe36d-6f93-537f-bca8-51cc6c7b9b58"
+    assert gpu_uuid("demo", "w1", 0) == "GPU-60186bc5-5e5d-5386-bed8-4b74f6548b9d"
     uuids = {gpu_uuid(lab, node, i) for lab in ("a", "b") for node in ("n1", "n2") for i in range(4)}
     assert len(uuids) == 16
     assert all(re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) for uuid in uuids)
@@ -130,7 +131,7 @@ def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
 
 def test_the_install_script_puts_every_file_where_its_sum_is_looked_for() -> None:
     files = files_of("w1", GPUS, DIGEST, "x86_64")
-    script = Path("kind/gpu/install.sh").read_text().replace("$unit", "kailab-gpu.service")
+    script = (assets("kind") / "gpu" / "install.sh").read_text().replace("$unit", "kailab-gpu.service")
     assert set(files.sums()) == set(files.texts)
     for path in files.texts:
         assert f"{path} 0" in script or f">{path}" in script, f"install.sh does not write {path}"
@@ -150,7 +151,7 @@ def test_the_runtime_config_makes_the_toolkit_use_our_spec() -> None:
 def test_the_containerd_patch_adds_the_handler_to_kinds_config() -> None:
     import tomllib
 
-    text = Path("kind/gpu/containerd-nvidia.toml").read_text()
+    text = (assets("kind") / "gpu" / "containerd-nvidia.toml").read_text()
     patch = tomllib.loads(text)
     assert "version" not in patch, "kind skips a patch of another version than the node's config"
     runtimes = patch["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]

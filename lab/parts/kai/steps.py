@@ -54,13 +54,9 @@ class Kai:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        sharing = "on" if self.spec.kai.gpu_sharing else "off"
+        what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"
         return (
-            Effect(
-                "cluster",
-                f"helm install {RELEASE} {self.spec.kai.version} (gpuSharing {sharing})",
-                "lab down",
-            ),
+            Effect("cluster", f"helm install {what}", "lab down"),
             Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; KAI's CRDs and webhooks", "lab down"),
         )
 
@@ -103,26 +99,23 @@ class Kai:
     def verify(self, ctx: LabContext) -> None:
         """See Step."""
         cluster = ctx.cluster()
-        line, values = line_of(self.spec.kai.version), kai_values(self.spec)
         if down := self._unavailable(cluster):
             raise StepFailed(
                 f"KAI's deployments are not Available: {', '.join(down)}",
                 fix=f"{cluster.kubectl('describe', 'pods', '-n', NAMESPACE)}",
             )
-        if (
-            line.has_shards
-            and line.scheduler_app in kai_deployments(self.spec)
-            and cluster.get(*_SHARD) is None
-        ):
+        line = line_of(self.spec.kai.version)
+        sharded = line.has_shards and line.scheduler_app in kai_deployments(self.spec)
+        if sharded and cluster.get(*_SHARD) is None:
             raise StepFailed(
                 "SchedulingShard default is missing, so KAI has no scheduler",
-                fix="remove the release (helm uninstall kai-scheduler -n kai-scheduler) and run 'lab up' again",
+                fix="'helm uninstall kai-scheduler -n kai-scheduler', then 'lab up' again",
             )
         ctx.progress("waiting for the webhooks")
-        wait_for_webhooks(cluster, self.spec.name, values, _WEBHOOK_SECONDS)
+        wait_for_webhooks(cluster, self.spec.name, kai_values(self.spec), _WEBHOOK_SECONDS)
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes KAI with it; from somebody else's cluster only what the lab made is taken."""
+        """See Step. A kind cluster takes KAI with it; from another one only what the lab made is taken."""
         if self.spec.cluster.provider == "kind":
             return
         cluster = ctx.cluster()
@@ -144,7 +137,8 @@ class Kai:
         if self.spec.cluster.provider == "kind":
             return False
         space = cluster.get("Namespace", NAMESPACE) or {}
-        return space.get("metadata", {}).get("labels", {}).get(OWNER_LABEL) != self.spec.name
+        labels = space.get("metadata", {}).get("labels") or {}
+        return bool(labels.get(OWNER_LABEL) != self.spec.name)
 
     def _claim(self, ctx: LabContext, cluster: Cluster, chart: Path) -> None:
         """Write down what will be the lab's own in somebody else's cluster: only what is not there yet.
@@ -170,9 +164,9 @@ class Kai:
     def _do_hooks(self, cluster: Cluster, template: Any, chart: Path, values: dict[str, Any]) -> None:
         """What crd-upgrader and kai-config-deployer do, without their pods; see ``own_hooks``.
 
-        The Config comes before the operator, which then deploys everything in its first round (9 s less with 0.16.8).
-        The operator registers the queue webhook at once, so the chart's default queues come before the Config: as
-        part of the release they would be refused until that webhook answers.
+        The Config comes before the operator, which then deploys everything in its first round (9 s less with
+        0.16.8). The operator registers the queue webhook at once, so the chart's default queues come before
+        the Config: as part of the release they would be refused until that webhook answers.
         """
         wants_queues = releases.value_at(values, "defaultQueue.createDefaultQueue") is not False
         templates = [
@@ -197,16 +191,18 @@ class Kai:
         in_nodes = self.spec.cluster.provider == "kind"
 
         def up(pods: list[dict[str, Any]]) -> bool:
-            there = {
-                app for pod in pods if is_ready(pod) and (app := pod["metadata"].get("labels", {}).get("app"))
-            }
+            there = {(pod["metadata"].get("labels") or {}).get("app", "") for pod in pods if is_ready(pod)}
             ctx.progress("waiting for components", len(expected & there), len(expected))
             return expected <= there
 
         cluster.wait(
-            "Pod", up, namespace=NAMESPACE, timeout=_READY_SECONDS, what=f"KAI's components run: {_listed(expected)}",
+            "Pod",
+            up,
+            namespace=NAMESPACE,
+            timeout=_READY_SECONDS,
             fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
-        )  # fmt: skip
+            what=f"KAI's components run: {', '.join(sorted(expected))}",
+        )
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
 
     def _unavailable(self, cluster: Cluster) -> list[str]:
@@ -222,14 +218,13 @@ def config_documents(rendered: tuple[dict[str, Any], ...]) -> list[dict[str, Any
     """
     import yaml
 
-    texts = [
-        text for doc in rendered if doc.get("kind") == "ConfigMap" for text in doc.get("data", {}).values()
-    ]
-    found = [doc for text in texts for doc in yaml.safe_load_all(text) if doc and doc.get("kind") == "Config"]
+    maps = [doc.get("data") or {} for doc in rendered if doc.get("kind") == "ConfigMap"]
+    inside = [doc for data in maps for text in data.values() for doc in yaml.safe_load_all(text) if doc]
+    found = [doc for doc in inside if doc.get("kind") == "Config"]
     if len(found) != 1:
         raise StepFailed(
             f"KAI's chart rendered {len(found)} Config objects instead of one",
-            fix="set hooks = 'helm' for this version in lab/parts/kai/lines.toml: the chart's own Jobs then do it",
+            fix="set hooks = 'helm' for this version in lab/parts/kai/lines.toml: its own Jobs then do it",
         )
     return found
 
@@ -237,7 +232,3 @@ def config_documents(rendered: tuple[dict[str, Any], ...]) -> list[dict[str, Any
 def _labelled(doc: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
     metadata = doc.get("metadata", {})
     return {**doc, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names))

@@ -23,8 +23,8 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
         SpecError: the lab does not know that KAI version.
     """
     line = line_of(spec.kai.version)
-    # Registry and tag are the published chart's own defaults. Written out, because the .tgz of some GitHub releases
-    # names a registry that never got their images (0.9.16 to 0.9.20, 0.12.18 to 0.12.23).
+    # Registry and tag are the published chart's own defaults. Written out, because the .tgz of some GitHub
+    # releases names a registry that never got their images (0.9.16 to 0.9.20, 0.12.18 to 0.12.23).
     images = {"global": {"registry": line.registry, "tag": line.tag, "gpuSharing": spec.kai.gpu_sharing}}
     base = base_values("kai", line.base) if line.base else {}
     return merged(base, images, _runtime_classes(spec, line), spec.kai.values)
@@ -33,8 +33,9 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
 def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:
     """RuntimeClasses of reservation pods and of fractional pods.
 
-    The lab's nodes run pods by runc unless their RuntimeClass says otherwise, so reservation pods, which ask NVML
-    for their GPU, must name it. Without GPUs there is no such RuntimeClass, and a pod that names it is refused.
+    The lab's nodes run pods by runc unless their RuntimeClass says otherwise, so reservation pods, which ask
+    NVML for their GPU, must name it. Without GPUs there is no such RuntimeClass, and a pod that names it is
+    refused.
     """
     name = RUNTIME_CLASS if has_gpus(spec) else ""
     reservation = with_value(line.reservation_class_key, name) if line.reservation_class_key and name else {}
@@ -45,10 +46,10 @@ def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:
 def own_hooks(spec: LabSpec) -> bool:
     """Whether the lab does by the API what the chart's hook Jobs would do.
 
-    A hook Job costs a pod start each, one after the other: most of what an install takes. On a cluster of the lab's
-    own their outcome is known: crd-upgrader applies the chart's crds/, topology-migration finds no Kueue to migrate
-    from, and kai-config-deployer applies the Config that the chart itself renders. In somebody else's cluster
-    (Kueue, OpenShift) the Jobs run as the chart has them.
+    Each hook Job costs a pod start, one after the other: most of what an install takes. On a cluster of the
+    lab's own their outcome is known: crd-upgrader applies the chart's crds/, topology-migration finds no
+    Kueue to migrate from, and kai-config-deployer applies the Config that the chart itself renders. In
+    somebody else's cluster (Kueue, OpenShift) the Jobs run as the chart has them.
     """
     return spec.cluster.provider == "kind" and line_of(spec.kai.version).hooks == "lab"
 

@@ -64,9 +64,8 @@ class Line:
 def lines() -> Mapping[str, Line]:
     """All known lines by version, oldest first."""
     data = tomllib.loads(Path(__file__).with_name("lines.toml").read_text())
-    return {
-        row["version"]: Line(**{key: _frozen(value) for key, value in row.items()}) for row in data["line"]
-    }
+    rows = [Line(**{key: _frozen(value) for key, value in row.items()}) for row in data["line"]]
+    return {line.version: line for line in rows}
 
 
 def line_of(version: str) -> Line:

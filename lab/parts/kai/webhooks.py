@@ -15,15 +15,16 @@ _NAME = "kailab-webhook-check"
 _NAMESPACE = "default"
 
 
-class _NoAnswer(Exception):
+class _SilenceError(Exception):
     """The webhooks did not judge the pod yet."""
 
 
 def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeout: float) -> None:
     """Wait until KAI's webhooks judge pods.
 
-    That their pods are Ready is not enough: the API server must know the configuration and reach the Service. So a
-    pod is sent that every KAI version refuses (gpu-fraction 1.5); the refusal is the answer, and nothing is created.
+    That their pods are Ready is not enough: the API server must know the configuration and reach the Service.
+    So a pod is sent that every KAI version refuses (gpu-fraction 1.5): the refusal is the answer, and nothing
+    is created.
 
     Args:
         cluster: where KAI runs.
@@ -41,13 +42,13 @@ def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeou
     retrying = Retrying(
         stop=stop_after_delay(timeout),
         wait=wait_fixed(0.25),
-        retry=retry_if_exception_type(_NoAnswer),
+        retry=retry_if_exception_type(_SilenceError),
         sleep=cluster.calls.pause,
         reraise=True,
     )
     try:
         retrying(_ask, cluster, probe_pod(lab, value_at(values, "global.podLabelSelector") or {}))
-    except _NoAnswer as silence:
+    except _SilenceError as silence:
         raise WaitTimeout(
             f"KAI's admission webhooks do not answer after {timeout:.0f} s",
             evidence=[str(silence)],
@@ -83,6 +84,6 @@ def _ask(cluster: Cluster, pod: dict[str, Any]) -> None:
             return
         if error.status == 409:
             cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
-        raise _NoAnswer(error.what) from error
+        raise _SilenceError(error.what) from error
     cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
-    raise _NoAnswer("the pod was admitted: no webhook looked at it")
+    raise _SilenceError("the pod was admitted: no webhook looked at it")

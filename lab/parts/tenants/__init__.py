@@ -21,7 +21,7 @@ __all__ = [
 
 
 def images(spec: LabSpec) -> tuple[str, ...]:
-    """The images all tenants need in the nodes, as full references. Raises SpecError: a mode of a later release."""
+    """The images all tenants need in the nodes, as full references."""
     return tuple(dict.fromkeys(image for tenant in spec.tenants for image in tenant_images(tenant)))
 
 

@@ -1,7 +1,7 @@
 """The way to a tenant's API: a NodePort that kind publishes on 127.0.0.1, and a kubeconfig of its own.
 
-Which ports there are is fixed when kind creates the cluster; the ``cluster`` step writes them into the journal, one
-for each tenant and some spare ones for tenants that are added later.
+Which ports there are is fixed when kind creates the cluster; the ``cluster`` step writes them into the
+journal, one for each tenant and some spare ones for tenants that are added later.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError
+from lab.kube import Cluster
 
 if TYPE_CHECKING:
     from lab.engine.journal import Owned
@@ -92,8 +93,20 @@ def context_name(lab: str, tenant: str) -> str:
     return f"kailab-{lab}-{tenant}"
 
 
+def answers(ctx: LabContext, name: str) -> bool:
+    """Whether the tenant's API is ready by the kubeconfig as it lies on disk.
+
+    By a connection of its own: the shared one would keep the CA of a kubeconfig that is about to be replaced.
+    """
+    cluster = Cluster(ctx.paths.tenant_kubeconfig(name))
+    try:
+        return cluster.healthy()
+    finally:
+        cluster.close()
+
+
 def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
-    """The kubeconfig in vCluster's Secret ``vc-<name>``, once it leads to the tenant's own port; otherwise None."""
+    """The kubeconfig in vCluster's Secret ``vc-<name>``, once it leads to the tenant's port; else None."""
     import yaml
 
     packed = (secret.get("data") or {}).get("config")

@@ -1,9 +1,9 @@
 """What a tenant's values must fulfil, checked before anything is installed. Pure.
 
-Helm accepts whatever the chart's schema allows, and the control plane then ends in a crash loop with one log line. So
-the values are checked against the chart's own JSON Schema, and against the rules that vCluster checks only at start
-(loft-sh/vcluster v0.36.1, pkg/config/validation.go) or that the open-source image does not fulfil
-(config/config.go, IsProFeatureEnabled).
+Helm accepts whatever the chart's schema allows, and the control plane then ends in a crash loop with one log
+line. So the values are checked against the chart's own JSON Schema, and against the rules that vCluster
+checks only at start (loft-sh/vcluster v0.36.1, pkg/config/validation.go) or that the open-source image does
+not fulfil (config/config.go, IsProFeatureEnabled).
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _PRO = (
     "controlPlane.advanced.kubeVip.enabled", "controlPlane.backingStore.database.external.enabled",
     "controlPlane.backingStore.etcd.embedded.enabled", "controlPlane.coredns.embedded",
     "controlPlane.hostPathMapper.central", "deletion", "experimental.denyProxyRequests",
-    "experimental.proxy.customResources", "integrations.certManager.enabled", "integrations.externalSecrets.enabled",
-    "integrations.istio.enabled", "integrations.kubeVirt.enabled", "networking.resolveDNS", "platform",
+    "experimental.proxy.customResources", "integrations.certManager.enabled",
+    "integrations.externalSecrets.enabled", "integrations.istio.enabled",
+    "integrations.kubeVirt.enabled", "networking.resolveDNS", "platform",
     "policies.centralAdmission.mutatingWebhooks", "policies.centralAdmission.validatingWebhooks",
     "privateNodes.enabled", "sleep", "snapshots", "sync.fromHost.deviceClasses.enabled",
     "sync.toHost.namespaces.enabled", "sync.toHost.pods.hybridScheduling.enabled",
@@ -46,8 +47,9 @@ _PRO = (
 """Keys that need vCluster Pro when they are set to anything but false or empty."""
 
 _REMOVED = (
-    "deploy.volumeSnapshotController", "rbac.enableVolumeSnapshotRules", "sync.fromHost.volumeSnapshotClasses",
-    "sync.toHost.volumeSnapshotContents", "sync.toHost.volumeSnapshots",
+    "deploy.volumeSnapshotController", "rbac.enableVolumeSnapshotRules",
+    "sync.fromHost.volumeSnapshotClasses", "sync.toHost.volumeSnapshotContents",
+    "sync.toHost.volumeSnapshots",
 )  # fmt: skip
 """Keys that the schema still knows and the chart refuses since 0.36."""
 
@@ -161,14 +163,15 @@ def _explained(error: ValidationError) -> Iterator[str]:
             near = difflib.get_close_matches(key, known, n=1)
             yield f"{at}.{key}: unknown key" + (f"; perhaps you meant '{near[0]}'?" if near else "")
     elif error.validator == "type":
-        yield f"{at}: must be of type {_types(error.validator_value)}, not {json.dumps(error.instance, default=str)}"
+        value = json.dumps(error.instance, default=str)
+        yield f"{at}: must be of type {_words(error.validator_value)}, not {value}"
     elif error.validator == "enum":
-        yield f"{at}: must be one of {', '.join(map(str, error.validator_value))}, not {error.instance!r}"
+        yield f"{at}: must be {_words(error.validator_value)}, not {error.instance!r}"
     else:
         yield f"{at}: {error.message}"
 
 
-def _types(value: object) -> str:
+def _words(value: object) -> str:
     return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -193,8 +196,9 @@ def _rules(tenant: TenantSpec, values: Values) -> Iterator[str]:
         if on(one) and on(other):
             yield f"values.{other}: cannot be on together with {one}"
     embedded = not on("controlPlane.backingStore.etcd.deploy.enabled")
-    if embedded and int(value_at(values, "controlPlane.statefulSet.highAvailability.replicas") or 1) > 1:
-        yield "values.controlPlane.statefulSet.highAvailability.replicas: the embedded database serves one replica only"
+    replicas = "controlPlane.statefulSet.highAvailability.replicas"
+    if embedded and int(value_at(values, replicas) or 1) > 1:
+        yield f"values.{replicas}: the embedded database serves one replica only"
     if on("policies.podSecurityStandard") and values["policies"]["podSecurityStandard"] not in _POD_SECURITY:
         yield f"values.policies.podSecurityStandard: must be one of {', '.join(_POD_SECURITY)}"
     for kind in ("configMaps", "secrets"):
@@ -210,9 +214,8 @@ def _scheduling(tenant: TenantSpec, on: Any) -> Iterator[str]:
     keys = ("controlPlane.distro.k8s.scheduler.enabled", "controlPlane.advanced.virtualScheduler.enabled")
     for key in (key for key in keys if on(key)):
         if tenant.mode == "host-kai":
-            # loft-sh/vcluster, pkg/controllers/resources/pods/syncer.go: pods wait for a nodeName whatever their
-            # schedulerName
-            yield f"values.{key}: with a scheduler inside, the host's KAI never sees the tenant's pods; use mode default"
+            # pods then wait for a nodeName, whatever their schedulerName (controllers/resources/pods)
+            yield f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use default"
         elif not on("sync.fromHost.nodes.enabled"):
             yield f"values.{key}: a scheduler inside needs values.sync.fromHost.nodes.enabled: true"
 
@@ -223,9 +226,9 @@ def _custom_resources(values: Values) -> Iterator[str]:
             at = f"values.sync.{side}.customResources.{name}"
             if name == "podgroups.scheduling.run.ai":
                 yield (
-                    f"{at}: remove it. KAI makes the PodGroups on the host by itself, and vCluster's guide dropped this"
-                    " block in July 2025 (loft-sh/vcluster-docs#886); it needs Pro, and without mappings the control"
-                    " plane crashes at start"
+                    f"{at}: remove it. KAI makes the PodGroups on the host by itself, and vCluster's guide"
+                    " dropped this block in July 2025 (loft-sh/vcluster-docs#886); it needs Pro, and without"
+                    " mappings the control plane crashes at start"
                 )
             else:
                 yield f"{at}: syncing custom resources needs vCluster Pro and a licence"
@@ -241,13 +244,13 @@ def _patches(values: Values, at: str) -> Iterator[str]:
 
 def _lab_problems(spec: LabSpec) -> Iterator[str]:
     if spec.cluster.provider == "existing":
-        yield "tenants: provider 'existing' publishes no ports, and the lab cannot reach tenants without one yet"
+        yield "tenants: not in this release with provider 'existing', which publishes no ports for them"
 
 
 def doubts_of(tenant: TenantSpec) -> Iterator[str]:
     """What is allowed and probably not meant."""
     values = tenant_values(tenant)
     if tenant.mode == "host-kai" and value_at(values, "experimental.syncSettings.setOwner"):
-        yield "values.experimental.syncSettings.setOwner: true makes KAI's pod-grouper look at the vCluster's Service"
+        yield "values.experimental.syncSettings.setOwner: true sends KAI's pod-grouper to vCluster's Service"
     if not str(value_at(values, "controlPlane.statefulSet.image.repository")).endswith("-oss"):
         yield "values.controlPlane.statefulSet.image: not the open-source image; Pro keys are not checked"

@@ -80,7 +80,7 @@ class Tenant:
             return Observed.drifted("differs from the lab file", diff)
         if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
-        if not ctx.tenant(self.tenant.name).healthy():
+        if not access.answers(ctx, self.tenant.name):
             return Observed.drifted("its API does not answer")
         return Observed.ready(access.server_of(port))
 
@@ -106,7 +106,7 @@ class Tenant:
         self._wait_inside(ctx.tenant(name))
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step. That another cluster's API could answer on the port is not theory: a port in use once did."""
+        """See Step. It has happened that another cluster answered, on a port that was taken."""
         inside = ctx.tenant(self.tenant.name)
         if not inside.healthy():
             raise ApiFailed(
@@ -129,9 +129,9 @@ class Tenant:
     def remove(self, ctx: LabContext) -> None:
         """Take the tenant out of a cluster that stays, with everything it synced.
 
-        The order is the quick one: the syncer first, so that it does not make pods again, then the pods, which would
-        otherwise hold the namespace for their 30 s of grace; Helm for what is cluster-wide; the namespace for what
-        has no owner (setOwner: false).
+        The order is the quick one: the syncer first, so that it does not make pods again, then the pods,
+        which would otherwise hold the namespace for their 30 s of grace; Helm for what is cluster-wide; the
+        namespace for what has no owner (setOwner: false).
         """
         cluster, name = ctx.cluster(), self.tenant.name
         space = cluster.get("Namespace", self.namespace)
@@ -174,25 +174,31 @@ class Tenant:
         text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
         ctx.journal.owns("file", str(path), self.id)
         access.write_private(path, text)
-        # a connection opened with an earlier kubeconfig knows another CA
-        ctx.tenant(name).close()
 
     def _wait_inside(self, inside: Cluster) -> None:
         name = self.tenant.name
         _reach(inside, name)
         inside.wait(
-            "ServiceAccount", bool, namespace="default", fields="metadata.name=default", timeout=_REACH_SECONDS,
+            "ServiceAccount",
+            bool,
+            namespace="default",
+            fields="metadata.name=default",
+            timeout=_REACH_SECONDS,
             what=f"tenant {name} has its default service account",
-        )  # fmt: skip
+        )
         values = tenant_values(self.tenant)
         if releases.value_at(values, "controlPlane.coredns.enabled") is False:
             return
         in_nodes = self.spec.cluster.provider == "kind"
         inside.wait(
-            "Pod", lambda pods: any(releases.pods_ready([pod]) for pod in pods), namespace="kube-system", labels=_DNS,
-            timeout=_START_SECONDS, what=f"CoreDNS of tenant {name} is Ready",
+            "Pod",
+            lambda pods: any(releases.pods_ready([pod]) for pod in pods),
+            namespace="kube-system",
+            labels=_DNS,
+            timeout=_START_SECONDS,
             fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
-        )  # fmt: skip
+            what=f"CoreDNS of tenant {name} is Ready",
+        )
 
     def _remove_kubeconfig(self, ctx: LabContext) -> None:
         path = ctx.paths.tenant_kubeconfig(self.tenant.name)
@@ -200,12 +206,12 @@ class Tenant:
         ctx.journal.released("file", str(path))
 
 
-class _NotYet(Exception):
+class _NotYetError(Exception):
     """The tenant's API does not answer yet."""
 
 
 def _reach(inside: Cluster, name: str) -> None:
-    """Wait until the NodePort leads to the tenant: kube-proxy writes its rules a moment after the pod is Ready.
+    """Wait until the NodePort leads to the tenant: kube-proxy writes its rules after the pod is Ready.
 
     Raises:
         ApiFailed: it did not in time.
@@ -214,15 +220,18 @@ def _reach(inside: Cluster, name: str) -> None:
 
     def look() -> None:
         if not inside.healthy():
-            raise _NotYet
+            raise _NotYetError
 
     retrying = Retrying(
-        stop=stop_after_delay(_REACH_SECONDS), wait=wait_fixed(0.2), retry=retry_if_exception_type(_NotYet),
-        sleep=inside.calls.pause, reraise=True,
-    )  # fmt: skip
+        stop=stop_after_delay(_REACH_SECONDS),
+        wait=wait_fixed(0.2),
+        retry=retry_if_exception_type(_NotYetError),
+        sleep=inside.calls.pause,
+        reraise=True,
+    )
     try:
         retrying(look)
-    except _NotYet:
+    except _NotYetError:
         raise ApiFailed(
             f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
             fix="look at the port mappings of the control-plane node: docker port kailab-<lab>-control-plane",

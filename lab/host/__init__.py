@@ -1,0 +1,20 @@
+"""Facts about this machine, the doctor's checks, and fixes that are journalled and can be undone."""
+
+from lab.host.checks import doctor
+from lab.host.facts import HostFacts, gather
+from lab.host.fixes import Fix, all_fixes, needed_fixes, undo_all
+from lab.host.machine import Machine
+from lab.host.verdict import Needs, Verdict
+
+__all__ = [
+    "Fix",
+    "HostFacts",
+    "Machine",
+    "Needs",
+    "Verdict",
+    "all_fixes",
+    "doctor",
+    "gather",
+    "needed_fixes",
+    "undo_all",
+]

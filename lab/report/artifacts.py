@@ -1,0 +1,244 @@
+"""What is kept of a failed test: objects, events and logs, redacted, collected within a total time."""
+
+from __future__ import annotations
+
+import queue
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError
+from lab.kube.evidence import state_of, title_of
+from lab.kube.redact import REDACTED, redact
+from lab.kube.views import EventView, PodView
+from lab.parts.kai.steps import NAMESPACE as KAI_NAMESPACE
+from lab.parts.kai.steps import RESERVATIONS
+from lab.parts.place import MANAGED_BY_LABEL, Place
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+LOG_LINES = 400
+_THREADS = 4
+_INDEX = "index.txt"
+
+# A ServiceAccount token, wherever it was printed; those of vCluster's annotations are valid for ten years.
+_TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
+
+Json = dict[str, Any]
+Make = Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came of it: ``missed`` is file → why it is not there."""
+
+    folder: Path
+    files: tuple[str, ...]
+    missed: Mapping[str, str]
+
+
+def collect(
+    folder: Path,
+    host: Cluster,
+    places: Sequence[Place],
+    *,
+    title: str,
+    facts: Mapping[str, str] | None = None,
+    seconds: float = 20.0,
+) -> Collected:
+    """Write what explains a failure into ``folder``: objects, events and logs of places, of KAI, of vCluster.
+
+    Never raises LabError: what cannot be read is named in ``index.txt``.
+
+    Args:
+        folder: made anew; one of an earlier run is replaced.
+        host: the lab's own cluster.
+        places: where the test put its pods.
+        title: the test.
+        facts: the lab's facts.
+        seconds: for everything together; what has not come by then is left out.
+    """
+    if (folder / _INDEX).exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    work = _Work(folder)
+    for place in places:
+        _add_place(work, place)
+    _add_host(work, host)
+    missed = work.run(seconds)
+    files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
+    lines = [
+        title,
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        *(f"{key}: {value}" for key, value in (facts or {}).items()),
+        "",
+        *(f"look closer: {place.cluster.kubectl('get', 'pods', '-n', place.namespace)}" for place in places),
+        "",
+        *files,
+        *(f"{name}: not collected: {why}" for name, why in sorted(missed.items())),
+    ]
+    (folder / _INDEX).write_text("\n".join(lines) + "\n")
+    return Collected(folder, (_INDEX, *files), missed)
+
+
+class _Work:
+    """Files to be made by a few threads; a job may add further ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._jobs: queue.SimpleQueue[tuple[str, Make]] = queue.SimpleQueue()
+        self._open: set[str] = set()
+        self._missed: dict[str, str] = {}
+        self._change = threading.Condition()
+        self._over = False
+
+    def add(self, name: str, make: Make) -> None:
+        """A file by its name in the folder; one whose text comes out empty is not written."""
+        with self._change:
+            self._open.add(name)
+        self._jobs.put((name, make))
+
+    def run(self, seconds: float) -> dict[str, str]:
+        """Do all jobs, but stop after ``seconds``; returns what is missing, and why."""
+        for number in range(_THREADS):
+            # Daemons: a request to a dead API server must not keep the process alive.
+            threading.Thread(target=self._work, name=f"artifacts-{number}", daemon=True).start()
+        with self._change:
+            self._change.wait_for(lambda: not self._open, seconds)
+            self._over = True
+            late = dict.fromkeys(self._open, f"not within {seconds:g} s")
+            return {**self._missed, **late}
+
+    def _work(self) -> None:
+        while not self._over:
+            try:
+                name, make = self._jobs.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            why, text = "", ""
+            try:
+                text = _TOKEN.sub(REDACTED, make())
+            except LabError as error:
+                why = error.what
+            except Exception as error:  # noqa: BLE001 - a collector that breaks must not hide the others
+                why = f"{type(error).__name__}: {error}"
+            with self._change:
+                if self._over:
+                    return
+                if why:
+                    self._missed[name] = why
+                elif text:
+                    path = self._folder / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(text)
+                self._open.discard(name)
+                self._change.notify_all()
+
+
+def _add_place(work: _Work, place: Place) -> None:
+    """The test's own namespace, and for a tenant what the host made of it."""
+    side, cluster, namespace = place.tenant or "host", place.cluster, place.namespace
+    folder = f"{side}/{namespace}"
+    work.add(f"{folder}/summary.txt", partial(_overview, cluster, namespace))
+    work.add(f"{folder}/pods.yaml", partial(_objects, cluster, "Pod", [namespace]))
+    if place.tenant:
+        work.add(f"{side}/on-host/summary.txt", partial(_tenant_on_host, work, place))
+    else:
+        _add_kai_objects(work, folder, cluster, [namespace])
+
+
+def _tenant_on_host(work: _Work, place: Place) -> str:
+    """Summary of the tenant's host namespace, wherever that is; adds the files that need to know it."""
+    host, tenant = place.host, place.tenant
+    pods = host.list("Pod", labels=f"{MANAGED_BY_LABEL}={tenant}")
+    control = host.list("Pod", labels=f"app=vcluster,release={tenant}")
+    spaces = sorted({pod["metadata"]["namespace"] for pod in [*pods, *control]})
+    work.add(f"{tenant}/on-host/pods.yaml", lambda: dump(pods))
+    _add_kai_objects(work, f"{tenant}/on-host", host, spaces)
+    _add_logs(work, f"{tenant}/syncer", host, control)
+    return summary([*pods, *control], _events(host, spaces))
+
+
+def _add_kai_objects(work: _Work, folder: str, cluster: Cluster, spaces: Sequence[str]) -> None:
+    for kind in ("PodGroup", "BindRequest"):
+        work.add(f"{folder}/{kind.lower()}s.yaml", partial(_objects, cluster, kind, spaces))
+
+
+def _add_host(work: _Work, host: Cluster) -> None:
+    """What all tests share: nodes, queues, KAI's components and reservation pods."""
+    work.add("host/nodes.yaml", lambda: dump(host.list("Node")))
+    work.add("host/queues.yaml", lambda: dump(host.list("Queue")))
+    for space in (RESERVATIONS, KAI_NAMESPACE):
+        work.add(f"host/{space}/summary.txt", partial(_overview, host, space))
+        work.add(f"host/{space}/pods.yaml", partial(_pods_and_logs, work, host, space))
+
+
+def _pods_and_logs(work: _Work, cluster: Cluster, space: str) -> str:
+    pods = cluster.list("Pod", space)
+    _add_logs(work, f"host/{space}", cluster, pods)
+    return dump(pods)
+
+
+def _add_logs(work: _Work, folder: str, cluster: Cluster, pods: Iterable[Json]) -> None:
+    for pod in pods:
+        name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        for container in (c["name"] for c in pod["spec"]["containers"]):
+            read = partial(cluster.logs, name, space, container, tail=LOG_LINES)
+            work.add(f"{folder}/{name}.{container}.log", read)
+
+
+def _objects(cluster: Cluster, kind: str, spaces: Iterable[str]) -> str:
+    return dump([obj for space in spaces for obj in cluster.list(kind, space)])
+
+
+def _overview(cluster: Cluster, space: str) -> str:
+    return summary(cluster.list("Pod", space), _events(cluster, [space]))
+
+
+def dump(objects: Iterable[Json]) -> str:
+    """Objects as YAML documents, without secrets and without field managers; empty when there are none."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    documents = []
+    for obj in objects:
+        meta = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
+        documents.append(redact({**obj, "metadata": meta}))
+    return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=120)) if documents else ""
+
+
+def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
+    """Pods in a few lines each, with what matters to KAI, and the events in order."""
+    lines: list[str] = []
+    for obj in pods:
+        pod = PodView.of(obj)
+        facts = {
+            "node": pod.node, "scheduler": pod.scheduler_name, "queue": pod.queue, "pod group": pod.pod_group,
+            "received": pod.received_resource_type, "gpu groups": " ".join(pod.gpu_groups),
+            "gpus": pod.gpu_limit, "fraction": pod.gpu_fraction, "gpu memory": pod.gpu_memory,
+            "runtime class": pod.runtime_class,
+        }  # fmt: skip
+        lines.append(f"{title_of(obj)}: {state_of(obj)}")
+        lines += [f"    {key}: {value}" for key, value in facts.items() if value]
+    told = [_line(event) for event in events]
+    return "\n".join([*lines, *(["", "events:"] if told else []), *told, ""]) if lines or told else ""
+
+
+def _events(cluster: Cluster, spaces: Iterable[str]) -> list[EventView]:
+    events = [EventView.of(obj) for space in spaces for obj in cluster.list("Event", space)]
+    return sorted(events, key=lambda event: event.last.timestamp() if event.last else 0.0)
+
+
+def _line(event: EventView) -> str:
+    when = f"{event.last:%H:%M:%S}" if event.last else "--:--:--"
+    often = f" ×{event.count}" if event.count > 1 else ""
+    text = " ".join(event.message.split())
+    about = f"{event.kind}/{event.name} {event.reason}{often}"
+    return f"{when} {event.type:7} {event.reporter or '-'} {about}: {text}"

@@ -1,0 +1,199 @@
+"""The face for terminals: a live board, one line per step.
+
+What fits the terminal stays in plan order. When it does not fit, steps that ended move above the board as
+plain lines, and steps that wait are counted in one line. Imports rich; import this module late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished
+from lab.ui.story import Row, Story
+from lab.ui.words import Words, steps, whole_seconds
+
+STYLES = {
+    "waiting": "dim",
+    "running": "cyan",
+    "changed": "green",
+    "unchanged": "dim",
+    "failed": "bold red",
+    "cancelled": "yellow",
+    "blocked": "yellow",
+}
+_TIME = 12
+"""Width of the column of times: ``1 h 02 min`` and two spaces."""
+_BAR_LEAVES = 14
+"""Cells that a bar must leave to the words about the progress."""
+
+
+class Board:
+    """Draws a run on a terminal; between runs, notices are plain lines.
+
+    Args:
+        stream: the terminal.
+        console: drawn on instead of one for ``stream``; for tests.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.console = console or Console(file=stream, highlight=False, emoji=False, markup=False)
+        self.words = Words(self.console.encoding)
+        self.story = Story()
+        self._clock = clock
+        self._zero = clock()
+        self._above: set[str] = set()
+        self._live: Live | None = None
+
+    # The bus calls one event at a time and rich's refresh thread only reads rows, so the board needs no lock
+    # of its own; one would meet rich's locks in both orders.
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, RunStarted):
+            self.close()
+        self.story.feed(event)
+        match event:
+            case RunStarted():
+                self._zero = self._clock() - event.at
+                self._above = set()
+                self._live = Live(
+                    self, console=self.console, refresh_per_second=10, transient=True, redirect_stdout=False
+                )
+                self._live.start()
+            case StepFinished():
+                self._make_room()
+            case Notice():
+                self._notice(event)
+            case RunFinished():
+                self._end(event)
+
+    def close(self) -> None:
+        """Give the terminal back; what the board showed stays as plain lines."""
+        if self._live is None:
+            return
+        with contextlib.suppress(OSError):
+            self._live.stop()
+        self._live = None
+        for row in self.story.rows.values():
+            if row.id not in self._above and row.state != "waiting":
+                self._print_row(row)
+
+    def _end(self, event: RunFinished) -> None:
+        self.close()
+        state = "changed" if event.ok else "failed"
+        self.console.print(
+            Text(self.words.clean(self.story.summary(event)), f"bold {STYLES[state]}"), soft_wrap=True
+        )
+
+    def _notice(self, event: Notice) -> None:
+        warning = event.level == "warning"
+        line = Text(f"{event.level}: ", "bold yellow" if warning else "bold blue")
+        self.console.print(line.append(self.words.clean(event.text), "yellow" if warning else ""))
+
+    def _make_room(self) -> None:
+        """Move ended steps above the board while its rows do not fit."""
+        room = self.console.size.height - 4  # the footer, a blank line, one line of waiting steps, the cursor
+        for row in list(self.story.rows.values()):
+            kept = [r for r in self.story.rows.values() if r.id not in self._above]
+            if len(kept) <= room:
+                return
+            if row.ended and row.id not in self._above:
+                self._above.add(row.id)
+                self._print_row(row)
+
+    def _print_row(self, row: Row) -> None:
+        self.console.print(self.line(row, self.console.width), overflow="ignore", no_wrap=True, crop=False)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The live region, never higher than the terminal."""
+        width, room = options.max_width, console.size.height - 4
+        rows = [row for row in self.story.rows.values() if row.id not in self._above]
+        shown = rows
+        if len(rows) > room:
+            # Running first: what moves is what one looks for.
+            order = {"running": 0, "waiting": 2}
+            best = sorted(range(len(rows)), key=lambda n: (order.get(rows[n].state, 1), n))[: max(1, room)]
+            shown = [rows[n] for n in sorted(best)]
+        for row in shown:
+            yield self.line(row, width)
+        if hidden := len(rows) - len(shown):
+            yield Text(f" {self.words.ellipsis} and {hidden} more", "dim", no_wrap=True, overflow="crop")
+        yield self._footer(width)
+
+    def line(self, row: Row, width: int) -> Text:
+        """One step in one line of exactly ``width`` cells."""
+        now = self._clock() - self._zero
+        running = row.state == "running"
+        style = STYLES[row.state]
+        glyph = self.words.spinner(now) if running and self._live else self.words.glyph(row.state)
+        took = whole_seconds(now - row.began) if running else row.took
+        longest = max((len(r.title) for r in self.story.rows.values()), default=0)
+        room = max(10, width - 3 - _TIME)
+        left = min(longest, max(room * 2 // 5, 24), room)
+        text = Text(f" {glyph} ", style, no_wrap=True, overflow="crop")
+        text.append_text(
+            self._fit(row.title, left, "bold" if running else "dim" if row.state == "waiting" else "")
+        )
+        text.append("  ")
+        text.append_text(self._middle(row, max(0, room - left - 2)))
+        return text.append(f"{took:>{_TIME}}", "" if running else "dim")
+
+    def _middle(self, row: Row, width: int) -> Text:
+        """What is said about a step: progress and bar while it runs, a note when it ended."""
+        if row.ended:
+            return self._fit(row.note, width, STYLES[row.state])
+        if row.state == "waiting":
+            return self._fit("", width)
+        if not row.count:
+            return self._fit(row.text, width, "dim")
+        figures = f" {row.count:>7}"
+        bar_width = min(24, width // 3)
+        if width - bar_width - len(figures) < _BAR_LEAVES:
+            bar_width = 0
+        full, empty = self.words.bar((row.done or 0) / (row.total or 1), bar_width)
+        text = self._fit(row.text, width - bar_width - len(figures) - 1, "dim")
+        return text.append(" ").append(full, "cyan").append(empty, "dim").append(figures)
+
+    def _footer(self, width: int) -> Text:
+        now = self._clock() - self._zero
+        ended = sum(row.ended for row in self.story.rows.values())
+        parts = [self.story.name, f"{ended} of {steps(len(self.story.rows))}", whole_seconds(now)]
+        if self.story.estimate:
+            left = self.story.estimate - now
+            parts.append(
+                f"about {whole_seconds(left)} left"
+                if left >= 1
+                else f"longer than the usual {whole_seconds(self.story.estimate)}"
+            )
+        if failed := self.story.count("failed"):
+            parts.append(f"{failed} failed")
+        text = Text(f"\n {f' {self.words.dot} '.join(parts)}", "bold", no_wrap=True, overflow="crop")
+        text.truncate(width + 1)
+        return text
+
+    def _fit(self, text: str, width: int, style: str = "") -> Text:
+        """``text`` in exactly ``width`` cells, cut at the end, or in the middle of a path or reference."""
+        fitted = Text(self.words.clean(text), style)
+        if fitted.cell_len > width:
+            mark = self.words.ellipsis[: max(0, width)]
+            tail = Text(
+                "" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style
+            )
+            fitted.truncate(max(0, width - len(mark) - tail.cell_len))
+            fitted.append(mark).append_text(tail)
+        fitted.pad_right(max(0, width - fitted.cell_len))
+        return fitted

@@ -1,0 +1,23 @@
+"""The face for programs: one event per line as JSON, in the order they happened."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from lab.engine.events import Event
+
+
+class JsonLines:
+    """Writes each event as one line of ASCII JSON and flushes it; ``event`` names its kind."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Write one line."""
+        self._stream.write(json.dumps(event.as_json()) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,94 @@
+"""The face for logs: one line when a step starts, one when it ends, now and then one about its progress."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
+from lab.ui.story import Row, Story
+from lab.ui.words import Words, steps, whole_seconds
+
+QUIET = 10.0
+"""Seconds without a line about a step before its progress is worth one."""
+
+
+class Plain:
+    """Plain lines without colour or cursor movement.
+
+    Args:
+        stream: where to write; its encoding decides between Unicode and ASCII.
+        width: column in which times end.
+    """
+
+    def __init__(self, stream: TextIO, width: int = 80) -> None:
+        self.stream = stream
+        self.width = width
+        self.words = Words(getattr(stream, "encoding", None) or "utf-8")
+        self.story = Story()
+        self._last: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Write what the event is worth."""
+        row = self.story.feed(event)
+        match event:
+            case RunStarted():
+                self._last.clear()
+                self.run_started(event)
+            case StepStarted() if row:
+                self._last[row.id] = event.at
+                self.step_started(row)
+            case StepProgress() if row and event.at - self._last.setdefault(row.id, event.at) >= QUIET:
+                self._last[row.id] = event.at
+                self.write(f"   {row.title}: {progress(row)}  ({whole_seconds(event.at - row.began)})")
+            case StepFinished() if row:
+                self.step_finished(row)
+            case Notice():
+                self.notice(event)
+            case RunFinished():
+                self.run_finished(event)
+
+    def run_started(self, event: RunStarted) -> None:
+        """Say what begins."""
+        about = f", about {whole_seconds(event.estimate)}" if event.estimate else ""
+        self.write(f"{self.story.name}: {steps(len(event.steps))}{about}")
+
+    def step_started(self, row: Row) -> None:
+        """Say that a step does something."""
+        self.write(f" {self.words.glyph('running')} {row.title}")
+
+    def step_finished(self, row: Row) -> None:
+        """Say how a step ended."""
+        self.write(self.finish_line(row))
+
+    def notice(self, event: Notice) -> None:
+        """Pass on a notice."""
+        self.write(f"{event.level}: {event.text}")
+
+    def run_finished(self, event: RunFinished) -> None:
+        """Say how the run ended."""
+        self.write(self.story.summary(event))
+
+    def finish_line(self, row: Row) -> str:
+        """The line of a step that ended, its time right-aligned; a long line keeps all its words."""
+        left = f" {self.words.glyph(row.state)} {self.words.clean(row.title)}"
+        if row.note:
+            left += f" {self.words.dot} {self.words.clean(row.note)}"
+        return f"{left}  {row.took:>{max(0, self.width - len(left) - 2)}}".rstrip()
+
+    def write(self, line: str) -> None:
+        """Write one line, cleaned, and flush it: logs are read while they grow."""
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        self.raw(indent + self.words.clean(line) + "\n")
+
+    def raw(self, text: str) -> None:
+        """Write text as it is."""
+        self.stream.write(text)
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def progress(row: Row) -> str:
+    """How far a step is, in words and figures."""
+    return " ".join(part for part in (row.text, row.count) if part)

@@ -1,0 +1,116 @@
+"""How faces write: glyphs, times, and text that any terminal can take."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Glyphs and text for one output encoding.
+
+    Args:
+        encoding: of the stream; anything but a Unicode one gets ASCII glyphs.
+    """
+
+    encoding: str = "utf-8"
+
+    @property
+    def rich(self) -> bool:
+        """Whether the encoding can write every character."""
+        try:
+            return codecs.lookup(self.encoding).name.startswith("utf")
+        except LookupError:
+            return False
+
+    def glyph(self, state: str) -> str:
+        """The sign of a step's state or outcome, or of a doctor's verdict."""
+        return _GLYPHS[state][0 if self.rich else 1]
+
+    def spinner(self, seconds: float) -> str:
+        """The running glyph at a point in time; ten frames a second."""
+        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if self.rich else "|/-\\"
+        return frames[int(seconds * 10) % len(frames)]
+
+    @property
+    def ellipsis(self) -> str:
+        """What stands for text that was cut."""
+        return "…" if self.rich else "..."
+
+    @property
+    def dot(self) -> str:
+        """Separator inside a line."""
+        return "·" if self.rich else "-"
+
+    def bar(self, fraction: float, width: int) -> tuple[str, str]:
+        """The filled and the empty part of a progress bar of ``width`` characters."""
+        filled = round(max(0.0, min(1.0, fraction)) * width)
+        full, empty = ("━", "─") if self.rich else ("#", ".")
+        return full * filled, empty * (width - filled)
+
+    def clean(self, text: str, *, indent: bool = False) -> str:
+        """``text`` as one line without escape sequences, in characters that the encoding has.
+
+        Args:
+            text: anything, also from other people's programs.
+            indent: keep leading blanks.
+        """
+        line = _CONTROLS.sub(" ", _ESCAPES.sub("", text.expandtabs(4))).rstrip()
+        line = line if indent else line.lstrip()
+        if self.rich:
+            return line.encode("utf-8", "replace").decode("utf-8")
+        line = line.translate(_ASCII)
+        try:
+            return line.encode(self.encoding, "replace").decode(self.encoding)
+        except LookupError:
+            return line.encode("ascii", "replace").decode("ascii")
+
+
+_GLYPHS = {
+    "absent": ("+", "+"),
+    "drifted": ("~", "~"),
+    "ready": ("=", "="),
+    "ok": ("✓", "+"),
+    "warn": ("!", "!"),
+    "fail": ("✗", "x"),
+    "skip": ("-", "-"),
+    "next": ("→", "->"),
+    "waiting": ("·", "."),
+    "running": ("•", "*"),
+    "changed": ("✓", "+"),
+    "unchanged": ("=", "="),
+    "failed": ("✗", "x"),
+    "cancelled": ("!", "!"),
+    "blocked": ("-", "-"),
+}
+
+_ASCII = str.maketrans(
+    {"…": "...", "→": "->", "·": "-", "✓": "+", "✗": "x", "•": "*", "–": "-", "×": "x", "≥": ">="}
+)
+
+
+def seconds(value: float) -> str:
+    """A time span that has passed: ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    if value < 59.95:
+        return f"{max(value, 0.0):.1f} s"
+    return whole_seconds(value)
+
+
+def whole_seconds(value: float) -> str:
+    """A time span that still changes or was guessed: ``12 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    total = round(max(value, 0.0))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02} s"
+    return f"{total // 3600} h {total % 3600 // 60:02} min"
+
+
+def steps(count: int) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{count} step{'' if count == 1 else 's'}"

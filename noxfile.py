@@ -1,0 +1,73 @@
+"""The front door: nox -s lab-up, e2e, lab-down for labs; plain nox checks the code and never touches a cluster."""
+
+from __future__ import annotations
+
+import os
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+
+# nox gives an interrupted program 0.3 s and then kills it; a lab needs time to stop where it can go on.
+PATIENT = {"interrupt_timeout": 120.0, "terminate_timeout": 60.0}
+
+
+@nox.session(name="lab-up", default=False)
+def lab_up(session: nox.Session) -> None:
+    """Bring the lab up (arguments go to 'lab up')."""
+    session.install("-e", ".[test]")
+    session.run("lab", "up", *session.posargs, **PATIENT)
+
+
+@nox.session(name="lab-down", default=False)
+def lab_down(session: nox.Session) -> None:
+    """Take the lab away (arguments go to 'lab down')."""
+    session.install("-e", ".[test]")
+    session.run("lab", "down", *session.posargs, **PATIENT)
+
+
+@nox.session(default=False)
+def e2e(session: nox.Session) -> None:
+    """Run the suites against the lab that is up (arguments go to pytest)."""
+    session.install("-e", ".[test]")
+    artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
+    session.run(
+        "python", "-m", "pytest", "tests/e2e", "-n", "4", "--dist", "loadgroup", "--timeout", "300",
+        f"--junitxml={artifacts}/junit.xml", f"--html={artifacts}/report.html", "--self-contained-html",
+        f"--lab-artifacts={artifacts}", *session.posargs, **PATIENT,
+    )  # fmt: skip
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Unit tests in seconds, then the integration tests this machine has everything for (arguments go to pytest)."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "tests/unit", "-n", "2", "-q")
+    session.run(
+        "python", "-m", "pytest", "tests/integration", "-ra", "--timeout", "1800", *session.posargs, **PATIENT
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, imports between the rooms, generated files."""
+    session.install("-e", ".[dev]")
+    session.run("ruff", "check", ".")
+    session.run("lint-imports", "--no-cache")
+    session.run("python", "scripts/generate_schema.py", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict."""
+    session.install("-e", ".[dev]")
+    session.run("mypy")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Time a warm 'lab up' against a plain script of the same commands (arguments go to scripts/bench.py)."""
+    session.install("-e", ".[test]")
+    session.run("python", "scripts/bench.py", *session.posargs, **PATIENT)

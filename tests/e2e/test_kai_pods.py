@@ -1,0 +1,66 @@
+"""KAI schedules pods on the host and, through the syncer, in every tenant that uses the host's KAI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.kube.views import PodView
+from lab.parts.place import Inside, Place
+from lab.parts.workloads import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
+
+from .checks import assert_scheduled_by_kai, gpu_group, on_gpus
+
+pytestmark = [pytest.mark.kai, pytest.mark.places("host", "host-kai")]
+
+
+def test_cpu_pod(place: Place, queue: str) -> None:
+    place.submit(cpu_pod("cpu", queue=queue))
+    (pod,) = place.running("cpu")
+    group = assert_scheduled_by_kai(place, pod, "Regular")
+    assert group.queue == queue
+    assert group.min_member == 1
+
+
+@on_gpus()
+def test_whole_gpu_pod(
+    place: Place,
+    queue: str,
+    probe: Callable[[PodView], Inside],
+    gpu_uuids: Callable[[str], frozenset[str] | None],
+) -> None:
+    place.submit(gpu_pod("whole", queue=queue))
+    (pod,) = place.running("whole")
+    assert_scheduled_by_kai(place, pod, "Regular")
+    assert pod.gpu_groups == ()
+    inside = probe(pod)
+    assert len(inside.gpus) == 1
+    (uuid,) = inside.visible
+    known = gpu_uuids(pod.node)
+    assert known is None or uuid in known
+
+
+@on_gpus()
+def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
+    place.submit(fraction_pod("half", fraction=0.5, queue=queue))
+    place.on_host(lambda pod: bool(pod.node), "half", what="bound")
+    quarters = ("quarter-a", "quarter-b")
+    place.submit(*(fraction_pod(name, fraction=0.25, queue=queue) for name in quarters))
+    pods = place.running("half", *quarters)
+    group = gpu_group(*pods)
+    for pod in pods:
+        assert_scheduled_by_kai(place, pod, "Fraction")
+    assert len({pod.node for pod in pods}) == 1
+    place.inside(
+        lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group"
+    )
+
+
+@on_gpus()
+def test_gpu_memory_pod(place: Place, queue: str, probe: Callable[[PodView], Inside]) -> None:
+    place.submit(gpu_memory_pod("memory", mib=2000, queue=queue))
+    (pod,) = place.running("memory")
+    assert_scheduled_by_kai(place, pod, "Fraction")
+    gpu_group(pod)
+    assert len(probe(pod).visible) == 1

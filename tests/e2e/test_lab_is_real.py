@@ -1,0 +1,89 @@
+"""The lab itself: nodes, GPUs, runtime class, device plugin, and what a container really gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from lab.kube import Cluster
+from lab.kube.views import NodeView, PodView
+from lab.parts.gpu.devices import product_label
+from lab.parts.place import Inside, Place
+from lab.parts.workloads import cpu_pod, gpu_pod
+
+from .checks import on_gpus
+
+DEVICE_PLUGIN = "k8s-device-plugin"
+
+
+def test_nodes_are_ready(lab: Lab, cluster: Cluster) -> None:
+    nodes = [NodeView.of(obj) for obj in cluster.list("Node")]
+    cluster.wait_ready("Node", [node.name for node in nodes], timeout=10)
+    if lab.spec.cluster.provider == "kind":
+        assert len(nodes) == lab.spec.cluster.control_planes + lab.spec.cluster.workers
+        assert {node.kubelet_version for node in nodes} == {f"v{lab.spec.cluster.kubernetes}"}
+
+
+def test_pytest_kind_is_attached(lab: Lab, cluster: Cluster, kind_cluster: Any) -> None:
+    assert kind_cluster.name == lab.kind_name
+    listed = set(kind_cluster.kubectl("get", "nodes", "-o", "name").split())
+    assert listed == {f"node/{NodeView.of(obj).name}" for obj in cluster.list("Node")}
+
+
+@pytest.mark.gpus
+def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, gpu_nodes: tuple[NodeView, ...]) -> None:
+    if lab.gpu_mode != "simulated":
+        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say how many there are")
+    spec = lab.spec
+    assert len(gpu_nodes) == (spec.cluster.workers or spec.cluster.control_planes)
+    assert {node.gpus for node in gpu_nodes} == {spec.gpu.per_node}
+    assert {node.gpu_memory for node in gpu_nodes} == {spec.gpu.memory}
+    assert {node.gpu_product for node in gpu_nodes} == {product_label(spec.gpu.model)}
+
+
+@pytest.mark.gpus
+def test_runtime_class_leads_to_the_nvidia_handler(cluster: Cluster) -> None:
+    runtime_class = cluster.get("RuntimeClass", "nvidia")
+    assert runtime_class is not None
+    assert runtime_class["handler"] == "nvidia"
+
+
+@pytest.mark.gpus
+def test_device_plugin_runs_unprivileged(cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> None:
+    pods = [
+        pod
+        for pod in cluster.list("Pod")
+        if any(DEVICE_PLUGIN in container["image"] for container in pod["spec"]["containers"])
+    ]
+    ready = {view.node for view in map(PodView.of, pods) if view.ready}
+    assert ready == {node.name for node in gpu_nodes}
+    for pod in pods:
+        assert not pod["spec"].get("hostNetwork")
+        assert not pod["spec"].get("hostPID")
+        for container in pod["spec"]["containers"]:
+            assert not container.get("securityContext", {}).get("privileged")
+
+
+def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Inside]) -> None:
+    place.submit(cpu_pod("plain", scheduler=None))
+    (pod,) = place.running("plain")
+    assert probe(pod).devices == ()
+
+
+@on_gpus()
+def test_pod_with_one_gpu_sees_exactly_that_one(
+    place: Place,
+    probe: Callable[[PodView], Inside],
+    gpu_uuids: Callable[[str], frozenset[str] | None],
+) -> None:
+    place.submit(gpu_pod("one", scheduler=None))
+    (pod,) = place.running("one")
+    inside = probe(pod)
+    assert len(inside.gpus) == 1
+    (uuid,) = inside.visible
+    assert uuid.startswith("GPU-")
+    known = gpu_uuids(pod.node)
+    assert known is None or uuid in known

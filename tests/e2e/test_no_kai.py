@@ -1,0 +1,42 @@
+"""A lab without KAI: pods and GPUs work on the default scheduler, and the lab says what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.api import Lab
+from lab.parts.place import Place
+from lab.parts.workloads import cpu_pod, gpu_pod
+
+from .checks import on_gpus
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+@pytest.fixture(autouse=True)
+def _without_kai(lab: Lab) -> None:
+    if lab.has_kai:
+        pytest.skip(f"lab {lab.spec.name} has KAI {lab.kai_version}")
+
+
+def test_lab_says_why_there_is_no_kai(lab: Lab) -> None:
+    facts = lab.facts()
+    assert lab.kai_reason
+    assert lab.kai_reason in facts.values()
+    assert facts["scheduler"] == "default"
+    assert not facts["kai_version"]
+
+
+def test_pod_runs_on_the_default_scheduler(place: Place) -> None:
+    place.submit(cpu_pod("plain", scheduler=None))
+    (pod,) = place.running("plain")
+    assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
+
+
+@on_gpus()
+def test_gpu_pod_runs_on_the_default_scheduler(place: Place) -> None:
+    place.submit(gpu_pod("whole", scheduler=None))
+    (pod,) = place.running("whole")
+    assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
+    inside = place.look(pod)
+    assert len(inside.gpus) == len(inside.visible) == 1

@@ -1,0 +1,79 @@
+"""KAI's queues: as in the lab file, and saying why when they take no workload."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.api import Lab
+from lab.kube import Cluster
+from lab.kube.views import PodGroupView, QueueView, Share
+from lab.parts.place import Place
+from lab.parts.workloads import KAI_SCHEDULER, cpu_pod
+from lab.spec import QueueResource
+
+pytestmark = pytest.mark.kai
+
+KAI_PRIORITY = 100
+"""What KAI takes for a queue that names no priority (Queue CRD, spec.priority)."""
+
+
+def share(resource: QueueResource) -> Share:
+    return Share(resource.quota, resource.limit, resource.weight)
+
+
+def test_queues_are_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
+    if not lab.spec.queues:
+        pytest.skip("the lab file has no queues")
+    queues = {view.name: view for view in map(QueueView.of, cluster.list("Queue"))}
+    for wanted in lab.spec.queues:
+        queue = queues[wanted.name]
+        assert queue.parent == (wanted.parent or "")
+        assert queue.priority == (KAI_PRIORITY if wanted.priority is None else wanted.priority)
+        assert (queue.gpu, queue.cpu, queue.memory) == (
+            share(wanted.gpu),
+            share(wanted.cpu),
+            share(wanted.memory),
+        )
+
+
+def test_parents_know_their_children(lab: Lab, cluster: Cluster) -> None:
+    wanted = {(queue.parent, queue.name) for queue in lab.spec.queues if queue.parent}
+    if not wanted:
+        pytest.skip("no queue of the lab file has a parent")
+    cluster.wait(
+        "Queue",
+        lambda queues: (
+            wanted <= {(view.name, child) for view in map(QueueView.of, queues) for child in view.children}
+        ),
+        timeout=30,
+        what="status.childQueues names all children",
+    )
+
+
+@pytest.mark.kai(">=0.13")
+def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, place: Place) -> None:
+    parents = [queue.parent for queue in lab.spec.queues if queue.parent]
+    if not parents:
+        pytest.skip("no queue of the lab file has a parent")
+    place.submit(cpu_pod("stray", queue=parents[0]))
+    (pod,) = place.on_host(lambda pod: True, "stray", what="there")
+    event = place.event(pod, "Unschedulable", "Scheduled")
+    assert (event.reason, event.reporter) == ("Unschedulable", KAI_SCHEDULER)
+    (pod,) = place.host_pods()
+    assert pod.node == ""
+
+
+@pytest.mark.kai(">=0.13")
+def test_unknown_queue_is_named(place: Place, cluster: Cluster) -> None:
+    place.submit(cpu_pod("lost", queue="no-such-queue"))
+    (obj,) = cluster.wait(
+        "PodGroup",
+        lambda groups: any(PodGroupView.of(group).refusals for group in groups),
+        namespace=place.namespace,
+        timeout=60,
+        what="KAI says why it does not place the pod",
+    )
+    group = PodGroupView.of(obj)
+    assert group.queue == "no-such-queue"
+    assert {refusal.reason for refusal in group.refusals} == {"QueueDoesNotExist"}
+    assert "no-such-queue" in group.refusals[0].message

@@ -1,0 +1,93 @@
+"""KAI's reservation pods: one for each shared GPU, holding a GPU that exists, as long as somebody shares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.kube import Cluster
+from lab.kube.views import GPU_GROUP_LABEL, PodView, ReservationView
+from lab.parts.kai.steps import RESERVATIONS
+from lab.parts.place import Inside, Place
+from lab.parts.workloads import fraction_pod
+
+from .checks import gpu_group, on_gpus, reservations
+
+pytestmark = pytest.mark.kai
+
+SHARES = {"half": 0.5, "quarter-a": 0.25, "quarter-b": 0.25}
+
+
+@pytest.fixture
+def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
+    """0.5 + 0.25 + 0.25: three pods that fill one GPU."""
+    first, *others = (fraction_pod(name, fraction=share, queue=queue) for name, share in SHARES.items())
+    place.submit(first)
+    place.on_host(lambda pod: bool(pod.node), "half", what="bound")
+    place.submit(*others)
+    return place.running(*SHARES)
+
+
+@on_gpus()
+def test_one_reservation_pod_holds_the_gpu_that_the_pods_see(
+    sharing: tuple[PodView, ...],
+    cluster: Cluster,
+    probe: Callable[[PodView], Inside],
+    gpu_uuids: Callable[[str], frozenset[str] | None],
+) -> None:
+    (held,) = reservations(cluster, gpu_group(*sharing))
+    assert held.phase == "Running"
+    assert held.name.startswith("gpu-reservation-")
+    assert {held.node} == {pod.node for pod in sharing}
+    assert held.gpu_uuid.startswith("GPU-")
+    known = gpu_uuids(held.node)
+    assert known is None or held.gpu_uuid in known
+    for pod, share in zip(sharing, SHARES.values(), strict=True):
+        inside = probe(pod)
+        assert inside.visible == (held.gpu_uuid,)
+        assert len(inside.gpus) == 1
+        assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
+
+
+@on_gpus()
+def test_pod_that_does_not_fit_goes_elsewhere_or_waits(
+    sharing: tuple[PodView, ...], place: Place, cluster: Cluster, queue: str
+) -> None:
+    def decided(pod: PodView) -> bool:
+        refused = any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.conditions)
+        return bool(pod.node) or refused
+
+    full = gpu_group(*sharing)
+    place.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
+    (fourth,) = place.on_host(decided, "fourth", what="placed or refused")
+    assert full not in fourth.gpu_groups
+    if fourth.node:
+        (held,) = reservations(cluster, full)
+        (other,) = reservations(cluster, gpu_group(fourth))
+        assert other.gpu_uuid != held.gpu_uuid
+
+
+@on_gpus()
+def test_reservation_pod_goes_with_its_last_user(
+    sharing: tuple[PodView, ...], place: Place, cluster: Cluster
+) -> None:
+    group = gpu_group(*sharing)
+
+    def wait(count: int, hold: float) -> None:
+        cluster.wait(
+            "Pod",
+            lambda pods: (
+                sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count
+            ),
+            namespace=RESERVATIONS,
+            labels=f"{GPU_GROUP_LABEL}={group}",
+            timeout=60,
+            hold=hold,
+            what=f"{count} reservation pods of GPU group {group}",
+        )
+
+    place.remove("half", "quarter-a")
+    wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
+    place.remove("quarter-b")
+    wait(0, hold=0)

@@ -1,0 +1,308 @@
+"""The simulated libnvidia-ml.so.1, compiled for real and asked by NVIDIA's own pynvml and by plain C calls.
+
+Each question is a Python program in a process of its own, because a process can load the library only once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.parts.gpu.devices import DRIVER_VERSION, SimulatedGpu, gpus_of
+from lab.parts.gpu.node_files import nvml_config
+from lab.parts.gpu.nvml_library import build_library, node_arch, source_digest
+from lab.spec import GpuSpec
+from lab.tools.shell import HostRunner
+
+Ask = Callable[..., Any]
+
+GPUS = gpus_of("demo", "node-a", GpuSpec(per_node=3, model="NVIDIA H100 80GB HBM3", memory=81559))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAILAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        first = build_library(HostRunner())
+        assert first.parent.name == source_digest(node_arch())
+        stamp = first.stat().st_mtime_ns
+        assert build_library(HostRunner()).stat().st_mtime_ns == stamp, "compiled twice for the same sources"
+    return first
+
+
+class Node:
+    """A directory that stands for a node's /dev and /etc."""
+
+    def __init__(self, root: Path, library: Path) -> None:
+        self.root = root
+        self.library = library
+        self.conf = root / "nvml.conf"
+        (root / "dev").mkdir()
+
+    def configure(self, *gpus: SimulatedGpu) -> None:
+        """Write the config in place, as the lab does in a node."""
+        self.conf.write_text(nvml_config("node-a", gpus))
+
+    def give(self, *minors: int) -> None:
+        """Make device nodes; the library asks only whether they are there."""
+        for minor in minors:
+            (self.root / "dev" / f"nvidia{minor}").touch()
+
+    def ask(self, program: str) -> Any:
+        """Run a Python program that prints JSON, with pynvml imported and the library on its path."""
+        env = {
+            "LD_LIBRARY_PATH": str(self.library.parent),
+            "KAILAB_NVML_CONFIG": str(self.conf),
+            "KAILAB_NVML_DEVROOT": str(self.root),
+        }
+        text = f"import json\nfrom pynvml import *\nfrom ctypes import *\n{program}"
+        return json.loads(HostRunner().run([sys.executable, "-c", text], env=env, timeout=60).out)
+
+
+@pytest.fixture
+def node(tmp_path: Path, library: Path) -> Node:
+    made = Node(tmp_path, library)
+    made.configure(*GPUS)
+    return made
+
+
+def test_every_fact_of_every_gpu(node: Node) -> None:
+    node.give(0, 1, 2)
+    facts = node.ask("""
+nvmlInit()
+def facts(i):
+    h = nvmlDeviceGetHandleByIndex(i)
+    m, m2, p = nvmlDeviceGetMemoryInfo(h), nvmlDeviceGetMemoryInfo(h, nvmlMemory_v2), nvmlDeviceGetPciInfo(h)
+    return dict(name=nvmlDeviceGetName(h), uuid=nvmlDeviceGetUUID(h), minor=nvmlDeviceGetMinorNumber(h),
+        index=nvmlDeviceGetIndex(h), memory=[m.total, m.used, m.free],
+        memory2=[m2.total, m2.reserved, m2.used, m2.free],
+        pci=[p.busId, p.busIdLegacy, p.domain, p.bus, p.device, p.pciDeviceId],
+        compute=nvmlDeviceGetCudaComputeCapability(h), architecture=nvmlDeviceGetArchitecture(h),
+        brand=nvmlDeviceGetBrand(h), processes=len(nvmlDeviceGetComputeRunningProcesses(h)))
+print(json.dumps(dict(driver=nvmlSystemGetDriverVersion(), nvml=nvmlSystemGetNVMLVersion(),
+    cuda=nvmlSystemGetCudaDriverVersion_v2(), gpus=[facts(i) for i in range(nvmlDeviceGetCount())])))
+""")
+    assert facts["driver"] == DRIVER_VERSION
+    assert facts["nvml"] == f"13.{DRIVER_VERSION}"
+    assert facts["cuda"] == 13000
+    total = 81559 * 2**20
+    assert facts["gpus"] == [
+        {
+            "name": "NVIDIA H100 80GB HBM3", "uuid": gpu.uuid, "minor": gpu.index, "index": gpu.index,
+            "memory": [total, 0, total], "memory2": [total, 0, 0, total],
+            "pci": [f"000000FF:0{bus}:00.0", f"00FF:0{bus}:00.0", 0xFF, bus, 0, 0x233010DE],
+            "compute": [9, 0], "architecture": 9, "brand": 14, "processes": 0,
+        }
+        for bus, gpu in enumerate(GPUS, 1)
+    ]  # fmt: skip
+
+
+def test_a_container_sees_the_gpus_whose_device_nodes_it_has(node: Node) -> None:
+    node.give(0, 2)
+    seen = node.ask(f"""
+nvmlInit()
+hs = [nvmlDeviceGetHandleByIndex(i) for i in range(nvmlDeviceGetCount())]
+def refused(call, *args):
+    try:
+        call(*args)
+    except NVMLError as error:
+        return error.value
+print(json.dumps(dict(uuids=[nvmlDeviceGetUUID(h) for h in hs],
+    minors=[nvmlDeviceGetMinorNumber(h) for h in hs], indexes=[nvmlDeviceGetIndex(h) for h in hs],
+    third=refused(nvmlDeviceGetHandleByIndex, 2),
+    hidden=refused(nvmlDeviceGetHandleByUUID, '{GPUS[1].uuid}'),
+    by_uuid=nvmlDeviceGetIndex(nvmlDeviceGetHandleByUUID('{GPUS[2].uuid}')),
+    by_bus=nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(b'00ff:03:00.0')))))
+""")
+    assert seen == {
+        "uuids": [GPUS[0].uuid, GPUS[2].uuid], "minors": [0, 2], "indexes": [0, 1], "third": 2, "hidden": 6,
+        "by_uuid": 1, "by_bus": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("break_it", ["no device node", "no config"])
+def test_without_a_visible_gpu_there_is_no_driver(node: Node, break_it: str) -> None:
+    if break_it == "no config":
+        node.give(0)
+        node.conf.unlink()
+    said = node.ask("""
+try:
+    nvmlInit()
+    print('"started"')
+except NVMLError as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+""")
+    assert said == ["NVMLError_DriverNotLoaded", "Driver Not Loaded"]
+
+
+def test_calls_before_init_and_after_shutdown_are_refused(node: Node) -> None:
+    node.give(0)
+    codes = node.ask("""
+lib, count, twice = CDLL('libnvidia-ml.so.1'), c_uint(), []
+codes = [lib.nvmlDeviceGetCount_v2(byref(count)), lib.nvmlShutdown()]
+codes += [lib.nvmlInit_v2(), lib.nvmlInit(), lib.nvmlShutdown(), lib.nvmlDeviceGetCount(byref(count))]
+print(json.dumps(codes + [lib.nvmlShutdown(), lib.nvmlDeviceGetCount(byref(count))]))
+""")
+    assert codes == [1, 1, 0, 0, 0, 0, 0, 1]
+
+
+def test_wrong_arguments_are_refused_and_write_nothing(node: Node) -> None:
+    node.give(0)
+    said = node.ask("""
+lib, handle = CDLL('libnvidia-ml.so.1'), c_void_p()
+assert lib.nvmlInit_v2() == 0 and lib.nvmlDeviceGetHandleByIndex_v2(0, byref(handle)) == 0
+short, memory = create_string_buffer(b'x' * 8, 8), c_nvmlMemory_v2_t()
+old, uuid = create_string_buffer(b'#' * 128, 128), c_void_p(1234)
+print(json.dumps(dict(short=lib.nvmlDeviceGetUUID(handle, short, 8), kept=short.raw.decode(),
+    version=lib.nvmlDeviceGetMemoryInfo_v2(handle, byref(memory)),
+    null=lib.nvmlDeviceGetName(handle, None, 9), stranger=lib.nvmlDeviceGetName(uuid, short, 8),
+    nobody=lib.nvmlDeviceGetName(None, short, 8),
+    v2=[lib.nvmlDeviceGetPciInfo_v2(handle, old), old.raw[36:40].decode()],
+    v1=[lib.nvmlDeviceGetPciInfo(handle, old), old.raw[:13].decode()])))
+""")
+    assert said == {
+        "short": 7, "kept": "x" * 8, "version": 25, "null": 2, "stranger": 2, "nobody": 2, "v2": [0, "####"],
+        "v1": [0, "00FF:01:00.0\0"],
+    }  # fmt: skip
+
+
+def test_what_is_not_simulated_says_so(node: Node) -> None:
+    node.give(0)
+    said = node.ask("""
+nvmlInit()
+h = nvmlDeviceGetHandleByIndex(0)
+def code(call, *args):
+    try:
+        return call(*args)
+    except NVMLError as error:
+        return error.value
+print(json.dumps([code(nvmlDeviceGetMigMode, h), code(nvmlDeviceGetTemperature, h, 0),
+    code(nvmlDeviceGetPowerUsage, h), code(nvmlDeviceGetUtilizationRates, h),
+    code(nvmlDeviceGetNvLinkState, h, 0), code(nvmlUnitGetCount)]))
+""")
+    assert said == [3, 3, 3, 3, 3, 3]
+
+
+def test_a_config_written_in_place_takes_effect_and_keeps_handles(node: Node) -> None:
+    node.give(0)
+    seen = node.ask(f"""
+from pathlib import Path
+conf = Path({str(node.conf)!r})
+def ask():
+    m = nvmlDeviceGetMemoryInfo(h)
+    try:
+        util = nvmlDeviceGetUtilizationRates(h).gpu
+    except NVMLError as error:
+        util = type(error).__name__
+    return [m.total >> 20, m.used >> 20, util]
+nvmlInit()
+h = nvmlDeviceGetHandleByIndex(0)
+seen, text = [ask()], conf.read_text()
+conf.write_text(text.replace("memory=81559", "memory=200 used=50 util=77"))
+seen.append(ask())
+conf.write_text(text.replace("memory=81559", "memory=300").removesuffix("end\\n"))  # being written
+seen.append(ask())
+conf.write_text("nonsense")
+seen.append(ask())
+conf.write_text(text.replace("memory=81559", "memory=400"))
+seen.append(ask())
+conf.write_text(text.replace("{GPUS[0].uuid}", "GPU-other"))
+try:
+    seen.append(ask())
+except NVMLError as error:
+    seen.append(type(error).__name__)
+print(json.dumps(seen))
+""")
+    assert seen == [
+        [81559, 0, "NVMLError_NotSupported"], [200, 50, 77], [200, 50, 77], [200, 50, 77],
+        [400, 0, "NVMLError_NotSupported"], "NVMLError_GpuIsLost",
+    ]  # fmt: skip
+
+
+def test_an_xid_written_into_the_config_is_an_event(node: Node) -> None:
+    node.give(0, 1)
+    node.configure(_with(GPUS[0], xid=31), GPUS[1])
+    wait = """
+import time
+nvmlInit()
+hs = [nvmlDeviceGetHandleByIndex(i) for i in range(2)]
+types, events = nvmlDeviceGetSupportedEventTypes(hs[0]), nvmlEventSetCreate()
+for h in hs:
+    nvmlDeviceRegisterEvents(h, types, events)
+def wait(ms):
+    try:
+        e = nvmlEventSetWait_v2(events, ms)
+        return [nvmlDeviceGetUUID(e.device), e.eventType, e.eventData, e.gpuInstanceId]
+    except NVMLError as error:
+        return type(error).__name__
+early = wait(0)
+began = time.monotonic()
+open(ready, "w").close()
+first = wait(20000)
+print(json.dumps([early, first, time.monotonic() - began < 15, wait(250)]))
+nvmlEventSetFree(events)
+"""
+    ready = node.root / "ready"
+
+    def fail() -> None:
+        while not ready.exists():
+            time.sleep(0.02)
+        node.configure(_with(GPUS[0], xid=31), _with(GPUS[1], xid=79))
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    early, first, quick, again = node.ask(f"ready = {str(ready)!r}\n{wait}")
+    thread.join()
+    assert early == "NVMLError_Timeout", "an error from before the registration was reported"
+    assert first == [GPUS[1].uuid, 8, 79, 0xFFFFFFFF]
+    assert quick
+    assert again == "NVMLError_Timeout", "one error was reported twice"
+
+
+def test_many_threads_ask_at_once(node: Node) -> None:
+    node.give(0, 1, 2)
+    assert node.ask("""
+from concurrent.futures import ThreadPoolExecutor
+nvmlInit()
+def ask(n):
+    h = nvmlDeviceGetHandleByIndex(n % 3)
+    return nvmlDeviceGetMinorNumber(h) == n % 3 and nvmlDeviceGetCount() == 3
+with ThreadPoolExecutor(8) as pool:
+    print(json.dumps(all(pool.map(ask, range(400)))))
+""")
+
+
+def test_every_known_nvml_function_exists(library: Path) -> None:
+    """pynvml's list is newer than go-nvml's header; scripts/nvml_symbols.py --check knows both."""
+    import pynvml  # noqa: TID251 - its source is read, not its API called
+
+    known = set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', Path(pynvml.__file__).read_text()))
+    listing = HostRunner().run(["nm", "-D", "--defined-only", library]).out
+    shown = {line.split()[2] for line in listing.splitlines()}
+    assert len(known) > 300
+    assert known - shown == set()
+    assert {name for name in shown if not name.startswith("nvml")} == set(), (
+        "the library shows names of its own"
+    )
+
+
+def test_it_loads_on_old_systems(library: Path) -> None:
+    """RHEL 7 and Debian 8 have glibc 2.17 and 2.19."""
+    text = library.read_bytes()
+    needed = {tuple(map(int, v.split(b"."))) for v in re.findall(rb"GLIBC_(\d+\.\d+)", text)}
+    assert needed
+    assert max(needed) <= (2, 17)
+
+
+def _with(gpu: SimulatedGpu, **changes: int) -> SimulatedGpu:
+    from dataclasses import replace
+
+    return replace(gpu, **changes)
