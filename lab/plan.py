@@ -15,6 +15,7 @@ from lab.parts.context import LabContext
 from lab.parts.gpu import gpu_steps
 from lab.parts.host import HostReady
 from lab.parts.images import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
+from lab.parts.mirrors import RegistryMirrors
 from lab.parts.network import Network
 from lab.parts.queues import queue_steps
 from lab.spec import LabSpec
@@ -204,6 +205,7 @@ def build_plan(
     with_kai = spec.scheduler == "kai"
     steps: tuple[Step[LabContext], ...] = (
         host, *fetches, node_image, KindCluster(spec, node_image.tag, own), Network(spec, own),
+        *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
         *(gpu_steps(spec) if has_gpus(spec) else ()),
         *kai.kai_steps(spec, with_kai), *queue_steps(spec, with_kai), *tenants.tenant_steps(spec),
     )  # fmt: skip

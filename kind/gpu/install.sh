@@ -23,6 +23,12 @@ place gpu-devices /usr/local/lib/kailab/gpu-devices 0755
 mkdir -p /etc/kailab
 cmp -s nvml.conf /etc/kailab/nvml.conf || cat nvml.conf >/etc/kailab/nvml.conf
 
+# systemd does not answer yet in a node that is just starting.
+tries=0
+until systemctl show -p Version >/dev/null 2>&1 || [ $tries -ge 300 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
 unit=kailab-gpu.service
 place $unit /etc/systemd/system/$unit 0644
 # Only when needed: a reload (enable does one too) makes systemd set the device rules of running pods anew.

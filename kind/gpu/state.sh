@@ -1,6 +1,16 @@
 #!/bin/sh
 # Says what a node has, a fact a line: "sum SHA256 PATH", "library PATH", "device PATH MAJOR:MINOR", "unit
 # ENABLED ACTIVE", "program PATH", "handler nvidia". Changes nothing. Arguments: paths to sum up.
+unit=kailab-gpu.service
+# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 10 s.
+tries=0
+while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 100 ]; do
+    case $(systemctl is-active $unit 2>/dev/null) in active | failed) break ;; esac
+    case $(systemctl is-system-running 2>/dev/null) in running | degraded | stopping) break ;; esac
+    tries=$((tries + 1))
+    sleep 0.1
+done
+
 for path in "$@"; do
     [ -f "$path" ] && echo "sum $(sha256sum "$path")"
 done
@@ -14,7 +24,6 @@ for node in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm; do
     numbers=$(stat -c '%t %T' "$node")
     echo "device $node $((0x${numbers% *})):$((0x${numbers#* }))"
 done
-unit=kailab-gpu.service
 echo "unit $(systemctl is-enabled $unit 2>/dev/null) $(systemctl is-active $unit 2>/dev/null)"
 for program in nvidia-container-runtime nvidia-ctk; do
     [ -x "/usr/bin/$program" ] && echo "program /usr/bin/$program"

@@ -49,7 +49,7 @@ def up(
     """Bring the lab up, or finish what an earlier run began. Running it twice changes nothing."""
     from lab.cli.signals import stopping
     from lab.ui import attach
-    from lab.ui.reports import render_up
+    from lab.ui.render import render_up
 
     lab = lab_of(file, profile, settings, name)
     needs = required(require)
@@ -64,7 +64,7 @@ def plan(
     require: Require = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
-    from lab.ui.reports import render_plan
+    from lab.ui.planned import render_plan
 
     report = lab_of(file, profile, settings, name).plan(required(require))
     print_json(report.as_json()) if as_json else render_plan(report)
@@ -76,7 +76,7 @@ def plan(
 def status(name: Name = None, as_json: AsJson = False) -> None:
     """How the lab stands: each step, tenants, kubeconfigs. Exit code 5 when something is not ready."""
     from lab.api import Lab
-    from lab.ui.reports import render_status
+    from lab.ui.render import render_status
 
     report = Lab.attach(name).status()
     print_json(report.as_json()) if as_json else render_status(report)
@@ -100,7 +100,7 @@ def down(
     from lab.errors import HostNotReady, NoLab
     from lab.session import name_of
     from lab.ui import attach
-    from lab.ui.reports import render_down
+    from lab.ui.render import render_down
 
     try:
         which = spec_of(file, profile, None, name).name if file or profile else name_of(name)
@@ -125,7 +125,7 @@ def doctor(
 ) -> None:
     """Check this machine; every failed check prints its fix. Exit code 4 when one fails."""
     from lab.api import examine
-    from lab.ui.reports import render_doctor
+    from lab.ui.render import render_doctor
 
     verdicts = examine(spec_of(file, profile, settings))
     print_json([verdict.as_json() for verdict in verdicts]) if as_json else render_doctor(verdicts)
@@ -219,7 +219,7 @@ def _asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
     def ask(effects: tuple[Effect, ...]) -> bool:
         if yes:
             return True
-        from lab.ui.reports import render_effects
+        from lab.ui.render import render_effects
 
         render_effects(effects)
         return _confirm("make these changes?")

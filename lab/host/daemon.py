@@ -167,7 +167,7 @@ class StartEngine:
         if started is not None:
             if kept := residents(run, self.machine):
                 raise Leftovers(
-                    f"Docker goes on: it keeps {len(kept)} containers and volumes",
+                    "Docker goes on: there are containers or volumes in it",
                     evidence=kept[:20],
                     fix="remove them (docker rm -f -v, docker volume rm), then run the same command again",
                 )

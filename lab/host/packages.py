@@ -13,8 +13,8 @@ from lab.tools.apt import Apt
 from lab.tools.shell import Runner
 
 DATA = (
-    "/etc/docker", "/etc/containerd", "/var/lib/docker", "/var/lib/containerd", "/opt/containerd",
-    "/run/docker", "/run/containerd", "/run/docker.sock",
+    "/etc/docker", "/etc/docker/key.json", "/etc/containerd", "/var/lib/docker", "/var/lib/containerd",
+    "/opt/containerd", "/run/docker", "/run/containerd", "/run/docker.sock",
 )  # fmt: skip
 """What Docker makes outside its packages; removed again only where it was not there before."""
 
@@ -117,7 +117,7 @@ class InstallEngine:
             return []
         if kept := daemon.residents(run, self.machine):
             raise Leftovers(
-                f"Docker stays installed: it keeps {len(kept)} containers and volumes",
+                "Docker stays installed: there are containers or volumes in it",
                 evidence=kept[:20],
                 fix="remove them (docker rm -f -v, docker volume rm), then run the same command again",
             )

@@ -85,7 +85,7 @@ def write_file(
         made = ":".join(missing)
     digest = hashlib.sha256(content).hexdigest()
     journal.owns("file", path, step, before=before, mode=old_mode, made=made, written=digest)
-    _install(machine.hands(run), path, content, mode)
+    _install(machine.hands(run), path, content, old_mode or mode)
     return True
 
 

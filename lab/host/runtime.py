@@ -73,7 +73,7 @@ class RuntimeWrapper:
             return []
         if users := self._users(run):
             raise Leftovers(
-                f"the runtime {RUNTIME} stays: {len(users)} containers were made with it",
+                f"the runtime {RUNTIME} stays: containers were made with it",
                 evidence=users,
                 fix=f"docker rm -f -v {' '.join(users)}, then run the same command again",
             )

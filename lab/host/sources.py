@@ -84,7 +84,7 @@ def reach(sources: Iterable[Source], probe: Probe, timeout: float = TIMEOUT) -> 
     found: dict[Source, str] = {}
     try:
         while len(found) < len(wanted):
-            source, why = answers.get(timeout=timeout + 0.5)
+            source, why = answers.get(timeout=timeout * 1.25)
             found[source] = why
     except queue.Empty:
         pass

@@ -213,10 +213,10 @@ def _words(error: BaseException) -> str:
     inner: BaseException = error
     while (deeper := inner.__cause__ or inner.__context__) is not None:
         inner = deeper
+    if isinstance(inner, OSError):
+        return inner.strerror or " ".join(str(inner).split()) or type(inner).__name__
     if isinstance(inner, ValueError):  # the length of a chunk that never came
         return "the connection was cut"
-    if isinstance(inner, OSError) and inner.strerror:
-        return inner.strerror
     return " ".join(str(inner).split()) or type(inner).__name__
 
 

@@ -120,7 +120,7 @@ class Chooser:
         if not where:
             return False, ""
         host = registry.url_host(where)
-        host = self.mirrors.get(host, host)
+        host = registry.without_scheme(self.mirrors.get(host, host)).split("/")[0]
         return (True, where) if registry.reachable(host) else (False, f"{host} cannot be reached")
 
     def _build(self, item: Item) -> tuple[bool, str]:

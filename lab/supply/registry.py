@@ -26,7 +26,12 @@ _patient = retry(
 def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
     """Where a reference is really pulled from: its registry host replaced by the mirror of the lab file."""
     host, _, rest = reference.partition("/")
-    return f"{mirrors[host]}/{rest}" if host in mirrors else reference
+    return f"{without_scheme(mirrors[host])}/{rest}" if host in mirrors else reference
+
+
+def without_scheme(address: str) -> str:
+    """A mirror's address as engines and helm take it: without http:// or https://, without a slash at the end."""
+    return address.partition("://")[2].rstrip("/") if "://" in address else address.rstrip("/")
 
 
 @functools.cache
@@ -49,7 +54,7 @@ def url_host(url: str) -> str:
 
 def exists(reference: str, engine: ContainerEngine) -> bool:
     """Whether the registry has the image."""
-    insecure = ["--insecure"] if _local(reference) and engine.name == "docker" else []
+    insecure = ["--insecure"] if is_local(reference) and engine.name == "docker" else []
     return engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30).code == 0
 
 
@@ -79,7 +84,7 @@ def pull_chart(
     plain: list[str] = []
     if reference.startswith("oci://"):
         source = mirrored(reference.removeprefix("oci://"), mirrors)
-        plain = ["--plain-http"] if _local(source) else []
+        plain = ["--plain-http"] if is_local(source) else []
         where = [f"oci://{source}", "--version", version]
     else:
         where = [reference]
@@ -91,5 +96,6 @@ def pull_chart(
     return target
 
 
-def _local(reference: str) -> bool:
+def is_local(reference: str) -> bool:
+    """Whether a reference or host is on this machine: engines then speak plain HTTP."""
     return reference.split("/")[0].split(":")[0] in ("localhost", "127.0.0.1")

@@ -21,6 +21,7 @@ class Container:
     labels: Mapping[str, str]
     ip: str
     image: str
+    gateway: str = ""
 
 
 class ContainerEngine:
@@ -73,6 +74,7 @@ class ContainerEngine:
         data = json.loads(result.out)[0]
         networks = data.get("NetworkSettings", {}).get("Networks") or {}
         ip = next((n["IPAddress"] for n in networks.values() if n.get("IPAddress")), "")
+        gateway = next((n["Gateway"] for n in networks.values() if n.get("Gateway")), "")
         return Container(
             name=data["Name"].lstrip("/"),
             id=data["Id"],
@@ -80,6 +82,7 @@ class ContainerEngine:
             labels=data["Config"].get("Labels") or {},
             ip=ip,
             image=data["Config"].get("Image", ""),
+            gateway=gateway,
         )
 
     def image_id(self, reference: str) -> str | None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,7 @@ class Release:
                 chart_version=metadata["version"],
                 values=record.get("config") or {},
             )
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except (KeyError, TypeError, ValueError, OSError, EOFError, zlib.error) as error:
             name = secret.get("metadata", {}).get("name", "")
             raise LabError(
                 f"Secret {name} is not a Helm release: {type(error).__name__}: {error}",

@@ -1,4 +1,4 @@
-"""KAI's reservation pods: one for each shared GPU, holding a GPU that exists, as long as somebody shares it."""
+"""KAI's reservation pods: one for each shared GPU, holding a GPU that exists, gone with its last user."""
 
 from __future__ import annotations
 

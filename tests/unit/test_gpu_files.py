@@ -61,13 +61,13 @@ def test_compute_capability_follows_from_the_product_name(name: str, compute: st
 def test_nvml_config_in_full() -> None:
     broken = replace(GPUS[1], used=512, xid=79)
     lines = nvml_config("w1", [GPUS[0], broken]).splitlines()
+    facts = "memory=40960 cc=8.0 pci=000000FF:{}:00.0 id=20B010DE"
+    name = "name=NVIDIA A100-SXM4-40GB"
     assert [line for line in lines if not line.startswith("#")] == [
         "driver 580.65.06",
         "cuda 13.0",
-        f"gpu index=0 minor=0 uuid={GPUS[0].uuid} memory=40960 cc=8.0 pci=000000FF:01:00.0 id=20B010DE"
-        " name=NVIDIA A100-SXM4-40GB",
-        f"gpu index=1 minor=1 uuid={GPUS[1].uuid} memory=40960 cc=8.0 pci=000000FF:02:00.0 id=20B010DE"
-        " used=512 xid=79 name=NVIDIA A100-SXM4-40GB",
+        f"gpu index=0 minor=0 uuid={GPUS[0].uuid} {facts.format('01')} {name}",
+        f"gpu index=1 minor=1 uuid={GPUS[1].uuid} {facts.format('02')} used=512 xid=79 {name}",
         "end",
     ]
     assert nvml_config("w1", GPUS).endswith("end\n"), "without its last line the library ignores the file"

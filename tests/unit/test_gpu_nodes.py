@@ -78,7 +78,10 @@ def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(wo
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path) -> None:
+def test_without_workers_the_control_plane_gets_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_machine(monkeypatch)
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0}, "gpu": {"mode": "simulated"}})
     world = World(tmp_path, spec)
     world.nodes["kailab-demo-control-plane"].offers = [wanted("kailab-demo-control-plane", spec)]

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.http import KubeTransport
+from lab.kube.http import KubeTransport, _configuration, _translated
 from lab.kube.transport import TransportError
 
 pytestmark = pytest.mark.loopback
@@ -160,6 +162,17 @@ def test_a_closed_port_and_a_silent_server(tmp_path: Path) -> None:
     assert caught.value.unsent
 
 
+def test_distrust_is_told_from_a_cut_connection() -> None:
+    for error, tls in (
+        (ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"), True),
+        (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca"), True),
+        (ssl.SSLEOFError(8, "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"), False),
+    ):
+        with pytest.raises(TransportError, match=r"\[SSL: ") as caught, _translated():
+            raise urllib3.exceptions.SSLError(error) from error
+        assert caught.value.tls is tls
+
+
 @pytest.mark.parametrize(
     ("content", "context", "words"),
     [
@@ -263,3 +276,13 @@ def test_exec_ends_on_time_and_on_cancel(tmp_path: Path) -> None:
                 lambda s=started, a=cancel_after: time.monotonic() - s > a,  # type: ignore[misc]
             )
         assert time.monotonic() - started < 1.5
+
+
+def test_a_far_server_is_reached_through_the_environments_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    far = _configuration(kubeconfig(tmp_path, 1, server="https://api.example.com:6443"), "right")
+    near = _configuration(kubeconfig(tmp_path, 1, server="https://172.18.0.2:6443"), "right")
+    assert far.proxy == "http://proxy.example:3128"
+    assert near.no_proxy == "172.18.0.2"

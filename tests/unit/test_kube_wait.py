@@ -167,6 +167,12 @@ def test_fail_fast_stops_at_once_with_the_reason(api: FakeApi, cluster: Cluster)
     assert time.monotonic() - started < 5
 
 
+def test_no_time_at_all_still_looks_once(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", PODS, listing(pod("a", "Running")))
+    api.on("GET", PODS, Stream(), always=True)
+    wait_for(cluster, running(1), timeout=0)
+
+
 def test_success_goes_before_fail_fast(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a", "Running")))
     api.on("GET", PODS, Stream(), always=True)

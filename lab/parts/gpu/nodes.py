@@ -25,6 +25,7 @@ from lab.parts.gpu.node_state import NodeState, differences, look
 from lab.parts.gpu.nvml_library import build_library, node_arch, source_digest
 from lab.spec import LabSpec
 from lab.tools.container import Container
+from lab.tools.shell import Result
 
 PRESENT_LABEL = "nvidia.com/gpu.present"
 """Label of GPU nodes; the RuntimeClass and the device plugin select by it."""
@@ -123,14 +124,18 @@ class GpuNodes:
                 "the GPU nodes are not as planned after writing them", evidence=seen.diff,
                 fix=f"docker exec NODE journalctl -u {UNIT}, then lab up again",
             )  # fmt: skip
-        for node in gpu_nodes(ctx):
-            listed = ctx.engine.exec(node.name, ["nvidia-ctk", "cdi", "list"], timeout=30)
-            wanted = [gpu.uuid for gpu in gpus_of(self.spec.name, node.name, self.spec.gpu)]
+
+        def ask(name: str) -> Result:
+            return ctx.engine.exec(name, ["nvidia-ctk", "cdi", "list"], timeout=30)
+
+        names = [node.name for node in gpu_nodes(ctx)]
+        for name, listed in zip(names, each(ask, names), strict=True):
+            wanted = [gpu.uuid for gpu in gpus_of(self.spec.name, name, self.spec.gpu)]
             if missing := [uuid for uuid in wanted if f"nvidia.com/gpu={uuid}" not in listed.out.split()]:
                 raise StepFailed(
-                    f"{node.name}: the NVIDIA container toolkit does not know {', '.join(missing)}",
+                    f"{name}: the NVIDIA container toolkit does not know {', '.join(missing)}",
                     evidence=[*listed.out.splitlines(), *listed.err.splitlines()],
-                    fix=f"docker exec {node.name} cat {CDI_SPEC}",
+                    fix=f"docker exec {name} cat {CDI_SPEC}",
                 )
 
     def undo(self, ctx: LabContext) -> None:
