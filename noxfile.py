@@ -41,10 +41,17 @@ def e2e(session: nox.Session) -> None:
 
 
 @nox.session
-def tests(session: nox.Session) -> None:
-    """Unit tests in seconds, then the integration tests this machine has everything for (arguments go to pytest)."""
+def unit(session: nox.Session) -> None:
+    """Unit tests: seconds, no cluster (arguments go to pytest)."""
     session.install("-e", ".[test]")
-    session.run("python", "-m", "pytest", "tests/unit", "-n", "2", "-q")
+    session.run("python", "-m", "pytest", "tests/unit", "-q", *session.posargs)
+
+
+@nox.session(default=False)
+def tests(session: nox.Session) -> None:
+    """Unit tests, then the integration tests this machine has everything for (arguments go to pytest)."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "tests/unit", "-q")
     session.run(
         "python", "-m", "pytest", "tests/integration", "-ra", "--timeout", "1800", *session.posargs, **PATIENT
     )

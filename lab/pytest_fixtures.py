@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST = "host"
 """The lab's own cluster, where a tenant could be named."""
 
-LOCK_SECONDS = 300.0
+LOCK_SECONDS = 240.0
 """How long a test waits for the GPUs: more than all GPU tests of a run take together."""
 
 _TROUBLE = pytest.StashKey[LabError]()

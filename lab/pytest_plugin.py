@@ -116,7 +116,7 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
     except Exception as error:  # noqa: BLE001 - see above
         return f"could not be collected: {type(error).__name__}: {error}"
     item.user_properties.append(("kailab.artifacts", str(done.folder)))
-    missed = f", {len(done.missed)} missing (see index.txt)" if done.missed else ""
+    missed = f", {len(done.missed)} missing (see kailab-index.txt)" if done.missed else ""
     return f"{done.folder} ({len(done.files)} files{missed})"
 
 

@@ -47,8 +47,10 @@ def clean(hands: Runner, forward: str) -> list[str]:
         removed += len(chains)
     if removed:
         said.append(f"{removed} rules and chains of Docker removed")
-    if forward:
+    if forward and hands.which("iptables") is not None:
         hands.run(["iptables", "-P", "FORWARD", forward], check=False)
+    if hands.which("ip") is None:
+        return said
     links = hands.run(["ip", "-o", "link", "show", "type", "bridge"], check=False).out
     for name in re.findall(r"^\d+: ([^:@]+)", links, re.MULTILINE):
         if _BRIDGE.fullmatch(name):

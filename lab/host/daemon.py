@@ -101,15 +101,7 @@ class StartEngine:
         if record(journal, "daemon", "dockerd") is None and record(journal, "service", "docker") is None:
             before = bridges.look(hands)
             kind, name = ("service", "docker") if self.machine.systemd else ("daemon", "dockerd")
-            journal.owns(
-                kind,
-                name,
-                self.id,
-                pidfile=PIDFILE,
-                log=LOG,
-                forward=before.forward,
-                chains=str(before.chains),
-            )
+            journal.owns(kind, name, self.id, forward=before.forward, chains=str(before.chains))
         if self.machine.systemd:
             hands.run(["systemctl", "start", "docker"])
         elif pid(self.machine) is None:

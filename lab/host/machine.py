@@ -63,7 +63,7 @@ class Machine:
 
     def hands(self, run: Runner) -> Runner:
         """A runner whose commands have root's rights."""
-        return run if self.euid == 0 else _Sudo(run)
+        return run if self.euid == 0 else _Sudo(run, self)
 
     def shown(self, command: str) -> str:
         """A command as a person would type it."""
@@ -73,11 +73,14 @@ class Machine:
 class _Sudo:
     """Puts ``sudo`` before every command; never waits for a password, because nobody could type it."""
 
-    def __init__(self, run: Runner) -> None:
+    def __init__(self, run: Runner, machine: Machine) -> None:
         self._run = run
+        self._machine = machine
 
     def which(self, name: str) -> Path | None:
-        return self._run.which(name)
+        # sudo looks where a user's own PATH does not.
+        sbin = Path("/usr/sbin") / name
+        return self._run.which(name) or (sbin if self._machine.path(str(sbin)).is_file() else None)
 
     def run(
         self, argv: Sequence[str | Path], *, stdin: str | bytes | None = None,

@@ -7,20 +7,22 @@ are read from the machine's configuration. Addresses are shown without user and 
 from __future__ import annotations
 
 import configparser
-import http.client
 import queue
-import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
 from lab.tools.debian import Debian
 from lab.tools.shell import Runner
+
+if TYPE_CHECKING:
+    import http.client
 
 TIMEOUT = 2.0
 """Seconds that a place has for its answer."""
@@ -93,6 +95,8 @@ def reach(sources: Iterable[Source], probe: Probe, timeout: float = TIMEOUT) -> 
 
 def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
     """Ask an address over HTTP(S), or look for its directory; being asked for credentials is an answer."""
+    import http.client
+
     parts = urlsplit(url)
     if parts.scheme == "file":
         top = Path(parts.path.split("/golang.org/")[0])
@@ -134,6 +138,9 @@ def _proxy(scheme: str, host: str, env: Mapping[str, str]) -> tuple[str, int | N
 def _secure(
     host: str, port: int | None, proxy: tuple[str, int | None] | None, timeout: float
 ) -> http.client.HTTPSConnection:
+    import http.client
+    import ssl
+
     context = ssl.create_default_context()
     if proxy is None:
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import LabError
 from lab.kube.evidence import state_of, title_of
@@ -23,10 +23,12 @@ from lab.parts.place import MANAGED_BY_LABEL, Place
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
+    from lab.spec import LabSpec, TenantSpec
 
 LOG_LINES = 400
 _THREADS = 4
-_INDEX = "index.txt"
+_INDEX = "kailab-index.txt"
+"""By this file a folder is known as one that may be replaced."""
 
 # A ServiceAccount token, wherever it was printed; those of vCluster's annotations are valid for ten years.
 _TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
@@ -44,6 +46,33 @@ class Collected:
     missed: Mapping[str, str]
 
 
+class LabLike(Protocol):
+    """What ``collect_lab`` needs of ``lab.api.Lab``."""
+
+    @property
+    def spec(self) -> LabSpec:
+        """The lab file."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The lab's own cluster."""
+        ...
+
+    @property
+    def tenants(self) -> tuple[TenantSpec, ...]:
+        """The lab's tenants."""
+        ...
+
+    def tenant(self, name: str) -> Cluster:
+        """A tenant's cluster."""
+        ...
+
+    def facts(self) -> dict[str, str]:
+        """What is true of the lab."""
+        ...
+
+
 def collect(
     folder: Path,
     host: Cluster,
@@ -55,7 +84,7 @@ def collect(
 ) -> Collected:
     """Write what explains a failure into ``folder``: objects, events and logs of places, of KAI, of vCluster.
 
-    Never raises LabError: what cannot be read is named in ``index.txt``.
+    Never raises LabError: what cannot be read is named in ``kailab-index.txt``.
 
     Args:
         folder: made anew; one of an earlier run is replaced.
@@ -65,33 +94,46 @@ def collect(
         facts: the lab's facts.
         seconds: for everything together; what has not come by then is left out.
     """
-    if (folder / _INDEX).exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     work = _Work(folder)
     for place in places:
         _add_place(work, place)
     _add_host(work, host)
-    missed = work.run(seconds)
-    files = tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()))
-    lines = [
-        title,
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        *(f"{key}: {value}" for key, value in (facts or {}).items()),
-        "",
-        *(f"look closer: {place.cluster.kubectl('get', 'pods', '-n', place.namespace)}" for place in places),
-        "",
-        *files,
-        *(f"{name}: not collected: {why}" for name, why in sorted(missed.items())),
-    ]
-    (folder / _INDEX).write_text("\n".join(lines) + "\n")
-    return Collected(folder, (_INDEX, *files), missed)
+    closer = [place.cluster.kubectl("get", "pods", "-n", place.namespace) for place in places]
+    return work.run(seconds, title, facts or {}, closer)
+
+
+def collect_lab(lab: LabLike, folder: Path, *, budget: float = 60.0) -> list[Path]:
+    """Write events, objects and logs of a whole lab and its tenants into ``folder``; returns the files.
+
+    Args:
+        lab: the lab.
+        folder: made anew; one of an earlier run is replaced.
+        budget: seconds for everything together; what has not come by then is named in ``kailab-index.txt``.
+    """
+    host = lab.cluster
+    work = _Work(folder)
+    for name, cluster in [
+        ("host", host),
+        *((tenant.name, lab.tenant(tenant.name)) for tenant in lab.tenants),
+    ]:
+        work.add(f"{name}/summary.txt", partial(_overview, cluster, None))
+        work.add(f"{name}/pods.yaml", partial(_objects, cluster, "Pod", [None]))
+    _add_host(work, host)
+    _add_kai_objects(work, "host", host, [None])
+    work.add("host/kube-system/pods.yaml", partial(_pods_and_logs, work, host, "kube-system"))
+    for tenant in lab.tenants:
+        work.add(f"{tenant.name}/on-host/summary.txt", partial(_tenant_on_host, work, host, tenant.name))
+    done = work.run(budget, f"lab {lab.spec.name}", lab.facts(), [host.kubectl("get", "pods", "-A")])
+    return [folder / name for name in done.files]
 
 
 class _Work:
     """Files to be made by a few threads; a job may add further ones."""
 
     def __init__(self, folder: Path) -> None:
+        if (folder / _INDEX).exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._jobs: queue.SimpleQueue[tuple[str, Make]] = queue.SimpleQueue()
         self._open: set[str] = set()
@@ -105,16 +147,29 @@ class _Work:
             self._open.add(name)
         self._jobs.put((name, make))
 
-    def run(self, seconds: float) -> dict[str, str]:
-        """Do all jobs, but stop after ``seconds``; returns what is missing, and why."""
+    def run(self, seconds: float, title: str, facts: Mapping[str, str], closer: Iterable[str]) -> Collected:
+        """Do all jobs, but stop after ``seconds``, and write the index."""
         for number in range(_THREADS):
             # Daemons: a request to a dead API server must not keep the process alive.
             threading.Thread(target=self._work, name=f"artifacts-{number}", daemon=True).start()
         with self._change:
             self._change.wait_for(lambda: not self._open, seconds)
             self._over = True
-            late = dict.fromkeys(self._open, f"not within {seconds:g} s")
-            return {**self._missed, **late}
+            missed = {**self._missed, **dict.fromkeys(self._open, f"not within {seconds:g} s")}
+        folder = self._folder
+        files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        lines = [
+            title,
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            *(f"{key}: {value}" for key, value in facts.items()),
+            "",
+            *(f"look closer: {command}" for command in closer),
+            "",
+            *files,
+            *(f"{name}: not collected: {why}" for name, why in sorted(missed.items())),
+        ]
+        (folder / _INDEX).write_text("\n".join(lines) + "\n")
+        return Collected(folder, (_INDEX, *files), missed)
 
     def _work(self) -> None:
         while not self._over:
@@ -149,14 +204,13 @@ def _add_place(work: _Work, place: Place) -> None:
     work.add(f"{folder}/summary.txt", partial(_overview, cluster, namespace))
     work.add(f"{folder}/pods.yaml", partial(_objects, cluster, "Pod", [namespace]))
     if place.tenant:
-        work.add(f"{side}/on-host/summary.txt", partial(_tenant_on_host, work, place))
+        work.add(f"{side}/on-host/summary.txt", partial(_tenant_on_host, work, place.host, place.tenant))
     else:
         _add_kai_objects(work, folder, cluster, [namespace])
 
 
-def _tenant_on_host(work: _Work, place: Place) -> str:
+def _tenant_on_host(work: _Work, host: Cluster, tenant: str) -> str:
     """Summary of the tenant's host namespace, wherever that is; adds the files that need to know it."""
-    host, tenant = place.host, place.tenant
     pods = host.list("Pod", labels=f"{MANAGED_BY_LABEL}={tenant}")
     control = host.list("Pod", labels=f"app=vcluster,release={tenant}")
     spaces = sorted({pod["metadata"]["namespace"] for pod in [*pods, *control]})
@@ -166,7 +220,7 @@ def _tenant_on_host(work: _Work, place: Place) -> str:
     return summary([*pods, *control], _events(host, spaces))
 
 
-def _add_kai_objects(work: _Work, folder: str, cluster: Cluster, spaces: Sequence[str]) -> None:
+def _add_kai_objects(work: _Work, folder: str, cluster: Cluster, spaces: Sequence[str | None]) -> None:
     for kind in ("PodGroup", "BindRequest"):
         work.add(f"{folder}/{kind.lower()}s.yaml", partial(_objects, cluster, kind, spaces))
 
@@ -194,11 +248,11 @@ def _add_logs(work: _Work, folder: str, cluster: Cluster, pods: Iterable[Json]) 
             work.add(f"{folder}/{name}.{container}.log", read)
 
 
-def _objects(cluster: Cluster, kind: str, spaces: Iterable[str]) -> str:
+def _objects(cluster: Cluster, kind: str, spaces: Iterable[str | None]) -> str:
     return dump([obj for space in spaces for obj in cluster.list(kind, space)])
 
 
-def _overview(cluster: Cluster, space: str) -> str:
+def _overview(cluster: Cluster, space: str | None) -> str:
     return summary(cluster.list("Pod", space), _events(cluster, [space]))
 
 
@@ -231,7 +285,7 @@ def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
     return "\n".join([*lines, *(["", "events:"] if told else []), *told, ""]) if lines or told else ""
 
 
-def _events(cluster: Cluster, spaces: Iterable[str]) -> list[EventView]:
+def _events(cluster: Cluster, spaces: Iterable[str | None]) -> list[EventView]:
     events = [EventView.of(obj) for space in spaces for obj in cluster.list("Event", space)]
     return sorted(events, key=lambda event: event.last.timestamp() if event.last else 0.0)
 

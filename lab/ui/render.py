@@ -1,7 +1,7 @@
 """Errors, tables and runs as text; ``reports`` has the results of the verbs.
 
-Each function takes a rich console for tests and other programs; without one, results go to stdout and errors to
-stderr.
+Each function takes a rich console for tests and other programs; without one, results go to stdout and errors
+to stderr.
 """
 
 from __future__ import annotations

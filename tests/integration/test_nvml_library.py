@@ -6,7 +6,6 @@ Each question is a Python program in a process of its own, because a process can
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
 import time
@@ -202,7 +201,7 @@ def ask():
         util = nvmlDeviceGetUtilizationRates(h).gpu
     except NVMLError as error:
         util = type(error).__name__
-    return [m.total >> 20, m.used >> 20, util]
+    return [m.total >> 20, m.used >> 20, m.free >> 20, util]
 nvmlInit()
 h = nvmlDeviceGetHandleByIndex(0)
 seen, text = [ask()], conf.read_text()
@@ -210,8 +209,9 @@ conf.write_text(text.replace("memory=81559", "memory=200 used=50 util=77"))
 seen.append(ask())
 conf.write_text(text.replace("memory=81559", "memory=300").removesuffix("end\\n"))  # being written
 seen.append(ask())
-conf.write_text("nonsense")
-seen.append(ask())
+for broken in ("nonsense", "end\\n"):
+    conf.write_text(broken)
+    seen.append(ask())
 conf.write_text(text.replace("memory=81559", "memory=400"))
 seen.append(ask())
 conf.write_text(text.replace("{GPUS[0].uuid}", "GPU-other"))
@@ -221,9 +221,10 @@ except NVMLError as error:
     seen.append(type(error).__name__)
 print(json.dumps(seen))
 """)
+    used = [200, 50, 150, 77]
     assert seen == [
-        [81559, 0, "NVMLError_NotSupported"], [200, 50, 77], [200, 50, 77], [200, 50, 77],
-        [400, 0, "NVMLError_NotSupported"], "NVMLError_GpuIsLost",
+        [81559, 0, 81559, "NVMLError_NotSupported"], used, used, used, used,
+        [400, 0, 400, "NVMLError_NotSupported"], "NVMLError_GpuIsLost",
     ]  # fmt: skip
 
 
@@ -253,11 +254,12 @@ nvmlEventSetFree(events)
     ready = node.root / "ready"
 
     def fail() -> None:
-        while not ready.exists():
+        deadline = time.monotonic() + 30
+        while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         node.configure(_with(GPUS[0], xid=31), _with(GPUS[1], xid=79))
 
-    thread = threading.Thread(target=fail)
+    thread = threading.Thread(target=fail, daemon=True)
     thread.start()
     early, first, quick, again = node.ask(f"ready = {str(ready)!r}\n{wait}")
     thread.join()
@@ -278,30 +280,6 @@ def ask(n):
 with ThreadPoolExecutor(8) as pool:
     print(json.dumps(all(pool.map(ask, range(400)))))
 """)
-
-
-def test_every_known_nvml_function_exists(library: Path) -> None:
-    """pynvml's list is newer than go-nvml's header; scripts/nvml_symbols.py --check knows both."""
-    if HostRunner().which("nm") is None:
-        pytest.skip("nm is not installed (package binutils)")
-    import pynvml  # noqa: TID251 - its source is read, not its API called
-
-    known = set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', Path(pynvml.__file__).read_text()))
-    listing = HostRunner().run(["nm", "-D", "--defined-only", library]).out
-    shown = {line.split()[2] for line in listing.splitlines()}
-    assert len(known) > 300
-    assert known - shown == set()
-    assert {name for name in shown if not name.startswith("nvml")} == set(), (
-        "the library shows names of its own"
-    )
-
-
-def test_it_loads_on_old_systems(library: Path) -> None:
-    """RHEL 7 and Debian 8 have glibc 2.17 and 2.19."""
-    text = library.read_bytes()
-    needed = {tuple(map(int, v.split(b"."))) for v in re.findall(rb"GLIBC_(\d+\.\d+)", text)}
-    assert needed
-    assert max(needed) <= (2, 17)
 
 
 def _with(gpu: SimulatedGpu, **changes: int) -> SimulatedGpu:

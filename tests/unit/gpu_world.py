@@ -159,7 +159,14 @@ class FakeCluster:
     def logs(self, pod: str, namespace: str, tail: int | None = None) -> str:
         return f"log of {pod}"
 
-    def delete(self, kind: str, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        grace: int | None = None,
+        wait: float | None = None,
+    ) -> None:
         self.deleted.append(f"{namespace}/{name}")
         self.objects = [
             o

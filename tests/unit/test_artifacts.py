@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kube_fake import pod
 
 from lab.errors import ApiFailed
 from lab.parts.place import Place
-from lab.report.artifacts import collect, dump, summary
+from lab.report.artifacts import collect, collect_lab, dump, summary
 
 Json = dict[str, Any]
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl-_x"
@@ -83,7 +84,7 @@ def test_objects_events_and_logs_of_test_and_kai(host: FakeCluster, tmp_path: Pa
     done = collect(tmp_path / "t", host, [place(host)], title="test_it", facts={"kai": "0.16.8"})  # type: ignore[arg-type]
     assert done.missed == {}
     assert set(done.files) == {
-        "index.txt",
+        "kailab-index.txt",
         "host/ns/summary.txt",
         "host/ns/pods.yaml",
         "host/ns/podgroups.yaml",
@@ -98,7 +99,7 @@ def test_objects_events_and_logs_of_test_and_kai(host: FakeCluster, tmp_path: Pa
     assert "10:00:05 Warning kai-scheduler Pod/mine Unschedulable ×3: no nodes with GPUs" in told
     assert "other" not in told
     assert yaml.safe_load((tmp_path / "t/host/nodes.yaml").read_text()) == {"metadata": {"name": "worker"}}
-    index = (tmp_path / "t/index.txt").read_text()
+    index = (tmp_path / "t/kailab-index.txt").read_text()
     assert index.startswith("test_it\n")
     assert "kai: 0.16.8" in index
     assert "look closer: kubectl get pods -n ns" in index
@@ -122,10 +123,11 @@ def test_no_token_gets_into_a_file(host: FakeCluster, tmp_path: Path) -> None:
     host.objects = {"Pod": [inside("ns", "mine", annotations=annotations), inside("kai-scheduler", "binder")]}
     host.text = f"authorization: Bearer {TOKEN}\n"
     collect(tmp_path / "t", host, [place(host)], title="test_it")  # type: ignore[arg-type]
-    texts = {path.name: path.read_text() for path in (tmp_path / "t").rglob("*") if path.is_file()}
+    top = tmp_path / "t"
+    texts = {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file()}
     assert not [name for name, text in texts.items() if TOKEN.split(".")[2] in text]
-    assert texts["binder.main.log"] == "authorization: Bearer <redacted>\n"
-    assert "vcluster.loft.sh/token-abcdefgh: <redacted>" in texts["pods.yaml"]
+    assert texts["host/kai-scheduler/binder.main.log"] == "authorization: Bearer <redacted>\n"
+    assert "vcluster.loft.sh/token-abcdefgh: <redacted>" in texts["host/ns/pods.yaml"]
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(host: FakeCluster, tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(host: FakeCluster, t
         "host/ns/podgroups.yaml": "KeyError: 'spec'",
     }
     assert "host/nodes.yaml" in done.files
-    assert "host/queues.yaml: not collected: GET Queue" in (tmp_path / "t/index.txt").read_text()
+    assert "host/queues.yaml: not collected: GET Queue" in (tmp_path / "t/kailab-index.txt").read_text()
 
 
 def test_time_is_bounded_and_nothing_is_written_afterwards(host: FakeCluster, tmp_path: Path) -> None:
@@ -161,12 +163,29 @@ def test_an_earlier_run_is_replaced_but_a_strangers_folder_is_not(host: FakeClus
     host.objects = {"Queue": [{"metadata": {"name": "first"}}]}
     collect(tmp_path / "t", host, [], title="first")  # type: ignore[arg-type]
     host.objects = {}
-    assert collect(tmp_path / "t", host, [], title="second").files == ("index.txt",)  # type: ignore[arg-type]
+    assert collect(tmp_path / "t", host, [], title="second").files == ("kailab-index.txt",)  # type: ignore[arg-type]
     assert not (tmp_path / "t/host/queues.yaml").exists()
     (tmp_path / "own").mkdir()
     (tmp_path / "own/precious.txt").write_text("mine")
     collect(tmp_path / "own", host, [], title="third")  # type: ignore[arg-type]
     assert (tmp_path / "own/precious.txt").read_text() == "mine"
+
+
+def test_whole_lab_with_its_tenants(host: FakeCluster, tmp_path: Path) -> None:
+    tenant = FakeCluster()
+    tenant.objects = {"Pod": [inside("default", "virtual")]}
+    host.objects = {"Pod": [inside("kube-system", "plugin"), inside("team", "ml-0")]}
+    lab = SimpleNamespace(
+        spec=SimpleNamespace(name="demo"),
+        cluster=host,
+        tenants=(SimpleNamespace(name="ml"),),
+        tenant=lambda name: tenant,
+        facts=lambda: {"gpu_mode": "simulated"},
+    )
+    files = {str(path.relative_to(tmp_path / "t")) for path in collect_lab(lab, tmp_path / "t")}  # type: ignore[arg-type]
+    assert {"host/summary.txt", "host/pods.yaml", "host/kube-system/plugin.main.log"} <= files
+    assert {"ml/summary.txt", "ml/pods.yaml", "ml/on-host/summary.txt", "ml/syncer/ml-0.main.log"} <= files
+    assert "gpu_mode: simulated" in (tmp_path / "t/kailab-index.txt").read_text()
 
 
 def test_nothing_to_tell_is_no_text() -> None:

@@ -1,51 +1,17 @@
-"""The engine: order, parallelism, failures, cancel, and what a run says about itself."""
+"""The engine: order, parallelism, failures, and what a run says about itself."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pytest
+from engine_world import WAIT, chain, engine, outcomes
 from fakes import FakeClock, FakeStep
 
 from lab.engine.events import Bus, Event, RunFinished, RunStarted, StepFinished, StepStarted
-from lab.engine.run import Engine, RunRecord
-from lab.engine.step import Observed, State
-from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, StepFailed
-
-WAIT = 10.0
-"""Seconds after which a barrier gives up: never reached unless the engine is wrong."""
-
-
-def engine(
-    steps: Sequence[FakeStep],
-    *,
-    cancel: threading.Event | None = None,
-    workers: int = 6,
-    bus: Bus | None = None,
-) -> Engine[str]:
-    return Engine(
-        steps,
-        scope=lambda step: f"ctx {step}",
-        bus=bus or Bus(),
-        cancel=cancel or threading.Event(),
-        workers=workers,
-        lab="demo",
-    )
-
-
-def outcomes(record: RunRecord) -> dict[str, str]:
-    return {step.step: step.outcome for step in record.steps}
-
-
-def chain() -> tuple[list[FakeStep], list[str]]:
-    """c needs b needs a; listed the wrong way round. They write into one journal."""
-    log: list[str] = []
-    return [
-        FakeStep("c", ("b",), journal=log),
-        FakeStep("b", ("a",), journal=log),
-        FakeStep("a", journal=log),
-    ], log
+from lab.engine.run import Engine
+from lab.engine.step import Observed
+from lab.errors import CommandFailed, LabError, StepFailed
 
 
 def test_up_follows_needs_not_the_order_of_the_list() -> None:
@@ -152,7 +118,7 @@ def test_good_run_raises_nothing() -> None:
 
 def test_down_goes_from_users_to_used() -> None:
     steps, log = chain()
-    record = engine(steps).down()
+    record = engine(steps[::-1], workers=1).down()
     assert log == ["undo c", "undo b", "undo a"]
     assert record.ok
 
@@ -161,88 +127,13 @@ def test_down_goes_on_past_failures_and_tells_them_all() -> None:
     steps, log = chain()
     steps[0].act["undo"] = LabError("c is stuck")
     steps[1].act["undo"] = LabError("b is stuck")
-    record = engine(steps).down()
+    record = engine(steps[::-1], workers=1).down()
     assert log == ["undo c", "undo b", "undo a"]
     assert outcomes(record) == {"c": "failed", "b": "failed", "a": "changed"}
     with pytest.raises(StepFailed) as caught:
         record.raise_failure()
     assert caught.value.what == "c: c is stuck"
     assert caught.value.evidence == ("b: also failed: b is stuck",)
-
-
-def test_cancel_starts_nothing_new() -> None:
-    cancel = threading.Event()
-    steps = [FakeStep("a", act={"apply": lambda _: cancel.set()}), FakeStep("b", ("a",)), FakeStep("c")]
-    record = engine(steps, cancel=cancel, workers=1).up()
-    assert outcomes(record) == {"a": "changed"}  # what was begun may end well
-    assert record.cancelled
-    assert not record.ok
-    assert steps[2].verbs == []
-    with pytest.raises(Interrupted, match="lab up"):
-        record.raise_failure()
-
-
-def test_cancel_ends_running_steps_as_cancelled_not_failed() -> None:
-    cancel = threading.Event()
-    steps = [
-        FakeStep("a", act={"apply": Interrupted("ended by the interrupt: kind create")}),
-        FakeStep("b", ("a",)),
-    ]
-    record = engine(steps, cancel=cancel).up()
-    assert outcomes(record) == {"a": "cancelled"}
-    assert record.errors == []
-    assert cancel.is_set()
-    assert record.cancelled
-
-
-def test_cancel_during_observe_applies_nothing() -> None:
-    cancel = threading.Event()
-    step = FakeStep("a", act={"observe": lambda _: cancel.set()})
-    record = engine([step], cancel=cancel).up()
-    assert step.verbs == ["observe"]
-    assert outcomes(record) == {"a": "cancelled"}
-
-
-def test_cancel_after_the_last_step_stopped_nothing() -> None:
-    cancel = threading.Event()
-    record = engine([FakeStep("a", act={"verify": lambda _: cancel.set()})], cancel=cancel).up()
-    assert record.ok
-    record.raise_failure()
-
-
-def test_failure_before_the_cancel_is_not_lost() -> None:
-    cancel = threading.Event()
-    steps = [
-        FakeStep("a", act={"apply": LabError("disk full")}),
-        FakeStep("b", act={"apply": lambda _: cancel.set()}),
-        FakeStep("c"),
-    ]
-    record = engine(steps, cancel=cancel, workers=1).up()
-    with pytest.raises(Interrupted) as caught:
-        record.raise_failure()
-    assert caught.value.evidence == ("a: failed before: disk full",)
-
-
-def test_broken_event_loop_stops_the_running_steps() -> None:
-    """An exception out of the engine's loop must not wait for commands of minutes."""
-    cancel = threading.Event()
-    started = threading.Event()
-
-    def work(_: object) -> None:
-        started.set()
-        if not cancel.wait(WAIT):
-            raise AssertionError("was not cancelled")
-
-    def interrupt(event: Event) -> None:
-        if isinstance(event, StepFinished):
-            raise KeyboardInterrupt
-
-    bus = Bus()
-    bus.subscribe(interrupt)
-    quick = FakeStep("quick", act={"apply": lambda _: started.wait(WAIT) and None})
-    with pytest.raises(KeyboardInterrupt):
-        engine([quick, FakeStep("slow", act={"apply": work})], cancel=cancel, bus=bus).up()
-    assert cancel.is_set()
 
 
 @pytest.mark.parametrize(
@@ -257,60 +148,6 @@ def test_broken_event_loop_stops_the_running_steps() -> None:
 def test_impossible_plans_are_refused(steps: list[FakeStep], message: str) -> None:
     with pytest.raises(LabError, match=message):
         engine(steps)
-
-
-def test_observe_asks_no_child_of_an_absent_step() -> None:
-    steps = [
-        FakeStep("cluster"),
-        FakeStep("kai", ("cluster",), done=True),
-        FakeStep("queues", ("kai",), done=True),
-        FakeStep("host", done=True),
-    ]
-    seen = engine(steps).observe()
-    assert {name: o.state for name, o in seen.items()} == {
-        "cluster": State.ABSENT,
-        "kai": State.ABSENT,
-        "queues": State.ABSENT,
-        "host": State.READY,
-    }
-    assert steps[1].verbs == steps[2].verbs == []
-
-
-def test_observe_changes_nothing_and_says_nothing() -> None:
-    steps, log = chain()
-    events: list[Event] = []
-    bus = Bus()
-    bus.subscribe(events.append)
-    engine(steps, bus=bus).observe()
-    assert log == ["observe a"]
-    assert events == []
-
-
-def test_observe_survives_a_child_of_a_drifted_step_that_cannot_answer() -> None:
-    refused = ApiFailed("connection refused")
-    steps = [
-        FakeStep("cluster", seen=Observed.drifted("stopped")),
-        FakeStep("kai", ("cluster",), act={"observe": refused}),
-    ]
-    seen = engine(steps).observe()["kai"]
-    assert seen.state is State.DRIFTED
-    assert "connection refused" in seen.detail
-
-
-def test_observe_of_a_healthy_lab_raises_what_it_cannot_see() -> None:
-    steps = [
-        FakeStep("cluster", done=True),
-        FakeStep("kai", ("cluster",), act={"observe": ApiFailed("forbidden")}),
-    ]
-    with pytest.raises(StepFailed, match="kai: forbidden"):
-        engine(steps).observe()
-
-
-def test_observe_can_be_cancelled() -> None:
-    cancel = threading.Event()
-    cancel.set()
-    with pytest.raises(Interrupted):
-        engine([FakeStep("a")], cancel=cancel).observe()
 
 
 def test_context_is_made_for_each_step() -> None:

@@ -111,9 +111,25 @@ def test_a_crashing_plugin_ends_the_wait_with_its_reason(world: World) -> None:
         GpuPlugin(SPEC).apply(world.ctx)
 
 
+def test_where_a_gpu_stays_unhealthy_the_plugin_is_restarted(world: World) -> None:
+    world.plan(*WORKERS)
+    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.serve()
+    world.cluster.get("Node", WORKERS[1])["status"]["allocatable"]["nvidia.com/gpu"] = "1"  # type: ignore[index]
+
+    def started_again() -> None:
+        world.cluster.objects = [o for o in world.cluster.objects if o["kind"] != "Pod"]
+        world.serve(began="2026-11-21T10:05:00Z")
+
+    world.cluster.change = started_again
+    GpuPlugin(SPEC).apply(world.ctx)
+    GpuPlugin(SPEC).verify(world.ctx)
+    assert world.cluster.deleted == [f"kube-system/plugin-{WORKERS[1]}"], "the other node's was well"
+
+
 def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: World) -> None:
     world.plan(*WORKERS)
-    world.serve(gpus=1)
+    world.cluster.change = lambda: world.serve(gpus=1) if not world.cluster.list("Pod") else None
     with pytest.raises(WaitTimeout, match="offers 2 GPUs") as failed:
         GpuPlugin(SPEC).apply(world.ctx)
     assert f"plugin-{WORKERS[0]}: log of plugin-{WORKERS[0]}" in failed.value.evidence

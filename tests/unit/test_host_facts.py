@@ -147,6 +147,9 @@ def test_root_rights_come_from_sudo_which_never_waits_for_a_password(
     runner.handle("sudo -n id", err="sudo: a password is required\n", code=1)
     with pytest.raises(HostNotReady, match="needs root"):
         hands.run(["id"])
+    world.put("/usr/sbin/iptables", "")
+    assert hands.which("iptables") == Path("/usr/sbin/iptables"), "sudo looks where a user's PATH does not"
+    assert hands.which("ip") is None
     runner.handle("sudo -n false", code=1)
     with pytest.raises(CommandFailed):
         hands.run(["false"])
@@ -162,7 +165,8 @@ def _pynvml(**changes: object) -> SimpleNamespace:
         raise _Error("Not Supported")
 
     parts: dict[str, object] = {
-        "NVMLError": _Error, "NVML_DEVICE_MIG_ENABLE": 1, "nvmlInit": lambda: None, "nvmlShutdown": lambda: None,
+        "NVMLError": _Error, "NVML_DEVICE_MIG_ENABLE": 1, "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
         "nvmlSystemGetDriverVersion": lambda: b"580.65.06", "nvmlSystemGetCudaDriverVersion": lambda: 13010,
         "nvmlDeviceGetCount": lambda: 1, "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetMigMode": no_mig, "nvmlDeviceGetMinorNumber": lambda handle: 3,

@@ -116,8 +116,16 @@ def server() -> Iterator[HTTPServer]:
 
 @pytest.mark.loopback
 @pytest.mark.parametrize(
-    ("status", "why"), [(200, ""), (307, ""), (401, ""), (403, "it answers 403"), (404, "it answers 404"), (502, "it answers 502")]
-)  # fmt: skip
+    ("status", "why"),
+    [
+        (200, ""),
+        (307, ""),
+        (401, ""),
+        (403, "it answers 403"),
+        (404, "it answers 404"),
+        (502, "it answers 502"),
+    ],
+)
 def test_being_asked_for_credentials_is_an_answer(server: HTTPServer, status: int, why: str) -> None:
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/v2/{status}", 2) == why
 
@@ -145,6 +153,14 @@ def test_a_proxy_is_asked_for_the_whole_address(
 def test_a_spared_host_is_asked_directly(server: HTTPServer) -> None:
     env = {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": "x.example, 127.0.0.1"}
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/200", 2, env) == ""
+
+
+@pytest.mark.loopback
+def test_https_is_spoken_and_tunnelled(server: HTTPServer) -> None:
+    here = f"127.0.0.1:{server.server_port}"
+    assert "SSL" in sources.ask(f"https://{here}/200", 2)
+    refused = sources.ask("https://a.example/200", 2, {"HTTPS_PROXY": f"http://{here}"})
+    assert "Tunnel connection failed: 501" in refused
 
 
 @pytest.mark.loopback

@@ -150,9 +150,10 @@ def test_only_the_named_pods_are_removed(on_host: Place, host_api: FakeApi) -> N
 
 
 def test_look_reads_the_workloads_own_environment(on_host: Place, host_api: FakeApi) -> None:
-    text = "PATH=/bin\nNVIDIA_VISIBLE_DEVICES=GPU-1\n--- devices\n/dev/nvidia-uvm\n/dev/nvidia1\n/dev/nvidiactl\n"
+    devices = "/dev/nvidia-uvm\n/dev/nvidia1\n/dev/nvidiactl\n"
+    text = f"PATH=/bin\nNVIDIA_VISIBLE_DEVICES=GPU-1\n--- devices\n{devices}"
     host_api.on("GET", f"{PODS}/a", pod("a", "Running"))
-    host_api.exec_answer = ExecOutcome(out=text, err="", code=0)
+    host_api.exec_answer = ExecOutcome(out=text, err="", status={"status": "Success"})
     inside = on_host.look(PodView.of(pod("a", "Running")))
     assert inside.gpus == ("/dev/nvidia1",)
     assert inside.visible == ("GPU-1",)

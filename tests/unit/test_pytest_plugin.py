@@ -1,102 +1,20 @@
-"""The pytest plugin in pytest runs of its own, against a lab that is not there."""
+"""The pytest plugin in pytest runs of its own: options, markers, reports; against a lab that is not there."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from filelock import FileLock
+from lab_fake import FakeLab, Run, runner
 
-from lab import pytest_fixtures, pytest_plugin
-from lab.errors import NoLab
-from lab.paths import LabPaths
-from lab.spec import GpuSpec, LabSpec, QueueSpec, TenantSpec
+from lab import pytest_plugin
 
 pytest_plugins = ["pytester"]
-
-Json = dict[str, Any]
-Run = Callable[..., pytest.RunResult]
-
-
-class FakeCluster:
-    """Has GPU nodes, and remembers what was made and removed."""
-
-    def __init__(self, kubeconfig: str) -> None:
-        self.kubeconfig = Path(kubeconfig)
-        self.log: list[str] = []
-        self.made: list[Json] = []
-
-    def list(self, kind: str, *_: object, **__: object) -> list[Json]:
-        gpus = {"nvidia.com/gpu": "2"}
-        return [{"metadata": {"name": "worker"}, "status": {"allocatable": gpus}}] if kind == "Node" else []
-
-    def create(self, doc: Json) -> Json:
-        self.log.append(f"create {doc['kind']}")
-        self.made.append(doc)
-        return doc
-
-    def delete_all(self, kind: str, namespace: str, grace: int | None = None) -> None:
-        self.log.append(f"delete all {kind} grace {grace}")
-
-    def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
-        self.log.append(f"delete {kind}")
-
-    def wait(self, kind: str, predicate: Callable[[list[Json]], bool], **_: object) -> list[Json]:
-        assert predicate([])
-        self.log.append(f"wait {kind}")
-        return []
-
-    def kubectl(self, *args: str) -> str:
-        return " ".join(["kubectl", *args])
-
-
-class FakeLab:
-    """What the plugin asks a lab for."""
-
-    def __init__(self) -> None:
-        self.spec = LabSpec(
-            name="demo",
-            gpu=GpuSpec(mode="simulated"),
-            queues=(QueueSpec(name="root"), QueueSpec(name="leaf", parent="root")),
-            tenants=(
-                TenantSpec(name="ml"),
-                TenantSpec(name="ops"),
-                TenantSpec(name="research", mode="default"),
-            ),
-        )
-        self.paths = LabPaths("demo")
-        self.cluster = FakeCluster("/lab/kubeconfig")
-        self.inside = {tenant.name: FakeCluster(f"/lab/{tenant.name}") for tenant in self.tenants}
-        self.gpu_mode = "simulated"
-        self.kai_version: str | None = "0.16.8"
-        self.kai_reason = ""
-        self.kind_name = "kailab-demo"
-        self.node_image = "kailab/node:1"
-
-    @property
-    def tenants(self) -> tuple[TenantSpec, ...]:
-        return self.spec.tenants
-
-    @property
-    def has_kai(self) -> bool:
-        return self.kai_version is not None
-
-    def tenant(self, name: str) -> FakeCluster:
-        return self.inside[name]
-
-    def tool(self, name: str) -> Path:
-        return Path("/lab/bin") / name
-
-    def facts(self) -> dict[str, str]:
-        version = self.kai_version or ""
-        return {"lab": "demo", "gpu_mode": self.gpu_mode, "kai_version": version, "no_kai": self.kai_reason}
 
 
 @pytest.fixture
@@ -106,25 +24,7 @@ def lab() -> FakeLab:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run pytest on the text of a test module, with the lab ``demo``, and with no other plugin."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.delenv("KAILAB_LAB", raising=False)
-
-    def attach(name: str | None = None) -> FakeLab:
-        if name not in (None, "demo"):
-            raise NoLab(f"there is no lab named {name!r}", fix="lab up")
-        return lab
-
-    monkeypatch.setitem(sys.modules, "lab.api", SimpleNamespace(Lab=SimpleNamespace(attach=attach)))  # type: ignore[arg-type]
-
-    def runs(text: str, *args: str, name: str | None = "demo") -> pytest.RunResult:
-        pytester.makepyfile(text)
-        pytester.makeini("[pytest]")  # or the nearest one above the temporary directory would count
-        chosen = ["--lab", name] if name else []
-        always = ["-p", "lab.pytest_plugin", "--strict-markers", "-rs"]
-        return pytester.runpytest_inprocess(*always, *chosen, *args)
-
-    return runs
+    return runner(pytester, lab, monkeypatch)
 
 
 def properties(path: Path) -> dict[str, str]:
@@ -285,49 +185,6 @@ def test_require_knows_its_words(run: Run) -> None:
     result.stderr.fnmatch_lines(["*--lab-require: unknown gpu (known: kai, gpus, tenants)"])
 
 
-PLACES = """
-    import pytest
-
-    @pytest.mark.places("host", "host-kai", "own-kai")
-    def test_place(place): pass
-
-    @pytest.mark.tenants("host-kai", "research")
-    def test_tenant(tenant, place):
-        assert place.tenant == tenant.name
-"""
-
-
-def test_a_test_runs_in_every_place_its_marker_names(run: Run) -> None:
-    result = run(PLACES, "-v")
-    result.assert_outcomes(passed=6, skipped=1)
-    for test, names in {"place": ["host", "ml", "ops"], "tenant": ["ml", "ops", "research"]}.items():
-        result.stdout.fnmatch_lines([f"*test_{test}[[]{name}] PASSED*" for name in names])
-    result.stdout.fnmatch_lines(["*lab demo has no tenant own-kai"])
-
-
-def test_suites_can_be_listed_without_a_lab(run: Run) -> None:
-    result = run(PLACES, "--collect-only", "-q", name="other")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*test_place[[]host-kai]", "*test_tenant[[]research]"])
-
-
-def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None:
-    result = run(
-        """
-        def test_first(namespace): pass
-        def test_second(tenant, namespace): pass
-        """
-    )
-    result.assert_outcomes(passed=2)
-    (first,), (second,) = lab.cluster.made, lab.inside["ml"].made
-    assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
-    assert first["metadata"]["name"].startswith("t-test-first-")
-    assert first["metadata"]["name"] != second["metadata"]["name"]
-    removed = ["create Namespace", "delete all Pod grace 1", "wait Pod", "delete Namespace"]
-    assert lab.inside["ml"].log == removed
-    assert lab.cluster.log == [*removed, "wait Pod"]  # the last: the tenant's pods, as the host has them
-
-
 def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     text = """
         def test_bad(place):
@@ -338,7 +195,7 @@ def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     """
     result = run(text, "--lab-artifacts=kept", "--junitxml=junit.xml")
     result.assert_outcomes(failed=2)
-    (index,) = Path("kept").glob("*/index.txt")
+    (index,) = Path("kept").glob("*/kailab-index.txt")
     assert "test_bad" in index.parent.name
     assert "lab: demo" in index.read_text()
     result.stdout.fnmatch_lines(["*kailab artifacts*", f"{index.parent.absolute()} (*files)"])
@@ -347,66 +204,3 @@ def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     assert case.get("value") == str(index.parent.absolute())
     assert run(text, "--lab-artifacts=none", "--lab-artifacts-seconds=0").ret == 1
     assert not Path("none").exists()
-
-
-def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:
-    run("def test_queue(queue): assert queue == 'leaf'").assert_outcomes(passed=1)
-
-
-def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
-    result = run(
-        """
-        from lab.parts.gpu.devices import gpu_uuid
-
-        def test_known(gpu_node, gpu_uuids):
-            assert gpu_uuids(gpu_node.name) == {gpu_uuid("demo", "worker", 0), gpu_uuid("demo", "worker", 1)}
-        """
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "def test_alone(gpu_lock): pass"
-    run(text).assert_outcomes(passed=1)
-    monkeypatch.setattr(pytest_fixtures, "LOCK_SECONDS", 0.05)
-    with FileLock(lab.paths.lock.with_suffix(".gpus")):
-        result = run(text)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
-
-
-def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:
-    pytest.importorskip("pytest_kind")
-    lab.paths.root.mkdir(parents=True)
-    lab.paths.kubeconfig.write_text(
-        """
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-users: [{name: u, user: {token: t}}]
-"""
-    )
-    result = run(
-        """
-        from pathlib import Path
-
-        def test_attached(kind_cluster, lab):
-            assert kind_cluster.name == "kailab-demo"
-            assert kind_cluster.kubeconfig_path == lab.paths.kubeconfig
-            assert kind_cluster.kubectl_path == Path("/lab/bin/kubectl")
-            assert kind_cluster.kind_path == Path("/lab/bin/kind")
-            assert kind_cluster.api.url == "https://127.0.0.1:1"
-            assert not Path(".pytest-kind").exists()
-        """,
-        "-p",
-        "pytest_kind.plugin",
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_kind_cluster_needs_pytest_kind(run: Run) -> None:
-    result = run("def test_it(kind_cluster): pass")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*pytest-kind is not loaded*"])

@@ -164,13 +164,17 @@ def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
     [
         (
             {"sync": {"toHost": {"priorityClasses": {"enabled": True}}}},
-            "values.sync.toHost.priorityClasses.enabled: cannot be on together with sync.fromHost."
-            + "priorityClasses.enabled",
+            (
+                "values.sync.toHost.priorityClasses.enabled: cannot be on together with"
+                " sync.fromHost.priorityClasses.enabled"
+            ),
         ),
         (
             {"controlPlane": {"statefulSet": {"highAvailability": {"replicas": 3}}}},
-            "values.controlPlane.statefulSet.highAvailability.replicas: the embedded database serves "
-            + "one replica only",
+            (
+                "values.controlPlane.statefulSet.highAvailability.replicas: the embedded database serves"
+                " one replica only"
+            ),
         ),
         (
             {"policies": {"podSecurityStandard": "strict"}},

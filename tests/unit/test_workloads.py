@@ -16,8 +16,8 @@ from lab.paths import assets
 MANIFESTS = sorted((assets("manifests") / "workloads").glob("*.yaml"))
 BUILDERS: list[Callable[..., dict[str, Any]]] = [cpu_pod, gpu_pod, fraction_pod, gpu_memory_pod]
 
-# All keys by which KAI 0.7.11 to 0.17.0 takes requests (pkg/common/constants/constants.go). Any other is ignored:
-# the pod is placed as if it asked for nothing.
+# All keys by which KAI 0.7.11 to 0.17.0 takes requests (pkg/common/constants/constants.go).
+# A pod with any other is placed as if it asked for nothing.
 KAI_ANNOTATIONS = {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name"}
 
 

@@ -88,8 +88,9 @@ class GpuPlugin:
             WaitTimeout: the plugin does not run, or a kubelet does not offer the GPUs.
         """
         cluster = ctx.cluster()
-        cluster.apply(self.documents())
         starts = node_starts(ctx)
+        cluster.apply(self.documents())
+        self._restart_where_short(cluster, starts)
         ctx.progress("waiting for the device plugin")
         cluster.wait(
             "Pod",
@@ -152,6 +153,17 @@ class GpuPlugin:
             manifest,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def _restart_where_short(self, cluster: Cluster, starts: Mapping[str, datetime]) -> None:
+        """Restart the plugin where it runs and yet too few GPUs are offered.
+
+        It never takes back that a GPU is unhealthy (k8s-device-plugin v0.18.0, internal/plugin/server.go).
+        """
+        nodes = cluster.list("Node", labels=f"{PRESENT_LABEL}=true")
+        for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR):
+            view = PodView.of(pod)
+            if self._serves(pod, starts) and self._offers(nodes, [view.node]):
+                cluster.delete("Pod", view.name, NAMESPACE, wait=30)
 
     def _serves(self, pod: Json, starts: Mapping[str, datetime]) -> bool:
         """Whether the pod runs for the GPUs of now, and was started by the node of now."""

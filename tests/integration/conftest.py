@@ -1,0 +1,129 @@
+"""Integration tests drive the ``lab`` command as a person would, on real clusters with a state directory of their own.
+
+What the machine lacks is a skip with the reason; KAILAB_REQUIRE=engine (as in CI) turns it into a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.paths import cache_root
+from lab.tools.shell import HostRunner
+
+UP_SECONDS = 900
+
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """stdout as data."""
+        return json.loads(self.out)
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events of ``--ui json`` on stderr."""
+        return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
+
+
+@dataclass
+class Cli:
+    """The ``lab`` command with its own state directory and a kubeconfig of a user who must not notice anything."""
+
+    root: Path
+    env: dict[str, str] = field(default_factory=dict)
+    labs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kubeconfig = self.root / "home" / ".kube" / "config"
+        self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+        self.kubeconfig.write_text("# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n")
+        self.before = self.kubeconfig.read_bytes()
+        self.env = {
+            **os.environ, "KAILAB_STATE": str(self.root / "state"), "KUBECONFIG": str(self.kubeconfig),
+            "KAILAB_CACHE": str(cache_root()), **self.env,
+        }  # fmt: skip
+
+    def argv(self, *words: str) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "lab", *words]
+
+    def __call__(self, *words: str, code: int | None = 0, timeout: float = UP_SECONDS) -> Done:
+        """Run a command and check its exit code (None: any)."""
+        done = subprocess.run(  # noqa: TID251 - the command under test, from outside
+            self.argv(*words), env=self.env, capture_output=True, text=True, timeout=timeout, check=False,
+            cwd=self.root, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if code is not None:
+            assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
+        """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
+        process = subprocess.Popen(  # noqa: TID251 - the command under test, from outside
+            self.argv(*words, "--ui", "json"), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.root, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        lines: list[str] = []
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if line.startswith("{") and stop(json.loads(line)):
+                timer = threading.Timer(delay, lambda: process.send_signal(sent) if process.poll() is None else None)
+                timer.start()
+                break
+        out, err = process.communicate(timeout=UP_SECONDS)
+        return Done(process.returncode, out, "".join(lines) + err)
+
+
+def at_start_of(step: str) -> Callable[[dict[str, Any]], bool]:
+    """Accepts the event that a step begins."""
+    return lambda event: event["event"] == "StepStarted" and event["step"] == step
+
+
+@pytest.fixture(scope="session")
+def engine() -> HostRunner:
+    """A runner on a machine whose container engine answers; the test is skipped where none does."""
+    runner = HostRunner()
+    if runner.which("docker") is None or runner.run(["docker", "version"], check=False).code != 0:
+        reason = "no container engine runs here: lab up --yes installs one"
+        if "engine" in os.environ.get("KAILAB_REQUIRE", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return runner
+
+
+@pytest.fixture
+def cli(engine: HostRunner, tmp_path: Path) -> Iterator[Cli]:
+    """The command; every lab named in ``cli.labs`` is taken down, and the user's kubeconfig is compared."""
+    command = Cli(tmp_path)
+    yield command
+    for name in command.labs:
+        command("down", "--name", name, code=None)
+    assert command.kubeconfig.read_bytes() == command.before
+
+
+def containers_of(engine: HostRunner, name: str) -> list[str]:
+    """Container names of a lab, running or not."""
+    out = engine.run(
+        ["docker", "ps", "-a", "--filter", f"label=io.x-k8s.kind.cluster=kailab-{name}", "--format", "{{.Names}}"]
+    ).out
+    return out.split()
+
+
+SIGKILL, SIGINT, SIGTERM = signal.SIGKILL, signal.SIGINT, signal.SIGTERM

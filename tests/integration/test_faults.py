@@ -1,0 +1,72 @@
+"""Whatever ends a run, the next one goes on; whatever is half-made, down takes it away."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.tools.shell import HostRunner
+from tests.integration.conftest import SIGINT, SIGKILL, SIGTERM, Cli, at_start_of, containers_of
+
+NAME = "it-fault"
+ARGS = ("up", "--profile", "minimal", "--name", NAME, "--yes")
+
+
+def steps_of(cli: Cli) -> list[str]:
+    plan = cli("plan", "--profile", "minimal", "--name", NAME, "--json").json()
+    return [step["id"] for step in plan["steps"] if step["state"] != "ready" and not step["id"].startswith("supply:")]
+
+
+@pytest.mark.timeout(1800)
+def test_killed_at_each_step_then_finishes(cli: Cli, engine: HostRunner) -> None:
+    cli.labs.append(NAME)
+    cut = []
+    for step in steps_of(cli):
+        # half a second into the step: something is begun and nothing is finished
+        done = cli.until(at_start_of(step), SIGKILL, *ARGS, delay=0.5)
+        if done.code == -SIGKILL:
+            cut.append(step)
+    assert {"cluster", "kai"} <= set(cut) or {"cluster", "gpu-plugin"} <= set(cut), cut
+    assert cli(*ARGS, "--json").json()["ok"]
+    assert cli("status", "--json").json()["ok"]
+    assert cli(*ARGS, "--json").json()["changed"] == 0
+    cli("down")
+    assert containers_of(engine, NAME) == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sent", [SIGINT, SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_interrupt_stops_cleanly_and_down_clears(cli: Cli, engine: HostRunner, sent: int) -> None:
+    cli.labs.append(NAME)
+    done = cli.until(at_start_of("cluster"), sent, *ARGS, delay=4.0)
+    assert done.code == 130, done.err[-2000:]
+    assert "run the same command again to go on" in done.err
+    assert "Traceback" not in done.err
+    left = engine.run(["pgrep", "-af", f"kailab-{NAME}"], check=False).out
+    assert "kind create" not in left
+    down = cli("down", "--name", NAME, "--json").json()
+    assert down["left"] == []
+    assert containers_of(engine, NAME) == []
+
+
+def test_second_process_on_the_same_lab_is_told(cli: Cli) -> None:
+    cli.labs.append(NAME)
+    seen = []
+
+    def stop(event: dict[str, object]) -> bool:
+        if at_start_of("cluster")(event):
+            seen.append(cli(*ARGS, code=8))
+            return True
+        return False
+
+    cli.until(stop, SIGINT, *ARGS)
+    assert "another kailab process" in seen[0].err
+
+
+def test_half_written_state_does_not_stop_down(cli: Cli) -> None:
+    folder = cli.root / "state" / "labs" / "it-torn"
+    folder.mkdir(parents=True)
+    (folder / "lab.json").write_text('{"asked": {"name": "it-to')
+    (folder / "journal.jsonl").write_text('{"op": "owns", "kind": "file", "name": "x"}\n{"op": "ow')
+    assert "cannot be read" in cli("status", "--name", "it-torn", code=None).err
+    assert cli("down", "--name", "it-torn", "--json").json()["left"] == []
+    assert not folder.exists()

@@ -1,0 +1,77 @@
+"""From nothing to a lab, again without a change, and back to nothing."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.tools.shell import HostRunner
+from tests.integration.conftest import Cli, containers_of
+
+
+@pytest.mark.timeout(1200)
+def test_up_up_status_down(cli: Cli, engine: HostRunner) -> None:
+    cli.labs.append("it-life")
+    args = ("--profile", "minimal", "--name", "it-life")
+    first = cli("up", *args, "--yes", "--json").json()
+    assert first["ok"]
+    assert first["changed"] > 3
+
+    began = time.monotonic()
+    second = cli("up", *args, "--json").json()
+    took = time.monotonic() - began
+    assert second["changed"] == 0
+    assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
+    assert took < 10, f"a second up took {took:.1f} s"  # the goal of 3 s is measured by the benchmark, not here
+
+    status = cli("status", "--json").json()
+    assert status["ok"]
+    kubeconfig = Path(cli("kubeconfig").out.strip())
+    assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
+
+    down = cli("down", "--json").json()
+    assert down["left"] == []
+    assert containers_of(engine, "it-life") == []
+    assert not (cli.root / "state" / "labs" / "it-life").exists()
+    assert cli("down", "--name", "it-life", "--json").json()["left"] == []
+    assert cli("status", code=9).err.startswith("no lab") or "no lab" in cli("status", code=9).err
+
+
+@pytest.mark.timeout(300)
+def test_plan_changes_nothing(cli: Cli, engine: HostRunner) -> None:
+    before = engine.run(["docker", "ps", "-aq"]).out
+    plan = cli("plan", "--profile", "demo", "--name", "it-plan", "--json").json()
+    assert [step["id"] for step in plan["steps"]][0] == "host"
+    assert {"cluster", "network"} <= {step["id"] for step in plan["steps"]}
+    assert all(entry["source"] in ("present", "bundle", "registry", "build") for entry in plan["supply"])
+    assert engine.run(["docker", "ps", "-aq"]).out == before
+    assert not (cli.root / "state" / "labs").exists()
+
+
+def test_kai_that_cannot_be_had_is_said_at_once(cli: Cli) -> None:
+    args = ("--profile", "demo", "--set", "kai.version=0.14.7", "--set", "supply.sources=[present, build]")
+    plan = cli("plan", *args, "--json").json()
+    assert plan["facts"]["scheduler"] == "default"
+    assert any("NO KAI" in notice for notice in plan["notices"])
+    began = time.monotonic()
+    refused = cli("up", *args, "--require", "kai", "--yes", code=3)
+    assert "KAI 0.14.7 is required and cannot be had" in refused.err
+    assert "bundle" in refused.err
+    assert time.monotonic() - began < 30
+    assert not (cli.root / "state" / "labs").exists()
+
+
+@pytest.mark.timeout(1200)
+def test_two_labs_side_by_side(cli: Cli, engine: HostRunner) -> None:
+    cli.labs += ["it-one", "it-two"]
+    for name in ("it-one", "it-two"):
+        cli("up", "--profile", "cpu", "--name", name, "--yes", "--set", "scheduler=default", "--set", "cluster.workers=0")
+    assert "several labs" in cli("status", code=9).err
+    cli("down", "--name", "it-one")
+    assert containers_of(engine, "it-one") == []
+    assert cli("status", "--name", "it-two", "--json").json()["ok"]
+    cli("down", "--name", "it-two")
+    assert containers_of(engine, "it-two") == []

@@ -1,0 +1,164 @@
+"""Bundles and registries: a lab from a bundle alone, and everything through a real OCI registry."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.spec import load_profile
+from lab.supply import Item, Supply
+from lab.tools.container import ContainerEngine
+from lab.tools.shell import HostRunner
+from tests.integration.conftest import Cli
+
+ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set", "queues=[]")
+
+
+@pytest.mark.timeout(1800)
+def test_lab_from_a_bundle_alone(cli: Cli) -> None:
+    bundle = cli.root / "offline"
+    cli("bundle", "create", "--profile", "minimal", *ONLY_DEFAULT, "--out", str(bundle))
+    assert "all" in cli("bundle", "verify", str(bundle)).out
+    shown = cli("bundle", "show", str(bundle), "--json").json()
+    assert any(entry["name"].startswith("docker.io/kindest/node") for entry in shown["entries"])
+
+    # nothing of the real cache, and no other source: what comes up now came from the bundle
+    cli.env["KAILAB_CACHE"] = str(cli.root / "empty-cache")
+    cli.labs.append("it-bundle")
+    lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
+    up = cli("up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone).json()
+    assert up["ok"]
+    cli("down", "--name", "it-bundle", "--images")
+
+    victim = max((path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size)
+    # the bundle shares its files with the cache: break the link before breaking the file
+    body = bytearray(victim.read_bytes())
+    body[len(body) // 2] ^= 1
+    victim.unlink()
+    victim.write_bytes(body)
+    wrong = cli("bundle", "verify", str(bundle), "--json", code=1).json()
+    assert len(wrong["wrong"]) == 1
+    assert victim.name in wrong["wrong"][0]
+
+
+@pytest.fixture
+def registry(engine: HostRunner, tmp_path: Path) -> Iterator[str]:
+    """A real OCI registry (distribution, built from its Go module) on this machine; gives ``localhost:PORT``."""
+    supply = Supply(load_profile("minimal"), engine, ContainerEngine(engine))
+    if not supply.has("binary", "registry"):
+        pytest.skip(f"no registry program: {supply.choices[Item('binary', 'registry')].why}")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    config = {
+        "version": 0.1, "http": {"addr": f"0.0.0.0:{port}"},
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+    }  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(config))
+    process = subprocess.Popen(  # noqa: TID251 - a server for the test
+        [supply.binary("registry"), "serve", tmp_path / "registry.json"], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+    yield f"localhost:{port}"
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+
+
+@pytest.mark.timeout(1800)
+def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> None:
+    """Images and charts are pulled from a registry that stands in for the public ones."""
+    spec = load_profile("minimal", ["gpu.mode=none"])
+    docker = ContainerEngine(engine)
+    supply = Supply(spec, engine, docker)
+    from lab.plan import items_needed, resolve_scheduler
+
+    resolved, no_kai, _ = resolve_scheduler(spec, supply)
+    pushed = []
+    for item in items_needed(resolved, supply):
+        row = supply.catalogue.image(item.name)
+        if item.kind == "image" and not row.local:
+            archive = supply.path(item)
+            docker.call("load", "-q", "-i", str(archive))
+            host, _, rest = item.name.partition("/")
+            docker.call("tag", item.name, f"{registry}/{rest}")
+            docker.call("push", "-q", f"{registry}/{rest}")
+            docker.call("rmi", f"{registry}/{rest}", item.name)
+            pushed.append(host)
+    if not no_kai:
+        target = f"oci://{registry}/kai-scheduler/kai-scheduler"
+        engine.run([supply.binary("helm"), "push", "--plain-http", supply.chart("kai-scheduler"), target])
+
+    mirrors = ", ".join(f"{host}: {registry}" for host in dict.fromkeys(pushed))
+    # programs may come from the cache; what a registry can have must come from it
+    args = ("--profile", "minimal", "--name", "it-registry", "--set", "gpu.mode=none", "--set", f"supply.mirrors={{{mirrors}}}",
+            "--set", "supply.sources=[registry, present, build]")  # fmt: skip
+    cli.labs.append("it-registry")
+    cli.env["KAILAB_CACHE"] = str(cli.root / "cache")
+    (cli.root / "cache").mkdir()
+    (cli.root / "cache" / "go").symlink_to(supply.binary("helm").parent.parent)
+    plan = cli("plan", *args, "--json").json()
+    sources = {entry["name"]: entry["source"] for entry in plan["supply"]}
+    assert sources["registry.k8s.io/etcd:3.6.5-0" if "registry.k8s.io/etcd:3.6.5-0" in sources else f"docker.io/kindest/node:v{spec.cluster.kubernetes}"] == "registry"
+    if not no_kai:
+        assert sources["kai-scheduler"] == "registry"
+    up = cli("up", *args, "--yes", "--json").json()
+    assert up["ok"]
+
+    # a pod whose image no node has: containerd pulls it through the mirror
+    from lab.kube import Cluster
+
+    cluster = Cluster(Path(up["kubeconfig"]))
+    source = "registry.k8s.io/pause:3.10.1"
+    docker.call("load", "-q", "-i", str(supply.image(source)))
+    docker.call("tag", source, f"{registry}/it/pulled:1")
+    docker.call("push", "-q", f"{registry}/it/pulled:1")
+    docker.call("rmi", f"{registry}/it/pulled:1", source)
+    cluster.apply([{
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "docker.io/it/pulled:1"}], "terminationGracePeriodSeconds": 1},
+    }])  # fmt: skip
+    cluster.wait_ready("Pod", {"pulled"}, "default", timeout=120)
+    cluster.close()
+    cli("down", "--name", "it-registry", "--images")
+    docker.call("rmi", f"docker.io/kindest/node:v{spec.cluster.kubernetes}", check=False)
+
+
+def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build ended in the middle leaves nothing that looks finished, and the next one succeeds."""
+    import threading
+
+    from lab.errors import Interrupted
+    from lab.supply import gomod
+
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOCACHE", str(tmp_path / "go-build"))
+    spec = load_profile("minimal")
+    cancel = threading.Event()
+    runner = HostRunner(cancel)
+    if runner.which("go") is None:
+        pytest.skip("no go command")
+    recipe = replace(Supply(spec, runner, ContainerEngine(runner)).catalogue.go["etcd"])
+
+    def stop(text: str, done: int | None, total: int | None) -> None:
+        if done and done > 5:
+            cancel.set()
+
+    with pytest.raises(Interrupted):
+        gomod.build(recipe, runner, stop)
+    assert not gomod.folder_of(recipe).exists()
+    assert not [path for path in (tmp_path / "cache" / "go").iterdir() if path.is_dir() and not path.name.startswith(".work")]
+    folder = gomod.build(recipe, HostRunner(), lambda text, done, total: None)
+    assert (folder / "etcd").stat().st_mode & 0o111
