@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from lab import runs
 from lab.engine.events import Bus, Notice
-from lab.engine.journal import Journal
 from lab.engine.run import Engine
 from lab.engine.step import Effect, Observed
-from lab.errors import HostNotReady, Interrupted, LabError, Leftovers, NoLab
-from lab.host import Needs, Verdict, doctor, gather, needed_fixes, undo_all
+from lab.errors import HostNotReady, NoLab
+from lab.host import Needs, Verdict, doctor, gather, needed_fixes
 from lab.kube import Cluster
-from lab.parts import teardown
 from lab.parts.context import LabContext
 from lab.parts.host import HostReady
-from lab.paths import LabPaths, host_journal, state_root
+from lab.parts.tenants import validate_tenants
+from lab.paths import LabPaths, state_root
 from lab.plan import Plan, build_plan, resolve_gpus, resolve_scheduler
+from lab.removal import down
 from lab.results import DownReport, PlanReport, StatusReport, UpReport
 from lab.session import Session, lab_names, name_of
 from lab.spec import LabSpec, TenantSpec
+from lab.supply import Item
 from lab.tools.shell import HostRunner, Runner
 
 Ask = Callable[[tuple[Effect, ...]], bool]
@@ -150,11 +149,19 @@ class Lab:
         self.session.spec = spec
         step = HostReady(needed_fixes(verdicts))
         plan = build_plan(
-            spec, self.session.supply, step, no_kai=no_kai, notices=(*gpu_notices, *spec.warnings()),
+            spec, self.session.supply, step, no_kai=no_kai,
+            notices=(*gpu_notices, *spec.warnings(), *self._doubts(spec)),
             facts={"engine": name},
         )  # fmt: skip
         self.session.facts = dict(plan.facts)
         return plan, verdicts
+
+    def _doubts(self, spec: LabSpec) -> tuple[str, ...]:
+        """Check the tenants' values before anything is made, wherever the chart is at hand already."""
+        chart = Item("chart", "vcluster")
+        if not spec.tenants or self.session.supply.choose([chart])[chart].source not in ("present", "bundle"):
+            return ()
+        return validate_tenants(spec, self.session.supply.path(chart))
 
     def plan(self, require: frozenset[str] = frozenset()) -> PlanReport:
         """What ``up`` would do, and how everything stands now."""
@@ -195,19 +202,15 @@ class Lab:
     def status(self) -> StatusReport:
         """How the lab stands now."""
         spec = self.spec
-        plan = build_plan(
-            spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={}
-        )
+        plan = build_plan(spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={})
         seen = self._engine(plan).observe()
         notices = plan.notices
-        steps = tuple(
-            (s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host"))
-        )
+        steps = tuple((s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host")))
         tenants = {tenant.name: self.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
         return StatusReport(spec.name, self.session.facts, steps, notices, tenants, self.paths.kubeconfig)
 
     def _engine(self, plan: Plan) -> Engine[LabContext]:
-        return Engine(plan.steps, self.session.scope, bus=self.bus, cancel=self.session.cancel)
+        return Engine(plan.steps, self.session.scope, bus=self.bus, cancel=self.session.cancel, lab=self.spec.name)
 
     def _refuse_host(self, plan: Plan, verdicts: tuple[Verdict, ...], ask: Ask) -> None:
         fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
@@ -233,69 +236,4 @@ def examine(spec: LabSpec) -> tuple[Verdict, ...]:
     return doctor(gather(runner), runner, needs=needs)
 
 
-def down(
-    name: str, *, keep_images: bool = True, host: bool = False, bus: Bus | None = None, cancel: Any = None
-) -> DownReport:
-    """Take a lab away, from any half-made state, and prove it.
-
-    Args:
-        name: the lab; one that is already gone is success.
-        keep_images: leave the baked node images for the next ``lab up``.
-        host: also undo what was changed on this machine.
-
-    Raises:
-        Leftovers: something of the lab still exists.
-    """
-    session = _session_for_down(name, bus or Bus(), cancel)
-    began = time.monotonic()
-    kept: list[str] = []
-    left: list[str] = []
-    with session.locked():
-        engine_there = session.runner.which(session.engine.name) is not None
-        engine_answers = engine_there and session.engine.call("version", check=False).code == 0
-        scope = session.scope
-        if engine_answers:
-            steps = teardown.teardown(keep_images=keep_images)
-            record = Engine(steps, scope, bus=session.bus, cancel=session.cancel).down()
-            if record.cancelled:
-                raise Interrupted("stopped during lab down", fix="run lab down again")
-            left += [f"{step}: {error}" for step, error in record.errors]
-            left += teardown.remains(scope("proof"), keep_images=keep_images)
-            kept += (
-                [f"node image {image}" for image in teardown.images(scope("proof"))] if keep_images else []
-            )
-        elif session.journal.owned("cluster") or session.journal.owned("container"):
-            raise LabError(
-                f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
-                fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
-            )
-        else:
-            teardown.Files().undo(scope("files"))
-    journal = Journal(host_journal())
-    undone = tuple(undo_all(session.runner, journal)) if host else ()
-    changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
-    report = DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, changes)
-    if left:
-        raise Leftovers(
-            f"{len(left)} thing(s) of lab {name!r} remain",
-            evidence=left,
-            fix="run lab down again; lab doctor lists them",
-        )
-    return report
-
-
-def _session_for_down(name: str, bus: Bus, cancel: Any) -> Session:
-    """A session by the lab's saved state, or by its name alone when that cannot be read."""
-    import threading
-
-    cancel = cancel or threading.Event()
-    try:
-        session = Session.attached(name)
-    except LabError:
-        spec = LabSpec(name=name)
-        session = Session(spec, spec)
-    session.bus, session.cancel, session.runner.cancel = bus, cancel, cancel
-    return session
-
-
-__all__ = ["DownReport", "Lab", "PlanReport", "StatusReport", "UpReport", "down", "lab_names"]
+__all__ = ["DownReport", "Lab", "PlanReport", "StatusReport", "UpReport", "down", "examine", "lab_names"]

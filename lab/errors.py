@@ -23,9 +23,7 @@ class LabError(Exception):
     exit_code = 1
     title = "error"
 
-    def __init__(
-        self, what: str, *, command: str = "", evidence: Sequence[str] = (), fix: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, command: str = "", evidence: Sequence[str] = (), fix: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.command = command
@@ -155,8 +153,17 @@ EXIT_CODES: dict[int, str] = {
     **{
         cls.exit_code: (cls.__doc__ or "").splitlines()[0].rstrip(".")
         for cls in (
-            SpecError, Unavailable, HostNotReady, StepFailed, WaitTimeout, Leftovers, Busy, NoLab,
-            CommandFailed, ApiFailed, Interrupted,
+            SpecError,
+            Unavailable,
+            HostNotReady,
+            StepFailed,
+            WaitTimeout,
+            Leftovers,
+            Busy,
+            NoLab,
+            CommandFailed,
+            ApiFailed,
+            Interrupted,
         )
     },
 }

@@ -7,10 +7,15 @@ State (what labs own) and cache (what can be made again) are kept apart: deletin
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
+from lab.errors import SpecError
+
+_CACHE_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
+)
 
 
 def state_root() -> Path:
@@ -53,6 +58,12 @@ class LabPaths:
     """Where one lab keeps its state."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", self.name):
+            raise SpecError(
+                f"{self.name!r} is no name for a lab", fix="use lower-case letters, digits and '-', 40 at most"
+            )
 
     @property
     def root(self) -> Path:

@@ -108,7 +108,7 @@ def resolve_gpus(spec: LabSpec, real_gpus: int) -> tuple[LabSpec, tuple[str, ...
         return spec, ()
     notices = (
         (
-            f"this machine has {real_gpus} NVIDIA GPU(s); this release does not pass them on: the lab simulates its GPUs",
+            f"this machine has {real_gpus} NVIDIA GPU(s), which this release does not pass on: GPUs are simulated",
         )
         if real_gpus
         else ()

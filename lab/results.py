@@ -54,7 +54,9 @@ class UpReport:
             "lab": self.name, "ok": self.record.ok, "changed": self.record.changed,
             "seconds": round(self.record.seconds, 2), "facts": dict(self.facts), "notices": list(self.notices),
             "kubeconfig": str(self.kubeconfig), "tenants": {name: str(path) for name, path in self.tenants.items()},
-            "steps": [{"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps],
+            "steps": [
+                {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
+            ],
         }  # fmt: skip
 
 

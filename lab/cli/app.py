@@ -33,14 +33,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A lab for GPU scheduling on Kubernetes: kind, GPUs, NVIDIA KAI Scheduler, queues and vClusters from one file.",
+    help="A lab for GPU scheduling on Kubernetes: kind, GPUs, KAI Scheduler, queues and vClusters from one file.",
     epilog="Exit codes are listed by 'lab exit-codes'. --debug shows a traceback.",
 )
 app.add_typer(bundle_app, name="bundle")
 
 
 @app.command(
-    epilog="Examples: lab up --yes · lab up --profile cpu · lab up -f my.yaml --set gpu.perNode=4 --require kai"
+    epilog="Examples: lab up --yes · lab up -f my.yaml --set gpu.perNode=4 --require kai"
 )
 def up(
     file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, yes: Yes = False,

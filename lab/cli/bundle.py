@@ -23,7 +23,7 @@ def create(
     out: Annotated[Path, typer.Option("--out", help="New folder, or a name that ends in .tar.")],
     file: File = None, profile: Profile = None, settings: Settings = None,
     image: Annotated[
-        list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these: from an archive, or as the lab gets it.")
+        list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these.")
     ] = None,
     chart: Annotated[
         list[str] | None, typer.Option("--chart", metavar="NAME[@VERSION=FILE]", help="Only these charts.")

@@ -22,6 +22,9 @@ from lab.supply.store import key_of
 OWNER = "kailab"
 """Label on every container and image of ours; its value is the lab's name."""
 
+IMAGE_OWNER = "kailab-image"
+"""Label on baked images; another key than OWNER, since containers inherit the labels of their image."""
+
 _TOOLKIT = Item("binary", "container-toolkit")
 
 
@@ -59,7 +62,7 @@ class NodeImage:
         """The step for a set of images; its tag is known before anything is built."""
         images = tuple(sorted(set(images), key=str))
         ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
-        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 3]
+        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 4]
         parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" else "")
         return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
 
@@ -107,7 +110,7 @@ class NodeImage:
         self._add_adoption(ctx, name)
         ctx.engine.call(
             "commit", "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []",
-            "--change", f"LABEL {OWNER}={self.spec.name}", name, self.tag,
+            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name}", name, self.tag,
         )  # fmt: skip
 
     def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:

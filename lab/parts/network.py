@@ -39,7 +39,11 @@ class Network:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        how = "ptp and host-local CNI, routes between the nodes" if self.own_node else "kindnet from the node image"
+        how = (
+            "ptp and host-local CNI, routes between the nodes"
+            if self.own_node
+            else "kindnet from the node image"
+        )
         return (Effect("node", f"{how}; wait until all nodes are Ready"),)
 
     def observe(self, ctx: LabContext) -> Observed:
@@ -52,7 +56,11 @@ class Network:
         files = _files(nodes, ctx.nodes())
         with ThreadPoolExecutor(8) as pool:
             same = list(pool.map(lambda item: _in_place(ctx, *item), files.items()))
-        return Observed.ready(f"{len(nodes)} nodes Ready") if all(same) else Observed.drifted("routes or CNI files differ")
+        return (
+            Observed.ready(f"{len(nodes)} nodes Ready")
+            if all(same)
+            else Observed.drifted("routes or CNI files differ")
+        )
 
     def apply(self, ctx: LabContext) -> None:
         """See Step."""
@@ -86,7 +94,11 @@ def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> di
     made = {}
     for name, cidr in cidrs.items():
         lines = ["set -e"]
-        lines += [f"ip route replace {cidrs[other]} via {addresses[other]}" for other in sorted(cidrs) if other != name]
+        lines += [
+            f"ip route replace {cidrs[other]} via {addresses[other]}"
+            for other in sorted(cidrs)
+            if other != name
+        ]
         # -w waits for kube-proxy, which holds the same lock while it writes its rules
         rule = f"POSTROUTING -s {cidr} ! -d 10.244.0.0/16 -j MASQUERADE"
         lines.append(f"iptables -w -t nat -C {rule} 2>/dev/null || iptables -w -t nat -A {rule}")
@@ -105,7 +117,10 @@ def _install(ctx: LabContext, node: str, files: tuple[str, str]) -> None:
     conflist, script = files
     unit = (assets("kind") / "cni" / "kailab-network.service").read_text()
     parts = [(_CONFLIST, conflist), (_SCRIPT, script), (_UNIT, unit)]
-    here = [f"mkdir -p $(dirname {path})\ncat > {path}.new <<'KAILAB'\n{text}KAILAB\nmv {path}.new {path}" for path, text in parts]
+    here = [
+        f"mkdir -p $(dirname {path})\ncat > {path}.new <<'KAILAB'\n{text}KAILAB\nmv {path}.new {path}"
+        for path, text in parts
+    ]
     # the routes first: the conflist is what makes containerd start pods
     order = [here[1], f"sh {_SCRIPT}", here[2], f"ln -sf {_UNIT} {_WANTS}", here[0]]
     ctx.engine.exec(node, ["sh", "-s"], stdin="set -e\n" + "\n".join(order) + "\n")

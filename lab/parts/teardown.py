@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.parts.context import NODE_LABEL, LabContext
-from lab.parts.images import OWNER
+from lab.parts.images import IMAGE_OWNER, OWNER
 
 KIND_NETWORK = "kind"
 """kind puts all clusters of a machine on one network; the lab removes it only if it made it and it is unused."""
@@ -35,6 +35,10 @@ class _Gone:
 
     def verify(self, ctx: LabContext) -> None:
         """Nothing is made here."""
+
+    def undo(self, ctx: LabContext) -> None:
+        """Each kind of thing says how it goes."""
+        raise AssertionError(self.id)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def images(ctx: LabContext) -> list[str]:
     out = ctx.engine.call(
         "images",
         "--filter",
-        f"label={OWNER}={ctx.spec.name}",
+        f"label={IMAGE_OWNER}={ctx.spec.name}",
         "--format",
         "{{.Repository}}:{{.Tag}}",
         check=False,

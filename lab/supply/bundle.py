@@ -56,7 +56,9 @@ class Bundle:
         try:
             data = json.loads((root / _MANIFEST).read_text())
             if data["schema"] != SCHEMA:
-                raise LabError(f"bundle {path} has schema {data['schema']}; this kailab reads schema {SCHEMA}")
+                raise LabError(
+                    f"bundle {path} has schema {data['schema']}; this kailab reads schema {SCHEMA}"
+                )
             entries = tuple(Entry(**row) for row in data["entries"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
@@ -88,7 +90,11 @@ class Bundle:
         if path.stat().st_size != entry.size:
             return f"{entry.file}: {path.stat().st_size} bytes, the manifest says {entry.size}"
         found = digest(path)
-        return "" if found == entry.sha256 else f"{entry.file}: sha256 {found[:16]}…, the manifest says {entry.sha256[:16]}…"
+        return (
+            ""
+            if found == entry.sha256
+            else f"{entry.file}: sha256 {found[:16]}…, the manifest says {entry.sha256[:16]}…"
+        )
 
     def trusted(self, entry: Entry) -> Path:
         """The entry's file after its sum was checked; a passed check is remembered by size and time of the file.
@@ -99,11 +105,15 @@ class Bundle:
         path = self.path(entry)
         stat = path.stat() if path.exists() else None
         seen = (
-            cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns) if stat else None
+            cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns)
+            if stat
+            else None
         )
         if seen is None or not seen.exists():
             if wrong := self.check(entry):
-                raise LabError(f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}")
+                raise LabError(
+                    f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}"
+                )
             if seen is not None:
                 seen.parent.mkdir(parents=True, exist_ok=True)
                 seen.touch()
@@ -116,15 +126,23 @@ class Bundle:
             str(path.relative_to(self.root)) for path in self.root.rglob("*")
             if path.is_file() and str(path.relative_to(self.root)) not in listed
         )  # fmt: skip
-        return [wrong for entry in self.entries if (wrong := self.check(entry))] + [f"{s}: not in the manifest" for s in strangers]
+        return [wrong for entry in self.entries if (wrong := self.check(entry))] + [
+            f"{s}: not in the manifest" for s in strangers
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The manifest as plain data."""
-        return {"schema": SCHEMA, "created": self.created, "entries": [asdict(entry) for entry in self.entries]}
+        return {
+            "schema": SCHEMA,
+            "created": self.created,
+            "entries": [asdict(entry) for entry in self.entries],
+        }
 
 
 def create(
-    out: Path, items: Iterable[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]
+    out: Path,
+    items: Iterable[tuple[Item, str, Path]],
+    progress: Callable[[str, int | None, int | None], None],
 ) -> Bundle:
     """Write a bundle of (item, version, file) to ``out``: a folder, or a tar when the name ends in ``.tar``.
 
@@ -149,12 +167,18 @@ def create(
 
 
 def installed() -> tuple[Bundle, ...]:
-    """Bundles in the cache's bundle directory, by name. One that cannot be read is passed over by 'lab up', not by doctor."""
+    """Bundles in the cache's bundle directory, by name. Raises LabError for one that cannot be read."""
     root = bundles_root()
-    return tuple(Bundle.open(path) for path in sorted(root.glob("*")) if (path / _MANIFEST).is_file()) if root.is_dir() else ()
+    return (
+        tuple(Bundle.open(path) for path in sorted(root.glob("*")) if (path / _MANIFEST).is_file())
+        if root.is_dir()
+        else ()
+    )
 
 
-def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]) -> None:
+def _fill(
+    folder: Path, items: list[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]
+) -> None:
     folder.mkdir(parents=True)
     entries = []
     for number, (item, version, source) in enumerate(items, 1):

@@ -7,7 +7,9 @@ import platform
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Row = TypeVar("Row")
 
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -75,7 +77,7 @@ class BinaryRow:
 
 @dataclass(frozen=True)
 class ImageRow:
-    """A container image. ``in_node`` says that a released node image carries it already; ``local``: no registry has it."""
+    """A container image. ``in_node``: a released node image carries it already; ``local``: no registry has it."""
 
     reference: str
     files: dict[str, str] = field(default_factory=dict)
@@ -141,6 +143,6 @@ def load(kubernetes: str) -> Catalogue:
     )
 
 
-def _row(cls: Any, row: dict[str, Any]) -> Any:
+def _row(cls: type[Row], row: dict[str, Any]) -> Row:
     """Make a frozen row; lists become tuples."""
     return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})

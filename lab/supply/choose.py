@@ -21,7 +21,7 @@ from lab.tools.shell import Runner
 
 @dataclass(frozen=True)
 class Choice:
-    """Where an item comes from. ``source`` is present, bundle, registry, build or none; ``why`` tells what was tried."""
+    """Where an item comes from. ``source``: present, bundle, registry, build or none; ``why``: what was tried."""
 
     item: Item
     source: str
@@ -59,7 +59,7 @@ class Chooser:
             return dict(zip(items, pool.map(self._one, items), strict=True))
 
     def _one(self, item: Item) -> Choice:
-        why = []
+        why: list[str] = []
         for source in self.sources:
             found, detail = getattr(self, f"_{source}")(item)
             if found:
@@ -75,15 +75,15 @@ class Chooser:
         for path in (fetched(item, self.version(item)), self._made(item)):
             if path is not None and path.exists():
                 return True, "cache"
-        if item.kind == "image" and not row.files and row.recipe != "node" and self.engine is not None:
-            if self.engine.image_id(item.name):
-                return True, f"{self.engine.name} image store"
+        engine = self.engine if item.kind == "image" and row.recipe == "none" else None
+        if engine is not None and engine.image_id(item.name):
+            return True, f"{engine.name} image store"
         return False, ""
 
     def _present_binary(self, name: str) -> tuple[bool, str]:
         row = self.catalogue.binaries[name]
         for path in (fetched(Item("binary", name), row.version), programs_of(row, self.catalogue)):
-            if path is not None and path.exists():
+            if path.exists():
                 return True, "cache"
         found = shutil.which(name) if row.version_args else None
         if found:
@@ -198,7 +198,10 @@ class Chooser:
     def _ways_out(self, item: Item) -> str:
         if item.kind == "image" and self.catalogue.image(item.name).recipe != "none":
             return "install the missing toolchain, or use a machine or mirror that reaches the registry"
-        return "put a kailab bundle that carries it into the cache ('lab bundle create' where it can be had), or set supply.mirrors"
+        return (
+            "put a kailab bundle that carries it into the cache ('lab bundle create' where it can be had),"
+            " or set supply.mirrors"
+        )
 
 
 def _image_needs(row: ImageRow) -> set[str]:

@@ -29,7 +29,14 @@ Progress = Callable[[str, int | None, int | None], None]
 _NODE_PROGRAMS = ("kubeadm", "kubelet", "kubectl")
 _ENABLED = ("containerd.service", "kubelet.service", "undo-mount-hacks.service")
 # Of no use inside a node, and half of its files.
-_DROP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
+_DROP = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 # kind's Dockerfile clears these so that systemd starts nothing that needs hardware.
 _NO_WANTS = (
     "usr/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
@@ -125,12 +132,20 @@ def _overlay(top: Path, kind_files: Path, programs: Path, version: str) -> dict[
         shutil.copyfile(programs / name, top / "usr/bin" / name)
         (top / "usr/bin" / name).chmod(0o755)
     config = top / "etc/containerd/config.toml"
-    config.write_text(config.read_text().replace("registry.k8s.io/pause:3.10\"", 'registry.k8s.io/pause:3.10.1"'))
+    config.write_text(
+        config.read_text().replace('registry.k8s.io/pause:3.10"', 'registry.k8s.io/pause:3.10.1"')
+    )
     ours = assets("kind") / "node"
     (top / "kind/manifests").mkdir(parents=True)
     shutil.copyfile(ours / "default-storage.yaml", top / "kind/manifests/default-storage.yaml")
     shutil.copyfile(ours / "default-cni.yaml", top / "kind/manifests/default-cni.yaml")
     (top / "kind/version").write_text(version)
-    links = {f"/etc/systemd/system/multi-user.target.wants/{unit}": f"/etc/systemd/system/{unit}" for unit in _ENABLED}
-    links |= {f"/usr/local/bin/{name}": f"/usr/bin/{name}" for name in ("containerd", "ctr", "containerd-shim-runc-v2")}
+    links = {
+        f"/etc/systemd/system/multi-user.target.wants/{unit}": f"/etc/systemd/system/{unit}"
+        for unit in _ENABLED
+    }
+    links |= {
+        f"/usr/local/bin/{name}": f"/usr/bin/{name}"
+        for name in ("containerd", "ctr", "containerd-shim-runc-v2")
+    }
     return links | {"/usr/local/sbin/runc": "/usr/sbin/runc", "/opt/cni/bin": "/usr/lib/cni"}

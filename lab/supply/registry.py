@@ -78,7 +78,7 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 def pull_chart(
     helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path
 ) -> Path:
-    """Pull a chart from an OCI registry (``oci://…``) or URL into ``target``. Tried three times. Raises CommandFailed."""
+    """Pull a chart (``oci://…`` or a URL) into ``target``; tried three times. Raises CommandFailed."""
     import tempfile
 
     plain: list[str] = []

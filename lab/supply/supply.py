@@ -44,7 +44,7 @@ class Supply:
         self.catalogue = load(spec.cluster.kubernetes)
         self.mirrors = dict(spec.supply.mirrors)
         named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
-        self.bundles = (*named, *installed())
+        self.bundles: tuple[Bundle, ...] = (*named, *installed())
         vclusters = {tenant.vcluster for tenant in spec.tenants}
         self.versions = {
             **{name: row.version for name, row in self.catalogue.binaries.items()},

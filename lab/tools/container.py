@@ -36,12 +36,19 @@ class ContainerEngine:
         self._run = run
         self.name = name
 
-    def call(self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None) -> Result:
+    def call(
+        self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None
+    ) -> Result:
         """Run one engine command. Raises CommandFailed."""
         return self._run.run([self.name, *args], stdin=stdin, check=check, timeout=timeout)
 
     def exec(
-        self, container: str, argv: Sequence[str], *, stdin: str | bytes | None = None, check: bool = True,
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        check: bool = True,
         timeout: float | None = None,
     ) -> Result:
         """Run a command in a running container. Raises CommandFailed."""

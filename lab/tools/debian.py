@@ -67,6 +67,13 @@ class Debian:
     def bootstrap(self, suite: str, packages: Sequence[str], into: Path, on_line: OnLine) -> None:
         """Make a minimal root file system of ``suite`` with ``packages``. Raises CommandFailed."""
         self._run.run(
-            ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, into, self.mirror()],
+            [
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={','.join(packages)}",
+                suite,
+                into,
+                self.mirror(),
+            ],
             on_line=on_line,
         )

@@ -41,7 +41,9 @@ class Go:
     )  # fmt: skip
     def download(self, module: str, version: str) -> Path:
         """Download a module into go's own cache and return its folder. Tried three times. Raises CommandFailed."""
-        result = self._run.run([self.binary, "mod", "download", "-json", f"{module}@{version}"], cwd=Path("/"))
+        result = self._run.run(
+            [self.binary, "mod", "download", "-json", f"{module}@{version}"], cwd=Path("/")
+        )
         return Path(json.loads(result.out)["Dir"])
 
     def packages(self, folder: Path, targets: Sequence[str], env: Mapping[str, str], mod: str) -> int:

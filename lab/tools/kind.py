@@ -21,7 +21,9 @@ class Kind:
         self.binary = binary
         self._env = {"KIND_EXPERIMENTAL_PROVIDER": engine}
 
-    def create(self, name: str, config: str, image: str, kubeconfig: Path, on_line: OnLine | None = None) -> None:
+    def create(
+        self, name: str, config: str, image: str, kubeconfig: Path, on_line: OnLine | None = None
+    ) -> None:
         """Create a cluster; on failure its containers stay for a look. Raises CommandFailed."""
         self._run.run(
             [
@@ -33,7 +35,9 @@ class Kind:
 
     def delete(self, name: str, kubeconfig: Path) -> None:
         """Delete a cluster; already gone is success. Raises CommandFailed."""
-        self._run.run([self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env)
+        self._run.run(
+            [self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env
+        )
 
     def kubeconfig(self, name: str) -> str:
         """The kubeconfig of a cluster, as text. Raises CommandFailed."""

@@ -74,7 +74,7 @@ class GitHub(_Folding):
         self._warnings.clear()
         super().run_started(event)
 
-    def fold(self, row: Row, title: str, lines: list[str]) -> None:  # noqa: ARG002 - GitHub's have no names
+    def fold(self, row: Row, title: str, lines: list[str]) -> None:
         """One group; groups do not nest."""
         self.raw(
             f"::group::{_escape(title.strip())}\n" + "".join(f"{line}\n" for line in lines) + "::endgroup::\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
+import subprocess  # noqa: TID251 - the command under test, from outside
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -52,7 +52,9 @@ class Cli:
     def __post_init__(self) -> None:
         self.kubeconfig = self.root / "home" / ".kube" / "config"
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
-        self.kubeconfig.write_text("# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n")
+        self.kubeconfig.write_text(
+            "# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n"
+        )
         self.before = self.kubeconfig.read_bytes()
         self.env = {
             **os.environ, "KAILAB_STATE": str(self.root / "state"), "KUBECONFIG": str(self.kubeconfig),
@@ -65,17 +67,21 @@ class Cli:
 
     def __call__(self, *words: str, code: int | None = 0, timeout: float = UP_SECONDS) -> Done:
         """Run a command and check its exit code (None: any)."""
-        done = subprocess.run(  # noqa: TID251 - the command under test, from outside
+        done = subprocess.run(
             self.argv(*words), env=self.env, capture_output=True, text=True, timeout=timeout, check=False,
             cwd=self.root, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if code is not None:
-            assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == code, (
+                f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
+    def until(
+        self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0
+    ) -> Done:
         """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
-        process = subprocess.Popen(  # noqa: TID251 - the command under test, from outside
+        process = subprocess.Popen(
             self.argv(*words, "--ui", "json"), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             cwd=self.root, stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -84,7 +90,9 @@ class Cli:
         for line in process.stderr:
             lines.append(line)
             if line.startswith("{") and stop(json.loads(line)):
-                timer = threading.Timer(delay, lambda: process.send_signal(sent) if process.poll() is None else None)
+                timer = threading.Timer(
+                    delay, lambda: process.send_signal(sent) if process.poll() is None else None
+                )
                 timer.start()
                 break
         out, err = process.communicate(timeout=UP_SECONDS)
@@ -121,7 +129,15 @@ def cli(engine: HostRunner, tmp_path: Path) -> Iterator[Cli]:
 def containers_of(engine: HostRunner, name: str) -> list[str]:
     """Container names of a lab, running or not."""
     out = engine.run(
-        ["docker", "ps", "-a", "--filter", f"label=io.x-k8s.kind.cluster=kailab-{name}", "--format", "{{.Names}}"]
+        [
+            "docker",
+            "ps",
+            "-a",
+            "--filter",
+            f"label=io.x-k8s.kind.cluster=kailab-{name}",
+            "--format",
+            "{{.Names}}",
+        ]
     ).out
     return out.split()
 

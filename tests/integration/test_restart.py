@@ -23,7 +23,7 @@ def test_stopped_lab_comes_back_with_its_gpus(cli: Cli, engine: HostRunner) -> N
     if up["facts"]["scheduler"] != "kai":
         pytest.skip(f"needs KAI: {up['facts']['no_kai']}")
     cluster = Cluster(Path(up["kubeconfig"]))
-    cluster.apply([fraction_pod("sharing", "default", fraction=0.5, queue="test")])
+    cluster.apply([fraction_pod("sharing", namespace="default", fraction=0.5, queue="test")])
     cluster.wait_ready("Pod", {"sharing"}, "default", timeout=120)
     assert len(cluster.list("Pod", RESERVATIONS)) == 1
 
@@ -38,7 +38,7 @@ def test_stopped_lab_comes_back_with_its_gpus(cli: Cli, engine: HostRunner) -> N
     cluster.delete("Pod", "sharing", "default", grace=1, wait=60)
     failed = [pod for pod in map(PodView.of, cluster.list("Pod")) if pod.phase == "Failed"]
     assert failed == []
-    cluster.apply([fraction_pod("after", "default", fraction=0.5, queue="test")])
+    cluster.apply([fraction_pod("after", namespace="default", fraction=0.5, queue="test")])
     cluster.wait_ready("Pod", {"after"}, "default", timeout=120)
     assert cli("status", "--json").json()["ok"]
     cluster.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
+import subprocess  # noqa: TID251 - servers and commands under test, from outside
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,11 +34,15 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     cli.env["KAILAB_CACHE"] = str(cli.root / "empty-cache")
     cli.labs.append("it-bundle")
     lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
-    up = cli("up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone).json()
+    up = cli(
+        "up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone
+    ).json()
     assert up["ok"]
     cli("down", "--name", "it-bundle", "--images")
 
-    victim = max((path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size)
+    victim = max(
+        (path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size
+    )
     # the bundle shares its files with the cache: break the link before breaking the file
     body = bytearray(victim.read_bytes())
     body[len(body) // 2] ^= 1
@@ -63,7 +67,7 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[str]:
         "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
     }  # fmt: skip
     (tmp_path / "registry.json").write_text(json.dumps(config))
-    process = subprocess.Popen(  # noqa: TID251 - a server for the test
+    process = subprocess.Popen(
         [supply.binary("registry"), "serve", tmp_path / "registry.json"], stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -103,7 +107,8 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
 
     mirrors = ", ".join(f"{host}: {registry}" for host in dict.fromkeys(pushed))
     # programs may come from the cache; what a registry can have must come from it
-    args = ("--profile", "minimal", "--name", "it-registry", "--set", "gpu.mode=none", "--set", f"supply.mirrors={{{mirrors}}}",
+    args = ("--profile", "minimal", "--name", "it-registry", "--set", "gpu.mode=none",
+            "--set", f"supply.mirrors={{{mirrors}}}",
             "--set", "supply.sources=[registry, present, build]")  # fmt: skip
     cli.labs.append("it-registry")
     cli.env["KAILAB_CACHE"] = str(cli.root / "cache")
@@ -111,7 +116,14 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     (cli.root / "cache" / "go").symlink_to(supply.binary("helm").parent.parent)
     plan = cli("plan", *args, "--json").json()
     sources = {entry["name"]: entry["source"] for entry in plan["supply"]}
-    assert sources["registry.k8s.io/etcd:3.6.5-0" if "registry.k8s.io/etcd:3.6.5-0" in sources else f"docker.io/kindest/node:v{spec.cluster.kubernetes}"] == "registry"
+    assert (
+        sources[
+            "registry.k8s.io/etcd:3.6.5-0"
+            if "registry.k8s.io/etcd:3.6.5-0" in sources
+            else f"docker.io/kindest/node:v{spec.cluster.kubernetes}"
+        ]
+        == "registry"
+    )
     if not no_kai:
         assert sources["kai-scheduler"] == "registry"
     up = cli("up", *args, "--yes", "--json").json()
@@ -128,7 +140,7 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     docker.call("rmi", f"{registry}/it/pulled:1", source)
     cluster.apply([{
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled", "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "docker.io/it/pulled:1"}], "terminationGracePeriodSeconds": 1},
+        "spec": {"containers": [{"name": "main", "image": "docker.io/it/pulled:1"}]},
     }])  # fmt: skip
     cluster.wait_ready("Pod", {"pulled"}, "default", timeout=120)
     cluster.close()
@@ -136,7 +148,9 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     docker.call("rmi", f"docker.io/kindest/node:v{spec.cluster.kubernetes}", check=False)
 
 
-def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_that_was_killed_goes_on(
+    engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A build ended in the middle leaves nothing that looks finished, and the next one succeeds."""
     import threading
 
@@ -159,6 +173,10 @@ def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monke
     with pytest.raises(Interrupted):
         gomod.build(recipe, runner, stop)
     assert not gomod.folder_of(recipe).exists()
-    assert not [path for path in (tmp_path / "cache" / "go").iterdir() if path.is_dir() and not path.name.startswith(".work")]
+    assert not [
+        path
+        for path in (tmp_path / "cache" / "go").iterdir()
+        if path.is_dir() and not path.name.startswith(".work")
+    ]
     folder = gomod.build(recipe, HostRunner(), lambda text, done, total: None)
     assert (folder / "etcd").stat().st_mode & 0o111

@@ -24,6 +24,14 @@ CONTROL = {"app": "vcluster", "release": "team-a"}
 DNS = {"k8s-app": "vcluster-kube-dns"}
 
 
+@pytest.fixture(autouse=True)
+def validated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The charts against which tenants were checked; the check itself has tests of its own."""
+    seen: list[Path] = []
+    monkeypatch.setattr("lab.parts.tenants.steps.validate_tenants", lambda spec, chart: seen.append(chart))
+    return seen
+
+
 @pytest.fixture
 def world(runner: FakeRunner, tmp_path: Path) -> World:
     return make(runner, tmp_path)

@@ -56,7 +56,9 @@ def kind_config(spec: LabSpec, ports: tuple[PortMapping, ...], *, own_node: bool
         dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS_TAG}}
         config["kubeadmConfigPatches"] = [yaml.safe_dump(dns)]
     if has_gpus(spec):
-        config["containerdConfigPatches"].append((assets("kind") / "gpu" / "containerd-nvidia.toml").read_text())
+        config["containerdConfigPatches"].append(
+            (assets("kind") / "gpu" / "containerd-nvidia.toml").read_text()
+        )
     return config
 
 

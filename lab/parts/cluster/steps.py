@@ -40,7 +40,11 @@ class KindCluster:
         """See Step."""
         nodes = self.spec.cluster.control_planes + self.spec.cluster.workers
         return (
-            Effect("lab", f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)", "lab down"),
+            Effect(
+                "lab",
+                f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)",
+                "lab down",
+            ),
             Effect("lab", "kubeconfig in the lab's state directory; yours is not touched", "lab down"),
         )
 
@@ -50,7 +54,9 @@ class KindCluster:
         if not nodes:
             return Observed.absent()
         wanted = shape(self.spec, self.image)
-        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
+        made = next(
+            (owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {}
+        )
         if made.get("complete") != "yes":
             return Observed.drifted("an earlier creation did not finish", ["will be created again"])
         if made.get("shape") != wanted:
@@ -59,7 +65,11 @@ class KindCluster:
             return Observed.drifted("stopped", [f"{name} is not running" for name in stopped])
         if not ctx.paths.kubeconfig.exists():
             return Observed.drifted("its kubeconfig is missing")
-        return Observed.ready(f"{len(nodes)} nodes") if ctx.cluster().healthy() else Observed.drifted("API does not answer")
+        return (
+            Observed.ready(f"{len(nodes)} nodes")
+            if ctx.cluster().healthy()
+            else Observed.drifted("API does not answer")
+        )
 
     def apply(self, ctx: LabContext) -> None:
         """See Step.
@@ -68,7 +78,9 @@ class KindCluster:
             LabError: a cluster of another shape runs; recreating it would lose what is in it.
         """
         kind = self._kind(ctx)
-        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
+        made = next(
+            (owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {}
+        )
         nodes = ctx.nodes()
         if nodes and made.get("complete") == "yes" and made.get("shape") != shape(self.spec, self.image):
             raise LabError(
@@ -89,7 +101,9 @@ class KindCluster:
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         kind.create(ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line))
         ctx.paths.kubeconfig.chmod(0o600)
-        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
+        ctx.journal.owns(
+            "cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image)
+        )
 
     def _start(self, ctx: LabContext, kind: Kind) -> None:
         """Start the nodes of a stopped lab in the order they were made: their addresses stay the same then."""

@@ -11,6 +11,7 @@ from lab.kube import OWNER_LABEL
 from lab.parts import releases
 from lab.parts.context import LabContext
 from lab.parts.tenants import access
+from lab.parts.tenants.rules import validate_tenants
 from lab.parts.tenants.values import CHART, release_values, tenant_values
 from lab.spec import LabSpec, TenantSpec
 
@@ -87,6 +88,8 @@ class Tenant:
     def apply(self, ctx: LabContext) -> None:
         """See Step."""
         cluster, name = ctx.cluster(), self.tenant.name
+        # a first run has no chart yet when the plan is made
+        validate_tenants(self.spec, ctx.supply.chart(CHART))
         port = access.tenant_port(ctx, name)
         values = release_values(self.spec, self.tenant, port)
         if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
