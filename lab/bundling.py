@@ -10,7 +10,7 @@ from lab.plan import items_needed, resolve_gpus, resolve_scheduler
 from lab.session import Session
 from lab.spec import LabSpec
 from lab.supply import Item
-from lab.supply.bundle import Bundle, create
+from lab.supply.bundle import MADE, Bundle, create
 
 
 def create_bundle(
@@ -49,7 +49,8 @@ def create_bundle(
             tell(f"without KAI: {no_kai}")
         for item in items_needed(spec, supply):
             tell(str(item))
-            version = supply.versions.get(item.name, "") if item.kind != "image" else ""
+            made = MADE if item.kind == "image" and supply.made_here(item) else ""
+            version = supply.versions.get(item.name, "") if item.kind != "image" else made
             entries.append((item, version, supply.path(item, lambda text, done, total: None)))
     return create(out, entries, lambda text, done, total: None)
 

@@ -96,8 +96,13 @@ def resolve_gpus(spec: LabSpec, real_gpus: int) -> tuple[LabSpec, tuple[str, ...
     """Replace ``gpu.mode: auto``. A simulation is always called one.
 
     Raises:
-        SpecError: real GPUs were asked for by name.
+        SpecError: real GPUs or somebody else's cluster were asked for by name.
     """
+    if spec.cluster.provider == "existing":
+        raise SpecError(
+            "cluster.provider 'existing' is not in this release: labs run on kind clusters of their own",
+            fix="set cluster.provider to 'kind'",
+        )
     mode = spec.gpu.mode
     if mode == "nvidia":
         raise SpecError(

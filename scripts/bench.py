@@ -325,6 +325,9 @@ def measure(bench: Bench, runs: int, keep_images: bool) -> None:
         for name, seconds in pairs(bench, runs).items():
             print(f"{name}: {statistics.median(seconds):.2f} s (median of {len(seconds)})")
     finally:
+        # a second signal must not cut the cleaning up short; handlers, unlike SIG_IGN, are not inherited
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
         for clean in (down, delete):
             attempt(clean, bench)
         for tag in [] if keep_images else made:
@@ -380,6 +383,8 @@ def main() -> int:
         except LabError as error:
             print(f"bench: {error.what}", *error.evidence, f"next: {error.fix}", sep="\n  ", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            return 130
     return 0
 
 

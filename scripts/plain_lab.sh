@@ -65,7 +65,7 @@ pod_network() {
 # tenant_kubeconfig NAME PORT: vCluster writes the Secret once its API runs
 tenant_kubeconfig() {
     "$KUBECTL" get secret "vc-$1" -n "vcluster-$1" -o 'jsonpath={.data.config}' | base64 -d >"$dir/$1.kubeconfig"
-    grep -q "https://127.0.0.1:$2\$" "$dir/$1.kubeconfig"
+    grep -qE "https://127\.0\.0\.1:$2([^0-9]|\$)" "$dir/$1.kubeconfig"
 }
 
 run "$KIND" create cluster --name "$NAME" --image "$IMAGE" --config "$dir/kind.yaml" --kubeconfig "$KUBECONFIG" --retain

@@ -35,8 +35,7 @@ def base_image(spec: LabSpec) -> Item:
 
 def own_node(spec: LabSpec, supply: Supply) -> bool:
     """Whether the node image is built here: then it has neither kindnet nor the control plane's images."""
-    choice = supply.choose([base_image(spec)])[base_image(spec)]
-    return choice.source == "build" or choice.where == "cache"
+    return supply.made_here(base_image(spec))
 
 
 def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
@@ -62,7 +61,7 @@ class NodeImage:
         """The step for a set of images; its tag is known before anything is built."""
         images = tuple(sorted(set(images), key=str))
         ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
-        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 4]
+        parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 5]
         parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" else "")
         return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
 
@@ -110,7 +109,7 @@ class NodeImage:
         self._add_adoption(ctx, name)
         ctx.engine.call(
             "commit", "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []",
-            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name}", name, self.tag,
+            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}=", name, self.tag,
         )  # fmt: skip
 
     def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:

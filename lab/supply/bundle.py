@@ -22,6 +22,9 @@ from lab.supply.catalogue import Item
 from lab.supply.store import key_of, making, replacing
 
 SCHEMA = 1
+
+MADE = "made by kailab"
+"""Version of an image that a recipe of the catalogue made: a node image without kindnet, for one."""
 _MANIFEST = "kailab-bundle.json"
 
 
@@ -52,7 +55,7 @@ class Bundle:
         Raises:
             LabError: no bundle, or a manifest of another schema.
         """
-        root = _unpacked(path) if path.is_file() else path
+        root = unpacked(path) if path.is_file() else path
         try:
             data = json.loads((root / _MANIFEST).read_text())
             if data["schema"] != SCHEMA:
@@ -205,7 +208,8 @@ def _fill(
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
 
 
-def _unpacked(path: Path) -> Path:
+def unpacked(path: Path) -> Path:
+    """A tar's content as a folder in the cache; unpacked once."""
     stat = path.stat()
     target = cache_root() / "unpacked" / key_of(str(path.absolute()), stat.st_size, stat.st_mtime_ns)
     with making(target) as needed:

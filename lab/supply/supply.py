@@ -9,7 +9,7 @@ from lab.errors import Unavailable
 from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.archive import references
-from lab.supply.bundle import Bundle, installed
+from lab.supply.bundle import MADE, Bundle, installed, unpacked
 from lab.supply.catalogue import Item, load
 from lab.supply.choose import Choice, Chooser
 from lab.supply.recipes import Progress
@@ -120,6 +120,8 @@ class Supply:
         for bundle in self.bundles:
             if entry := bundle.find(item, version):
                 path = bundle.trusted(entry)
+                if item.kind == "binary" and self.catalogue.binaries[item.name].build.endswith("/*"):
+                    return unpacked(path)
                 if item.kind == "binary":
                     path.chmod(0o755)
                 return path
@@ -176,6 +178,14 @@ class Supply:
         if item.kind == "binary":
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
         return f"{item.name}@{choice.source}"
+
+    def made_here(self, item: Item) -> bool:
+        """Whether an image is what the catalogue's recipe makes, and not what a registry has under that name."""
+        choice = self.choose([item])[item]
+        if choice.source == "bundle":
+            entry = next((found for bundle in self.bundles if (found := bundle.find(item))), None)
+            return entry is not None and entry.version == MADE
+        return choice.source == "build" or (choice.source == "present" and not recipes.fetched(item, "").exists())
 
     def recipe_of(self, item: Item) -> str:
         """What is built first for an item: the name of its longest Go recipe, ``node`` or ``debian``."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.paths import cache_root
 from lab.spec import load_profile
 from lab.supply import Item, Supply
 from lab.tools.container import ContainerEngine
@@ -93,7 +94,8 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     pushed = []
     for item in items_needed(resolved, supply):
         row = supply.catalogue.image(item.name)
-        if item.kind == "image" and not row.local:
+        # a node image of ours cannot be told from kindest/node once it is in a registry, so it stays out
+        if item.kind == "image" and not row.local and row.recipe != "node":
             archive = supply.path(item)
             docker.call("load", "-q", "-i", str(archive))
             host, _, rest = item.name.partition("/")
@@ -113,7 +115,8 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     cli.labs.append("it-registry")
     cli.env["KAILAB_CACHE"] = str(cli.root / "cache")
     (cli.root / "cache").mkdir()
-    (cli.root / "cache" / "go").symlink_to(supply.binary("helm").parent.parent)
+    for made in ("go", "rootfs", "layers"):
+        (cli.root / "cache" / made).symlink_to(cache_root() / made)
     plan = cli("plan", *args, "--json").json()
     sources = {entry["name"]: entry["source"] for entry in plan["supply"]}
     assert (
@@ -140,12 +143,12 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     docker.call("rmi", f"{registry}/it/pulled:1", source)
     cluster.apply([{
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled", "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "docker.io/it/pulled:1"}]},
+        "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/it/pulled:1"}]},
     }])  # fmt: skip
     cluster.wait_ready("Pod", {"pulled"}, "default", timeout=120)
     cluster.close()
     cli("down", "--name", "it-registry", "--images")
-    docker.call("rmi", f"docker.io/kindest/node:v{spec.cluster.kubernetes}", check=False)
+
 
 
 def test_build_that_was_killed_goes_on(

@@ -187,8 +187,8 @@ def test_hold_starts_anew_when_the_condition_breaks(api: FakeApi, cluster: Clust
         PODS,
         Stream(broken, ("MODIFIED", pod("a", "Running", version="2")), ("MODIFIED", pod("a", version="3"))),
     )
-    threading.Timer(0.15, broken.set).start()
     started = time.monotonic()
+    threading.Timer(0.15, broken.set).start()
     wait_for(cluster, running(0), hold=0.3)
     assert time.monotonic() - started >= 0.45
 
