@@ -56,7 +56,10 @@ class Session:
         paths = LabPaths(name)
         try:
             saved = json.loads(paths.spec.read_text())
-            asked, spec = load_dumped(json.dumps(saved["asked"])), load_dumped(json.dumps(saved["spec"]))
+            asked = load_dumped(json.dumps(saved["asked"]))
+            # not a lab file anybody may write: host-kai tenants beside the default scheduler, for one
+            gpu = asked.gpu.model_copy(update={"mode": saved["resolved"]["gpu"]})
+            spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
             return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"))
         except FileNotFoundError:
             names = ", ".join(lab_names()) or "none"
@@ -72,7 +75,7 @@ class Session:
         text = json.dumps(
             {
                 "asked": json.loads(dump_spec(self.asked)),
-                "spec": json.loads(dump_spec(self.spec)),
+                "resolved": {"scheduler": self.spec.scheduler, "gpu": self.spec.gpu.mode},
                 "facts": self.facts,
             },
             indent=1,
