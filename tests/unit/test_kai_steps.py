@@ -168,9 +168,17 @@ def test_observe(world: World) -> None:
     step = Kai(world.spec)
     assert step.observe(world.ctx).state is State.ABSENT
     install(world)
+    world.cluster.refuse_create = [DENIED]
     seen = step.observe(world.ctx)
     assert (seen.state, seen.detail) == (State.READY, "v0.16.8")
     assert not world.runner.calls
+
+
+def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: World) -> None:
+    install(world)
+    world.cluster.refuse_create = [ApiFailed("failed calling webhook: connection refused", status=500)]
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.DRIFTED, "its webhooks do not answer")
 
 
 def test_observe_names_what_is_down(world: World) -> None:

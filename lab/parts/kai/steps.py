@@ -15,7 +15,7 @@ from lab.parts.cluster.config import has_gpus
 from lab.parts.context import LabContext
 from lab.parts.kai.values import CHART, kai_deployments, kai_values, own_hooks, release_values
 from lab.parts.kai.versions import line_of
-from lab.parts.kai.webhooks import wait_for_webhooks
+from lab.parts.kai.webhooks import wait_for_webhooks, webhooks_answer
 from lab.spec import LabSpec
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Kai:
             return Observed.drifted("differs from the lab file", diff)
         if down := self._unavailable(cluster):
             return Observed.drifted(f"not Available: {', '.join(down)}")
+        if not webhooks_answer(cluster, self.spec.name, kai_values(self.spec)):
+            return Observed.drifted("its webhooks do not answer")
         return Observed.ready(release.chart_version)
 
     def apply(self, ctx: LabContext) -> None:

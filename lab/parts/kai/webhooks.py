@@ -56,6 +56,17 @@ def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeou
         ) from silence
 
 
+def webhooks_answer(cluster: Cluster, lab: str, values: dict[str, Any]) -> bool:
+    """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
+    if value_at(values, "global.namespaceLabelSelector"):
+        return True
+    try:
+        _ask(cluster, probe_pod(lab, value_at(values, "global.podLabelSelector") or {}))
+    except _SilenceError:
+        return False
+    return True
+
+
 def probe_pod(lab: str, labels: dict[str, str]) -> dict[str, Any]:
     """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
     return {
