@@ -96,22 +96,6 @@ def write_image(
     return target
 
 
-def references(archive: Path) -> tuple[str, ...]:
-    """The names under which an archive's images will be known (docker archives and OCI layouts)."""
-    with tarfile.open(archive) as tar:
-        names = set(tar.getnames())
-        if "manifest.json" in names:
-            data = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]
-            return tuple(tag for image in data for tag in image.get("RepoTags") or ())
-        data = json.load(tar.extractfile("index.json"))  # type: ignore[arg-type]
-        keys = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
-        found = (
-            next((m["annotations"][k] for k in keys if k in m.get("annotations", {})), "")
-            for m in data["manifests"]
-        )
-        return tuple(name for name in found if name)
-
-
 def digest(path: Path) -> str:
     """Hex sha256 of a file."""
     with path.open("rb") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,6 @@ from pathlib import Path
 from lab.supply import registry
 from lab.supply.bundle import Bundle
 from lab.supply.catalogue import Catalogue, ImageRow, Item
-from lab.supply.gomod import folder_of
 from lab.supply.recipes import archive_path, chart_path, fetched, programs_of
 from lab.tools.container import ContainerEngine
 from lab.tools.debian import Debian
@@ -187,7 +186,7 @@ class Chooser:
 
     def version(self, item: Item) -> str:
         """The wanted version of a chart or binary; an image's version is in its name."""
-        return self.versions.get(item.name, "") if item.kind != "image" else ""
+        return wanted_version(item, self.versions)
 
     def _address(self, item: Item) -> str:
         if item.kind == "binary":
@@ -212,6 +211,6 @@ def _image_needs(row: ImageRow) -> set[str]:
     return needs | ({"debian"} if row.layers else set())
 
 
-def built(catalogue: Catalogue, name: str) -> bool:
-    """Whether the programs of a Go recipe lie in the cache."""
-    return folder_of(catalogue.go[name]).exists()
+def wanted_version(item: Item, versions: Mapping[str, str]) -> str:
+    """The version to ask for; empty for an image, whose name carries it."""
+    return versions.get(item.name, "") if item.kind != "image" else ""

@@ -8,10 +8,9 @@ from pathlib import Path
 from lab.errors import Unavailable
 from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
-from lab.supply.archive import references
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
 from lab.supply.catalogue import Item, load
-from lab.supply.choose import Choice, Chooser
+from lab.supply.choose import Choice, Chooser, wanted_version
 from lab.supply.recipes import Progress
 from lab.tools.container import ContainerEngine
 from lab.tools.shell import Runner
@@ -100,7 +99,7 @@ class Supply:
                 return self._build(item, progress)
 
     def _present(self, item: Item, choice: Choice) -> Path:
-        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        version = wanted_version(item, self.versions)
         known: list[Path | None] = [recipes.fetched(item, version)]
         if item.kind == "binary":
             known.append(recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue))
@@ -116,7 +115,7 @@ class Supply:
         return Path(choice.where)
 
     def _from_bundle(self, item: Item) -> Path:
-        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        version = wanted_version(item, self.versions)
         for bundle in self.bundles:
             if entry := bundle.find(item, version):
                 path = bundle.trusted(entry)
@@ -130,7 +129,7 @@ class Supply:
         )
 
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
-        version = self.versions.get(item.name, "") if item.kind != "image" else ""
+        version = wanted_version(item, self.versions)
         target = recipes.fetched(item, version)
         progress(f"fetching {choice.where}", None, None)
         if item.kind == "image":
@@ -161,7 +160,7 @@ class Supply:
         """A name for what the item will be, known before it is fetched or built: equal names mean equal content."""
         choice = self.choose([item])[item]
         if choice.source == "bundle":
-            version = self.versions.get(item.name, "") if item.kind != "image" else ""
+            version = wanted_version(item, self.versions)
             found = next((entry for bundle in self.bundles if (entry := bundle.find(item, version))), None)
             return found.sha256 if found else item.name
         made = (
@@ -196,7 +195,3 @@ class Supply:
         row = self.catalogue.image(item.name)
         names = sorted({source.removeprefix("go:").split("/")[0] for source in row.files.values()})
         return row.recipe if row.recipe != "files" else (names[0] if names else "debian")
-
-    def image_names(self, reference: str) -> tuple[str, ...]:
-        """The names an image's archive carries, as containerd will know them."""
-        return references(self.image(reference))
