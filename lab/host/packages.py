@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lab.errors import HostNotReady, Leftovers
@@ -19,8 +20,19 @@ DATA = (
 """What Docker makes outside its packages; removed again only where it was not there before."""
 
 
-def install(run: Runner, machine: Machine, journal: HostJournal, step: str, packages: list[str]) -> None:
+def install(
+    run: Runner,
+    machine: Machine,
+    journal: HostJournal,
+    step: str,
+    packages: list[str],
+    where_known: Sequence[str] = (),
+) -> None:
     """Install packages after every new one is in the journal.
+
+    Args:
+        where_known: packages to install too where this release has them. The lists are renewed before it is
+            asked: those of a new machine are empty, and it would seem to know none.
 
     Raises:
         HostNotReady: not a Debian or Ubuntu.
@@ -34,6 +46,7 @@ def install(run: Runner, machine: Machine, journal: HostJournal, step: str, pack
     apt = Apt(machine.hands(run))
     apt.repair()
     apt.update()
+    packages = [*packages, *(name for name in where_known if apt.knows(name))]
     for name in apt.would_install(packages):
         if record(journal, "package", name) is None:
             journal.owns("package", name, step)
@@ -93,13 +106,12 @@ class InstallEngine:
         has_group = any(line.startswith("docker:") for line in self.machine.text("/etc/group").splitlines())
         if not has_group and record(journal, "group", "docker") is None:
             journal.owns("group", "docker", self.id)
-        install(run, self.machine, journal, self.id, self._packages(run))
+        # Debian 13 keeps the client in a package that docker.io only recommends.
+        client = ["docker-cli"] if run.which("docker") is None else []
+        install(run, self.machine, journal, self.id, self._packages(run), where_known=client)
 
     def _packages(self, run: Runner) -> list[str]:
         packages = ["docker.io"]
-        # Debian 13 keeps the client in a package that docker.io only recommends.
-        if run.which("docker") is None and Apt(run).knows("docker-cli"):
-            packages.append("docker-cli")
         # Where the kernel enforces AppArmor, dockerd loads its profile with a tool it only recommends.
         enforced = self.machine.text("/sys/module/apparmor/parameters/enabled").startswith("Y")
         if enforced and run.which("apparmor_parser") is None:

@@ -27,6 +27,9 @@ IMAGE_OWNER = "kailab-image"
 
 _TOOLKIT = Item("binary", "container-toolkit")
 
+_KEPT = 4
+"""Baked images that stay in the engine, of all labs together; each takes 2 to 3 GB."""
+
 
 def base_image(spec: LabSpec) -> Item:
     """The node image that ours is derived from."""
@@ -81,14 +84,15 @@ class NodeImage:
         ctx.engine.call("load", "-q", "-i", str(archive))
         name = f"kailab-bake-{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
         # a bake that was killed leaves its container behind
-        ctx.engine.call("rm", "-f", "-v", name, check=False)
+        ctx.engine.remove(name)
         ctx.journal.owns("container", name, self.id)
         ctx.journal.owns("image", self.tag, self.id)
         try:
             self._bake(ctx, name, base.name)
         finally:
-            ctx.engine.call("rm", "-f", "-v", name, check=False)
+            ctx.engine.remove(name)
             ctx.journal.released("container", name)
+        drop_old_images(ctx, self.tag)
 
     def _bake(self, ctx: LabContext, name: str, base: str) -> None:
         archives = {item: ctx.supply.path(item, ctx.progress) for item in self.images}
@@ -123,9 +127,7 @@ class NodeImage:
     def _add_adoption(self, ctx: LabContext, name: str) -> None:
         ours = assets("kind") / "images"
         unit = "/etc/systemd/system/kailab-images.service"
-        ctx.engine.write_file(
-            name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755"
-        )
+        ctx.engine.write_file(name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755")
         ctx.engine.write_file(name, unit, (ours / "kailab-images.service").read_text())
         # the stop lets containerd close its databases before they are copied
         script = (
@@ -143,6 +145,17 @@ class NodeImage:
 
     def undo(self, ctx: LabContext) -> None:
         """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
+
+
+def drop_old_images(ctx: LabContext, tag: str) -> None:
+    """Remove all but the newest baked images. The engine itself refuses one that a container runs on."""
+    listed = ctx.engine.call(
+        "images", "--filter", f"label={IMAGE_OWNER}", "--format", "{{.Repository}}:{{.Tag}}", check=False
+    ).out.split()
+    newest_first = list(dict.fromkeys(name for name in listed if "<none>" not in name))
+    for name in newest_first[_KEPT:]:
+        if name != tag and ctx.engine.call("rmi", name, check=False).code == 0:
+            ctx.journal.released("image", name)
 
 
 @dataclass(frozen=True)
@@ -202,6 +215,4 @@ def builds_needed(choices: Iterable[Choice], supply: Supply) -> tuple[Fetch, ...
         elif choice.source == "registry":
             groups.setdefault(("registry", choice.item.name.split("/")[0]), []).append(choice.item)
     where = {choice.item: choice.where for choice in choices}
-    return tuple(
-        Fetch(name, source, tuple(items), where[items[0]]) for (source, name), items in groups.items()
-    )
+    return tuple(Fetch(name, source, tuple(items), where[items[0]]) for (source, name), items in groups.items())

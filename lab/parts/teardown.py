@@ -53,9 +53,9 @@ class Containers(_Gone):
         names = container_names(ctx)
         if names:
             ctx.progress(f"removing {len(names)}")
-            ctx.engine.call("rm", "-f", "-v", *names)
+            ctx.engine.remove(*names)
         for owned in ctx.journal.owned("container"):
-            ctx.engine.call("rm", "-f", "-v", owned.name, check=False)
+            ctx.engine.remove(owned.name)
             ctx.journal.released("container", owned.name)
         ctx.journal.released("cluster", ctx.kind_name)
 
@@ -144,9 +144,7 @@ def remains(ctx: LabContext, *, keep_images: bool) -> list[str]:
     if not keep_images:
         left += [f"image {name}" for name in images(ctx)]
     if ctx.paths.root.exists():
-        left += [f"file {path}" for path in sorted(ctx.paths.root.rglob("*"))] or [
-            f"directory {ctx.paths.root}"
-        ]
+        left += [f"file {path}" for path in sorted(ctx.paths.root.rglob("*"))] or [f"directory {ctx.paths.root}"]
     left += [f"process {pid}: {line}" for pid, line in processes(ctx)]
     return left
 

@@ -67,6 +67,18 @@ def pull(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine) ->
         engine.call("tag", source, reference)
 
 
+def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path) -> Path:
+    """Pull an image into an archive; the engine keeps it only where it had it before. Raises CommandFailed."""
+    names = dict.fromkeys([reference, mirrored(reference, mirrors)])
+    new = [name for name in names if engine.image_id(name) is None]
+    pull(reference, mirrors, engine)
+    try:
+        return save(reference, engine, target)
+    finally:
+        for name in new:
+            engine.call("rmi", name, check=False)
+
+
 def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
     """Write an image of the engine to an archive. Raises CommandFailed."""
     with replacing(target) as temporary:
@@ -75,9 +87,7 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 
 
 @_patient
-def pull_chart(
-    helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path
-) -> Path:
+def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path) -> Path:
     """Pull a chart (``oci://…`` or a URL) into ``target``; tried three times. Raises CommandFailed."""
     import tempfile
 

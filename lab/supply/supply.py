@@ -33,9 +33,7 @@ class Supply:
         LabError: the bundle named in the lab file cannot be read.
     """
 
-    def __init__(
-        self, spec: LabSpec, run: Runner, engine: ContainerEngine, *, engine_runs: bool = True
-    ) -> None:
+    def __init__(self, spec: LabSpec, run: Runner, engine: ContainerEngine, *, engine_runs: bool = True) -> None:
         self.spec = spec
         self.run = run
         self.engine = engine
@@ -124,21 +122,16 @@ class Supply:
                 if item.kind == "binary":
                     path.chmod(0o755)
                 return path
-        raise Unavailable(
-            f"{item} was in a bundle when the plan was made and is gone", fix="run the command again"
-        )
+        raise Unavailable(f"{item} was in a bundle when the plan was made and is gone", fix="run the command again")
 
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = wanted_version(item, self.versions)
         target = recipes.fetched(item, version)
         progress(f"fetching {choice.where}", None, None)
         if item.kind == "image":
-            registry.pull(item.name, self.mirrors, self.engine)
-            return registry.save(item.name, self.engine, target)
+            return registry.fetch(item.name, self.mirrors, self.engine, target)
         if item.kind == "chart":
-            return registry.pull_chart(
-                self.binary("helm"), choice.where, version, self.mirrors, self.run, target
-            )
+            return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
         row = self.catalogue.binaries[item.name]
         download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
         target.chmod(0o755)
@@ -148,9 +141,7 @@ class Supply:
         if item.kind == "image":
             return recipes.make_image(self.catalogue.image(item.name), self.catalogue, self.run, progress)
         if item.kind == "chart":
-            return recipes.make_chart(
-                self.catalogue.charts[item.name], self.catalogue, self.binary("helm"), self.run
-            )
+            return recipes.make_chart(self.catalogue.charts[item.name], self.catalogue, self.binary("helm"), self.run)
         row = self.catalogue.binaries[item.name]
         recipe = row.build.removeprefix("go:").split("/")[0]
         gomod.build(self.catalogue.go[recipe], self.run, progress)
@@ -163,16 +154,8 @@ class Supply:
             version = wanted_version(item, self.versions)
             found = next((entry for bundle in self.bundles if (entry := bundle.find(item, version))), None)
             return found.sha256 if found else item.name
-        made = (
-            recipes.archive_path(self.catalogue.image(item.name), self.catalogue)
-            if item.kind == "image"
-            else None
-        )
-        if (
-            made is not None
-            and choice.source in ("build", "present")
-            and (choice.source == "build" or made.exists())
-        ):
+        made = recipes.archive_path(self.catalogue.image(item.name), self.catalogue) if item.kind == "image" else None
+        if made is not None and choice.source in ("build", "present") and (choice.source == "build" or made.exists()):
             return made.name
         if item.kind == "binary":
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name

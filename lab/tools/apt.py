@@ -38,11 +38,16 @@ class Apt:
         self._run.run(["dpkg", "--configure", "-a"], env=_ENV)
 
     def update(self) -> None:
-        """Refresh the lists; a source that does not answer is no error as long as the old lists do."""
+        """Refresh the lists. A source that does not answer is no error where older lists are there.
+
+        Raises:
+            CommandFailed: it failed, and a machine without any lists can install nothing.
+        """
         try:
             Debian(self._run).update()
         except CommandFailed:
-            return
+            if not self._run.run(["apt-cache", "pkgnames", "libc6"], check=False).out.strip():
+                raise
 
     def would_install(self, packages: Sequence[str]) -> tuple[str, ...]:
         """All packages that are new on this machine when these are installed. Raises CommandFailed."""

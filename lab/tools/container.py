@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from lab.errors import CommandFailed
 from lab.tools.shell import Result, Runner
+
+_REMOVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,23 @@ class ContainerEngine:
             image=data["Config"].get("Image", ""),
             gateway=gateway,
         )
+
+    @retry(
+        retry=retry_if_exception_type(CommandFailed), stop=stop_after_delay(_REMOVAL_SECONDS), wait=wait_fixed(2),
+        reraise=True,
+    )  # fmt: skip
+    def remove(self, *containers: str) -> None:
+        """Remove containers with their volumes, running or not; those that are already gone are success.
+
+        On a busy machine docker gives up ("could not kill: tried to kill container, but did not receive an exit
+        event", seen with 20.10) although the container goes a moment later, so this asks again for a minute.
+
+        Raises:
+            CommandFailed: a container is still there after that.
+        """
+        there = [name for name in containers if self.inspect(name) is not None]
+        if there:
+            self.call("rm", "-f", "-v", *there)
 
     def image_id(self, reference: str) -> str | None:
         """Id of a local image, or None."""

@@ -71,7 +71,7 @@ def test_debian_13_needs_the_client_and_apparmor_its_parser(world: World, journa
     world.put("/sys/module/apparmor/parameters/enabled", "Y\n")
     world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: 26.1.5+dfsg1-9\n")
     InstallEngine(world.machine).apply(world.runner, journal)
-    assert world.runner.lines[-1].endswith("docker.io docker-cli apparmor")
+    assert world.runner.lines[-1].endswith("docker.io apparmor docker-cli")
 
 
 def test_an_installed_docker_is_left_alone(world: World, journal: Journal) -> None:
@@ -96,9 +96,7 @@ def test_only_what_was_installed_goes_with_what_docker_made(world: World, journa
     no_residents(world)
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="runc installed\ndocker.io installed\ntini not-installed\n")
-    world.runner.handle(
-        "apt-get purge -s docker.io runc", out="Purg docker.io [20]\nPurg runc [1]\n", exact=True
-    )
+    world.runner.handle("apt-get purge -s docker.io runc", out="Purg docker.io [20]\nPurg runc [1]\n", exact=True)
     world.runner.handle("apt-get purge -yq docker.io runc", exact=True)
     world.runner.handle("rm -rf --one-file-system /var/lib/docker", exact=True)
     world.runner.handle("groupdel docker", exact=True)

@@ -54,9 +54,7 @@ class KindCluster:
         if not nodes:
             return Observed.absent()
         wanted = shape(self.spec, self.image)
-        made = next(
-            (owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {}
-        )
+        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
         if made.get("complete") != "yes":
             return Observed.drifted("an earlier creation did not finish", ["will be created again"])
         if made.get("shape") != wanted:
@@ -78,9 +76,7 @@ class KindCluster:
             LabError: a cluster of another shape runs; recreating it would lose what is in it.
         """
         kind = self._kind(ctx)
-        made = next(
-            (owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {}
-        )
+        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
         nodes = ctx.nodes()
         if nodes and made.get("complete") == "yes" and made.get("shape") != shape(self.spec, self.image):
             raise LabError(
@@ -101,9 +97,7 @@ class KindCluster:
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         kind.create(ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line))
         ctx.paths.kubeconfig.chmod(0o600)
-        ctx.journal.owns(
-            "cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image)
-        )
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
 
     def _start(self, ctx: LabContext, kind: Kind) -> None:
         """Start the nodes of a stopped lab in the order they were made: their addresses stay the same then."""
@@ -135,7 +129,7 @@ class KindCluster:
         if ctx.nodes():
             # kind may not be there any more (cleared cache); the engine alone can do it too
             for node in ctx.nodes():
-                ctx.engine.call("rm", "-f", "-v", node.name)
+                ctx.engine.remove(node.name)
         ctx.paths.kubeconfig.unlink(missing_ok=True)
         ctx.paths.kubeconfig.with_suffix(".lock").unlink(missing_ok=True)
         ctx.journal.released("cluster", ctx.kind_name)
