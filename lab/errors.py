@@ -140,6 +140,20 @@ class ApiFailed(LabError):
         self.status = status
 
 
+class ManifestsRefused(LabError):
+    """Lint found an error in a manifest; nothing of it was applied."""
+
+    exit_code = 12
+    title = "lint"
+
+
+class InvariantBroken(LabError):
+    """An invariant of GPU sharing, queues or tenants does not hold on the cluster."""
+
+    exit_code = 13
+    title = "invariant"
+
+
 class Interrupted(LabError):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
 
@@ -163,6 +177,8 @@ EXIT_CODES: dict[int, str] = {
             NoLab,
             CommandFailed,
             ApiFailed,
+            ManifestsRefused,
+            InvariantBroken,
             Interrupted,
         )
     },
