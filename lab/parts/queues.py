@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab.engine.step import Effect, Observed, State
-from lab.errors import LabError, StepFailed
+from lab.errors import ApiFailed, LabError, StepFailed
+from lab.kai import line_of
 from lab.kube import OWNER_LABEL
 from lab.parts.context import LabContext
-from lab.parts.kai import kai_steps, line_of
+from lab.parts.kai import kai_steps
 from lab.spec import LabSpec
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from lab.spec import QueueResource, QueueSpec
 
 KIND = "Queue.scheduling.run.ai"
+
+TEST_LABEL = "kailab.dev/test"
+"""Label of queues that a test made for itself; the value is the same for all queues of one tree."""
 
 _WEBHOOK_SECONDS = 60.0
 _GONE_SECONDS = 60.0
@@ -44,6 +50,42 @@ def queue_documents(spec: LabSpec) -> list[dict[str, Any]]:
     nothing runs, and refuses a queue without resources (docs/queues/README.md, KAI 0.17.0).
     """
     return [_document(queue, spec.name) for queue in parents_first(spec.queues)]
+
+
+@contextmanager
+def temporary_queues(
+    cluster: Cluster, lab: str, queues: Iterable[QueueSpec], seconds: float = _WEBHOOK_SECONDS
+) -> Iterator[dict[str, str]]:
+    """Queues for one test: made here, removed at the end, children first.
+
+    Gives each queue's name in the cluster by its name in ``queues``: queues are cluster-wide, so every tree gets
+    names of its own. A parent that is not among ``queues`` is taken as it is called. Both labels are set: the
+    lab's, so that ``lab up`` and ``lab down`` take away what a killed test left, and ``TEST_LABEL``.
+
+    Args:
+        cluster: the lab's own cluster.
+        lab: name of the lab.
+        queues: the tree.
+        seconds: to go on while KAI's webhooks do not answer or know of children that are gone.
+
+    Raises:
+        ApiFailed: KAI refused a queue.
+        WaitTimeout: a queue is still there at the end.
+    """
+    wanted = list(queues)
+    tree = secrets.token_hex(3)
+    names = {queue.name: f"t-{queue.name}-{tree}" for queue in wanted}
+    docs = []
+    for queue in parents_first(wanted):
+        parent = names.get(queue.parent, queue.parent) if queue.parent else None
+        renamed = queue.model_copy(update={"name": names[queue.name], "parent": parent})
+        docs.append(_document(renamed, lab))
+        docs[-1]["metadata"]["labels"][TEST_LABEL] = tree
+    try:
+        cluster.apply(docs, retry=seconds)
+        yield names
+    finally:
+        delete_queues(cluster, {queue["metadata"]["name"]: queue for queue in docs}, seconds)
 
 
 def parents_first(queues: Iterable[QueueSpec]) -> list[QueueSpec]:
@@ -124,7 +166,7 @@ class Queues:
         if self.spec.cluster.provider == "existing":
             self._refuse_foreign(wanted, there)
         cluster.apply(wanted, retry=_WEBHOOK_SECONDS)
-        self._delete(cluster, {name: there[name] for name in self._surplus(there)})
+        delete_queues(cluster, {name: there[name] for name in self._surplus(there)})
 
     def verify(self, ctx: LabContext) -> None:
         """See Step."""
@@ -142,7 +184,7 @@ class Queues:
         if self.spec.cluster.provider == "kind":
             return
         cluster = ctx.cluster()
-        self._delete(cluster, {q["metadata"]["name"]: q for q in cluster.list(KIND, labels=self._mine)})
+        delete_queues(cluster, {q["metadata"]["name"]: q for q in cluster.list(KIND, labels=self._mine)})
 
     @property
     def _mine(self) -> str:
@@ -163,15 +205,35 @@ class Queues:
                 fix="give the lab's queues other names; queues are cluster-wide",
             )
 
-    def _delete(self, cluster: Cluster, queues: Mapping[str, dict[str, Any]]) -> None:
-        """Delete queues, children first: KAI 0.14 and newer refuse to delete a queue that has children."""
-        left = dict(queues)
-        while left:
-            parents = {queue.get("spec", {}).get("parentQueue") for queue in left.values()}
-            leaves = [name for name in left if name not in parents] or list(left)
-            for name in leaves:
-                cluster.delete(KIND, name, wait=_GONE_SECONDS)
-                del left[name]
+
+def delete_queues(cluster: Cluster, queues: Mapping[str, dict[str, Any]], seconds: float = _WEBHOOK_SECONDS) -> None:
+    """Delete queues, children first: KAI 0.14 and newer refuse to delete a queue that has children.
+
+    They go by the parent's ``status.childQueues`` (queue_validator.go), which the queue controller writes a moment
+    after a child is gone: that refusal is asked again for ``seconds``.
+    """
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+    left = dict(queues)
+    while left:
+        parents = {queue.get("spec", {}).get("parentQueue") for queue in left.values()}
+        for name in [name for name in left if name not in parents] or list(left):
+            retrying = Retrying(
+                stop=stop_after_delay(seconds),
+                wait=wait_fixed(0.2),
+                retry=retry_if_exception(_not_yet_childless),
+                sleep=cluster.calls.pause,
+                reraise=True,
+            )
+            retrying(cluster.delete, KIND, name, wait=_GONE_SECONDS)
+            del left[name]
+
+
+def _not_yet_childless(error: BaseException) -> bool:
+    """Whether KAI has not seen yet that a queue's children are gone, or its webhook is starting."""
+    return isinstance(error, ApiFailed) and any(
+        words in error.what for words in ("has child queues", "failed calling webhook")
+    )
 
 
 def _owner(queue: Mapping[str, Any]) -> str | None:

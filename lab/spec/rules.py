@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lab.errors import SpecError
+from lab.kai import Line, line_of, lines
+
 if TYPE_CHECKING:
     from lab.spec.models import LabSpec, QueueSpec
 
@@ -68,10 +71,15 @@ def _cluster(spec: LabSpec) -> Iterator[Broken]:
 
 
 def _kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[Broken]:
-    # KAI before 0.9.4 uses a DRA API that Kubernetes 1.34 no longer has (KAI commit 281f4269).
-    if release(kai) < release("0.9.4") and release(kubernetes)[:2] > (1, 33):
-        what = f"KAI {kai} needs Kubernetes 1.33 or older, but {_path(about)} is {kubernetes}"
-        yield Broken(loc, f"{what} (KAI 0.9.4 and newer run on it)", (about,))
+    try:
+        line = line_of(kai)
+    except SpecError as error:
+        yield Broken(loc, error.what)
+        return
+    if not line.runs_on(kubernetes):
+        what = f"KAI {kai} needs Kubernetes {line.kubernetes_max} or older, but {_path(about)} is {kubernetes}"
+        first = next((other.first for other in lines().values() if other.runs_on(kubernetes)), "")
+        yield Broken(loc, f"{what} (KAI {first} and newer run on it)" if first else what, (about,))
 
 
 def _queues(spec: LabSpec) -> Iterator[Broken]:
@@ -97,9 +105,11 @@ def _queues(spec: LabSpec) -> Iterator[Broken]:
 
 
 def _two_levels(spec: LabSpec, by_name: dict[str, QueueSpec]) -> Iterator[Broken]:
-    # n levels and leaves without a parent came with KAI 0.13 (KAI#612, #621).
-    if release(spec.kai.version)[:2] > (0, 12):
+    line = _line(spec.kai.version)
+    # of a version that only its neighbour's line describes, doubtful() speaks
+    if line is None or not line.queue_levels or not line.exact:
         return
+    more = next((other.first for other in lines().values() if not other.queue_levels), "")
     leaves = spec.leaf_queues
     about: tuple[Loc, ...] = (("kai", "version"),)
     for index, queue in enumerate(spec.queues):
@@ -110,12 +120,20 @@ def _two_levels(spec: LabSpec, by_name: dict[str, QueueSpec]) -> Iterator[Broken
             what = (
                 f"'{queue.name}' would be on level {len(chain)}, but KAI {spec.kai.version} has exactly two"
             )
-            yield Broken(("queues", index, "parent"), f"{what} (KAI 0.13 and newer take more)", about)
+            yield Broken(("queues", index, "parent"), f"{what} (KAI {more} and newer take more)", about)
         elif len(chain) == 1 and queue.name in leaves:
             what = (
                 f"'{queue.name}' is a leaf queue without a parent: KAI {spec.kai.version} never runs its pods"
             )
-            yield Broken(("queues", index), f"{what} (KAI 0.13 and newer do)", about)
+            yield Broken(("queues", index), f"{what} (KAI {more} and newer do)", about)
+
+
+def _line(version: str) -> Line | None:
+    """What is known of a KAI version; None for one too old to be known, which ``_kai_on`` refuses."""
+    try:
+        return line_of(version)
+    except SpecError:
+        return None
 
 
 def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:
@@ -170,8 +188,12 @@ def doubtful(spec: LabSpec) -> Iterator[str]:
         if spec.queues:
             yield f"queues: have no effect, as scheduler is 'default' ({len(spec.queues)} given)"
         return
-    # The chart's own default-queue came with 0.10.
-    if not spec.queues and release(spec.kai.version)[:2] < (0, 10):
+    for version in dict.fromkeys([spec.kai.version, *(t.kai_version for t in spec.tenants if t.kai_version)]):
+        line = _line(version)
+        if line is not None and line.warning:
+            yield f"kai.version: {line.warning}"
+    host = _line(spec.kai.version)
+    if not spec.queues and host is not None and not host.default_queues:
         yield f"queues: none given, and KAI {spec.kai.version} makes none by itself: its pods would never run"
     for queue in spec.queues:
         for resource in ("gpu", "cpu", "memory"):

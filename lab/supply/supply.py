@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import Unavailable
+from lab.kai import line_of
 from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
@@ -39,6 +41,10 @@ class Supply:
         self.engine = engine
         self.engine_runs = engine_runs
         self.catalogue = load(spec.cluster.kubernetes)
+        if spec.scheduler != "default":  # KAI's charts moved from one registry to another
+            row = replace(self.catalogue.charts["kai-scheduler"], oci=line_of(spec.kai.version).chart)
+            charts = {**self.catalogue.charts, row.name: row}
+            self.catalogue = replace(self.catalogue, charts=charts)
         self.mirrors = dict(spec.supply.mirrors)
         named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
         self.bundles: tuple[Bundle, ...] = (*named, *installed())

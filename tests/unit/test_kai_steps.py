@@ -11,7 +11,8 @@ from test_kai_values import EXISTING, lab
 
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
-from lab.parts.kai.steps import NAMESPACE, RELEASE, Kai, config_documents
+from lab.parts.kai.charts import config_documents
+from lab.parts.kai.steps import NAMESPACE, RELEASE, Kai
 from lab.parts.kai.values import kai_deployments, release_values
 
 CRD = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: {}\n"
@@ -31,6 +32,7 @@ metadata: {name: default-parent-queue}
 kind: Queue
 metadata: {name: default-queue}
 """
+POLICIES = "clusterpolicies.nvidia.com"
 DENIED = ApiFailed(
     'POST Pod default/kailab-webhook-check: admission webhook "admission.kai-scheduler.svc" denied the'
     " request: gpu-fraction annotation value must be a positive number smaller than 1.0 (HTTP 403)",
@@ -44,10 +46,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> World:
 
 
 def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
-    crds = {
-        f"crds/{name}.yaml": CRD.format(name)
-        for name in ("configs.kai.scheduler", "queues.scheduling.run.ai")
-    }
+    crds = {f"crds/{name}.yaml": CRD.format(name) for name in ("configs.kai.scheduler", "queues.scheduling.run.ai")}
     chart = chart_file(tmp_path / "kai.tgz", "kai-scheduler", {"Chart.yaml": "version: v0.16.8\n", **crds})
     return World(lab(**spec), runner, tmp_path, kai_scheduler=chart)
 
@@ -118,7 +117,12 @@ def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner,
     upgrade = world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
-    assert world.log == ["apply Namespace kai-scheduler", "delete Job crd-upgrader", "helm upgrade --install"]
+    assert world.log == [
+        "apply Namespace kai-scheduler",
+        "delete Job crd-upgrader",
+        f"apply CustomResourceDefinition {POLICIES}",
+        "helm upgrade --install",
+    ]
     assert not {"--no-hooks", "--skip-crds"} & set(upgrade.calls[0].argv)
 
 
@@ -183,9 +187,7 @@ def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: W
 
 def test_observe_names_what_is_down(world: World) -> None:
     install(world)
-    world.cluster.objects["Deployment", NAMESPACE, "binder"] = ready_deployment(
-        "binder", NAMESPACE, available=0
-    )
+    world.cluster.objects["Deployment", NAMESPACE, "binder"] = ready_deployment("binder", NAMESPACE, available=0)
     seen = Kai(world.spec).observe(world.ctx)
     assert (seen.state, seen.detail) == (State.DRIFTED, "not Available: binder")
 
@@ -274,7 +276,7 @@ def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunne
 
 def test_a_chart_that_renders_no_config_is_named() -> None:
     with pytest.raises(StepFailed, match="0 Config objects"):
-        config_documents(({"kind": "ConfigMap", "data": {"a": "kind: Other"}},))
+        config_documents([{"kind": "ConfigMap", "data": {"a.yaml": "kind: Other\nmetadata: {name: a}"}}])
 
 
 def test_effects_say_what_will_be_made() -> None:

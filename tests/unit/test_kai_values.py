@@ -4,9 +4,17 @@ from typing import Any
 
 import pytest
 
-from lab.errors import SpecError, Unavailable
+from lab.errors import Unavailable
+from lab.kai import line_of, lines
 from lab.parts import kai
-from lab.parts.kai.values import kai_deployments, kai_images, kai_values, own_hooks, release_values
+from lab.parts.kai.values import (
+    kai_deployments,
+    kai_images,
+    kai_values,
+    makes_default_queues,
+    own_hooks,
+    release_values,
+)
 from lab.parts.releases import value_at
 from lab.spec import LabSpec
 
@@ -26,22 +34,6 @@ def lab(version: str = "0.16.8", *, gpus: str = "simulated", values: Any = None,
             **more,
         }
     )
-
-
-def test_known_versions() -> None:
-    assert list(kai.lines()) == ["0.7.11", "0.9.3", "0.9.8", "0.12.23", "0.14.7", "0.16.8", "0.17.0"]
-
-
-def test_an_unknown_version_is_refused_with_its_neighbour() -> None:
-    with pytest.raises(SpecError) as refusal:
-        kai.line_of("0.16.2")
-    assert "of that line it knows 0.16.8" in refusal.value.what
-    assert "0.17.0" in refusal.value.fix
-
-
-def test_registry_moved_with_the_project() -> None:
-    assert kai.line_of("0.9.8").chart == "oci://ghcr.io/nvidia/kai-scheduler/kai-scheduler"
-    assert kai.line_of("0.16.8").chart == "oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler"
 
 
 def test_default_values() -> None:
@@ -141,14 +133,38 @@ def test_default_queues_are_not_left_to_the_release_where_the_lab_makes_them() -
     assert value_at(release_values(lab(cluster=EXISTING)), "defaultQueue") is None
 
 
+def test_queues_of_the_chart_can_be_switched_off() -> None:
+    assert makes_default_queues(lab())
+    assert not makes_default_queues(lab(values={"defaultQueue": {"createDefaultQueue": False}}))
+    assert not makes_default_queues(lab("0.9.8"))
+
+
 def test_every_line_has_values_images_and_deployments() -> None:
-    for version, line in kai.lines().items():
+    for version, line in lines().items():
         spec = lab(version)
-        assert value_at(kai_values(spec), "global.tag") == f"v{version}"
-        assert len(kai_images(spec)) >= 6
+        assert value_at(kai_values(spec), "global.tag") == (f"v{version}" if line.has_shards else None)
+        assert all(image.startswith(f"{line.registry}/") for image in kai_images(spec))
+        assert all(image.endswith(f":v{version}") for image in kai_images(spec))
+        assert set(kai_deployments(spec)) == set(line.deployments)
         assert line.scheduler_app in kai_deployments(spec)
-        assert line.hooks in ("lab", "helm")
-        assert bool(line.config_template) == (line.hooks == "lab")
+
+
+def test_a_value_that_this_version_does_not_know_changes_nothing() -> None:
+    mine = {"global": {"tag": "v1", "fips": True}, "binder": {"enabled": False}}
+    spec = lab("0.9.8", values=mine)
+    assert all(image.endswith(":v0.9.8") for image in kai_images(spec))
+    assert "binder" in kai_deployments(spec)
+    assert "kai-operator" in kai_deployments(lab(values={"operator": {"enabled": False}}))
+    assert all(image.endswith(":v1-fips") for image in kai_images(lab(values=mine)))
+
+
+def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> None:
+    spec = lab("0.16.99")
+    assert not own_hooks(spec)
+    assert value_at(release_values(spec), "defaultQueue") is None
+    images = kai_images(spec)
+    assert "ghcr.io/kai-scheduler/kai-scheduler/crd-upgrader:v0.16.99" in images
+    assert set(kai_deployments(spec)) == set(line_of("0.16.8").deployments)
 
 
 def test_steps_follow_what_can_be_had() -> None:

@@ -1,14 +1,13 @@
-"""NVIDIA KAI Scheduler on the lab's own cluster: versions as data, values, the step that installs it."""
+"""NVIDIA KAI Scheduler on the lab's own cluster: values, and the step that installs it. Versions are in lab.kai."""
 
 from __future__ import annotations
 
 from lab.errors import Unavailable
 from lab.parts.kai.steps import Kai
 from lab.parts.kai.values import CHART, kai_images
-from lab.parts.kai.versions import Line, line_of, lines
 from lab.spec import LabSpec
 
-__all__ = ["Kai", "Line", "charts", "images", "kai_steps", "line_of", "lines", "wanted"]
+__all__ = ["Kai", "charts", "images", "kai_steps", "wanted"]
 
 
 def wanted(spec: LabSpec) -> bool:
@@ -17,7 +16,7 @@ def wanted(spec: LabSpec) -> bool:
 
 
 def images(spec: LabSpec) -> tuple[str, ...]:
-    """The images KAI needs in the nodes, as full references. Raises SpecError: unknown version."""
+    """The images KAI needs in the nodes, as full references. Raises SpecError: too old a version."""
     return kai_images(spec) if wanted(spec) else ()
 
 
@@ -34,7 +33,7 @@ def kai_steps(spec: LabSpec, available: bool) -> list[Kai]:
         available: the chart and all images can be had.
 
     Raises:
-        SpecError: the lab does not know that KAI version.
+        SpecError: that KAI version is older than all that the lab knows.
         Unavailable: the lab file says ``scheduler: kai``, and it cannot be had.
     """
     if not wanted(spec) or (spec.scheduler == "auto" and not available):

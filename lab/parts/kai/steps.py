@@ -8,27 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
+from lab.kai import Line, line_of, lines
+from lab.kai.chart import differences
 from lab.kube import OWNER_LABEL
 from lab.kube.ready import is_ready
 from lab.parts import releases
 from lab.parts.cluster.config import has_gpus
 from lab.parts.context import LabContext
-from lab.parts.kai.values import CHART, kai_deployments, kai_values, own_hooks, release_values
-from lab.parts.kai.versions import line_of
+from lab.parts.kai import needed
+from lab.parts.kai.charts import chart_seen, config_documents
+from lab.parts.kai.values import (
+    CHART,
+    kai_deployments,
+    kai_values,
+    makes_default_queues,
+    own_hooks,
+    release_values,
+)
 from lab.parts.kai.webhooks import wait_for_webhooks, webhooks_answer
 from lab.spec import LabSpec
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
+    from lab.tools.helm import Helm
 
-NAMESPACE = "kai-scheduler"
-RESERVATIONS = "kai-resource-reservation"
-RELEASE = "kai-scheduler"
+_ANY = next(iter(lines().values()))
+NAMESPACE, RESERVATIONS, RELEASE = _ANY.namespace, _ANY.reservation_namespace, _ANY.release
+"""KAI's namespace, that of its reservation pods and its Helm release: the same in all lines."""
 
 _HELM_SECONDS = 600.0
 _READY_SECONDS = 300.0
 _WEBHOOK_SECONDS = 60.0
-_DEFAULT_QUEUES = "templates/default-queue.yaml"
+_SURPRISES = 5
+"""How many of the differences between an unknown chart and its line are told."""
 _SHARD = ("SchedulingShard", "default")
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 
@@ -39,6 +51,11 @@ class Kai:
 
     spec: LabSpec
     id: str = "kai"
+
+    @property
+    def line(self) -> Line:
+        """What holds for the lab file's KAI version."""
+        return line_of(self.spec.kai.version)
 
     @property
     def title(self) -> str:
@@ -55,9 +72,10 @@ class Kai:
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
         what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"
+        crds = " and ".join(["KAI's CRDs", *self.line.needs_crds])
         return (
             Effect("cluster", f"helm install {what}", "lab down"),
-            Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; KAI's CRDs and webhooks", "lab down"),
+            Effect("cluster", f"namespaces {NAMESPACE}, {RESERVATIONS}; {crds}; webhooks", "lab down"),
         )
 
     def observe(self, ctx: LabContext) -> Observed:
@@ -70,9 +88,11 @@ class Kai:
             return Observed.ready(f"{release.chart_version}, not the lab's own: left as it is")
         if diff := releases.differences(release, self.spec.kai.version, release_values(self.spec)):
             return Observed.drifted("differs from the lab file", diff)
+        if lacking := needed.missing(cluster, self.line):
+            return Observed.drifted(f"its operator needs CRDs that are missing: {', '.join(lacking)}")
         if down := self._unavailable(cluster):
             return Observed.drifted(f"not Available: {', '.join(down)}")
-        if not webhooks_answer(cluster, self.spec.name, kai_values(self.spec)):
+        if not webhooks_answer(cluster, self.spec.name, self.line, kai_values(self.spec)):
             return Observed.drifted("its webhooks do not answer")
         return Observed.ready(release.chart_version)
 
@@ -81,16 +101,19 @@ class Kai:
         cluster = ctx.cluster()
         helm = releases.helm_for(ctx)
         chart = ctx.supply.chart(CHART)
-        line, values, by_lab = line_of(self.spec.kai.version), kai_values(self.spec), own_hooks(self.spec)
+        by_lab = own_hooks(self.spec)
+        if not self.line.exact:
+            self._say_surprises(ctx, helm, chart)
         self._claim(ctx, cluster, chart)
         cluster.apply([releases.namespace_doc(NAMESPACE, {OWNER_LABEL: self.spec.name})])
         if releases.forget_unfinished(cluster, RELEASE, NAMESPACE):
             ctx.progress("an earlier installation was cut off: starting it again")
-        if line.stale_hook_job:
+        if self.line.stale_hook_job:
             cluster.delete("Job", "crd-upgrader", NAMESPACE, wait=60)
+        needed.give(cluster, self.line, self.spec.name)
         if by_lab:
             ctx.progress("CRDs and configuration")
-            self._do_hooks(cluster, helm.template, chart, values)
+            self._do_hooks(cluster, helm, chart)
         ctx.progress("helm install")
         helm.upgrade_install(
             RELEASE, chart, NAMESPACE, release_values(self.spec), hooks=not by_lab, crds=not by_lab,
@@ -106,15 +129,14 @@ class Kai:
                 f"KAI's deployments are not Available: {', '.join(down)}",
                 fix=f"{cluster.kubectl('describe', 'pods', '-n', NAMESPACE)}",
             )
-        line = line_of(self.spec.kai.version)
-        sharded = line.has_shards and line.scheduler_app in kai_deployments(self.spec)
+        sharded = self.line.has_shards and self.line.scheduler_app in kai_deployments(self.spec)
         if sharded and cluster.get(*_SHARD) is None:
             raise StepFailed(
                 "SchedulingShard default is missing, so KAI has no scheduler",
                 fix="'helm uninstall kai-scheduler -n kai-scheduler', then 'lab up' again",
             )
         ctx.progress("waiting for the webhooks")
-        wait_for_webhooks(cluster, self.spec.name, kai_values(self.spec), _WEBHOOK_SECONDS)
+        wait_for_webhooks(cluster, self.spec.name, self.line, kai_values(self.spec), _WEBHOOK_SECONDS)
 
     def undo(self, ctx: LabContext) -> None:
         """See Step. A kind cluster takes KAI with it; from another one only what the lab made is taken."""
@@ -128,10 +150,13 @@ class Kai:
             cluster.delete(*_SHARD, wait=60)
             releases.helm_for(ctx).uninstall(RELEASE, NAMESPACE, hooks=False)
             ctx.journal.released("release", RELEASE)
+        crds = [owned.name for owned in mine if owned.kind == "crd"]
+        kept = needed.kept(cluster, self.line, crds, self.spec.name)
         for kind, what in (("crd", "CustomResourceDefinition"), ("namespace", "Namespace")):
             for owned in mine:
                 if owned.kind == kind:
-                    cluster.delete(what, owned.name, wait=120)
+                    if owned.name not in kept:
+                        cluster.delete(what, owned.name, wait=120)
                     ctx.journal.released(kind, owned.name)
 
     def _foreign(self, cluster: Cluster) -> bool:
@@ -156,6 +181,7 @@ class Kai:
                 fix="take scheduler: default, or a cluster without KAI",
             )
         crds = [doc["metadata"]["name"] for doc in releases.chart_documents(chart, "crds")]
+        crds += self.line.needs_crds
         things = [("namespace", "Namespace", name) for name in (NAMESPACE, RESERVATIONS)]
         things += [("crd", "CustomResourceDefinition", name) for name in crds]
         for kind, what, name in things:
@@ -163,19 +189,24 @@ class Kai:
                 ctx.journal.owns(kind, name, self.id)
         ctx.journal.owns("release", RELEASE, self.id, namespace=NAMESPACE)
 
-    def _do_hooks(self, cluster: Cluster, template: Any, chart: Path, values: dict[str, Any]) -> None:
+    def _say_surprises(self, ctx: LabContext, helm: Helm, chart: Path) -> None:
+        """Say how the chart of a version that the lab does not know differs from what is taken for granted."""
+        found = differences(self.line, chart_seen(chart, self.line, helm.template))
+        for told in found[:_SURPRISES]:
+            ctx.notice(f"KAI {self.spec.kai.version} is not like line {self.line.name}: {told}")
+        if len(found) > _SURPRISES:
+            ctx.notice(f"KAI {self.spec.kai.version}: {len(found) - _SURPRISES} more differences")
+
+    def _do_hooks(self, cluster: Cluster, helm: Helm, chart: Path) -> None:
         """What crd-upgrader and kai-config-deployer do, without their pods; see ``own_hooks``.
 
         The Config comes before the operator, which then deploys everything in its first round (9 s less with
         0.16.8). The operator registers the queue webhook at once, so the chart's default queues come before
         the Config: as part of the release they would be refused until that webhook answers.
         """
-        wants_queues = releases.value_at(values, "defaultQueue.createDefaultQueue") is not False
-        templates = [
-            line_of(self.spec.kai.version).config_template,
-            *([_DEFAULT_QUEUES] if wants_queues else []),
-        ]
-        rendered = template(RELEASE, chart, NAMESPACE, values, only=templates)
+        templates = [self.line.config_template]
+        templates += [self.line.queue_template] if makes_default_queues(self.spec) else []
+        rendered = helm.template(RELEASE, chart, NAMESPACE, kai_values(self.spec), only=templates)
         crds = releases.chart_documents(chart, "crds")
         mine = {OWNER_LABEL: self.spec.name}
         cluster.apply([_labelled(doc, mine) for doc in crds])
@@ -185,7 +216,7 @@ class Kai:
         # as with helm, made once: what somebody changed in them stays
         new = [doc for doc in queues if cluster.get("Queue", doc["metadata"]["name"]) is None]
         cluster.apply(new, retry=30)
-        config = config_documents(tuple(doc for doc in rendered if doc["kind"] != "Queue"))
+        config = config_documents(rendered)
         cluster.apply([_labelled(doc, mine) for doc in config], retry=30)
 
     def _wait(self, ctx: LabContext, cluster: Cluster) -> None:
@@ -210,25 +241,6 @@ class Kai:
     def _unavailable(self, cluster: Cluster) -> list[str]:
         ready = {d["metadata"]["name"] for d in cluster.list("Deployment", NAMESPACE) if is_ready(d)}
         return [name for name in kai_deployments(self.spec) if name not in ready]
-
-
-def config_documents(rendered: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    """The Config in the ConfigMap that kai-config-deployer would apply.
-
-    Raises:
-        StepFailed: the chart rendered something else.
-    """
-    import yaml
-
-    maps = [doc.get("data") or {} for doc in rendered if doc.get("kind") == "ConfigMap"]
-    inside = [doc for data in maps for text in data.values() for doc in yaml.safe_load_all(text) if doc]
-    found = [doc for doc in inside if doc.get("kind") == "Config"]
-    if len(found) != 1:
-        raise StepFailed(
-            f"KAI's chart rendered {len(found)} Config objects instead of one",
-            fix="set hooks = 'helm' for this version in lab/parts/kai/lines.toml: its own Jobs then do it",
-        )
-    return found
 
 
 def _labelled(doc: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:

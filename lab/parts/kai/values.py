@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.kai import Line, line_of
 from lab.parts.cluster.config import has_gpus
-from lab.parts.kai.versions import Line, line_of
 from lab.parts.releases import base_values, merged, value_at, with_value
 from lab.spec import LabSpec
 
@@ -20,14 +20,15 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
     """The values KAI is installed with; ``kai.values`` of the lab file is merged last.
 
     Raises:
-        SpecError: the lab does not know that KAI version.
+        SpecError: that KAI version is older than all that the lab knows.
     """
     line = line_of(spec.kai.version)
     # Registry and tag are the published chart's own defaults. Written out, because the .tgz of some GitHub
-    # releases names a registry that never got their images (0.9.16 to 0.9.20, 0.12.18 to 0.12.23).
-    images = {"global": {"registry": line.registry, "tag": line.tag, "gpuSharing": spec.kai.gpu_sharing}}
+    # releases names a registry that never got their images (defect registry-of-release-asset).
+    images = merged(with_value(line.helm.registry, line.registry), _set(line.helm.tag, line.tag))
+    sharing = with_value(line.helm.gpu_sharing, spec.kai.gpu_sharing)
     base = base_values("kai", line.base) if line.base else {}
-    return merged(base, images, _runtime_classes(spec, line), spec.kai.values)
+    return merged(base, images, sharing, _runtime_classes(spec, line), spec.kai.values)
 
 
 def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:
@@ -38,9 +39,19 @@ def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:
     refused.
     """
     name = RUNTIME_CLASS if has_gpus(spec) else ""
-    reservation = with_value(line.reservation_class_key, name) if line.reservation_class_key and name else {}
-    sets = line.workload_class_key and (name or line.workload_class_clearable)
-    return merged(reservation, with_value(line.workload_class_key, name) if sets else {})
+    reservation = _set(line.helm.reservation_class, name) if name else {}
+    workload = _set(line.helm.workload_class, name) if name or line.workload_class_clearable else {}
+    return merged(reservation, workload)
+
+
+def _set(key: str, value: object) -> dict[str, Any]:
+    """The value under a key of the chart; nothing where this version has no such key."""
+    return with_value(key, value) if key else {}
+
+
+def _value(values: dict[str, Any], key: str) -> Any:
+    """The value under a key of the chart; None where this version has no such key."""
+    return value_at(values, key) if key else None
 
 
 def own_hooks(spec: LabSpec) -> bool:
@@ -54,34 +65,44 @@ def own_hooks(spec: LabSpec) -> bool:
     return spec.cluster.provider == "kind" and line_of(spec.kai.version).hooks == "lab"
 
 
+def makes_default_queues(spec: LabSpec) -> bool:
+    """Whether this chart, with these values, makes queues of its own."""
+    line = line_of(spec.kai.version)
+    return bool(line.default_queues) and _value(kai_values(spec), line.helm.default_queues) is not False
+
+
 def release_values(spec: LabSpec) -> dict[str, Any]:
     """What helm is given: ``kai_values``, without the default queues where the lab makes them itself."""
     values = kai_values(spec)
-    return merged(values, with_value("defaultQueue.createDefaultQueue", False)) if own_hooks(spec) else values
+    key = line_of(spec.kai.version).helm.default_queues
+    return merged(values, _set(key, value=False)) if own_hooks(spec) else values
 
 
 def kai_images(spec: LabSpec) -> tuple[str, ...]:
     """The images that KAI's pods will run, as full references.
 
     Raises:
-        SpecError: the lab does not know that KAI version.
+        SpecError: that KAI version is older than all that the lab knows.
     """
     line, values = line_of(spec.kai.version), kai_values(spec)
     names = set(line.images)
     if not own_hooks(spec):
         names.update(line.hook_images)
-    if value_at(values, "global.clusterAutoscaling"):
-        names.update(("nodescaleadjuster", "scalingpod"))
-    registry, tag = value_at(values, "global.registry"), value_at(values, "global.tag") or line.tag
-    suffix = "-fips" if value_at(values, "global.fips") else ""
+    if _value(values, line.helm.cluster_autoscaling):
+        names.update(line.scaling_images)
+    registry, tag = _value(values, line.helm.registry), _value(values, line.helm.tag) or line.tag
+    suffix = "-fips" if _value(values, line.helm.fips) else ""
     return tuple(f"{registry}/{name}:{tag}{suffix}" for name in sorted(names))
 
 
 def kai_deployments(spec: LabSpec) -> tuple[str, ...]:
     """The Deployments that must be Available; components that the values switch off are left out."""
     line, values = line_of(spec.kai.version), kai_values(spec)
-    off = {name for name, key in line.deployments.items() if value_at(values, f"{key}.enabled") is False}
-    if line.has_shards and value_at(values, "defaultShard.enabled") is False:
+    off = set()
+    if line.component_switch:
+        keys = {name: line.deployments[name] for name in line.deployments if name in line.by_operator}
+        off = {name for name, key in keys.items() if value_at(values, f"{key}.enabled") is False}
+    if _value(values, line.helm.default_shard) is False:
         off.add(line.scheduler_app)
-    more = ("node-scale-adjuster",) if value_at(values, "global.clusterAutoscaling") else ()
+    more = (line.scaling_deployment,) if _value(values, line.helm.cluster_autoscaling) else ()
     return (*(name for name in line.deployments if name not in off), *more)

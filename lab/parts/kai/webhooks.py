@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed, WaitTimeout
+from lab.kai import Line
 from lab.kube import OWNER_LABEL
 from lab.parts.releases import value_at
 
@@ -19,16 +20,17 @@ class _SilenceError(Exception):
     """The webhooks did not judge the pod yet."""
 
 
-def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeout: float) -> None:
+def wait_for_webhooks(cluster: Cluster, lab: str, line: Line, values: dict[str, Any], timeout: float) -> None:
     """Wait until KAI's webhooks judge pods.
 
     That their pods are Ready is not enough: the API server must know the configuration and reach the Service.
-    So a pod is sent that every KAI version refuses (gpu-fraction 1.5): the refusal is the answer, and nothing
+    So a pod is sent that every KAI version refuses (a fraction of 1.5): the refusal is the answer, and nothing
     is created.
 
     Args:
         cluster: where KAI runs.
         lab: name of the lab.
+        line: the KAI version.
         values: KAI's Helm values.
         timeout: seconds.
 
@@ -37,7 +39,7 @@ def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeou
     """
     from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-    if value_at(values, "global.namespaceLabelSelector"):
+    if value_at(values, line.helm.namespace_selector):
         return  # the webhooks see labelled namespaces only, and the lab has none to ask from
     retrying = Retrying(
         stop=stop_after_delay(timeout),
@@ -47,39 +49,40 @@ def wait_for_webhooks(cluster: Cluster, lab: str, values: dict[str, Any], timeou
         reraise=True,
     )
     try:
-        retrying(_ask, cluster, probe_pod(lab, value_at(values, "global.podLabelSelector") or {}))
+        retrying(_ask, cluster, _probe(lab, line, values))
     except _SilenceError as silence:
         raise WaitTimeout(
             f"KAI's admission webhooks do not answer after {timeout:.0f} s",
             evidence=[str(silence)],
-            fix="look at the log of deployment/admission in namespace kai-scheduler (before 0.7.12: binder)",
+            fix=f"look at the log: {cluster.kubectl('logs', '-n', line.namespace, f'deployment/{line.admission}')}",
         ) from silence
 
 
-def webhooks_answer(cluster: Cluster, lab: str, values: dict[str, Any]) -> bool:
+def webhooks_answer(cluster: Cluster, lab: str, line: Line, values: dict[str, Any]) -> bool:
     """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
-    if value_at(values, "global.namespaceLabelSelector"):
+    if value_at(values, line.helm.namespace_selector):
         return True
     try:
-        _ask(cluster, probe_pod(lab, value_at(values, "global.podLabelSelector") or {}))
+        _ask(cluster, _probe(lab, line, values))
     except _SilenceError:
         return False
     return True
 
 
-def probe_pod(lab: str, labels: dict[str, str]) -> dict[str, Any]:
+def _probe(lab: str, line: Line, values: dict[str, Any]) -> dict[str, Any]:
     """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
+    selected = value_at(values, line.helm.pod_selector) or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": _NAME,
             "namespace": _NAMESPACE,
-            "labels": {OWNER_LABEL: lab, **labels},
-            "annotations": {"gpu-fraction": "1.5"},
+            "labels": {OWNER_LABEL: lab, **selected},
+            "annotations": {line.keys.fraction: "1.5"},
         },
         "spec": {
-            "schedulerName": "kai-scheduler",
+            "schedulerName": line.scheduler_name,
             "schedulingGates": [{"name": "kailab.dev/never"}],
             "containers": [{"name": "none", "image": "none"}],
         },

@@ -1,0 +1,191 @@
+"""What a KAI chart shows of itself, by name, and whether a line's data names only what is there. Pure.
+
+What the operator makes at run time cannot be seen in a chart: of those components the chart shows the values key and
+the image.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from lab.kai.model import HelmKeys, Line
+
+Json = Mapping[str, Any]
+
+_VALUES = re.compile(r"\.Values\.([A-Za-z0-9_.]+)")
+_ALONE = re.compile(r"^\s*kind: (ConfigMap|Queue)\b", re.MULTILINE)
+_HOOK, _POLICY = "helm.sh/hook", "helm.sh/hook-delete-policy"
+_PODS = ("Deployment", "DaemonSet", "Job")
+_CRD = "CustomResourceDefinition"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Names only, each tuple sorted."""
+
+    version: str
+    values: tuple[str, ...]
+    """Dotted keys of values.yaml, and those that only templates name."""
+    objects: tuple[str, ...]
+    """``Kind/name`` of everything rendered with the default values, hooks included."""
+    inside: tuple[str, ...]
+    """``Kind/name`` of objects in the ConfigMaps that hook Jobs apply."""
+    crds: tuple[str, ...]
+    """CustomResourceDefinitions of the folder crds/."""
+    images: tuple[str, ...]
+    """Images by name alone, of the values and of rendered pods."""
+    hook_images: tuple[str, ...]
+    """Images of the hook Jobs."""
+    lasting_jobs: tuple[str, ...]
+    """Hook Jobs that are not deleted before they are made again."""
+    priorities: tuple[str, ...]
+    """``name=value`` of each PriorityClass."""
+    templates: tuple[str, ...]
+    """Files below templates/ that make ConfigMaps or Queues."""
+
+    @classmethod
+    def of_json(cls, data: Json) -> Chart:
+        """The inverse of ``as_json``."""
+        names = [field.name for field in fields(cls) if field.name != "version"]
+        return cls(data["version"], *(tuple(data[name]) for name in names))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {key: value if key == "version" else list(value) for key, value in asdict(self).items()}
+
+
+def chart_of(
+    version: str, values: Json, templates: Mapping[str, str], crds: Iterable[Json], rendered: Iterable[Json],
+    inside: Iterable[Json],
+) -> Chart:  # fmt: skip
+    """What a chart shows.
+
+    Args:
+        version: without the leading v.
+        values: content of values.yaml.
+        templates: text by path below the chart, such as ``templates/kai-config.yaml``.
+        crds: documents of the folder crds/.
+        rendered: all objects of ``helm template`` with the default values.
+        inside: objects found as text in rendered ConfigMaps.
+    """
+    objects = list(rendered)
+    hooks = [doc for doc in objects if doc["kind"] == "Job" and _HOOK in _annotations(doc)]
+    read = {key for text in templates.values() for key in _VALUES.findall(text)}
+    return Chart(
+        version=version,
+        values=_sorted({*_dotted(values), *read}),
+        objects=_sorted(_title(doc) for doc in objects),
+        inside=_sorted(_title(doc) for doc in inside),
+        crds=_sorted(doc["metadata"]["name"] for doc in crds if doc["kind"] == _CRD),
+        images=_sorted({*_image_names(values), *(name for doc in objects for name in _images_of(doc))}),
+        hook_images=_sorted(name for doc in hooks for name in _images_of(doc)),
+        lasting_jobs=_sorted(
+            doc["metadata"]["name"]
+            for doc in hooks
+            if "before-hook-creation" not in _annotations(doc).get(_POLICY, "before-hook-creation")
+        ),
+        priorities=_sorted(
+            f"{doc['metadata']['name']}={doc['value']}" for doc in objects if doc["kind"] == "PriorityClass"
+        ),
+        templates=_sorted(path for path, text in templates.items() if _ALONE.search(text)),
+    )
+
+
+def differences(line: Line, chart: Chart) -> list[str]:
+    """What the line's data says and the chart does not show; empty where they agree."""
+    return [*_values(line, chart), *_objects(line, chart), *_install(line, chart)]
+
+
+def _values(line: Line, chart: Chart) -> Iterator[str]:
+    for field in fields(HelmKeys):
+        key = getattr(line.helm, field.name)
+        if key and key not in chart.values:
+            yield f"helm.{field.name}: the chart has no value {key}"
+    for name, key in line.deployments.items():
+        if key not in chart.values:
+            yield f"deployments.{name}: the chart has no value {key}"
+        if name in line.by_operator and (f"{key}.enabled" in chart.values) is not line.component_switch:
+            yield f"component_switch is {line.component_switch}, which {key}.enabled of the chart contradicts"
+    if (line.workload_class_pods == "none") is not (not line.helm.workload_class):
+        yield f"workload_class_pods is {line.workload_class_pods}, and helm.workload_class says otherwise"
+
+
+def _objects(line: Line, chart: Chart) -> Iterator[str]:
+    own = [name for name in line.deployments if name not in line.by_operator]
+    yield from _both("Deployment", own, _named("Deployment", chart.objects))
+    webhooks = {name for name in line.webhooks if name not in line.by_operator}
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    rendered = {name for kind in kinds for name in _named(kind, chart.objects)}
+    yield from _both("webhook configuration", webhooks, rendered)
+    yield from _both("Queue", line.default_queues, _named("Queue", chart.objects))
+    wanted = [f"{name}={value}" for name, value in line.priority_classes.items()]
+    yield from _both("PriorityClass", wanted, chart.priorities)
+    if line.reservation_namespace not in _named("Namespace", chart.objects):
+        yield f"reservation_namespace: the chart makes no namespace {line.reservation_namespace}"
+    if line.has_shards is not ("SchedulingShard/default" in chart.objects):
+        yield "the scheduler runs by a SchedulingShard where the data says otherwise, or the other way round"
+
+
+def _install(line: Line, chart: Chart) -> Iterator[str]:
+    yield from _both("CRD of the chart", line.crds if line.crds_in_chart else (), chart.crds)
+    yield from _both("image of hook Jobs", line.hook_images, chart.hook_images)
+    for name in (*line.images, *line.scaling_images):
+        if name not in chart.images:
+            yield f"images: the chart names no image {name}"
+    if line.stale_hook_job is not ("crd-upgrader" in chart.lasting_jobs):
+        yield f"stale_hook_job is {line.stale_hook_job}, which the chart's hook Job contradicts"
+    if (line.hooks == "lab") is not bool(line.config_template):
+        yield "hooks: the lab does them where there is a config_template, and only there"
+    for field in ("config_template", "queue_template"):
+        if (path := getattr(line, field)) and path not in chart.templates:
+            yield f"{field}: the chart has no {path}"
+    if line.config_template and "Config/kai-config" not in chart.inside:
+        yield "config_template: the chart renders no Config/kai-config in a ConfigMap"
+
+
+def _both(what: str, wanted: Iterable[str], there: Iterable[str]) -> Iterator[str]:
+    wanted, there = set(wanted), set(there)
+    yield from (f"{what} {name}: not in the chart" for name in sorted(wanted - there))
+    yield from (f"{what} {name}: in the chart, not in the data" for name in sorted(there - wanted))
+
+
+def _named(kind: str, objects: Iterable[str]) -> list[str]:
+    return [title.removeprefix(f"{kind}/") for title in objects if title.startswith(f"{kind}/")]
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _title(doc: Json) -> str:
+    return f"{doc['kind']}/{doc['metadata']['name']}"
+
+
+def _annotations(doc: Json) -> Mapping[str, str]:
+    return doc["metadata"].get("annotations") or {}
+
+
+def _dotted(values: Json, before: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{before}{key}"
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{before}{key}.")
+
+
+def _image_names(values: Json) -> Iterator[str]:
+    """The name under every key ``image`` or ``…Image`` of the values."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            if key.lower().endswith("image") and isinstance(value.get("name"), str):
+                yield value["name"]
+            yield from _image_names(value)
+
+
+def _images_of(doc: Json) -> Iterator[str]:
+    if doc["kind"] in _PODS:
+        spec = doc["spec"]["template"]["spec"]
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            yield re.split("[:@]", container["image"].rpartition("/")[2])[0]

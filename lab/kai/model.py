@@ -1,0 +1,214 @@
+"""What the lab knows of a KAI version, as frozen dataclasses; the facts themselves are in ``lines/*.toml``.
+
+A name that is empty does not exist in that version: ``keys.preemptibility == ""`` before 0.10, for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lab.kai.number import release
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Labels and annotations that KAI reads and writes (pkg/common/constants/constants.go and the plugins)."""
+
+    queue: str
+    """Label of a workload or pod: its queue."""
+    priority_class: str
+    """Label of a workload or pod: its PriorityClass."""
+    preemptibility: str
+    """Label of a workload or pod: preemptible or non-preemptible, whatever its priority."""
+    subgroup: str
+    """Label of a pod: its subgroup within the PodGroup."""
+    node_pool: str
+    """Label of a node or pod: the scheduling shard."""
+    gpu_group: str
+    """Label of a fractional pod and of the reservation pod of its GPU."""
+    gpu_groups: str
+    """Prefix of that label for pods on several devices; what follows is the group."""
+    node_gpu_memory: str
+    """Label of a node: memory of one GPU in MiB. Pods that ask for memory need it."""
+    fraction: str
+    """Annotation of a pod: share of one GPU, above 0 and below 1."""
+    fraction_container: str
+    """Annotation of a pod: the container that gets the fraction; the first one otherwise."""
+    gpu_memory: str
+    """Annotation of a pod: GPU memory in MiB."""
+    num_devices: str
+    """Annotation of a pod: on how many devices it wants its fraction."""
+    mps: str
+    """Annotation of a pod: CUDA MPS."""
+    pod_group: str
+    """Annotation of a pod: name of its PodGroup, written by the pod-grouper."""
+    received_type: str
+    """Annotation of a bound pod: Regular or Fraction."""
+    shared_gpu_configmap: str
+    """Annotation of a fractional pod: prefix of its ConfigMaps."""
+    reserved_gpu: str
+    """Annotation of a reservation pod: UUID of its GPU, despite the name."""
+    min_member: str
+    """Annotation of a batch Job: how many pods must start together."""
+    topology: str
+    """Annotation of a workload: its Topology."""
+    required_topology: str
+    """Annotation of a workload: topology level that must hold all of its pods."""
+    preferred_topology: str
+    """Annotation of a workload: topology level that should hold all of its pods."""
+    segment_size: str
+    """Annotation of a workload: pods per segment that is placed as one."""
+    skip_pod_grouper: str
+    """Annotation of a pod: the pod-grouper leaves it alone."""
+    top_owner: str
+    """Annotation of a PodGroup: whose it is, as YAML."""
+
+
+@dataclass(frozen=True)
+class HelmKeys:
+    """Dotted paths in the chart's values."""
+
+    registry: str
+    tag: str
+    image_pull_policy: str
+    gpu_sharing: str
+    cluster_autoscaling: str
+    leader_election: str
+    queue_label: str
+    placement: str
+    """binpack or spread, for pods that ask for GPUs."""
+    reservation_class: str
+    """RuntimeClass of the reservation pods."""
+    workload_class: str
+    """RuntimeClass that admission puts on GPU pods."""
+    default_queues: str
+    """Whether the chart makes its default queues."""
+    default_shard: str
+    """Whether the chart makes the SchedulingShard default."""
+    fips: str
+    """Images with the suffix -fips."""
+    pod_selector: str
+    """Labels of the pods that the webhooks look at."""
+    namespace_selector: str
+    """Labels of the namespaces that the webhooks look at."""
+    binder_flags: str
+    """Raw flags of the binder."""
+    scheduler_flags: str
+    """Raw flags of the scheduler."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A fault of KAI that is known, and that tests and the lab must live with."""
+
+    id: str
+    what: str
+    issue: str
+    """Issue, pull request or upstream file that tells of it."""
+    fixed_in: str
+    """First release of the line without it; empty: none."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What holds for one KAI version. The fields are explained at the top of lines/every.toml."""
+
+    name: str
+    version: str
+    first: str
+    last: str
+    registry: str
+    base: str
+    hooks: str
+    stale_hook_job: bool
+    config_template: str
+    scheduler_name: str
+    scheduler_app: str
+    release: str
+    namespace: str
+    reservation_namespace: str
+    reservation_name: str
+    scale_namespace: str
+    deployments: Mapping[str, str]
+    component_switch: bool
+    by_operator: frozenset[str]
+    images: tuple[str, ...]
+    hook_images: tuple[str, ...]
+    scaling_deployment: str
+    scaling_images: tuple[str, ...]
+    webhooks: tuple[str, ...]
+    webhook_only_kai_pods: bool
+    crds: tuple[str, ...]
+    crds_in_chart: bool
+    needs_crds: Mapping[str, str]
+    priority_classes: Mapping[str, int]
+    default_queues: tuple[str, ...]
+    queue_template: str
+    queue_levels: int
+    unknown_queue_event: bool
+    reservation_class: str
+    workload_class_clearable: bool
+    workload_class_pods: str
+    fake_gpu_detection: bool
+    topology_api: str
+    kubernetes_max: str
+    features: frozenset[str]
+    keys: Keys
+    helm: HelmKeys
+    defects: tuple[Defect, ...]
+    exact: bool = True
+    warning: str = ""
+
+    @property
+    def tag(self) -> str:
+        """Tag of the images and version of the chart: the git tag, with its v."""
+        return f"v{self.version}"
+
+    @property
+    def chart(self) -> str:
+        """Where the chart is published."""
+        return f"oci://{self.registry}/{self.release}"
+
+    @property
+    def admission(self) -> str:
+        """Deployment that answers the webhooks for pods: the binder's, before admission had one of its own."""
+        own = [name for name, key in self.deployments.items() if key == "admission"]
+        return own[0] if own else next(name for name, key in self.deployments.items() if key == "binder")
+
+    @property
+    def open_defects(self) -> tuple[Defect, ...]:
+        """The known defects that this version has."""
+        return tuple(
+            defect for defect in self.defects if not defect.fixed_in or release(self.version) < release(defect.fixed_in)
+        )
+
+    def runs_on(self, kubernetes: str) -> bool:
+        """Whether it runs on a Kubernetes version such as 1.34.4; true where no bound is known."""
+        bound = self.kubernetes_max
+        return not bound or release(kubernetes)[:2] <= release(f"{bound}.0")[:2]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, sets as sorted lists."""
+        return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in asdict(self).items()}
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether an operator deploys components by the Config kai-config."""
+        return "kai-operator" in self.deployments
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether the scheduler runs by a SchedulingShard (0.10 and newer)."""
+        return self.scheduler_app in self.by_operator
+
+    @property
+    def reservation_class_key(self) -> str:
+        """Values key of the reservation pods' RuntimeClass; empty: there is none."""
+        return self.helm.reservation_class
+
+    @property
+    def workload_class_key(self) -> str:
+        """Values key of the RuntimeClass that admission puts on GPU pods; empty: there is none."""
+        return self.helm.workload_class
