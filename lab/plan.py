@@ -13,6 +13,7 @@ from lab.parts.cluster import KindCluster
 from lab.parts.cluster.config import has_gpus
 from lab.parts.context import LabContext
 from lab.parts.gpu import gpu_steps
+from lab.parts.gpu.pools import said
 from lab.parts.host import HostReady
 from lab.parts.images import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
 from lab.parts.mirrors import RegistryMirrors
@@ -176,6 +177,8 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     if spec.tenants or spec.scheduler == "kai":
         items.append(Item("binary", "helm"))
     images += [Item("image", reference) for reference in spec.images]
+    if spec.inference.image:
+        images.append(Item("image", spec.inference.image))
     return tuple(dict.fromkeys([*items, base_image(spec), *images]))
 
 
@@ -220,8 +223,7 @@ def build_plan(
         "kubernetes": spec.cluster.kubernetes,
         "nodes": str(spec.cluster.control_planes + spec.cluster.workers),
         "gpu_mode": spec.gpu.mode if has_gpus(spec) else "none",
-        "gpus_per_node": str(spec.gpu.per_node if has_gpus(spec) else 0),
-        "gpu_model": spec.gpu.model if has_gpus(spec) else "",
+        "gpus": said(spec) if has_gpus(spec) else "",
         "scheduler": spec.scheduler,
         "kai_version": spec.kai.version if with_kai else "",
         "no_kai": no_kai,

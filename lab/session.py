@@ -17,6 +17,7 @@ from lab.kube import Cluster
 from lab.parts.context import LabContext
 from lab.paths import LabPaths, state_root
 from lab.spec import LabSpec, dump_spec, load_dumped
+from lab.spec.gpu import GpuSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.shell import HostRunner
@@ -58,7 +59,7 @@ class Session:
             saved = json.loads(paths.spec.read_text())
             asked = load_dumped(json.dumps(saved["asked"]))
             # not a lab file anybody may write: host-kai tenants beside the default scheduler, for one
-            gpu = asked.gpu.model_copy(update={"mode": saved["resolved"]["gpu"]})
+            gpu = GpuSpec.model_validate(saved["resolved"]["gpu"], by_alias=True, by_name=False)
             spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
             return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"))
         except FileNotFoundError:
@@ -75,7 +76,10 @@ class Session:
         text = json.dumps(
             {
                 "asked": json.loads(dump_spec(self.asked)),
-                "resolved": {"scheduler": self.spec.scheduler, "gpu": self.spec.gpu.mode},
+                "resolved": {
+                    "scheduler": self.spec.scheduler,
+                    "gpu": self.spec.gpu.model_dump(mode="json", by_alias=True),
+                },
                 "facts": self.facts,
             },
             indent=1,

@@ -38,9 +38,7 @@ HEAD = """\
 
 def header_path() -> Path:
     """The newest go-nvml header in the Go module cache. Exits with the way to get one when there is none."""
-    cache = Path(
-        os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg" / "mod"
-    )
+    cache = Path(os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg" / "mod")
     found = sorted(cache.glob("github.com/!n!v!i!d!i!a/go-nvml@*/pkg/nvml/nvml.h"))
     if not found:
         sys.exit(f"no nvml.h under {cache}; run: go mod download github.com/NVIDIA/go-nvml@v0.13.0-1")
@@ -51,9 +49,7 @@ def names_of_header(text: str) -> set[str]:
     """Functions that nvml.h declares, and the unversioned names that it maps to versioned ones."""
     declared = set(re.findall(r"\bDECLDIR\b[\s\w]*?\*?\s*\b(nvml\w+)\s*\(", text))
     aliases = {
-        old
-        for old, new in re.findall(r"^\s*#define\s+(nvml\w+)\s+(nvml\w+)\s*$", text, re.M)
-        if new in declared
+        old for old, new in re.findall(r"^\s*#define\s+(nvml\w+)\s+(nvml\w+)\s*$", text, re.M) if new in declared
     }
     return declared | aliases
 
@@ -64,13 +60,13 @@ def names_of_pynvml(text: str) -> set[str]:
 
 
 def simulated(sources: Path) -> set[str]:
-    """Functions that our own files define, directly or through a macro."""
+    """Functions that our own files define, directly or through a macro that has the name as its first argument."""
     names: set[str] = set()
-    for path in sources.glob("*.c"):
+    for path in sources.glob("nvml_*.c"):
         if path.name != TARGET.name:
             text = path.read_text()
             names |= set(re.findall(r"^(?:nvmlReturn_t|const char \*)\s*(nvml\w+)\(", text, re.M))
-            names |= set(re.findall(r"^NO_PROCESSES\((nvml\w+)\)", text, re.M))
+            names |= set(re.findall(r"^[A-Z_]+\((nvml\w+)[,)]", text, re.M))
     return names
 
 
@@ -87,15 +83,9 @@ def render(names: set[str]) -> str:
 
 def main() -> int:
     """Write or check the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--header", type=Path, help="nvml.h to read (default: go-nvml's in the Go module cache)"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 when the file is out of date"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--header", type=Path, help="nvml.h to read (default: go-nvml's in the Go module cache)")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when the file is out of date")
     options = parser.parse_args()
     names = names_of_header((options.header or header_path()).read_text())
     spec = find_spec("pynvml")
@@ -106,7 +96,10 @@ def main() -> int:
     if options.check:
         current = TARGET.read_text() if TARGET.exists() else ""
         missing = {name for name in names if f"N({name})" not in current} - ours
-        print(f"{len(names)} names, {len(ours)} simulated, missing: {', '.join(sorted(missing)) or 'none'}")
+        print(
+            f"{len(names | ours)} functions: {len(ours)} answer, {len(names - ours)} are not supported, "
+            f"missing: {', '.join(sorted(missing)) or 'none'}"
+        )
         return 0 if current == text else 1
     TARGET.write_text(text)
     print(f"{TARGET}: {len(names - ours)} functions not supported, {len(ours)} simulated")

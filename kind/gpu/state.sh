@@ -1,6 +1,7 @@
 #!/bin/sh
-# Says what a node has, a fact a line: "sum SHA256 PATH", "library PATH", "device PATH MAJOR:MINOR", "unit
-# ENABLED ACTIVE", "program PATH", "handler nvidia". Changes nothing. Arguments: paths to sum up.
+# Says what a node has, a fact a line: "sum SHA256 PATH", "library PATH" (with all that lies beside it), "link PATH
+# TARGET", "device PATH MAJOR:MINOR", "unit ENABLED ACTIVE", "usage ENABLED ACTIVE" (the unit that follows what runs on
+# the GPUs), "program PATH", "handler nvidia". Changes nothing. Arguments: paths to sum up.
 unit=kailab-gpu.service
 # A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 10 s.
 tries=0
@@ -19,12 +20,17 @@ for sums in /usr/local/lib/kailab/nvml-*/SHA256SUMS; do
     [ -f "$sums" ] || continue
     (cd "$folder" && sha256sum -c --status SHA256SUMS) && echo "library $folder/libnvidia-ml.so.1"
 done
+for path in /usr/bin/nvidia-smi /usr/local/lib/kailab/gpu-usage; do
+    [ -L "$path" ] && echo "link $path $(readlink "$path")"
+done
 for node in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm; do
     [ -c "$node" ] || continue
     numbers=$(stat -c '%t %T' "$node")
     echo "device $node $((0x${numbers% *})):$((0x${numbers#* }))"
 done
 echo "unit $(systemctl is-enabled $unit 2>/dev/null) $(systemctl is-active $unit 2>/dev/null)"
+unit=kailab-gpu-usage.service
+echo "usage $(systemctl is-enabled $unit 2>/dev/null) $(systemctl is-active $unit 2>/dev/null)"
 for program in nvidia-container-runtime nvidia-ctk; do
     [ -x "/usr/bin/$program" ] && echo "program /usr/bin/$program"
 done

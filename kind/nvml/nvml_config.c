@@ -3,179 +3,107 @@
  *
  *   driver 580.65.06
  *   cuda 13.0
- *   gpu index=0 minor=0 uuid=GPU-… memory=40960 cc=8.0 pci=000000FF:01:00.0 name=NVIDIA A100-SXM4-40GB
+ *   gpu index=0 minor=0 uuid=GPU-… memory=40960 cc=8.0 pci=000000FF:01:00.0 id=20B010DE name=NVIDIA A100-SXM4-40GB
  *   end
  *
- * gpu takes further, before name (which runs to the end of the line): used=MiB, util=PERCENT, id=PCI device
- * and vendor id in hexadecimal, xid=NUMBER (an XID error happened), health=lost (the GPU fell off the bus).
- * Unknown keys are skipped. A file without "end" is being written: the last complete one stays in force.
+ * A gpu line must have uuid, memory (MiB) and name; name comes last and runs to the end of the line.
+ *   index, minor   whole numbers: NVML's index in the node, and N of /dev/nvidiaN
+ *   cc             CUDA compute capability; the architecture follows from it
+ *   pci            bus id
+ * These may be left out:
+ *   id, subsys     PCI device and subsystem id, each with the vendor's in the low half, in hexadecimal (10DE; 0)
+ *   arch           architecture, as nvmlDeviceGetArchitecture numbers it (that of cc)
+ *   power          power limit in watts (not supported)
+ *   util           utilization in percent (not supported)
+ *   used           MiB in use beside what the usage file tells (0)
+ * And the GPU's health:
+ *   xid=N          the GPU reported XID error N; 0: it is well. A change to another number than 0 is one event.
+ *   lost=1         the GPU fell off the bus: calls on it answer NVML_ERROR_GPU_IS_LOST. health=lost says the same.
+ * Unknown keys are skipped. A file without "end" is being written: the last complete one stays in force. It is
+ * read again at each call, so a change takes effect at once; it must be made in place, as pods have this very
+ * file mounted.
  */
 #include "nvml_sim.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_CONFIG "/etc/kailab/nvml.conf"
-
-/* Returns the number of bytes, or -1 when there is no such file or it is too large. */
 long sim_read_config(char *into, size_t size)
 {
-    const char *path = getenv("KAILAB_NVML_CONFIG");
-    size_t length = 0;
-    int file = open(path != NULL && *path != '\0' ? path : DEFAULT_CONFIG, O_RDONLY | O_CLOEXEC);
+    return sim_read("KAILAB_NVML_CONFIG", "/etc/kailab/nvml.conf", into, size);
+}
 
-    if (file < 0)
-        return -1;
-    while (length < size) {
-        ssize_t got = read(file, into + length, size - length);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        length += (size_t)got;
+/* Whether the GPU's device node exists; KAILAB_NVML_DEVROOT is for tests. */
+int sim_has_node(const struct sim_gpu *gpu)
+{
+    const char *root = getenv("KAILAB_NVML_DEVROOT");
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/dev/nvidia%u", root != NULL ? root : "", gpu->minor);
+
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
+/* NVML_DEVICE_ARCH_*: Kepler is 2, Blackwell is 10. */
+static unsigned int architecture_of(unsigned int major, unsigned int minor)
+{
+    switch (major) {
+    case 3: return 2;
+    case 5: return 3;
+    case 6: return 4;
+    case 7: return minor < 5 ? 5 : 6;
+    case 8: return minor < 9 ? 7 : 8;
+    case 9: return 9;
+    case 10:
+    case 12: return 10;
+    default: return SIM_UNSET;
     }
-    close(file);
-    return length < size ? (long)length : -1;
 }
 
-static int digit(char c)
+static int take(void *into, const char *key, size_t keys, const char *value, size_t values)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return 99;
-}
+    struct sim_gpu *gpu = into;
+    const struct {
+        const char *key;
+        int base;
+        unsigned int *field;
+    } numbers[] = {
+        {"index", 10, &gpu->index},     {"minor", 10, &gpu->minor},         {"util", 10, &gpu->utilization},
+        {"xid", 10, &gpu->xid},         {"arch", 10, &gpu->architecture},   {"power", 10, &gpu->power},
+        {"id", 16, &gpu->pci_id},       {"subsys", 16, &gpu->pci_subsystem}, {"memory", 10, &gpu->memory_mib},
+        {"used", 10, &gpu->used_mib},
+    };
+    unsigned int i;
 
-/* Reads digits of the base; returns how many, 0 when there are none or the number is too large. */
-static size_t number(const char *text, size_t length, int base, unsigned int *value)
-{
-    unsigned long long sum = 0;
-    size_t at = 0;
-
-    for (; at < length && digit(text[at]) < base; at++) {
-        sum = sum * (unsigned int)base + (unsigned int)digit(text[at]);
-        if (sum > 0xFFFFFFFFull)
-            return 0;
-    }
-    *value = (unsigned int)sum;
-    return at;
-}
-
-static int whole_number(const char *text, size_t length, int base, unsigned int *value)
-{
-    return length > 0 && number(text, length, base, value) == length ? 0 : -1;
-}
-
-/* "8.0" */
-static int pair(const char *text, size_t length, unsigned int *first, unsigned int *second)
-{
-    size_t at = number(text, length, 10, first);
-
-    if (at == 0 || at >= length || text[at] != '.')
-        return -1;
-    return whole_number(text + at + 1, length - at - 1, 10, second);
-}
-
-/* "000000FF:01:00.0", with four or eight digits of domain; the function behind the dot must be 0. */
-int sim_parse_pci(const char *text, size_t length, unsigned int *domain, unsigned int *bus,
-                  unsigned int *device)
-{
-    size_t at = number(text, length, 16, domain), step;
-
-    if (at == 0 || at >= length || text[at] != ':')
-        return -1;
-    step = number(text + at + 1, length - at - 1, 16, bus);
-    at += 1 + step;
-    if (step == 0 || at >= length || text[at] != ':')
-        return -1;
-    step = number(text + at + 1, length - at - 1, 16, device);
-    at += 1 + step;
-    return step != 0 && length - at == 2 && text[at] == '.' && text[at + 1] == '0' ? 0 : -1;
-}
-
-static int word(const char *text, size_t length, char *into, size_t size)
-{
-    if (length == 0 || length >= size)
-        return -1;
-    memcpy(into, text, length);
-    into[length] = '\0';
-    return 0;
-}
-
-static int is(const char *text, size_t length, const char *name)
-{
-    return strlen(name) == length && memcmp(text, name, length) == 0;
-}
-
-static int gpu_key(struct sim_gpu *gpu, const char *key, size_t keys, const char *value, size_t values)
-{
-    unsigned int amount = 0;
-
-    if (is(key, keys, "uuid"))
-        return word(value, values, gpu->uuid, sizeof gpu->uuid);
-    if (is(key, keys, "name"))
-        return word(value, values, gpu->name, sizeof gpu->name);
-    if (is(key, keys, "index"))
-        return whole_number(value, values, 10, &gpu->index);
-    if (is(key, keys, "minor"))
-        return whole_number(value, values, 10, &gpu->minor);
-    if (is(key, keys, "util"))
-        return whole_number(value, values, 10, &gpu->utilization);
-    if (is(key, keys, "xid"))
-        return whole_number(value, values, 10, &gpu->xid);
-    if (is(key, keys, "id"))
-        return whole_number(value, values, 16, &gpu->pci_id);
-    if (is(key, keys, "cc"))
-        return pair(value, values, &gpu->compute_major, &gpu->compute_minor);
-    if (is(key, keys, "pci"))
-        return sim_parse_pci(value, values, &gpu->pci_domain, &gpu->pci_bus, &gpu->pci_device);
-    if (is(key, keys, "health")) {
-        gpu->lost = is(value, values, "lost");
-        return 0;
-    }
-    if (is(key, keys, "memory") || is(key, keys, "used")) {
-        if (whole_number(value, values, 10, &amount) != 0)
-            return -1;
-        *(is(key, keys, "used") ? &gpu->used_mib : &gpu->memory_mib) = amount;
-    }
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sim_is(key, keys, numbers[i].key))
+            return sim_unsigned(value, values, numbers[i].base, numbers[i].field);
+    if (sim_is(key, keys, "uuid"))
+        return sim_word(value, values, gpu->uuid, sizeof gpu->uuid);
+    if (sim_is(key, keys, "name"))
+        return sim_word(value, values, gpu->name, sizeof gpu->name);
+    if (sim_is(key, keys, "cc"))
+        return sim_version(value, values, &gpu->compute_major, &gpu->compute_minor);
+    if (sim_is(key, keys, "pci"))
+        return sim_pci(value, values, &gpu->pci_domain, &gpu->pci_bus, &gpu->pci_device);
+    if (sim_is(key, keys, "lost") || sim_is(key, keys, "health"))
+        gpu->lost |= sim_is(value, values, "1") || sim_is(value, values, "lost");
     return 0;
 }
 
 static int gpu_line(struct sim_gpu *gpu, const char *text, size_t length)
 {
-    size_t at = 0, start, equals;
-
     memset(gpu, 0, sizeof *gpu);
-    gpu->utilization = SIM_UNSET;
+    gpu->utilization = gpu->power = gpu->architecture = SIM_UNSET;
     gpu->pci_id = 0x10DE; /* NVIDIA's vendor id in the low half, no device id */
-    while (at < length) {
-        if (text[at] == ' ') {
-            at++;
-            continue;
-        }
-        for (start = at; at < length && text[at] != '=' && text[at] != ' '; at++)
-            ;
-        if (at >= length || text[at] != '=')
-            return -1;
-        equals = at++;
-        if (is(text + start, equals - start, "name"))
-            at = length;
-        else
-            while (at < length && text[at] != ' ')
-                at++;
-        if (gpu_key(gpu, text + start, equals - start, text + equals + 1, at - equals - 1) != 0)
-            return -1;
-    }
+    if (sim_pairs(text, length, "name", take, gpu) != 0)
+        return -1;
+    if (gpu->architecture == SIM_UNSET)
+        gpu->architecture = architecture_of(gpu->compute_major, gpu->compute_minor);
     return gpu->uuid[0] != '\0' && gpu->name[0] != '\0' && gpu->used_mib <= gpu->memory_mib ? 0 : -1;
 }
 
-/* Returns 0, or -1 when the text is incomplete or wrong. */
 int sim_parse_config(const char *text, size_t length, struct sim_config *into)
 {
     size_t at = 0;
@@ -188,13 +116,13 @@ int sim_parse_config(const char *text, size_t length, struct sim_config *into)
         at += size + 1;
         if (size == 0 || line[0] == '#')
             continue;
-        if (is(line, size, "end"))
+        if (sim_is(line, size, "end"))
             return into->driver[0] != '\0' ? 0 : -1;
         if (size > 7 && memcmp(line, "driver ", 7) == 0) {
-            if (word(line + 7, size - 7, into->driver, sizeof into->driver) != 0)
+            if (sim_word(line + 7, size - 7, into->driver, sizeof into->driver) != 0)
                 return -1;
         } else if (size > 5 && memcmp(line, "cuda ", 5) == 0) {
-            if (pair(line + 5, size - 5, &into->cuda_major, &into->cuda_minor) != 0)
+            if (sim_version(line + 5, size - 5, &into->cuda_major, &into->cuda_minor) != 0)
                 return -1;
         } else if (size > 4 && memcmp(line, "gpu ", 4) == 0) {
             if (into->count == SIM_MAX_GPUS || gpu_line(&into->gpus[into->count], line + 4, size - 4) != 0)

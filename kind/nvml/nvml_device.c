@@ -1,24 +1,12 @@
-/* NVML's calls on one device. */
+/*
+ * NVML's calls on what a device is. What a process may have asked earlier (UUID, index, minor number, bus id) is
+ * answered of a lost GPU too, by the handle that it has: NVML knows it without the GPU. The device plugin needs
+ * it to tell which GPU an XID came from (k8s-device-plugin v0.18, internal/rm/health.go).
+ */
 #include "nvml_sim.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define MIB (1024ull * 1024)
-
-/* Takes the lock and leaves the function when the device cannot be asked. */
-#define ENTER(device, pointer)                                                                             \
-    do {                                                                                                   \
-        nvmlReturn_t entered = (pointer) != NULL ? sim_enter_device(device) : NVML_ERROR_INVALID_ARGUMENT; \
-        if (entered != NVML_SUCCESS)                                                                       \
-            return entered;                                                                                \
-    } while (0)
-
-#define LEAVE(result)                                                                                      \
-    do {                                                                                                   \
-        sim_unlock();                                                                                      \
-        return result;                                                                                     \
-    } while (0)
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
@@ -33,14 +21,14 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 {
     nvmlReturn_t result;
 
-    ENTER(device, uuid);
+    ENTER_KNOWN(device, uuid);
     result = sim_copy(uuid, length, device->gpu.uuid);
     LEAVE(result);
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
 {
-    ENTER(device, minor);
+    ENTER_KNOWN(device, minor);
     *minor = device->gpu.minor;
     LEAVE(NVML_SUCCESS);
 }
@@ -52,7 +40,7 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
     nvmlReturn_t result = NVML_ERROR_NOT_FOUND;
     unsigned int i, count;
 
-    ENTER(device, index);
+    ENTER_KNOWN(device, index);
     count = sim_visible(visible, SIM_MAX_GPUS);
     for (i = 0; i < count; i++)
         if (visible[i] == device) {
@@ -60,27 +48,6 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
             result = NVML_SUCCESS;
         }
     LEAVE(result);
-}
-
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
-{
-    ENTER(device, memory);
-    memory->total = device->gpu.memory_mib * MIB;
-    memory->used = device->gpu.used_mib * MIB;
-    memory->free = memory->total - memory->used;
-    LEAVE(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
-{
-    ENTER(device, memory);
-    if (memory->version != STRUCT_VERSION(nvmlMemory_v2_t, 2))
-        LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-    memory->total = device->gpu.memory_mib * MIB;
-    memory->reserved = 0;
-    memory->used = device->gpu.used_mib * MIB;
-    memory->free = memory->total - memory->used;
-    LEAVE(NVML_SUCCESS);
 }
 
 static void bus_ids(const struct sim_gpu *gpu, nvmlPciInfo_t *pci)
@@ -94,6 +61,7 @@ static void bus_ids(const struct sim_gpu *gpu, nvmlPciInfo_t *pci)
     pci->bus = gpu->pci_bus;
     pci->device = gpu->pci_device;
     pci->pciDeviceId = gpu->pci_id;
+    pci->pciSubSystemId = gpu->pci_subsystem;
 }
 
 /* The versions differ in length only: what is filled is the first `size` bytes of the newest. */
@@ -101,7 +69,7 @@ static nvmlReturn_t pci_info(nvmlDevice_t device, void *into, size_t size)
 {
     nvmlPciInfo_t pci;
 
-    ENTER(device, into);
+    ENTER_KNOWN(device, into);
     bus_ids(&device->gpu, &pci);
     memcpy(into, &pci, size);
     LEAVE(NVML_SUCCESS);
@@ -126,7 +94,7 @@ nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *ext)
 {
     nvmlPciInfo_t pci;
 
-    ENTER(device, ext);
+    ENTER_KNOWN(device, ext);
     if (ext->version != STRUCT_VERSION(nvmlPciInfoExt_t, 1))
         LEAVE(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     bus_ids(&device->gpu, &pci);
@@ -134,7 +102,7 @@ nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *ext)
     ext->bus = pci.bus;
     ext->device = pci.device;
     ext->pciDeviceId = pci.pciDeviceId;
-    ext->pciSubSystemId = 0;
+    ext->pciSubSystemId = pci.pciSubSystemId;
     ext->baseClass = 3; /* display controller, 3D */
     ext->subClass = 2;
     memcpy(ext->busId, pci.busId, sizeof ext->busId);
@@ -149,21 +117,10 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
     LEAVE(NVML_SUCCESS);
 }
 
-/* NVML_DEVICE_ARCH_*: Kepler is 2, Blackwell is 10. */
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture)
 {
     ENTER(device, architecture);
-    switch (device->gpu.compute_major) {
-    case 3: *architecture = 2; break;
-    case 5: *architecture = 3; break;
-    case 6: *architecture = 4; break;
-    case 7: *architecture = device->gpu.compute_minor < 5 ? 5 : 6; break;
-    case 8: *architecture = device->gpu.compute_minor < 9 ? 7 : 8; break;
-    case 9: *architecture = 9; break;
-    case 10:
-    case 12: *architecture = 10; break;
-    default: *architecture = 0xFFFFFFFFu;
-    }
+    *architecture = device->gpu.architecture; /* SIM_UNSET is NVML_DEVICE_ARCH_UNKNOWN */
     LEAVE(NVML_SUCCESS);
 }
 
@@ -186,16 +143,6 @@ nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand)
     LEAVE(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
-{
-    ENTER(device, utilization);
-    if (device->gpu.utilization == SIM_UNSET)
-        LEAVE(NVML_ERROR_NOT_SUPPORTED);
-    utilization->gpu = device->gpu.utilization;
-    utilization->memory = 0;
-    LEAVE(NVML_SUCCESS);
-}
-
 /* NVML_TOPOLOGY_INTERNAL (0) with itself, otherwise NVML_TOPOLOGY_NODE (40): one NUMA node. */
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, unsigned int *level)
 {
@@ -206,27 +153,22 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t 
     LEAVE(NVML_SUCCESS);
 }
 
-/* Nothing runs on a simulated GPU: all versions of the process lists are empty. */
-static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count)
+/* The limit that the model has; nothing changes it. In milliwatts. */
+static nvmlReturn_t power_limit(nvmlDevice_t device, unsigned int *limit)
 {
-    ENTER(device, count);
-    *count = 0;
+    ENTER(device, limit);
+    if (device->gpu.power == SIM_UNSET)
+        LEAVE(NVML_ERROR_NOT_SUPPORTED);
+    *limit = device->gpu.power * 1000;
     LEAVE(NVML_SUCCESS);
 }
 
-#define NO_PROCESSES(function)                                                                             \
-    nvmlReturn_t function(nvmlDevice_t device, unsigned int *count, void *infos)                           \
+#define POWER_LIMIT(function)                                                                              \
+    nvmlReturn_t function(nvmlDevice_t device, unsigned int *limit)                                        \
     {                                                                                                      \
-        (void)infos;                                                                                       \
-        return no_processes(device, count);                                                                \
+        return power_limit(device, limit);                                                                 \
     }
 
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+POWER_LIMIT(nvmlDeviceGetEnforcedPowerLimit)
+POWER_LIMIT(nvmlDeviceGetPowerManagementDefaultLimit)
+POWER_LIMIT(nvmlDeviceGetPowerManagementLimit)

@@ -7,11 +7,8 @@
 #include "nvml_sim.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define HANDLES (4 * SIM_MAX_GPUS)
 #define TORN_TRIES 50 /* times 10 ms: how long nvmlInit waits for a config that is just being written */
@@ -19,12 +16,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int started;
 static struct sim_config config, fresh;
-static char text[SIM_MAX_CONFIG], in_force[SIM_MAX_CONFIG];
+static char text[SIM_MAX_FILE], in_force[SIM_MAX_FILE];
 static long in_force_length = -1;
 static struct nvmlDevice_st handles[HANDLES];
 static unsigned int handle_count;
 
-void sim_lock(void)
+static void take_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
@@ -93,15 +90,6 @@ static int refresh(void)
     return 0;
 }
 
-static int has_node(const struct sim_gpu *gpu)
-{
-    const char *root = getenv("KAILAB_NVML_DEVROOT");
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/dev/nvidia%u", root != NULL ? root : "", gpu->minor);
-
-    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
-}
-
 /* Fills in the visible GPUs in the order of the config, which is that of their index; returns how many. */
 unsigned int sim_visible(nvmlDevice_t *into, unsigned int room)
 {
@@ -110,7 +98,7 @@ unsigned int sim_visible(nvmlDevice_t *into, unsigned int room)
     for (i = 0; i < config.count && count < room; i++) {
         nvmlDevice_t handle = handle_of(config.gpus[i].uuid);
 
-        if (handle != NULL && has_node(&handle->gpu))
+        if (handle != NULL && sim_has_node(&handle->gpu))
             into[count++] = handle;
     }
     return count;
@@ -121,11 +109,11 @@ nvmlReturn_t sim_start(void)
     nvmlDevice_t any;
     int state, tries;
 
-    sim_lock();
+    take_lock();
     for (tries = 0; (state = refresh()) == -2 && tries < TORN_TRIES; tries++) {
         sim_unlock();
         sim_nap(10);
-        sim_lock();
+        take_lock();
     }
     if (state == 0 && sim_visible(&any, 1) == 1) {
         started++;
@@ -140,7 +128,7 @@ nvmlReturn_t sim_stop(void)
 {
     nvmlReturn_t result = NVML_ERROR_UNINITIALIZED;
 
-    sim_lock();
+    take_lock();
     if (started > 0) {
         started--;
         result = NVML_SUCCESS;
@@ -151,7 +139,7 @@ nvmlReturn_t sim_stop(void)
 
 nvmlReturn_t sim_enter(void)
 {
-    sim_lock();
+    take_lock();
     if (started == 0) {
         sim_unlock();
         return NVML_ERROR_UNINITIALIZED;
@@ -160,20 +148,40 @@ nvmlReturn_t sim_enter(void)
     return NVML_SUCCESS;
 }
 
-/* As sim_enter, for calls on a device; fails, without the lock, on a foreign handle and on a lost GPU. */
-nvmlReturn_t sim_enter_device(nvmlDevice_t device)
+/* Whether it is a handle that was given out. */
+static int is_handle(nvmlDevice_t device)
+{
+    unsigned int i;
+
+    for (i = 0; i < handle_count; i++)
+        if (device == &handles[i])
+            return 1;
+    return 0;
+}
+
+nvmlReturn_t sim_enter_known(nvmlDevice_t device)
 {
     nvmlReturn_t result = sim_enter();
-    unsigned int i;
 
     if (result != NVML_SUCCESS)
         return result;
-    result = NVML_ERROR_INVALID_ARGUMENT;
-    for (i = 0; i < handle_count; i++)
-        if (device == &handles[i])
-            result = device->listed && !device->gpu.lost ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
+    if (!is_handle(device))
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    else if (!device->listed)
+        result = NVML_ERROR_GPU_IS_LOST;
     if (result != NVML_SUCCESS)
         sim_unlock();
+    return result;
+}
+
+nvmlReturn_t sim_enter_device(nvmlDevice_t device)
+{
+    nvmlReturn_t result = sim_enter_known(device);
+
+    if (result == NVML_SUCCESS && device->gpu.lost) {
+        sim_unlock();
+        result = NVML_ERROR_GPU_IS_LOST;
+    }
     return result;
 }
 

@@ -153,15 +153,15 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-typedef int (*matches)(const struct sim_gpu *gpu, const char *text);
+typedef int (*matches)(const struct sim_gpu *gpu, const void *wanted);
 
-static nvmlReturn_t handle_where(matches match, const char *text, nvmlDevice_t *device)
+static nvmlReturn_t handle_where(matches match, const void *wanted, nvmlDevice_t *device)
 {
     nvmlDevice_t visible[SIM_MAX_GPUS];
     unsigned int i, count;
     nvmlReturn_t result;
 
-    if (text == NULL || device == NULL)
+    if (wanted == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     result = sim_enter();
     if (result != NVML_SUCCESS)
@@ -169,7 +169,7 @@ static nvmlReturn_t handle_where(matches match, const char *text, nvmlDevice_t *
     result = NVML_ERROR_NOT_FOUND;
     count = sim_visible(visible, SIM_MAX_GPUS);
     for (i = 0; i < count && result == NVML_ERROR_NOT_FOUND; i++)
-        if (match(&visible[i]->gpu, text)) {
+        if (match(&visible[i]->gpu, wanted)) {
             result = visible[i]->gpu.lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
             if (result == NVML_SUCCESS)
                 *device = visible[i];
@@ -178,22 +178,53 @@ static nvmlReturn_t handle_where(matches match, const char *text, nvmlDevice_t *
     return result;
 }
 
-static int has_uuid(const struct sim_gpu *gpu, const char *uuid)
+static int has_uuid(const struct sim_gpu *gpu, const void *uuid)
 {
     return strcmp(gpu->uuid, uuid) == 0;
 }
 
-static int has_bus_id(const struct sim_gpu *gpu, const char *text)
+/* Whether the sixteen bytes are the 32 digits of the UUID. */
+static int has_bytes(const struct sim_gpu *gpu, const void *bytes)
 {
+    char digits[33], *at = digits;
+    const char *c;
+    unsigned int i;
+
+    for (c = gpu->uuid + strcspn(gpu->uuid, "-"); *c != '\0' && at < digits + 32; c++)
+        if (*c != '-')
+            *at++ = *c;
+    *at = '\0';
+    for (i = 0; i < 16; i++) {
+        char byte[3];
+
+        snprintf(byte, sizeof byte, "%02x", ((const unsigned char *)bytes)[i]);
+        if (memcmp(byte, digits + 2 * i, 2) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static int has_bus_id(const struct sim_gpu *gpu, const void *wanted)
+{
+    const char *text = wanted;
     unsigned int domain, bus, device;
 
-    return sim_parse_pci(text, strlen(text), &domain, &bus, &device) == 0 && domain == gpu->pci_domain
+    return sim_pci(text, strlen(text), &domain, &bus, &device) == 0 && domain == gpu->pci_domain
         && bus == gpu->pci_bus && device == gpu->pci_device;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     return handle_where(has_uuid, uuid, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
+{
+    if (uuid == NULL || (uuid->type != 1 && uuid->type != 2))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (uuid->version != STRUCT_VERSION(nvmlUUID_t, 1))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    return handle_where(uuid->type == 1 ? has_uuid : has_bytes, &uuid->value, device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)

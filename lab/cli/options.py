@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 File = Annotated[
     Path | None, typer.Option("-f", "--file", help="Lab file. Default: lab.yaml here, else the profile demo.")
 ]
-Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file: demo, cpu or minimal.")]
+Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file: demo, cpu, gpu, gpus or minimal.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. gpu.perNode=4."),

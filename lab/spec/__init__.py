@@ -1,5 +1,6 @@
 """The lab file: models, loader, JSON Schema, shipped profiles."""
 
+from lab.spec.gpu import GpuPool, GpuSpec, NodePool
 from lab.spec.loader import (
     dump_spec,
     load_dumped,
@@ -11,7 +12,7 @@ from lab.spec.loader import (
 )
 from lab.spec.models import (
     ClusterSpec,
-    GpuSpec,
+    InferenceSpec,
     KaiSpec,
     LabSpec,
     QueueResource,
@@ -24,9 +25,12 @@ from lab.spec.template import init_text
 
 __all__ = [
     "ClusterSpec",
+    "GpuPool",
     "GpuSpec",
+    "InferenceSpec",
     "KaiSpec",
     "LabSpec",
+    "NodePool",
     "QueueResource",
     "QueueSpec",
     "SupplySpec",

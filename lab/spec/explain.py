@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from lab.spec.models import Model, type_at
+from lab.spec.base import Model
+from lab.spec.models import type_at
 from lab.spec.rules import RULE, perhaps
 
 _MUST = {
@@ -30,6 +31,8 @@ _MUST = {
     "dns_name": "{message}",
     "version": "{message}",
     "share": "{message}",
+    "devices": "{message}",
+    "label": "{message}",
 }
 
 

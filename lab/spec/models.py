@@ -5,76 +5,15 @@ What a single value may be is said here; how values must go together is in ``lab
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from lab.spec import rules
-
-_DNS_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
-_VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"
-
-
-def _dns_name(value: object) -> object:
-    if isinstance(value, str) and not re.fullmatch(_DNS_NAME, value):
-        raise PydanticCustomError(
-            "dns_name", "must be 1 to 40 of a-z, 0-9 and '-', a letter first and no '-' at the end"
-        )
-    return value
-
-
-def _version(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(_VERSION, value):
-        return value
-    if isinstance(value, str) and re.fullmatch(_VERSION, value.removeprefix("v")):
-        raise PydanticCustomError("version", "must be a version without the leading v")
-    raise PydanticCustomError("version", "must be a version of three numbers, such as 1.34.4")
-
-
-def _share(value: float) -> float:
-    if -1 < value < 0:
-        raise PydanticCustomError("share", "must be -1 (unlimited), 0 or more")
-    return value
-
-
-DnsName = Annotated[str, StringConstraints(pattern=_DNS_NAME), BeforeValidator(_dns_name)]
-"""A lower-case DNS label of at most 40 characters: it becomes part of container, namespace and file names."""
-
-Version = Annotated[str, StringConstraints(pattern=_VERSION), BeforeValidator(_version)]
-"""A release such as 1.34.4. YAML reads 1.34 as a number, so three parts are asked for."""
-
-Share = Annotated[float, Field(ge=-1, strict=True, allow_inf_nan=False), AfterValidator(_share)]
-"""An amount of a resource; -1 is unlimited."""
-
-Switch = Annotated[bool, Field(strict=True)]
-"""true or false; strict, as the JSON Schema is."""
-
-ImageReference = Annotated[str, StringConstraints(pattern=r"^\S+$")]
-
-
-class Model(BaseModel):
-    """Base: frozen, unknown keys refused, camelCase in the file."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
+from lab.spec import gpu_rules, rules
+from lab.spec.base import DnsName, ImageReference, Model, Share, Switch, Version
+from lab.spec.gpu import GpuSpec, NodePool
 
 
 class ClusterSpec(Model):
@@ -94,19 +33,6 @@ class ClusterSpec(Model):
     """provider existing: the kubeconfig file (read only). A relative path starts at the lab file."""
     context: str | None = None
     """provider existing: the context in that file."""
-
-
-class GpuSpec(Model):
-    """The GPUs of the nodes."""
-
-    mode: Literal["auto", "nvidia", "simulated", "none"] = "auto"
-    """nvidia: real; simulated: all real but the silicon; auto: nvidia where NVML answers, else simulated."""
-    per_node: Annotated[int, Field(ge=0, le=16, strict=True)] = 2
-    """GPUs of each GPU node (simulated)."""
-    model: Annotated[str, StringConstraints(min_length=1, max_length=95)] = "NVIDIA A100-SXM4-40GB"
-    """Product name that NVML reports (simulated); NVML's buffer holds 95 characters."""
-    memory: Annotated[int, Field(gt=100, strict=True, alias="memoryMiB")] = 40960
-    """Memory of one GPU in MiB (simulated). KAI ignores values up to 100."""
 
 
 class KaiSpec(Model):
@@ -165,6 +91,17 @@ class TenantSpec(Model):
     """Further vcluster.yaml values, merged last and validated against the chart's schema."""
 
 
+class InferenceSpec(Model):
+    """The inference server that the inference suites run on a part of a GPU."""
+
+    image: ImageReference | None = None
+    """Its image; not given: the lab's own small stand-in, which needs no CUDA."""
+    args: tuple[str, ...] = ()
+    """Arguments of its container."""
+    model: str | None = None
+    """The model it is asked for."""
+
+
 class SupplySpec(Model):
     """Where binaries, images and charts come from."""
 
@@ -195,6 +132,8 @@ class LabSpec(Model):
     """KAI queues; each names its parent, and only leaf queues take workloads."""
     tenants: tuple[TenantSpec, ...] = ()
     """vClusters, each with a scheduler of its choice."""
+    inference: InferenceSpec = InferenceSpec()
+    """The inference server that the inference suites run on a part of a GPU."""
     images: tuple[ImageReference, ...] = ()
     """Further images to have in the nodes, for your own workloads."""
     supply: SupplySpec = SupplySpec()
@@ -202,14 +141,12 @@ class LabSpec(Model):
 
     @model_validator(mode="after")
     def _goes_together(self) -> LabSpec:
-        if broken := tuple(rules.broken(self)):
+        if broken := (*rules.broken(self), *gpu_rules.broken(self)):
             raise ValidationError.from_exception_data(
                 "LabSpec",
                 [
                     InitErrorDetails(
-                        type=PydanticCustomError(
-                            rules.RULE, "{what}", {"what": rule.what, "about": rule.about}
-                        ),
+                        type=PydanticCustomError(rules.RULE, "{what}", {"what": rule.what, "about": rule.about}),
                         loc=rule.loc,
                         input=None,
                     )
@@ -219,6 +156,16 @@ class LabSpec(Model):
         return self
 
     @property
+    def gpu_pools(self) -> tuple[NodePool, ...]:
+        """The node pools of the GPU nodes, in the order of the nodes: workers, or control planes without any.
+
+        Mode ``none`` has none. Workers behind the last pool have no GPUs.
+        """
+        if self.gpu.mode == "none":
+            return ()
+        return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
+
+    @property
     def leaf_queues(self) -> tuple[str, ...]:
         """Queues that take workloads: those that are nobody's parent."""
         parents = {queue.parent for queue in self.queues}
@@ -226,7 +173,7 @@ class LabSpec(Model):
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but probably not meant, one sentence each, with the path of the field."""
-        return tuple(rules.doubtful(self))
+        return (*rules.doubtful(self), *gpu_rules.doubtful(self))
 
 
 def type_at(loc: tuple[int | str, ...]) -> Any:
@@ -238,9 +185,7 @@ def type_at(loc: tuple[int | str, ...]) -> Any:
     here: Any = LabSpec
     for word in loc:
         if isinstance(here, type) and issubclass(here, Model):
-            here = next(
-                (f.annotation for key, f in here.model_fields.items() if word == (f.alias or key)), None
-            )
+            here = next((f.annotation for key, f in here.model_fields.items() if word == (f.alias or key)), None)
         elif getattr(here, "__origin__", None) is tuple:
             here = here.__args__[0] if isinstance(word, int) else None
         elif here is Any or getattr(here, "__origin__", None) is dict:

@@ -14,8 +14,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from lab.spec.base import Model
 from lab.spec.loader import load_profile
-from lab.spec.models import LabSpec, Model
+from lab.spec.models import LabSpec
 
 _WIDTH = 108
 _EXAMPLE_NAMES = {"queues": "team-a", "tenants": "team-a"}
@@ -66,9 +67,7 @@ def _list(key: str, field: FieldInfo, items: tuple[Model, ...]) -> Iterator[str]
     yield f"#{key}:"
     for line in _item(kind(name=_EXAMPLE_NAMES[key]), explained=True):
         # Explanations keep one space after the #, options get none: that tells them apart.
-        yield (
-            re.sub(r"^ *# ", "# ", line) if re.match(r"^ *# ", line) else "#" + re.sub(r"^( *)#", r"\1", line)
-        )
+        yield (re.sub(r"^ *# ", "# ", line) if re.match(r"^ *# ", line) else "#" + re.sub(r"^( *)#", r"\1", line))
 
 
 def _item(item: Model, *, explained: bool) -> Iterator[str]:
@@ -79,11 +78,30 @@ def _item(item: Model, *, explained: bool) -> Iterator[str]:
 
 
 def _mapping(model: Model, live: set[str], *, explained: bool) -> Iterator[str]:
+    told: set[Any] = set()
     for name, field in type(model).model_fields.items():
+        key, value = field.alias or name, getattr(model, name)
         if explained:
             yield from _prose(field.description, 4)
-        if explained or name in live:
-            yield from _option(field.alias or name, getattr(model, name), live=name in live)
+        if isinstance(value, tuple) and value and isinstance(value[0], Model):
+            yield f"{key}:"
+            for at, item in enumerate(value):
+                yield from _item(item, explained=explained and at == 0)
+        elif explained or name in live:
+            if explained and field.annotation not in told:
+                told.add(field.annotation)
+                yield from _inner(field, 4)
+            yield from _option(key, value, live=name in live)
+
+
+def _inner(field: FieldInfo, indent: int) -> Iterator[str]:
+    """A line for each key of the mapping, or of the items of the list, that the field holds on one line."""
+    inside: Any = field.annotation
+    if getattr(inside, "__origin__", None) is tuple:
+        inside = inside.__args__[0]
+    if isinstance(inside, type) and issubclass(inside, Model):
+        for name, inner in inside.model_fields.items():
+            yield from _prose(f"- {inner.alias or name}: {inner.description}", indent)
 
 
 def _option(key: str, value: object, *, live: bool) -> Iterator[str]:
@@ -109,11 +127,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w ./-]*[\w]|\d+\.\d+\.\d+", value):
-        return (
-            value
-            if value.lower() not in {"yes", "no", "on", "off", "true", "false", "null"}
-            else f'"{value}"'
-        )
+        return value if value.lower() not in {"yes", "no", "on", "off", "true", "false", "null"} else f'"{value}"'
     return json.dumps(value, ensure_ascii=False)
 
 

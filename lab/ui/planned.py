@@ -63,7 +63,7 @@ def fact_rows(facts: Mapping[str, str]) -> list[list[Cell]]:
     ]
     gpus = facts.get("gpu_mode", "")
     if gpus not in ("", "none"):
-        gpus = f"{gpus}, {facts.get('gpus_per_node', '?')} per GPU node ({facts.get('gpu_model', '?')})"
+        gpus = f"{gpus}: {facts.get('gpus', '?')}"
     scheduler = facts.get("scheduler", "")
     if facts.get("kai_version"):
         scheduler = f"KAI {facts['kai_version']}"

@@ -1,4 +1,4 @@
-"""What the simulated libnvidia-ml.so.1 exports, and which glibc it needs."""
+"""What the simulated libnvidia-ml.so.1 exports, and which glibc it and its programs need."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.nvml_library import build_library
+from lab.parts.gpu.nvml_library import PRODUCTS, build_library
 from lab.tools.shell import HostRunner
 
 
 @pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
+def library() -> Path:
     return build_library(HostRunner())
 
 
@@ -28,14 +27,17 @@ def test_every_known_nvml_function_exists(library: Path) -> None:
     shown = {line.split()[2] for line in listing.splitlines()}
     assert len(known) > 300
     assert known - shown == set()
-    assert {name for name in shown if not name.startswith("nvml")} == set(), (
-        "the library shows names of its own"
-    )
+    assert {name for name in shown if not name.startswith("nvml")} == set(), "the library shows names of its own"
 
 
-def test_it_loads_on_old_systems(library: Path) -> None:
+@pytest.mark.parametrize("name", [product.name for product in PRODUCTS])
+def test_it_starts_on_old_systems(library: Path, name: str) -> None:
     """RHEL 7 and Debian 8 have glibc 2.17 and 2.19."""
-    text = library.read_bytes()
+    text = (library.parent / name).read_bytes()
     needed = {tuple(map(int, v.split(b"."))) for v in re.findall(rb"GLIBC_(\d+\.\d+)", text)}
     assert needed
     assert max(needed) <= (2, 17)
+    assert b"GLIBC_ABI" not in text
+    assert set(re.findall(rb"lib[\w+-]+\.so[.\d]*", text)) <= {
+        b"libc.so.6", b"libdl.so.2", b"libpthread.so.0", b"libnvidia-ml.so.1", b"libnvidia-ml.so",
+    }  # fmt: skip

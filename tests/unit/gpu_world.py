@@ -7,22 +7,24 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import Call, FakeRunner
+from gpu_cluster import FakeCluster, make_node, make_pod
 
 from lab.engine.events import Bus, Event
 from lab.engine.journal import Journal
-from lab.errors import WaitTimeout
 from lab.parts.context import LabContext
 from lab.parts.gpu import GpuPlugin, nvml_library
 from lab.parts.gpu.devices import gpus_of
-from lab.parts.gpu.node_files import NodeFiles, files_of
+from lab.parts.gpu.health import Failures, with_failures
+from lab.parts.gpu.node_files import NVML_CONFIG, PROGRAMS, NodeFiles, files_of
 from lab.parts.gpu.nvml_library import library_in_cache, source_digest
 from lab.parts.gpu.plugin import CONFIG_ANNOTATION
+from lab.parts.gpu.pools import node_labels, pools_by_node
 from lab.paths import LabPaths
 from lab.spec import LabSpec
 from lab.tools.container import ContainerEngine
@@ -39,15 +41,15 @@ def pretend_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     library = library_in_cache("x86_64")
     library.parent.mkdir(parents=True)
-    library.write_bytes(b"library")
-    monkeypatch.setattr(
-        nvml_library, "_compile", lambda *_: pytest.fail("compiled although it is in the cache")
-    )
+    for name in (library.name, *PROGRAMS):
+        library.with_name(name).write_bytes(name.encode())
+    monkeypatch.setattr(nvml_library, "_compile", lambda *_: pytest.fail("compiled although it is in the cache"))
 
 
-def wanted(name: str, spec: LabSpec = SPEC) -> NodeFiles:
-    """The files the node should have."""
-    return files_of(name, gpus_of(spec.name, name, spec.gpu), source_digest("x86_64"), "x86_64")
+def wanted(name: str, spec: LabSpec = SPEC, failures: Failures | None = None) -> NodeFiles:
+    """The files the node should have, when these of its GPUs are not well."""
+    gpus = with_failures(gpus_of(spec.name, name, spec.gpu), failures or {})
+    return files_of(name, gpus, source_digest("x86_64"), "x86_64")
 
 
 class Node:
@@ -59,6 +61,8 @@ class Node:
         self.state = "running"
         self.bare = False
         self.lines: list[str] = []
+        self.conf = ""
+        self.writes: list[str] = []
         self.installs = 0
 
     def become(self, files: NodeFiles) -> None:
@@ -68,17 +72,33 @@ class Node:
             *(f"sum {digest}  {path}" for path, digest in files.sums().items()),
             f"library {files.library}",
             *(f"device {path} {numbers}" for path, numbers in devices.items()),
+            *(f"link {path} {target}" for path, target in files.links.items()),
             "unit enabled active",
+            "usage enabled active",
         ]
+        self.conf = files.texts[NVML_CONFIG]
+
+    def write(self, text: str) -> str:
+        """nvml.conf, in place."""
+        self.conf = text
+        self.writes.append(text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.lines = [f"sum {digest}  {NVML_CONFIG}" if line.endswith(NVML_CONFIG) else line for line in self.lines]
+        return ""
 
     def look(self, call: Call) -> str:
         """state.sh."""
         assert call.stdin is not None
         assert str(call.stdin).startswith("#!/bin/sh")
-        brought = (
-            [] if self.bare else ["program /usr/bin/nvidia-container-runtime", "program /usr/bin/nvidia-ctk"]
-        )
+        brought = [] if self.bare else ["program /usr/bin/nvidia-container-runtime", "program /usr/bin/nvidia-ctk"]
         return "\n".join([*self.lines, *brought, *([] if self.bare else ["handler nvidia"])])
+
+    def shell(self, call: Call) -> str:
+        """A command with something on its stdin: the new text of nvml.conf, or the tar."""
+        if isinstance(call.stdin, str):
+            assert call.argv[-1].startswith(f"cat >{NVML_CONFIG} ")
+            return self.write(call.stdin)
+        return self.install(call)
 
     def install(self, call: Call) -> str:
         """What install.sh does with a tar that holds what it should."""
@@ -95,86 +115,6 @@ class Node:
     offers: Sequence[NodeFiles] = ()
 
 
-class FakeCluster:
-    """Just enough of lab.kube.Cluster, over a list of objects; ``change`` runs when a wait looks."""
-
-    def __init__(self) -> None:
-        self.objects: list[Json] = []
-        self.change: Callable[[], None] = lambda: None
-        self.discovery = ""
-        self.deleted: list[str] = []
-        self.execs: list[tuple[str, tuple[str, ...]]] = []
-
-    def get(self, kind: str, name: str, namespace: str | None = None) -> Json | None:
-        return next((o for o in self.list(kind, namespace) if o["metadata"]["name"] == name), None)
-
-    def list(self, kind: str, namespace: str | None = None, labels: str | None = None) -> list[Json]:
-        key, _, value = (labels or "").partition("=")
-        return [
-            o
-            for o in self.objects
-            if o["kind"] == kind
-            and namespace in (None, o["metadata"].get("namespace"))
-            and (not key or (o["metadata"].get("labels") or {}).get(key) == value)
-        ]
-
-    def apply(self, docs: Sequence[Json]) -> None:
-        for doc in docs:
-            assert (doc["metadata"]["labels"])["kailab"] == "demo"
-            self.objects = [
-                o
-                for o in self.objects
-                if (o["kind"], o["metadata"]["name"]) != (doc["kind"], doc["metadata"]["name"])
-            ]
-            self.objects.append(doc)
-
-    def patch(self, kind: str, name: str, patch: Json) -> None:
-        labels = next(o for o in self.list(kind) if o["metadata"]["name"] == name)["metadata"]["labels"]
-        for key, value in patch["metadata"]["labels"].items():
-            labels.pop(key, None)
-            if value is not None:
-                labels[key] = value
-
-    def wait(
-        self,
-        kind: str,
-        predicate: Callable[[list[Json]], bool],
-        *,
-        what: str,
-        timeout: float,
-        namespace: str | None = None,
-        labels: str | None = None,
-        fail: Callable[[list[Json]], str | None] | None = None,
-    ) -> list[Json]:
-        self.change()
-        seen = self.list(kind, namespace, labels)
-        if predicate(seen):
-            return seen
-        raise WaitTimeout(f"{what}: {(fail(seen) if fail else None) or f'not within {timeout:g} s'}")
-
-    def exec(self, pod: str, namespace: str, argv: Sequence[str], timeout: float = 30) -> str:
-        self.execs.append((pod, tuple(argv)))
-        return self.discovery
-
-    def logs(self, pod: str, namespace: str, tail: int | None = None) -> str:
-        return f"log of {pod}"
-
-    def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        grace: int | None = None,
-        wait: float | None = None,
-    ) -> None:
-        self.deleted.append(f"{namespace}/{name}")
-        self.objects = [
-            o
-            for o in self.objects
-            if (o["kind"], o["metadata"]["name"], o["metadata"].get("namespace")) != (kind, name, namespace)
-        ]
-
-
 class World:
     """A lab of one control plane and two workers."""
 
@@ -184,7 +124,8 @@ class World:
         self.cluster = FakeCluster()
         self.events: list[Event] = []
         self.started = STARTED
-        workers = WORKERS[: spec.cluster.workers]
+        workers = [f"kailab-demo-worker{at or ''}" for at in (0, *range(2, spec.cluster.workers + 1))]
+        workers = workers[: spec.cluster.workers]
         roles = {"kailab-demo-control-plane": "control-plane", **dict.fromkeys(workers, "worker")}
         self.nodes = {name: Node(name, role) for name, role in roles.items()}
         bus = Bus()
@@ -215,7 +156,8 @@ class World:
                 out=lambda _, node=node: _inspected(node),
             )
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
-            self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-c"], out=node.install)
+            self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-c"], out=node.shell)
+            self.runner.handle(["docker", "exec", node.name, "cat", NVML_CONFIG], out=lambda _, node=node: node.conf)
             self.runner.handle(
                 ["docker", "exec", node.name, "nvidia-ctk", "cdi", "list"],
                 out=lambda _, node=node: "\n".join(
@@ -230,13 +172,17 @@ class World:
             self.nodes[name].offers = [wanted(name, self.spec)]
             self.nodes[name].become(wanted(name, self.spec))
             labels = self.cluster.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
-            labels["nvidia.com/gpu.present"] = "true"
+            labels.update(node_labels(pools_by_node(self.spec)[name]))
 
     def serve(self, gpus: int = 2, began: str = "2026-11-21T10:00:07Z") -> None:
         """Let the device plugin run on the GPU nodes, and the kubelets offer GPUs."""
-        for name in WORKERS[: self.spec.cluster.workers]:
-            self.cluster.get("Node", name)["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)  # type: ignore[index]
+        for name in pools_by_node(self.spec):
+            self.offer(name, gpus)
             self.cluster.objects.append(plugin_pod(name, GpuPlugin(self.spec).config_hash(), began))
+
+    def offer(self, name: str, gpus: int) -> None:
+        """Let the kubelet of a node offer so many GPUs."""
+        self.cluster.get("Node", name)["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)  # type: ignore[index]
 
 
 def _inspected(node: Node) -> str:
@@ -248,21 +194,6 @@ def _inspected(node: Node) -> str:
         "Config": {"Labels": labels},
     }
     return json.dumps([shown])
-
-
-def make_node(name: str) -> Json:
-    return {"kind": "Node", "metadata": {"name": name, "labels": {}}, "status": {"allocatable": {}}}
-
-
-def make_pod(name: str, phase: str = "Running", namespace: str = "default", **more: Any) -> Json:
-    meta = {"name": name, "namespace": namespace, **more.pop("meta", {})}
-    conditions = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
-    return {
-        "kind": "Pod",
-        "metadata": meta,
-        "spec": more.pop("spec", {}),
-        "status": {"phase": phase, "conditions": conditions, **more},
-    }
 
 
 def plugin_pod(node: str, config: str, began: str) -> Json:

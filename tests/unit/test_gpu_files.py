@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.devices import gpu_uuid, gpus_of, model_of, product_label
+from lab.parts.gpu.devices import gpu_uuid, gpus_of, product_label
 from lab.parts.gpu.node_files import (
     CDI_SPEC,
     NVML_CONFIG,
+    PROGRAMS,
     RUNTIME_CONFIG,
+    RUNTIME_LOG,
+    USAGE,
     cdi_spec,
     files_of,
     library_path,
@@ -24,6 +27,7 @@ from lab.parts.gpu.node_files import (
 )
 from lab.paths import assets
 from lab.spec import GpuSpec
+from lab.spec.gpu import ToolkitOptions
 
 GPUS = gpus_of("demo", "w1", GpuSpec(per_node=2))
 DIGEST = "0123456789abcdef" * 4
@@ -36,49 +40,32 @@ def test_a_gpu_has_the_same_uuid_at_every_call_and_no_other_has_it() -> None:
     assert all(re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) for uuid in uuids)
 
 
-@pytest.mark.parametrize(
-    ("name", "compute"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "8.0"),
-        ("NVIDIA H100 80GB HBM3", "9.0"),
-        ("NVIDIA L4", "8.9"),
-        ("NVIDIA L40S", "8.9"),
-        ("NVIDIA A10", "8.6"),
-        ("Tesla T4", "7.5"),
-        ("Tesla V100-SXM2-16GB", "7.0"),
-        ("NVIDIA B200", "10.0"),
-        ("NVIDIA GB200", "10.0"),
-        ("NVIDIA GeForce RTX 4090", "8.9"),
-        ("NVIDIA RTX A6000", "8.6"),
-        ("NVIDIA RTX 6000 Ada Generation", "8.9"),
-        ("Something else", "8.0"),
-    ],
-)
-def test_compute_capability_follows_from_the_product_name(name: str, compute: str) -> None:
-    assert model_of(name).compute == compute
-
-
 def test_nvml_config_in_full() -> None:
-    broken = replace(GPUS[1], used=512, xid=79)
+    broken = replace(GPUS[1], used=512, xid=79, lost=True)
     lines = nvml_config("w1", [GPUS[0], broken]).splitlines()
-    facts = "memory=40960 cc=8.0 pci=000000FF:{}:00.0 id=20B010DE"
+    facts = "memory=40960 cc=8.0 pci=000000FF:{}:00.0 id=20B010DE subsys=134F10DE power=400"
     name = "name=NVIDIA A100-SXM4-40GB"
     assert [line for line in lines if not line.startswith("#")] == [
         "driver 580.65.06",
         "cuda 13.0",
         f"gpu index=0 minor=0 uuid={GPUS[0].uuid} {facts.format('01')} {name}",
-        f"gpu index=1 minor=1 uuid={GPUS[1].uuid} {facts.format('02')} used=512 xid=79 {name}",
+        f"gpu index=1 minor=1 uuid={GPUS[1].uuid} {facts.format('02')} used=512 xid=79 health=lost {name}",
         "end",
     ]
     assert nvml_config("w1", GPUS).endswith("end\n"), "without its last line the library ignores the file"
+
+
+def test_a_model_without_figures_has_no_ids_of_its_own() -> None:
+    (gpu,) = gpus_of("demo", "w1", GpuSpec(per_node=1, model="Mine", memory=1000))
+    line = nvml_config("w1", [gpu]).splitlines()[-2]
+    assert line == f"gpu index=0 minor=0 uuid={gpu.uuid} memory=1000 cc=8.0 pci=000000FF:01:00.0 id=000010DE name=Mine"
 
 
 def test_cdi_spec_gives_each_gpu_by_index_and_uuid_and_all() -> None:
     spec = cdi_spec(GPUS, "/lib/nvml.so", "x86_64")
     assert spec["kind"] == "nvidia.com/gpu"
     nodes = {
-        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
-        for device in spec["devices"]
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]] for device in spec["devices"]
     }
     assert nodes == {
         "0": ["/dev/nvidia0"],
@@ -90,16 +77,16 @@ def test_cdi_spec_gives_each_gpu_by_index_and_uuid_and_all() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in json.dumps(spec), "a container must see which GPU it got"
 
 
-@pytest.mark.parametrize(
-    ("arch", "multiarch"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")]
-)
+@pytest.mark.parametrize(("arch", "multiarch"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
 def test_every_container_gets_library_and_config_read_only(arch: str, multiarch: str) -> None:
     edits = cdi_spec(GPUS, "/lib/nvml.so", arch)["containerEdits"]
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
     assert mounts == {
         f"/usr/lib/{multiarch}/libnvidia-ml.so.1": "/lib/nvml.so",
         "/usr/lib64/libnvidia-ml.so.1": "/lib/nvml.so",
+        "/usr/bin/nvidia-smi": "/lib/nvidia-smi",
         NVML_CONFIG: NVML_CONFIG,
+        USAGE: USAGE,
     }
     assert all({"ro", "rbind"} <= set(mount["options"]) for mount in edits["mounts"])
     assert [node["path"] for node in edits["deviceNodes"]] == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
@@ -113,6 +100,8 @@ def test_product_label_is_what_gpu_feature_discovery_makes_of_the_name() -> None
 def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"\x7fELF library")
+    for name in PROGRAMS:
+        library.with_name(name).write_bytes(name.encode())
     files = files_of("w1", GPUS, DIGEST, "x86_64")
     with tarfile.open(fileobj=io.BytesIO(files.payload(library))) as tar:
         content = {entry.name: _read(tar, entry) for entry in tar}
@@ -120,10 +109,10 @@ def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
     for name in content:
         assert re.search(rf"(?<![\w.-]){re.escape(name)}\b", script), f"install.sh never uses {name}"
     assert content["library-path"].decode().strip() == files.library == library_path(DIGEST)
-    assert content["SHA256SUMS"].decode().split() == [
-        hashlib.sha256(b"\x7fELF library").hexdigest(),
-        "libnvidia-ml.so.1",
-    ]
+    sums = (line.split() for line in content["SHA256SUMS"].decode().splitlines())
+    assert {name: digest for digest, name in sums} == {
+        name: hashlib.sha256(content[name]).hexdigest() for name in ("libnvidia-ml.so.1", "nvidia-smi", "gpu-usage")
+    }
     assert content["nvml.conf"].decode() == files.texts[NVML_CONFIG]
     assert content["config.toml"].decode() == files.texts[RUNTIME_CONFIG]
     assert json.loads(content["cdi.json"])["containerEdits"]["mounts"][0]["hostPath"] == files.library
@@ -131,10 +120,15 @@ def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
 
 def test_the_install_script_puts_every_file_where_its_sum_is_looked_for() -> None:
     files = files_of("w1", GPUS, DIGEST, "x86_64")
-    script = (assets("kind") / "gpu" / "install.sh").read_text().replace("$unit", "kailab-gpu.service")
+    script = (assets("kind") / "gpu" / "install.sh").read_text()
+    units = re.search(r"for unit in (.*); do\n(.*?)\ndone", script, re.DOTALL)
+    assert units is not None
+    script = script.replace(units[0], "\n".join(units[2].replace("$unit", unit) for unit in units[1].split()))
     assert set(files.sums()) == set(files.texts)
     for path in files.texts:
         assert f"{path} 0" in script or f">{path}" in script, f"install.sh does not write {path}"
+    for path, target in files.links.items():
+        assert f'link {path} "$folder/{Path(target).name}"' in script
     assert CDI_SPEC in script.splitlines()[-1], "devices would be handed out before they are there"
 
 
@@ -146,6 +140,18 @@ def test_the_runtime_config_makes_the_toolkit_use_our_spec() -> None:
     assert runtime["mode"] == "cdi"
     assert str(Path(CDI_SPEC).parent) in runtime["modes"]["cdi"]["spec-dirs"]
     assert config["accept-nvidia-visible-devices-envvar-when-unprivileged"] is True
+
+
+def test_the_toolkit_writes_a_log_only_where_the_lab_file_asks_for_one() -> None:
+    import tomllib
+
+    def runtime(log: str) -> dict[str, object]:
+        options = ToolkitOptions.model_validate({"log": log})
+        text = files_of("w1", GPUS, DIGEST, "x86_64", options).texts[RUNTIME_CONFIG]
+        return dict(tomllib.loads(text)["nvidia-container-runtime"])
+
+    assert "debug" not in runtime("none")
+    assert runtime("debug") == {**runtime("none"), "log-level": "debug", "debug": RUNTIME_LOG}
 
 
 def test_the_containerd_patch_adds_the_handler_to_kinds_config() -> None:

@@ -42,13 +42,15 @@ def test_a_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"gpu": {"mode": "nvidia"}}, "real GPUs"),
         ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}, "existing"),
-        ({"gpu": {"model": "two\nlines"}}, "one line"),
-        ({"gpu": {"model": " blank"}}, "no blanks"),
-        ({"gpu": {"model": "(?)"}}, "gpu.product"),
-        ({"gpu": {"model": "x" * 64}}, "gpu.product"),
-        ({"gpu": {"memoryMiB": 2**31}}, "memoryMiB"),
+        ({"gpu": {"model": "two\nlines", "memoryMiB": 1000}}, "one line"),
+        ({"gpu": {"model": " blank", "memoryMiB": 1000}}, "no blanks"),
+        ({"gpu": {"model": "(?)", "memoryMiB": 1000}}, "gpu.product"),
+        ({"gpu": {"model": "x" * 64, "memoryMiB": 1000}}, "gpu.product"),
+        (
+            {"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}},
+            "gpu.pools.b.model",
+        ),
     ],
 )
 def test_gpus_that_cannot_be_had_are_refused(spec: Json, says: str) -> None:
@@ -71,16 +73,12 @@ def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(wo
         "kailab-demo-control-plane": 0,
         **dict.fromkeys(WORKERS, 1),
     }
-    labelled = [
-        o["metadata"]["name"] for o in world.cluster.list("Node", labels="nvidia.com/gpu.present=true")
-    ]
+    labelled = [o["metadata"]["name"] for o in world.cluster.list("Node", labels="nvidia.com/gpu.present=true")]
     assert labelled == list(WORKERS)
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_without_workers_the_control_plane_gets_the_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_machine(monkeypatch)
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0}, "gpu": {"mode": "simulated"}})
     world = World(tmp_path, spec)
@@ -103,14 +101,14 @@ def test_without_workers_the_control_plane_gets_the_gpus(
             "nvidia7 should not",
         ),
         (
-            lambda line: line.replace("enabled active", "enabled failed"),
+            lambda line: line.replace("unit enabled active", "unit enabled failed"),
             "kailab-gpu.service is enabled failed",
         ),
+        (lambda line: "" if line.startswith("usage") else line, "kailab-gpu-usage.service is missing"),
+        (lambda line: "" if line.startswith("link /usr/bin/nvidia-smi") else line, "nvidia-smi leads to nothing"),
     ],
 )
-def test_whatever_differs_on_a_node_is_named_and_healed(
-    world: World, spoil: Callable[[str], str], says: str
-) -> None:
+def test_whatever_differs_on_a_node_is_named_and_healed(world: World, spoil: Callable[[str], str], says: str) -> None:
     world.plan(*WORKERS)
     node = world.nodes[WORKERS[1]]
     node.lines = [spoil(line) for line in node.lines]
@@ -127,9 +125,7 @@ def test_whatever_differs_on_a_node_is_named_and_healed(
 def test_a_missing_label_alone_is_drift(world: World) -> None:
     world.plan(*WORKERS)
     world.cluster.get("Node", WORKERS[0])["metadata"]["labels"].clear()  # type: ignore[index]
-    assert GpuNodes(SPEC).observe(world.ctx).diff == (
-        f"{WORKERS[0]}: label nvidia.com/gpu.present=true is missing",
-    )
+    assert GpuNodes(SPEC).observe(world.ctx).diff == (f"{WORKERS[0]}: label nvidia.com/gpu.present=true is missing",)
 
 
 def test_another_number_of_gpus_is_drift(world: World) -> None:

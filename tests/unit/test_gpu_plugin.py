@@ -130,7 +130,7 @@ def test_where_a_gpu_stays_unhealthy_the_plugin_is_restarted(world: World) -> No
 def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: World) -> None:
     world.plan(*WORKERS)
     world.cluster.change = lambda: world.serve(gpus=1) if not world.cluster.list("Pod") else None
-    with pytest.raises(WaitTimeout, match="offers 2 GPUs") as failed:
+    with pytest.raises(WaitTimeout, match=f"offer {WORKERS[0]}: 2, {WORKERS[1]}: 2") as failed:
         GpuPlugin(SPEC).apply(world.ctx)
     assert f"plugin-{WORKERS[0]}: log of plugin-{WORKERS[0]}" in failed.value.evidence
 

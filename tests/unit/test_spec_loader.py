@@ -69,7 +69,7 @@ def test_file_and_profile_together() -> None:
 def test_unknown_profile(name: str, what: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_profile(name, (), {})
-    assert (caught.value.what, caught.value.fix) == (what, "take one of: demo, cpu, minimal")
+    assert (caught.value.what, caught.value.fix) == (what, f"take one of: {', '.join(profile_names())}")
 
 
 def test_anchors_and_merges_are_plain_yaml() -> None:
@@ -125,7 +125,7 @@ def test_dump_round_trip(profile: str) -> None:
     assert '"perNode"' in dump_spec(spec)
 
 
-KEYS = "name, cluster, gpu, scheduler, kai, queues, tenants, images, supply"
+KEYS = "name, cluster, gpu, scheduler, kai, queues, tenants, inference, images, supply"
 
 
 def test_dump_holds_defaults() -> None:

@@ -80,7 +80,8 @@ def test_values_are_yaml(file: Path) -> None:
     assert lab(file, "kai.values.scheduler.replicas=2").kai.values == {"scheduler": {"replicas": 2}}
     assert lab(file, 'name="on"').name == "on"
     assert lab(file, "queues.test.parent=").queues[1].parent is None
-    assert lab(file, "gpu.model=A=B").gpu.model == "A=B"
+    assert lab(file, "gpu.model=A=B", "gpu.memoryMiB=1000").gpu.model == "A=B"
+    assert lab(file, "gpu.devices=[0, 2]", "cluster.workers=1").gpu.devices == (0, 2)
 
 
 def test_dot_inside_a_key(file: Path) -> None:

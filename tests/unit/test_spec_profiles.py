@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import lab.spec
+import lab.spec.gpu
+import lab.spec.models
 from lab.errors import SpecError
 from lab.spec import (
     LabSpec,
@@ -30,7 +32,9 @@ CASES = Path(__file__).parent / "spec_cases"
 
 
 def test_names() -> None:
-    assert PROFILES == ("demo", "cpu", "minimal")
+    assert PROFILES[0] == "demo"
+    assert PROFILES[1:] == tuple(sorted(PROFILES[1:]))
+    assert {"cpu", "gpu", "gpus", "minimal"} < set(PROFILES)
 
 
 def test_demo_is_the_lab_of_the_talk() -> None:
@@ -55,6 +59,18 @@ def test_cpu_and_minimal() -> None:
     assert (minimal.tenants, minimal.leaf_queues) == ((), ("test",))
 
 
+def test_gpus_has_four_models_and_gpu_takes_the_machines_own() -> None:
+    gpus, gpu = load_profile("gpus", (), {}), load_profile("gpu", (), {})
+    assert [(pool.name, pool.nodes, pool.per_node, pool.model, pool.memory) for pool in gpus.gpu_pools] == [
+        ("t4", 1, 2, "Tesla T4", 15360),
+        ("l4", 1, 2, "NVIDIA L4", 23034),
+        ("a100", 1, 2, "NVIDIA A100-SXM4-40GB", 40960),
+        ("h100", 1, 2, "NVIDIA H100 80GB HBM3", 81559),
+    ]
+    assert (gpus.cluster.workers, gpus.tenants, gpus.leaf_queues) == (4, (), ("test",))
+    assert (gpu.gpu.mode, gpu.gpu.devices, gpu.gpu.strategy, gpu.cluster.workers) == ("nvidia", "all", "auto", 1)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile_is_short_and_named_after_its_file(profile: str) -> None:
     text = profile_file(profile).read_text()
@@ -74,8 +90,9 @@ def test_init_text_is_the_profile(profile: str, tmp_path: Path) -> None:
 def test_init_text_explains_every_key(profile: str) -> None:
     text = init_text(profile)
     assert max(len(line) for line in text.splitlines()) <= 110
-    for name, model in vars(lab.spec.models).items():
-        if name.endswith("Spec"):
+    models = {**vars(lab.spec.models), **vars(lab.spec.gpu)}
+    for name, model in models.items():
+        if name.endswith(("Spec", "Pool", "Options", "QueueResource")) and hasattr(model, "model_fields"):
             for key, field in model.model_fields.items():
                 assert re.search(rf"^[ #-]*{field.alias or key}:", text, re.M), f"{name}.{key}"
                 assert field.description, f"{name}.{key} has no docstring"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.spec import LabSpec, load_profile
+from lab.spec import LabSpec, load_profile, profile_names
 from lab.spec.rules import release
 
 
@@ -29,6 +29,17 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         {"scheduler": "default", "tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.16.8"}]},
         {"scheduler": "default", "kai": {"version": "0.7.11"}, "queues": [{"name": "alone"}]},
         {"gpu": {"mode": "none", "perNode": 4}},
+        {"gpu": {"mode": "none", "model": "Nobody knows"}},
+        {"gpu": {"mode": "nvidia", "model": "Nobody knows"}},
+        {"gpu": {"perNode": 0, "model": "Nobody knows"}},
+        {"gpu": {"model": "Nobody knows", "memoryMiB": 1000}},
+        {"gpu": {"model": "t4", "pools": [{"name": "a", "workers": 2}]}},
+        {"gpu": {"pools": [{"name": "a", "model": "Other", "perNode": 0}, {"name": "b", "memoryMiB": 1000}]}},
+        {"gpu": {"mode": "nvidia", "pools": [{"name": "a", "workers": 2, "devices": 2}]}},
+        {"gpu": {"mode": "nvidia", "pools": [{"name": "a", "devices": [0]}, {"name": "b", "devices": [1]}]}},
+        {"cluster": {"workers": 1}, "gpu": {"mode": "nvidia", "devices": [0, 1]}},
+        {"gpu": {"mode": "simulated", "devices": [0, 1]}},
+        {"gpu": {"pools": [{"name": "a", "workers": 2, "labels": {"team": "x", "node.kubernetes.io/zone": ""}}]}},
         {
             "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"},
             "kai": {"version": "0.9.3"},
@@ -44,7 +55,7 @@ def test_releases_are_ordered() -> None:
     assert sorted({*versions}, key=release) == versions
 
 
-@pytest.mark.parametrize("profile", ["demo", "cpu", "minimal"])
+@pytest.mark.parametrize("profile", profile_names())
 def test_profiles_have_no_warnings(profile: str) -> None:
     assert load_profile(profile, (), {}).warnings() == ()
 
@@ -55,6 +66,25 @@ def test_profiles_have_no_warnings(profile: str) -> None:
         (
             {"cluster": {"kubernetes": "1.35.0"}},
             ("cluster.kubernetes: 1.35.0 does not run on machines with cgroup v1 (1.34 does)",),
+        ),
+        (
+            {"cluster": {"workers": 3}, "gpu": {"pools": [{"name": "a"}]}},
+            ("gpu.pools: 2 workers of 3 in no pool: without GPUs",),
+        ),
+        (
+            {"gpu": {"mode": "none", "pools": [{"name": "a"}]}},
+            ("gpu.pools: have no effect, as gpu.mode is 'none' (1 given)",),
+        ),
+        (
+            {"gpu": {"mode": "nvidia", "perNode": 2, "pools": [{"name": "a", "workers": 2, "model": "T4"}]}},
+            (
+                "gpu.perNode: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
+                "gpu.pools.a.model: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
+            ),
+        ),
+        (
+            {"gpu": {"mode": "simulated", "devices": 1}},
+            ("gpu.devices: has no effect, as gpu.mode is 'simulated' (perNode says how many GPUs)",),
         ),
         (
             {"scheduler": "default", "queues": TWO_LEVELS},

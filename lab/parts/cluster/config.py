@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from lab.parts.gpu.pools import node_labels, node_name, pools_by_node
 from lab.paths import assets
 from lab.spec import LabSpec
 
@@ -35,42 +37,57 @@ def owners_of_ports(spec: LabSpec) -> tuple[str, ...]:
     return (*(tenant.name for tenant in spec.tenants), *(f"spare-{n}" for n in range(SPARE_PORTS)))
 
 
-def kind_config(spec: LabSpec, ports: tuple[PortMapping, ...], *, own_node: bool) -> dict[str, Any]:
+def kind_config(
+    spec: LabSpec,
+    ports: tuple[PortMapping, ...],
+    *,
+    own_node: bool,
+    mounts: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> dict[str, Any]:
     """The configuration for ``kind create cluster``.
 
     Args:
+        spec: the lab.
+        ports: for the first control plane.
         own_node: the node image was built here, so it has no default CNI and another CoreDNS.
+        mounts: ``extraMounts`` by the node's name, for real GPUs.
     """
     config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
-    labels = {"kailab": spec.name}
-    gpu_labels = {**labels, "nvidia.com/gpu.present": "true"} if has_gpus(spec) else labels
-    control = {"role": "control-plane", "labels": labels if spec.cluster.workers else gpu_labels}
-    first = {**control, "extraPortMappings": [
+    pools = pools_by_node(spec)
+
+    def node(role: str, index: int) -> dict[str, Any]:
+        name = node_name(spec.name, role, index)
+        labels = node_labels(pools[name]) if name in pools else {}
+        extra = [dict(mount) for mount in (mounts or {}).get(name, ())]
+        return {
+            "role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {}),
+        }  # fmt: skip
+
+    first, *others = (node("control-plane", index) for index in range(spec.cluster.control_planes))
+    first["extraPortMappings"] = [
         {"containerPort": port.node, "hostPort": port.host, "listenAddress": "127.0.0.1", "protocol": "TCP"}
         for port in ports
-    ]}  # fmt: skip
-    others = [control] * (spec.cluster.control_planes - 1)
-    config["nodes"] = [first, *others, *[{"role": "worker", "labels": gpu_labels}] * spec.cluster.workers]
+    ]
+    config["nodes"] = [first, *others, *(node("worker", index) for index in range(spec.cluster.workers))]
     if own_node:
         config["networking"] = {"disableDefaultCNI": True}
         dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS_TAG}}
-        config["kubeadmConfigPatches"] = [yaml.safe_dump(dns)]
-    if has_gpus(spec):
-        config["containerdConfigPatches"].append(
-            (assets("kind") / "gpu" / "containerd-nvidia.toml").read_text()
-        )
+        config["kubeadmConfigPatches"].append(yaml.safe_dump(dns))
+    if pools:
+        config["containerdConfigPatches"].append((assets("kind") / "gpu" / "containerd-nvidia.toml").read_text())
     return config
 
 
 def has_gpus(spec: LabSpec) -> bool:
     """Whether the lab's nodes get GPUs."""
-    return spec.gpu.mode != "none" and spec.gpu.per_node > 0
+    return bool(pools_by_node(spec))
 
 
 def shape(spec: LabSpec, image: str) -> str:
-    """A hash of what only a new cluster can change: nodes, image, GPU mode."""
+    """A hash of what only a new cluster can change: nodes, image, which nodes have GPUs, and real GPUs."""
+    real = {name: pool.devices for name, pool in pools_by_node(spec).items()} if spec.gpu.mode == "nvidia" else {}
     fixed = {
         "image": image, "control_planes": spec.cluster.control_planes, "workers": spec.cluster.workers,
-        "gpus": has_gpus(spec),
+        "gpus": sorted(pools_by_node(spec)), "real": real, "strategy": spec.gpu.strategy if real else "",
     }  # fmt: skip
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12]

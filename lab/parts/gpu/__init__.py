@@ -1,4 +1,4 @@
-"""GPUs of the lab's nodes: simulated ones, with everything above the driver real."""
+"""GPUs of the lab's nodes: real ones, or simulated ones with everything above the driver real."""
 
 from __future__ import annotations
 
@@ -12,55 +12,50 @@ from lab.parts.gpu.heal import GpuHeal, heal_reservations
 from lab.parts.gpu.labels import GpuLabels
 from lab.parts.gpu.nodes import GpuNodes
 from lab.parts.gpu.plugin import GpuPlugin
+from lab.parts.gpu.pools import pools_by_node
 from lab.spec import LabSpec
 
 __all__ = ["GpuHeal", "GpuLabels", "GpuNodes", "GpuPlugin", "gpu_steps", "heal_reservations"]
 
 _LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-_MOST_MEMORY = 2**31
-"""MiB that one line of the library's config can say, and more than any GPU has."""
 
 
 def gpu_steps(spec: LabSpec) -> list[Step[LabContext]]:
     """The steps that give the lab its GPUs; none when it has none.
 
-    ``auto`` counts as ``simulated``: the plan resolves it, and nothing else can be had in this release.
+    ``auto`` counts as ``simulated``: the plan resolves it.
 
     Raises:
-        SpecError: the GPUs asked for are not to be had on this provider or in this release, or NVML or a node
-            label cannot hold what describes them.
+        SpecError: the GPUs asked for are not to be had on this provider or machine, or NVML or a node label
+            cannot hold what describes them.
     """
-    gpu = spec.gpu
-    if gpu.mode == "none" or gpu.per_node == 0:
+    pools = pools_by_node(spec)
+    if not pools:
         return []
-    if gpu.mode == "nvidia":
-        raise SpecError(
-            "gpu.mode 'nvidia': real GPUs are not in this release",
-            fix="set gpu.mode to 'simulated' or 'none'",
-        )
+    if spec.gpu.mode == "nvidia":
+        from lab.parts.gpu.real_steps import real_gpu_steps
+
+        return real_gpu_steps(spec)
     if spec.cluster.provider == "existing":
         raise SpecError(
-            f"gpu.mode '{gpu.mode}' on provider 'existing': simulated GPUs go into node containers that"
+            f"gpu.mode '{spec.gpu.mode}' on provider 'existing': simulated GPUs go into node containers that"
             " the lab made, and it changes no other nodes",
             fix="set gpu.mode to 'none' (the cluster keeps the GPUs it has), or cluster.provider to 'kind'",
         )
-    _refuse_what_does_not_fit(gpu.model, gpu.memory)
+    for pool in pools.values():
+        _refuse_what_does_not_fit(f"gpu.pools.{pool.name}.model" if pool.name else "gpu.model", pool.model)
     return [GpuNodes(spec), GpuPlugin(spec), GpuLabels(spec), GpuHeal(spec)]
 
 
-def _refuse_what_does_not_fit(model: str, memory: int) -> None:
+def _refuse_what_does_not_fit(where: str, model: str) -> None:
     if not model.isprintable() or model != model.strip() or len(model.encode()) > 95:
         raise SpecError(
-            f"gpu.model {model!r} is no product name: one line of up to 95 bytes, no blanks around it",
+            f"{where} {model!r} is no product name: one line of up to 95 bytes, no blanks around it",
             fix="use a name as NVML gives it, such as 'NVIDIA H100 80GB HBM3'",
         )
     if not re.fullmatch(_LABEL_VALUE, product_label(model)):
         raise SpecError(
-            f"gpu.model {model!r} would be the node label nvidia.com/gpu.product={product_label(model)!r},"
+            f"{where} {model!r} would be the node label nvidia.com/gpu.product={product_label(model)!r},"
             " which Kubernetes refuses (1 to 63 of A-Z, a-z, 0-9 and '-_.', a letter or digit at both ends)",
             fix="use a name as NVML gives it, such as 'NVIDIA H100 80GB HBM3'",
-        )
-    if memory >= _MOST_MEMORY:
-        raise SpecError(
-            f"gpu.memoryMiB {memory} is more than a GPU has", fix="give MiB, such as 81559 for 80 GB"
         )

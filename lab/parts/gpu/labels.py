@@ -16,9 +16,10 @@ from lab.errors import StepFailed
 from lab.kube.views import PodView
 from lab.parts.context import LabContext
 from lab.parts.gpu.devices import product_label
-from lab.parts.gpu.nodes import PRESENT_LABEL, each, gpu_nodes
+from lab.parts.gpu.nodes import each, gpu_nodes
 from lab.parts.gpu.plugin import NAMESPACE, SELECTOR
-from lab.spec import LabSpec
+from lab.parts.gpu.pools import PRESENT_LABEL, pools_by_node
+from lab.spec import LabSpec, NodePool
 
 DISCOVERY = ("/usr/bin/gpu-feature-discovery", "--oneshot", "--no-timestamp", "--output-file=")
 """An empty output file is stdout (k8s-device-plugin v0.18.0, internal/lm/output.go)."""
@@ -38,41 +39,43 @@ class GpuLabels:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        gpu = self.spec.gpu
+        found = dict.fromkeys(
+            f"nvidia.com/gpu.memory={pool.memory}, nvidia.com/gpu.product={product_label(pool.model)}"
+            for pool in pools_by_node(self.spec).values()
+        )
         return (
             Effect(
                 "cluster",
-                "run GPU feature discovery once on each GPU node and label the node with what it finds:"
-                f" nvidia.com/gpu.memory={gpu.memory}, nvidia.com/gpu.product={product_label(gpu.model)}, …",
+                f"run GPU feature discovery once on each GPU node and label the node with what it finds:"
+                f" {'; '.join(found)}, …",
             ),
         )
 
-    def expected(self) -> dict[str, str]:
-        """The labels that follow from the lab file."""
-        gpu = self.spec.gpu
+    def expected(self, pool: NodePool) -> dict[str, str]:
+        """The labels of a node that follow from its pool."""
         return {
-            "nvidia.com/gpu.count": str(gpu.per_node),
-            "nvidia.com/gpu.memory": str(gpu.memory),
-            "nvidia.com/gpu.product": product_label(gpu.model),
+            "nvidia.com/gpu.count": str(pool.per_node),
+            "nvidia.com/gpu.memory": str(pool.memory),
+            "nvidia.com/gpu.product": product_label(pool.model),
         }
 
     def observe(self, ctx: LabContext) -> Observed:
         """See Step."""
         nodes = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
-        seen = {node.name: nodes.get(node.name, {}) for node in gpu_nodes(ctx)}
-        if not any(key in labels for labels in seen.values() for key in self.expected()):
+        pools = pools_by_node(self.spec)
+        wanted = {node.name: self.expected(pools[node.name]) for node in gpu_nodes(ctx)}
+        seen = {name: nodes.get(name, {}) for name in wanted}
+        if not any(key in seen[name] for name, labels in wanted.items() for key in labels):
             return Observed.absent()
         diff = [
-            f"{name}: label {key} is {labels.get(key, 'missing')}, should be {value}"
-            for name, labels in seen.items()
-            for key, value in self.expected().items()
-            if labels.get(key) != value
+            f"{name}: label {key} is {seen[name].get(key, 'missing')}, should be {value}"
+            for name, labels in wanted.items()
+            for key, value in labels.items()
+            if seen[name].get(key) != value
         ]
-        return (
-            Observed.drifted("labels differ", diff)
-            if diff
-            else Observed.ready(self.expected()["nvidia.com/gpu.product"])
-        )
+        if diff:
+            return Observed.drifted("labels differ", diff)
+        return Observed.ready(", ".join(dict.fromkeys(labels["nvidia.com/gpu.product"] for labels in wanted.values())))
 
     def apply(self, ctx: LabContext) -> None:
         """See Step.
@@ -121,9 +124,7 @@ def found(output: str) -> dict[str, str]:
     """
     labels = dict(_FOUND.findall(output))
     if not labels:
-        raise StepFailed(
-            "GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again"
-        )
+        raise StepFailed("GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again")
     return labels
 
 

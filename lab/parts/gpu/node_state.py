@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lab.parts.context import LabContext
 from lab.parts.gpu.devices import DEVICE_MAJOR
-from lab.parts.gpu.node_files import UNIT, NodeFiles
+from lab.parts.gpu.node_files import UNIT, USAGE_UNIT, NodeFiles
 from lab.paths import assets
 
 _PROGRAMS = ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-ctk")
@@ -16,12 +16,14 @@ _PROGRAMS = ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-ctk")
 
 @dataclass(frozen=True)
 class NodeState:
-    """One look at a node: sha256 by path, whole libraries, device nodes, the unit, what the image brought."""
+    """One look at a node: sha256 by path, whole libraries, links, device nodes, units, what the image brought."""
 
     sums: Mapping[str, str] = field(default_factory=dict)
     libraries: frozenset[str] = frozenset()
+    links: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
+    usage: str = ""
     programs: frozenset[str] = frozenset()
     handler: bool = False
 
@@ -46,22 +48,26 @@ def look(ctx: LabContext, node: str, files: NodeFiles) -> NodeState:
 
 def parse(text: str) -> NodeState:
     """Read what state.sh printed."""
-    sums, libraries, devices, unit, programs, handler = {}, set(), {}, "", set(), False
+    state = NodeState()
     for line in text.splitlines():
         match line.split():
             case ["sum", digest, path]:
-                sums[path] = digest
+                state = replace(state, sums={**state.sums, path: digest})
             case ["library", path]:
-                libraries.add(path)
+                state = replace(state, libraries=state.libraries | {path})
+            case ["link", path, target]:
+                state = replace(state, links={**state.links, path: target})
             case ["device", path, numbers]:
-                devices[path] = numbers
+                state = replace(state, devices={**state.devices, path: numbers})
             case ["unit", *words]:
-                unit = " ".join(words)
+                state = replace(state, unit=" ".join(words))
+            case ["usage", *words]:
+                state = replace(state, usage=" ".join(words))
             case ["program", path]:
-                programs.add(path)
+                state = replace(state, programs=state.programs | {path})
             case ["handler", "nvidia"]:
-                handler = True
-    return NodeState(sums, frozenset(libraries), devices, unit, frozenset(programs), handler)
+                state = replace(state, handler=True)
+    return state
 
 
 def differences(files: NodeFiles, state: NodeState) -> tuple[str, ...]:
@@ -72,7 +78,12 @@ def differences(files: NodeFiles, state: NodeState) -> tuple[str, ...]:
         if state.sums.get(path) != digest
     ]
     if files.library not in state.libraries:
-        lines.append(f"{files.library} is missing or broken")
+        lines.append(f"{files.library}, or what belongs beside it, is missing or broken")
+    lines += [
+        f"{path} leads to {state.links.get(path, 'nothing')}, should lead to {target}"
+        for path, target in files.links.items()
+        if state.links.get(path) != target
+    ]
     wanted = {
         **files.devices,
         "/dev/nvidiactl": f"{DEVICE_MAJOR}:255",
@@ -88,6 +99,7 @@ def differences(files: NodeFiles, state: NodeState) -> tuple[str, ...]:
         for path in state.devices
         if re.fullmatch(r"/dev/nvidia\d+", path) and path not in wanted
     ]
-    if state.unit != "enabled active":
-        lines.append(f"{UNIT} is {state.unit or 'missing'}, should be enabled and active")
+    for unit, seen in ((UNIT, state.unit), (USAGE_UNIT, state.usage)):
+        if seen != "enabled active":
+            lines.append(f"{unit} is {seen or 'missing'}, should be enabled and active")
     return tuple(lines)

@@ -11,6 +11,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.parts.context import LabContext
 from lab.parts.gpu.devices import gpus_of
+from lab.parts.gpu.health import Health, failures_on, with_failures
 from lab.parts.gpu.node_files import (
     CDI_SPEC,
     HOME,
@@ -23,14 +24,11 @@ from lab.parts.gpu.node_files import (
 )
 from lab.parts.gpu.node_state import NodeState, differences, look
 from lab.parts.gpu.nvml_library import build_library, node_arch, source_digest
+from lab.parts.gpu.pools import PRESENT_LABEL, node_labels, pools_by_node, said, short_name
 from lab.spec import LabSpec
 from lab.tools.container import Container
 from lab.tools.shell import Result
 
-PRESENT_LABEL = "nvidia.com/gpu.present"
-"""Label of GPU nodes; the RuntimeClass and the device plugin select by it."""
-
-_ROLE_LABEL = "io.x-k8s.kind.role"
 _INCOMING = f"{HOME}/incoming"
 
 T = TypeVar("T")
@@ -38,15 +36,21 @@ R = TypeVar("R")
 
 
 def gpu_nodes(ctx: LabContext) -> tuple[Container, ...]:
-    """The node containers that have GPUs: all workers, or the control planes where there are no workers."""
-    role = "worker" if ctx.spec.cluster.workers else "control-plane"
-    return tuple(node for node in ctx.nodes() if node.labels.get(_ROLE_LABEL) == role)
+    """The node containers that have GPUs, oldest first."""
+    names = pools_by_node(ctx.spec)
+    return tuple(node for node in ctx.nodes() if node.name in names)
 
 
 def each(act: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """``act`` on all items at once; results in their order."""
     with ThreadPoolExecutor(max_workers=8) as pool:
         return list(pool.map(act, items))
+
+
+def failures(ctx: LabContext) -> dict[str, dict[int, Health]]:
+    """The simulated GPUs that are not well, by node and index; every GPU node is named. Raises CommandFailed."""
+    names = [node.name for node in gpu_nodes(ctx)]
+    return dict(zip(names, each(lambda name: failures_on(ctx, name), names), strict=True))
 
 
 @dataclass(frozen=True)
@@ -60,40 +64,45 @@ class GpuNodes:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        gpu, count = self.spec.gpu, self.spec.cluster.workers or self.spec.cluster.control_planes
         where = "worker" if self.spec.cluster.workers else "control-plane node"
+        pools = [pool for pool in self.spec.gpu_pools if pool.per_node]
         return (
             Effect("lab", f"compile {LIBRARY} from kind/nvml into the cache (kept for the next lab)"),
-            Effect(
-                "node",
-                f"{gpu.per_node} simulated GPUs ({gpu.model}, {gpu.memory} MiB) on each of {count} {where}s:"
-                f" {LIBRARY}, {NVML_CONFIG}, {CDI_SPEC}, {RUNTIME_CONFIG}, device nodes by {UNIT}",
+            *(
+                Effect(
+                    "node",
+                    f"{pool.per_node} simulated GPUs ({pool.model}, {pool.memory} MiB) on each of {pool.nodes} {where}s"
+                    f"{f' (pool {pool.name})' if pool.name else ''}",
+                )
+                for pool in pools
             ),
-            Effect("cluster", f"label these nodes {PRESENT_LABEL}=true"),
+            Effect(
+                "node", f"{LIBRARY}, {NVML_CONFIG}, {CDI_SPEC}, {RUNTIME_CONFIG}, device nodes by {UNIT} on these nodes"
+            ),
+            Effect("cluster", f"label these nodes {PRESENT_LABEL}=true, and with the labels of their pool"),
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
+        """See Step. A GPU that was made to fail is a state, not drift: only ``lab gpu heal`` mends it."""
         nodes = gpu_nodes(ctx)
         if not nodes:
             return Observed.absent()
         if stopped := [node.name for node in nodes if node.state != "running"]:
-            return Observed.drifted(
-                "node containers are stopped", [f"{name} is not running" for name in stopped]
-            )
-        wanted = self._files(nodes)
-        states = dict(
-            zip(wanted, each(lambda name: look(ctx, name, wanted[name]), list(wanted)), strict=True)
-        )
+            return Observed.drifted("node containers are stopped", [f"{name} is not running" for name in stopped])
+        sick = failures(ctx)
+        wanted = self._files(sick)
+        states = dict(zip(wanted, each(lambda name: look(ctx, name, wanted[name]), list(wanted)), strict=True))
         if all(state.untouched for state in states.values()):
             return Observed.absent()
-        diff = [
-            f"{name}: {line}" for name, state in states.items() for line in differences(wanted[name], state)
+        diff = [f"{name}: {line}" for name, state in states.items() for line in differences(wanted[name], state)]
+        diff += [
+            f"{name}: label {key}={value} is missing"
+            for name, labels in self._unlabelled(ctx).items()
+            for key, value in labels.items()
         ]
-        diff += [f"{name}: label {PRESENT_LABEL}=true is missing" for name in self._unlabelled(ctx, wanted)]
         if diff:
             return Observed.drifted("GPU nodes differ", diff)
-        return Observed.ready(f"{len(nodes)} × {self.spec.gpu.per_node} {self.spec.gpu.model}")
+        return Observed.ready("; failed: ".join([said(self.spec), *self._failed(sick)]))
 
     def apply(self, ctx: LabContext) -> None:
         """See Step.
@@ -102,15 +111,15 @@ class GpuNodes:
             LabError: the node image lacks the NVIDIA container toolkit, or containerd the handler.
             CommandFailed: the library cannot be compiled, or a node refused the files.
         """
-        wanted = self._files(gpu_nodes(ctx))
+        wanted = self._files(failures(ctx))
         states = each(lambda name: look(ctx, name, wanted[name]), list(wanted))
         self._refuse_bare(dict(zip(wanted, states, strict=True)))
         library = build_library(ctx.run, ctx.progress)
         ctx.progress("writing GPUs into the nodes", 0, len(wanted))
         each(lambda name: _install(ctx, name, wanted[name].payload(library)), list(wanted))
         cluster = ctx.cluster()
-        for name in self._unlabelled(ctx, wanted):
-            cluster.patch("Node", name, {"metadata": {"labels": {PRESENT_LABEL: "true"}}})
+        for name, labels in self._unlabelled(ctx).items():
+            cluster.patch("Node", name, {"metadata": {"labels": labels}})
 
     def verify(self, ctx: LabContext) -> None:
         """The nodes are as planned, and the toolkit itself resolves every GPU.
@@ -141,19 +150,39 @@ class GpuNodes:
     def undo(self, ctx: LabContext) -> None:
         """Goes with the node containers; nothing is outside them but the cache."""
 
-    def _files(self, nodes: Sequence[Container]) -> dict[str, NodeFiles]:
+    def _files(self, sick: dict[str, dict[int, Health]]) -> dict[str, NodeFiles]:
+        """The files each node should have, with the failures it has."""
         arch = node_arch()
         digest = source_digest(arch)
         return {
-            node.name: files_of(node.name, gpus_of(self.spec.name, node.name, self.spec.gpu), digest, arch)
-            for node in nodes
+            name: files_of(
+                name,
+                with_failures(gpus_of(self.spec.name, name, self.spec.gpu), failed),
+                digest,
+                arch,
+                self.spec.gpu.toolkit,
+            )
+            for name, failed in sick.items()
         }
 
-    def _unlabelled(self, ctx: LabContext, wanted: dict[str, NodeFiles]) -> list[str]:
-        labelled = {
-            node["metadata"]["name"] for node in ctx.cluster().list("Node", labels=f"{PRESENT_LABEL}=true")
+    def _failed(self, sick: dict[str, dict[int, Health]]) -> list[str]:
+        lines = [
+            f"{short_name(self.spec.name, name)}/{index} ({health})"
+            for name, failed in sick.items()
+            for index, health in failed.items()
+        ]
+        return [", ".join(lines)] if lines else []
+
+    def _unlabelled(self, ctx: LabContext) -> dict[str, dict[str, str]]:
+        """The labels that each GPU node lacks; nodes that lack none are left out."""
+        present = {
+            node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in ctx.cluster().list("Node")
         }
-        return [name for name in wanted if name not in labelled]
+        lacking = {
+            name: {key: value for key, value in node_labels(pool).items() if present.get(name, {}).get(key) != value}
+            for name, pool in pools_by_node(self.spec).items()
+        }
+        return {name: labels for name, labels in lacking.items() if labels}
 
     def _refuse_bare(self, states: dict[str, NodeState]) -> None:
         lines = [f"{name}: {line}" for name, state in states.items() for line in state.lacks()]

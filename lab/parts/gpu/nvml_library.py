@@ -1,6 +1,7 @@
-"""Compiles the simulated ``libnvidia-ml.so.1`` (kind/nvml) once per state of its sources and kind of machine.
+"""Compiles what is in kind/nvml, once per state of its sources and kind of machine.
 
-The machine's C compiler does it; without one, the compiler in the ``ziglang`` wheel.
+Three files come of it: the simulated ``libnvidia-ml.so.1``, the ``nvidia-smi`` over it, and ``gpu-usage``, which runs
+in the nodes. The machine's C compiler makes them; without one, the compiler in the ``ziglang`` wheel.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import CommandFailed, Unavailable
@@ -29,6 +31,43 @@ _ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64":
 Progress = Callable[[str], None]
 
 
+_FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-s")
+_LIBRARY_FLAGS = ("-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-Wl,--version-script={folder}/nvml.map")
+
+# What a program needs beside its sources to start with an older glibc than this machine's (kind/nvml/old_glibc.c).
+# glibc 2.34 took libdl into libc and has no name for linking it any more, but systems before look there.
+_PROGRAM_FLAGS = (
+    *(f"-Wl,--wrap={name}" for name in ("__libc_start_main", "dlopen", "dlsym")),
+    "{folder}/old_glibc.c", "-Wl,--no-as-needed", "-l:libdl.so.2",
+)  # fmt: skip
+# zig links for the glibc it is told.
+_ZIG_PROGRAM_FLAGS = ("-ldl",)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A file that is compiled: its name, the names its sources begin with, and whether it is a program."""
+
+    name: str
+    sources: tuple[str, ...]
+    program: bool = True
+
+    def command(self, into: Path, program_flags: tuple[str, ...]) -> list[str | Path]:
+        """Arguments of the compiler that make it; ``program_flags`` are added for programs."""
+        folder = assets("kind") / "nvml"
+        files = [path for path in sources() if path.suffix == ".c" and path.name.startswith(self.sources)]
+        flags = [flag.format(folder=folder) for flag in (program_flags if self.program else _LIBRARY_FLAGS)]
+        return [*_FLAGS, "-o", into / self.name, *files, *flags]
+
+
+PRODUCTS = (
+    Product(LIBRARY, ("nvml_",), program=False),
+    Product("nvidia-smi", ("smi_", "nvml_words.c", "nvml_config.c")),
+    Product("gpu-usage", ("usage_", "nvml_words.c", "nvml_config.c")),
+)
+"""All go into the same folder."""
+
+
 def node_arch() -> str:
     """The architecture of the nodes, which is this machine's: x86_64 or aarch64.
 
@@ -44,14 +83,14 @@ def node_arch() -> str:
 
 
 def sources() -> tuple[Path, ...]:
-    """The library's files, in the order of their names."""
+    """The files of kind/nvml, in the order of their names."""
     folder = assets("kind") / "nvml"
     return tuple(sorted(path for path in folder.iterdir() if path.suffix in (".c", ".h", ".map")))
 
 
 def source_digest(arch: str) -> str:
-    """sha256 over what the library is made of: architecture, flags, sources."""
-    total = hashlib.sha256(" ".join([arch, *_flags(Path("nvml.map"))]).encode())
+    """sha256 over what the products are made of: architecture, flags, sources."""
+    total = hashlib.sha256(repr((arch, _FLAGS, _LIBRARY_FLAGS, _PROGRAM_FLAGS, _ZIG_PROGRAM_FLAGS, PRODUCTS)).encode())
     for path in sources():
         total.update(f"\0{path.name}\0".encode())
         total.update(path.read_bytes())
@@ -59,57 +98,58 @@ def source_digest(arch: str) -> str:
 
 
 def library_in_cache(arch: str) -> Path:
-    """Where the compiled library lies, or will lie."""
+    """Where the compiled library lies, or will lie; the programs are beside it."""
     return cache_root() / "nvml" / source_digest(arch) / LIBRARY
 
 
 def build_library(run: Runner, progress: Progress = lambda _: None) -> Path:
-    """The compiled library for this machine's nodes; made when it is not there yet.
+    """The compiled library for this machine's nodes, with the programs beside it; made when it is not there yet.
 
     Raises:
         CommandFailed: the last compiler to be tried failed.
         Unavailable: this kind of machine is not supported.
     """
     arch = node_arch()
-    target = library_in_cache(arch)
-    with making(target) as needed:
+    folder = library_in_cache(arch).parent
+    with making(folder) as needed:
         if needed:
-            with replacing(target) as temporary:
+            with replacing(folder) as temporary:
+                temporary.mkdir()
                 _compile(run, arch, temporary, progress)
-    return target
+    return folder / LIBRARY
 
 
-def _compile(run: Runner, arch: str, target: Path, progress: Progress) -> None:
+def _compile(run: Runner, arch: str, into: Path, progress: Progress) -> None:
     """Try the machine's compilers, then zig. One without C headers or for another libc counts as none."""
     why = "there is no C compiler on this machine"
+    names = ", ".join(product.name for product in PRODUCTS)
     for compiler in COMPILERS if platform.system() == "Linux" else ():
         if run.which(compiler) is None:
             continue
-        progress(f"compiling {LIBRARY} with {compiler}")
-        done = run.run([compiler, *_command(target)], check=False, timeout=120)
-        if done.code == 0 and b"libc.so.6" in target.read_bytes():
+        progress(f"compiling {names} with {compiler}")
+        problem = _refusal(run, compiler, into)
+        if not problem:
             return
-        last = next(reversed((done.err or done.out).strip().splitlines()), "it makes no programs for glibc")
-        why = f"{compiler} cannot compile it ({last})"
+        why = f"{compiler} cannot compile it ({problem})"
     progress(f"{why}: getting {ZIGLANG}")
     zig = _zig(run, why)
-    progress(f"compiling {LIBRARY} with zig")
-    triple = f"{arch}-linux-gnu.{_ZIG_GLIBC}"
+    progress(f"compiling {names} with zig")
+    target = f"{arch}-linux-gnu.{_ZIG_GLIBC}"
     caches = {name: str(cache_root() / "zig") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
-    run.run([*zig, "cc", "-target", triple, *_command(target)], env=caches, timeout=300)
+    for product in PRODUCTS:
+        command = product.command(into, _ZIG_PROGRAM_FLAGS)
+        run.run([*zig, "cc", "-target", target, *command], env=caches, timeout=300)
 
 
-def _command(target: Path) -> list[str | Path]:
-    files = sources()
-    script = next(path for path in files if path.suffix == ".map")
-    return [*_flags(script), "-o", target, *(path for path in files if path.suffix == ".c")]
-
-
-def _flags(script: Path) -> Sequence[str]:
-    return (
-        "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-s",
-        f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={script}",
-    )  # fmt: skip
+def _refusal(run: Runner, compiler: str, into: Path) -> str:
+    """Compile everything; why it did not work, or nothing."""
+    for product in PRODUCTS:
+        done = run.run([compiler, *product.command(into, _PROGRAM_FLAGS)], check=False, timeout=120)
+        if done.code != 0:
+            return next(reversed((done.err or done.out).strip().splitlines()), "it says nothing")
+        if b"libc.so.6" not in (into / product.name).read_bytes():
+            return "it makes no programs for glibc"
+    return ""
 
 
 def _zig(run: Runner, why: str) -> list[str | Path]:

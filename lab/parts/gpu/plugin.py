@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,8 +16,10 @@ from lab.kube.client import OWNER_LABEL, Cluster
 from lab.kube.views import NodeView, PodView
 from lab.parts.context import LabContext
 from lab.parts.gpu.devices import CUDA_VERSION, DRIVER_VERSION
-from lab.parts.gpu.nodes import PRESENT_LABEL, gpu_nodes
+from lab.parts.gpu.health import Health
+from lab.parts.gpu.nodes import failures, gpu_nodes
 from lab.parts.gpu.nvml_library import node_arch, source_digest
+from lab.parts.gpu.pools import PRESENT_LABEL, pools_by_node, said
 from lab.paths import assets
 from lab.spec import LabSpec
 
@@ -36,8 +38,32 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Offer:
+    """What a kubelet should offer: ``gpus`` of its node, of which ``failed`` have failed.
+
+    The device plugin takes a failed GPU away when it sees the XID error. One that was started later saw none, and
+    offers the GPU again, as it does after a reboot of a real machine. A ``lost`` GPU can take the others of its node
+    along: whenever NVML fails, the plugin calls all of them unhealthy (v0.18.0, internal/rm/health.go).
+    """
+
+    gpus: int
+    failed: int = 0
+    lost: bool = False
+
+    def __contains__(self, seen: int) -> bool:
+        return (0 if self.lost else self.gpus - self.failed) <= seen <= self.gpus
+
+    def __str__(self) -> str:
+        return f"{self.gpus - self.failed} (of {self.gpus}, as {self.failed} failed)" if self.failed else f"{self.gpus}"
+
+
+Offers = Mapping[str, Offer]
+"""Name of a GPU node → what it should offer."""
+
+
+@dataclass(frozen=True)
 class GpuPlugin:
-    """RuntimeClass and device plugin."""
+    """RuntimeClass and device plugin; what is particular to simulated GPUs is in ``offers`` and ``config_hash``."""
 
     spec: LabSpec
     needs: tuple[str, ...] = ("gpu-nodes", "network")
@@ -50,7 +76,7 @@ class GpuPlugin:
             Effect("cluster", "RuntimeClass nvidia (pods that name it go to GPU nodes)"),
             Effect(
                 "cluster",
-                f"DaemonSet {NAMESPACE}/{_NAME}; wait for {self.spec.gpu.per_node} GPUs on each GPU node",
+                f"DaemonSet {NAMESPACE}/{_NAME}; wait until each GPU node offers its GPUs: {said(self.spec)}",
             ),
         )
 
@@ -64,21 +90,21 @@ class GpuPlugin:
         diff = []
         if runtime_class is None or runtime_class.get("handler") != "nvidia":
             diff.append(
-                "RuntimeClass nvidia is missing"
-                if runtime_class is None
-                else "RuntimeClass nvidia is another's"
+                "RuntimeClass nvidia is missing" if runtime_class is None else "RuntimeClass nvidia is another's"
             )
         pods = cluster.list("Pod", NAMESPACE, labels=SELECTOR)
         running = {PodView.of(pod).node for pod in pods if self._serves(pod, starts)}
         diff += [
-            f"{name}: the device plugin does not run, or not for these GPUs"
-            for name in starts
-            if name not in running
+            f"{name}: the device plugin does not run, or not for these GPUs" for name in starts if name not in running
         ]
-        diff += self._offers(cluster.list("Node", labels=f"{PRESENT_LABEL}=true"), list(starts))
+        offers = self.offers(ctx)
+        nodes = cluster.list("Node", labels=f"{PRESENT_LABEL}=true")
+        diff += short_of(offers, nodes)
         if diff:
             return Observed.drifted("GPUs are not offered as planned", diff)
-        return Observed.ready(f"{len(starts) * self.spec.gpu.per_node} GPUs")
+        failed = sum(offer.failed for offer in offers.values())
+        total = sum(offer.gpus for offer in offers.values())
+        return Observed.ready(f"{total} GPUs, {failed} of them failed" if failed else f"{total} GPUs")
 
     def apply(self, ctx: LabContext) -> None:
         """See Step.
@@ -89,8 +115,9 @@ class GpuPlugin:
         """
         cluster = ctx.cluster()
         starts = node_starts(ctx)
+        offers = self.offers(ctx)
         cluster.apply(self.documents())
-        self._restart_where_short(cluster, starts)
+        self._restart_where_short(cluster, starts, offers)
         ctx.progress("waiting for the device plugin")
         cluster.wait(
             "Pod",
@@ -105,10 +132,10 @@ class GpuPlugin:
         try:
             cluster.wait(
                 "Node",
-                lambda nodes: not self._offers(nodes, list(starts)),
+                lambda nodes: not short_of(offers, nodes),
                 labels=f"{PRESENT_LABEL}=true",
                 timeout=_ALLOCATABLE_SECONDS,
-                what=f"each GPU node offers {self.spec.gpu.per_node} GPUs",
+                what=f"the GPU nodes offer {', '.join(f'{name}: {offer}' for name, offer in offers.items())}",
             )
         except WaitTimeout as error:
             logs = _last_words(cluster)
@@ -139,22 +166,19 @@ class GpuPlugin:
         template["annotations"] = {CONFIG_ANNOTATION: self.config_hash()}
         return [runtime_class, plugin]
 
+    def offers(self, ctx: LabContext) -> Offers:
+        """How many GPUs each node should offer. Raises CommandFailed."""
+        pools = pools_by_node(self.spec)
+        return {name: offer_of(pools[name].per_node, sick.values()) for name, sick in failures(ctx).items()}
+
     def config_hash(self) -> str:
         """Changes when the plugin has to look at its GPUs anew."""
-        gpu = self.spec.gpu
+        pools = [(name, pool.per_node, pool.model, pool.memory) for name, pool in pools_by_node(self.spec).items()]
         manifest = (assets("manifests") / "gpu" / "device-plugin.yaml").read_text()
-        parts = [
-            gpu.per_node,
-            gpu.model,
-            gpu.memory,
-            DRIVER_VERSION,
-            CUDA_VERSION,
-            source_digest(node_arch()),
-            manifest,
-        ]
+        parts = [pools, DRIVER_VERSION, CUDA_VERSION, source_digest(node_arch()), manifest]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def _restart_where_short(self, cluster: Cluster, starts: Mapping[str, datetime]) -> None:
+    def _restart_where_short(self, cluster: Cluster, starts: Mapping[str, datetime], offers: Offers) -> None:
         """Restart the plugin where it runs and yet too few GPUs are offered.
 
         It never takes back that a GPU is unhealthy (k8s-device-plugin v0.18.0, internal/plugin/server.go).
@@ -162,7 +186,8 @@ class GpuPlugin:
         nodes = cluster.list("Node", labels=f"{PRESENT_LABEL}=true")
         for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR):
             view = PodView.of(pod)
-            if self._serves(pod, starts) and self._offers(nodes, [view.node]):
+            mine = {name: offer for name, offer in offers.items() if name == view.node}
+            if self._serves(pod, starts) and short_of(mine, nodes):
                 cluster.delete("Pod", view.name, NAMESPACE, wait=30)
 
     def _serves(self, pod: Json, starts: Mapping[str, datetime]) -> bool:
@@ -173,9 +198,7 @@ class GpuPlugin:
             state.get("state", {}).get("running") or {}
             for state in pod.get("status", {}).get("containerStatuses") or []
         ]
-        began = [
-            datetime.fromisoformat(running["startedAt"]) for running in states if running.get("startedAt")
-        ]
+        began = [datetime.fromisoformat(running["startedAt"]) for running in states if running.get("startedAt")]
         return (
             view.ready
             and not view.deleting
@@ -186,13 +209,21 @@ class GpuPlugin:
             and min(began) >= starts[view.node].replace(microsecond=0)
         )
 
-    def _offers(self, nodes: Sequence[Json], names: Sequence[str]) -> list[str]:
-        seen = {view.name: view.gpus for view in map(NodeView.of, nodes)}
-        return [
-            f"{name}: {seen.get(name, 0)} GPUs allocatable, should be {self.spec.gpu.per_node}"
-            for name in names
-            if seen.get(name, 0) != self.spec.gpu.per_node
-        ]
+
+def offer_of(gpus: int, sick: Iterable[Health]) -> Offer:
+    """What a node of so many GPUs should offer when these are how its GPUs that are not well are."""
+    seen = list(sick)
+    return Offer(gpus, sum(health.failed for health in seen), any(health.lost for health in seen))
+
+
+def short_of(offers: Offers, nodes: Sequence[Json]) -> list[str]:
+    """Where Node objects do not offer what they should, a line each."""
+    seen = {view.name: view.gpus for view in map(NodeView.of, nodes)}
+    return [
+        f"{name}: {seen.get(name, 0)} GPUs allocatable, should be {offer}"
+        for name, offer in offers.items()
+        if seen.get(name, 0) not in offer
+    ]
 
 
 def node_starts(ctx: LabContext) -> dict[str, datetime]:
@@ -201,9 +232,7 @@ def node_starts(ctx: LabContext) -> dict[str, datetime]:
     if not names:
         return {}
     # As JSON, because podman's own rendering of a time is not a standard one.
-    lines = ctx.engine.call(
-        "inspect", "--format", "{{json .State.StartedAt}}", *names, timeout=30
-    ).out.split()
+    lines = ctx.engine.call("inspect", "--format", "{{json .State.StartedAt}}", *names, timeout=30).out.split()
     return {name: datetime.fromisoformat(json.loads(line)) for name, line in zip(names, lines, strict=True)}
 
 

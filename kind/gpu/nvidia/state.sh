@@ -1,0 +1,32 @@
+#!/bin/sh
+# Says what a node has, a fact a line: "sum SHA256 PATH", "minor N", "modify N", "gpu UUID" (as NVML in the node says
+# now), "spec UUID" (as NVIDIA's runtime will hand out), "unit ENABLED ACTIVE", "program PATH", "handler nvidia".
+# Changes nothing. Arguments: paths to sum up.
+unit=kailab-nvidia.service
+# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 10 s.
+tries=0
+while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 100 ]; do
+    case $(systemctl is-active $unit 2>/dev/null) in active | failed) break ;; esac
+    case $(systemctl is-system-running 2>/dev/null) in running | degraded | stopping) break ;; esac
+    tries=$((tries + 1))
+    sleep 0.1
+done
+
+for path in "$@"; do
+    [ -f "$path" ] && echo "sum $(sha256sum "$path")"
+done
+for node in /dev/nvidia[0-9]*; do
+    [ -e "$node" ] && echo "minor ${node##*/nvidia}"
+done
+sed -n 's/^ModifyDeviceFiles: /modify /p' /proc/driver/nvidia/params 2>/dev/null
+if [ -s /etc/kailab/gpus ]; then
+    nvidia-ctk --quiet cdi generate --mode=auto --format=json --device-name-strategy=uuid 2>/dev/null |
+        jq -r '.devices[].name | select(startswith("GPU-")) | "gpu " + .'
+    jq -r '.devices[].name | select(startswith("GPU-")) | "spec " + .' /etc/cdi/nvidia.json 2>/dev/null
+fi
+echo "unit $(systemctl is-enabled $unit 2>/dev/null) $(systemctl is-active $unit 2>/dev/null)"
+for program in nvidia-container-runtime nvidia-ctk nvidia-cdi-hook; do
+    [ -x "/usr/bin/$program" ] && echo "program /usr/bin/$program"
+done
+grep -qs /usr/bin/nvidia-container-runtime /etc/containerd/config.toml && echo "handler nvidia"
+exit 0

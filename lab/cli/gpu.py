@@ -1,0 +1,99 @@
+"""``lab gpu``: fail, heal, models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli.options import AsJson, Name, print_json
+
+if TYPE_CHECKING:
+    from lab.parts.context import LabContext
+    from lab.parts.gpu.health_change import GpuRef
+
+gpu_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Simulated GPUs: let one fail, heal it; the models a lab file can name.",
+)  # fmt: skip
+
+
+@gpu_app.command(
+    epilog="Examples: lab gpu fail worker/0 · lab gpu fail worker2/1 --xid 94 · lab gpu fail worker/0 --lost"
+)
+def fail(
+    gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="Which GPU; the node by its full or short name.")],
+    xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error it reports.")] = 48,
+    lost: Annotated[bool, typer.Option("--lost", help="It falls off the bus: XID 79, and NVML loses it.")] = False,
+    name: Name = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
+    from lab.api import Lab
+    from lab.parts.gpu.health import OFF_THE_BUS, Health
+    from lab.parts.gpu.health_change import fail as let_fail
+    from lab.parts.gpu.health_change import find, ignored
+
+    lab = Lab.attach(name)
+    ctx = lab.context("gpu")
+    health = Health(OFF_THE_BUS, lost=True) if lost else Health(xid)
+    chosen = find(ctx, gpu)
+    with lab.session.locked():
+        let_fail(ctx, chosen, health)
+    note = ignored(health)
+    if as_json:
+        print_json({"gpu": _row(ctx, chosen), "state": str(health), "failed": health.failed, "note": note})
+    else:
+        typer.echo(f"{_row(ctx, chosen)['name']}: {health}; {note or f'next: lab gpu heal {gpu}'}")
+
+
+@gpu_app.command(epilog="Examples: lab gpu heal worker/0 · lab gpu heal --all")
+def heal(
+    gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="Which GPUs.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All GPUs of the lab.")] = False,
+    name: Name = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Heal simulated GPUs, and wait until their nodes offer them again. Starts their device plugins again."""
+    from lab.api import Lab
+    from lab.errors import SpecError
+    from lab.parts.gpu.health_change import every_gpu, find
+    from lab.parts.gpu.health_change import heal as make_well
+
+    if bool(gpus) == every:
+        raise SpecError("name the GPUs to heal, or --all", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
+    lab = Lab.attach(name)
+    ctx = lab.context("gpu")
+    chosen = every_gpu(ctx) if every else tuple(find(ctx, gpu) for gpu in gpus or ())
+    with lab.session.locked():
+        healed = [_row(ctx, gpu) for gpu in make_well(ctx, chosen)]
+    if as_json:
+        print_json({"healed": healed})
+    else:
+        typer.echo("\n".join(f"{row['name']}: well again" for row in healed) or "nothing to heal: all of them are well")
+
+
+@gpu_app.command(epilog="Example: lab gpu models --json")
+def models(as_json: AsJson = False) -> None:
+    """List the GPU models that a lab file can name by their short names, with the figures of the real ones."""
+    from dataclasses import asdict
+
+    from lab.spec.gpu_models import gpu_models
+
+    if as_json:
+        print_json([asdict(model) for model in gpu_models()])
+        return
+    typer.echo(f"{'SHORT':<9} {'NAME':<24} {'MEMORY':>11}  {'COMPUTE':<8} {'ARCHITECTURE':<13} PCI ID")
+    for model in gpu_models():
+        typer.echo(
+            f"{model.short:<9} {model.name:<24} {model.memory:>7} MiB  {model.compute:<8} {model.arch:<13}"
+            f" 10de:{model.device:04x} 10de:{model.subsystem:04x}"
+        )
+
+
+def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:
+    from lab.parts.gpu.devices import gpu_uuid
+    from lab.parts.gpu.pools import short_name
+
+    return {
+        "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}", "node": gpu.node, "index": gpu.index,
+        "uuid": gpu_uuid(ctx.spec.name, gpu.node, gpu.index),
+    }  # fmt: skip

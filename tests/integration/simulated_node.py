@@ -1,0 +1,85 @@
+"""A directory that stands for a node with simulated GPUs: its /dev, its config, and the library compiled for real."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.parts.gpu.devices import SimulatedGpu, gpus_of
+from lab.parts.gpu.node_files import nvml_config
+from lab.parts.gpu.nvml_library import build_library
+from lab.spec import GpuSpec
+from lab.tools.shell import HostRunner, Result
+
+H100 = GpuSpec.model_validate({"perNode": 16, "model": "H100"})
+GPUS = gpus_of("demo", "kailab-demo-worker", H100)
+
+OWN_PIDNS = int(Path("/proc/self/ns/pid").readlink().name.strip("pid:[]"))
+"""The PID namespace of the tests, which asks the library as processes of a node, or of a container, do."""
+
+
+class SimulatedNode:
+    """Config, device nodes and usage file of a node."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+        self.conf = root / "nvml.conf"
+        self.usage = root / "usage"
+        (root / "dev").mkdir()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Where library and programs look instead of /etc/kailab, /dev and the loader's path."""
+        return {
+            "LD_LIBRARY_PATH": str(self.folder),
+            "KAILAB_NVML_CONFIG": str(self.conf),
+            "KAILAB_NVML_DEVROOT": str(self.root),
+            "KAILAB_USAGE": str(self.usage),
+        }
+
+    def configure(self, *gpus: SimulatedGpu) -> None:
+        """Write the config in place, as the lab does in a node."""
+        self.conf.write_text(nvml_config("node-a", gpus))
+
+    def give(self, *minors: int) -> None:
+        """Make device nodes; the library asks only whether they are there."""
+        for minor in minors:
+            (self.root / "dev" / f"nvidia{minor}").touch()
+
+    def use(self, *lines: str, node_pidns: int = OWN_PIDNS) -> None:
+        """Write the usage file as gpu-usage does; a line is ``GPU PID PIDNS INNER MIB``."""
+        names = ("gpu", "pid", "pidns", "inner", "memory")
+        words = [" ".join(f"{name}={word}" for name, word in zip(names, line.split(), strict=True)) for line in lines]
+        text = "".join(f"process {line}\n" for line in words)
+        self.usage.write_text(f"usage 7 pidns={node_pidns}\n{text}end 7\n")
+
+    def ask(self, program: str) -> Any:
+        """Run a Python program that prints JSON, with pynvml imported, in a process of its own."""
+        text = f"import json\nfrom pynvml import *\nfrom ctypes import *\n{program}"
+        return json.loads(HostRunner().run([sys.executable, "-c", text], env=self.env, timeout=60).out)
+
+    def smi(self, *words: str, code: int = 0) -> str:
+        """What nvidia-smi prints; its exit code is checked."""
+        done = self.run("nvidia-smi", *words)
+        assert (done.code, done.err) == (code, ""), done.out
+        return done.out
+
+    def run(self, program: str, *words: str, **env: str) -> Result:
+        """Run one of our programs."""
+        return HostRunner().run([self.folder / program, *words], env={**self.env, **env}, check=False, timeout=60)
+
+
+def sick(gpu: SimulatedGpu, xid: int = 0, *, lost: bool = False) -> SimulatedGpu:
+    """The GPU as it is after an XID error, or after it fell off the bus."""
+    return replace(gpu, xid=xid, lost=lost)
+
+
+def simulated_node(root: Path) -> SimulatedNode:
+    """A node with 16 GPUs, of which no device node is there yet."""
+    made = SimulatedNode(root, build_library(HostRunner()).parent)
+    made.configure(*GPUS)
+    return made
