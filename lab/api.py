@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import yaml
+
 from lab import runs
 from lab.engine.events import Bus, Notice
 from lab.engine.run import Engine
@@ -12,8 +14,12 @@ from lab.engine.step import Effect, Observed
 from lab.errors import HostNotReady, NoLab
 from lab.host import Needs, Verdict, doctor, gather, needed_fixes
 from lab.kube import Cluster
+from lab.lint import lint, parse, refuse
+from lab.lint.setting import setting_of
 from lab.parts.context import LabContext
 from lab.parts.host import HostReady
+from lab.parts.kai.values import kai_values
+from lab.parts.queues import queue_documents
 from lab.parts.tenants import validate_tenants
 from lab.paths import LabPaths, state_root
 from lab.plan import Plan, build_plan, resolve_gpus, resolve_scheduler
@@ -150,11 +156,21 @@ class Lab:
         step = HostReady(needed_fixes(verdicts))
         plan = build_plan(
             spec, self.session.supply, step, no_kai=no_kai,
-            notices=(*gpu_notices, *spec.warnings(), *self._doubts(spec)),
+            notices=(*gpu_notices, *spec.warnings(), *self._doubts(spec), *self._linted(spec)),
             facts={"engine": name},
         )  # fmt: skip
         self.session.facts = dict(plan.facts)
         return plan, verdicts
+
+    def _linted(self, spec: LabSpec) -> tuple[str, ...]:
+        """Lint what the lab will apply for KAI: its queues and values. Raises ManifestsRefused for an error."""
+        if spec.scheduler != "kai":
+            return ()
+        documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
+        values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
+        found = lint([*documents, *values], setting_of(spec))
+        refuse(found)
+        return tuple(f"{one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
 
     def _doubts(self, spec: LabSpec) -> tuple[str, ...]:
         """Check the tenants' values before anything is made, wherever the chart is at hand already."""

@@ -1,0 +1,68 @@
+"""``lab lint``: what will go wrong with manifests, before they are applied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
+
+if TYPE_CHECKING:
+    from lab.lint import Setting
+
+
+def lint(
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files, or folders.")] = None,
+    kai: Annotated[str | None, typer.Option("--kai", help="For this KAI version instead of the lab's.")] = None,
+    anywhere: Annotated[
+        bool, typer.Option("--anywhere", help="Not for a lab: queues and GPUs are not known.")
+    ] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+    file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say what will go wrong with manifests on this KAI version. Exit code 12 when there is an error among it.
+
+    Without -f, --profile or --name the lab that is up counts, else the lab file here or the profile demo.
+    """
+    from lab.errors import SpecError
+    from lab.lint import RULES, lint_files
+    from lab.ui.findings import render_findings, render_rules
+
+    if rules:
+        rows = [{"id": one.id, "title": one.title, "source": one.source} for one in RULES.values()]
+        print_json(rows) if as_json else render_rules(rows)
+        return
+    if not files:
+        raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
+    setting = _setting(file, profile, settings, name, kai, anywhere)
+    findings = lint_files(files, setting)
+    print_json([one.as_json() for one in findings]) if as_json else render_findings(findings, setting.line.version)
+    if any(one.level == "error" for one in findings):
+        raise typer.Exit(12)
+
+
+def _setting(
+    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, kai: str | None,
+    anywhere: bool,
+) -> Setting:  # fmt: skip
+    from lab.kai import line_of
+    from lab.lint import Setting
+    from lab.lint.setting import setting_of
+
+    changed = [*(settings or []), *([f"kai.version={kai}"] if kai else [])]
+    if anywhere:
+        from lab.spec import LabSpec
+
+        return Setting(line_of(kai or LabSpec().kai.version))
+    if not (file or profile or changed):
+        from lab.errors import NoLab
+        from lab.session import Session, name_of
+
+        try:
+            return setting_of(Session.attached(name_of(name)).spec)
+        except NoLab:
+            if name:
+                raise
+    return setting_of(spec_of(file, profile, changed))

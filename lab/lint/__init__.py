@@ -1,0 +1,68 @@
+"""Lint: what will go wrong with a manifest on this KAI version, before it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from lab.errors import ManifestsRefused
+from lab.lint import rules as _rules  # noqa: F401 - enters the rules into the registry
+from lab.lint.document import Document, parse, read
+from lab.lint.model import RULES, Finding, Level, Manifest, QueueFact, Rule, Setting
+from lab.lint.queues import queue_facts
+
+__all__ = [
+    "RULES", "Document", "Finding", "Level", "Manifest", "QueueFact", "Rule", "Setting", "lint", "lint_files", "parse",
+    "read", "refuse",
+]  # fmt: skip
+
+
+def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]:
+    """Try all rules on all documents; findings in the order of file, line and rule.
+
+    Queues among the documents count as known, so that a pod may name one that comes with it.
+    """
+    manifests = [Manifest(document.data, document) for document in documents]
+    if own := queue_facts(manifests):
+        known: Mapping[str, QueueFact] | None = setting.queues
+        setting = replace(setting, queues={**(known or _defaults(setting)), **own})
+    found = [
+        Finding(
+            rule.id, seen.level, manifest.document.file, manifest.document.line(seen.at), str(manifest),
+            ".".join(map(str, seen.at)), seen.what, seen.fix, rule.source,
+        )
+        for manifest in manifests
+        for rule in RULES.values()
+        for seen in rule.look(manifest, setting)
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (one.file, one.line, one.rule)))
+
+
+def lint_files(files: Iterable[Path], setting: Setting) -> tuple[Finding, ...]:
+    """Lint files, and the YAML files of folders, together. Raises SpecError for one that cannot be read."""
+    documents: list[Document] = []
+    for file in files:
+        inside = sorted([*file.rglob("*.yaml"), *file.rglob("*.yml")]) if file.is_dir() else [file]
+        for one in inside:
+            documents.extend(read(one))
+    return lint(documents, setting)
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise ManifestsRefused when there is an error among the findings."""
+    errors = [one for one in findings if one.level == "error"]
+    if errors:
+        first = errors[0]
+        raise ManifestsRefused(
+            f"{first.object}: {first.what}",
+            evidence=[f"{one.file}:{one.line}: {one.object}: {one.what} ({one.rule})" for one in errors],
+            fix=first.fix,
+        )
+
+
+def _defaults(setting: Setting) -> Mapping[str, QueueFact]:
+    """The queues that the chart makes, with what its values give them: quota 0, no limit."""
+    names = setting.line.default_queues
+    zero, free = dict.fromkeys(("cpu", "memory", "gpu"), 0.0), dict.fromkeys(("cpu", "memory", "gpu"), -1.0)
+    return {name: QueueFact(name, names[number - 1] if number else "", zero, free) for number, name in enumerate(names)}

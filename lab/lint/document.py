@@ -1,0 +1,92 @@
+"""The objects of a manifest file, each knowing on which line its values stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.errors import SpecError
+
+Loc = tuple[str | int, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that leaves dates as text, as kubectl does."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's name and type
+        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document of a file, or an item of a List in it."""
+
+    file: str
+    data: Any
+    node: yaml.Node
+
+    def line(self, loc: Loc) -> int:
+        """The line, from 1, of the key or item at ``loc``, or of the nearest thing around it."""
+        here, line = self.node, self.node.start_mark.line + 1
+        for word in loc:
+            if isinstance(here, yaml.MappingNode):
+                pairs = [(key, value) for key, value in here.value if key.value == word]
+                if not pairs:
+                    break
+                mark, here = pairs[-1][0].start_mark, pairs[-1][1]
+            elif isinstance(here, yaml.SequenceNode) and isinstance(word, int) and word < len(here.value):
+                here = here.value[word]
+                mark = here.start_mark
+            else:
+                break
+            line = mark.line + 1
+        return line
+
+
+def read(file: Path) -> tuple[Document, ...]:
+    """The documents of a file.
+
+    Raises:
+        SpecError: it cannot be read, or is not YAML; with file, line and column.
+    """
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise SpecError(f"{file}: cannot be read: {why}", fix="name a YAML file of manifests") from None
+    return parse(text, str(file))
+
+
+def parse(text: str, file: str = "-") -> tuple[Document, ...]:
+    """The documents of a text; the items of a List count one by one. Raises SpecError."""
+    loader = _Loader(text)
+    found: list[Document] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if node is None:
+                continue
+            found.extend(_split(Document(file, loader.construct_document(node), node)))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}", fix="correct the line") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError(f"{file}: not valid YAML: {error}", fix="correct the file") from None
+    return tuple(found)
+
+
+def _split(document: Document) -> Iterator[Document]:
+    data, node = document.data, document.node
+    if isinstance(data, dict) and str(data.get("kind")).endswith("List") and isinstance(data.get("items"), list):
+        items = next(value for key, value in node.value if key.value == "items")
+        for item, at in zip(data["items"], items.value, strict=True):
+            yield from _split(Document(document.file, item, at))
+    elif isinstance(data, dict):
+        yield document

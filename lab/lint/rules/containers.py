@@ -1,0 +1,119 @@
+"""Whole GPUs in containers, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.lint.model import Found, Manifest, Setting, rule
+
+_GPU = "nvidia.com/gpu"
+_KUBERNETES = "Kubernetes: extended resources are whole, and requests equal limits"
+
+
+def _side(container: dict[str, object], side: str) -> dict[str, object]:
+    resources = container.get("resources")
+    found = resources.get(side) if isinstance(resources, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+@rule("gpu-not-whole", "part of a GPU as a resource", _KUBERNETES)
+def not_whole(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """The API server takes whole numbers only; a part of a GPU is an annotation."""
+    pod = manifest.pod
+    for at, container in pod.containers() if pod else ():
+        for side in ("limits", "requests"):
+            text = str(_side(container, side).get(_GPU, "0"))
+            if not text.isdigit():
+                yield Found(
+                    (*at, "resources", side, _GPU),
+                    f"{_GPU}: {text} is refused by the API server: the resource comes in whole GPUs",
+                    f'leave it out and write the annotation {setting.line.keys.fraction}: "{text}" on the pod',
+                )
+
+
+@rule("gpu-request-without-limit", "a request of GPUs without the same limit", _KUBERNETES)
+def without_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """The API server refuses a request of an extended resource that is not its limit."""
+    pod = manifest.pod
+    for at, container in pod.containers() if pod else ():
+        asked, most = _side(container, "requests").get(_GPU), _side(container, "limits").get(_GPU)
+        if asked is not None and str(asked) != str(most):
+            yield Found(
+                (*at, "resources", "requests", _GPU),
+                f"{_GPU}: requests {asked}, limits {'nothing' if most is None else most}: the API server refuses it",
+                f"set limits {_GPU}: {asked}",
+            )
+
+
+@rule("more-gpus-than-a-node", "more GPUs than a node has", "Kubernetes: a pod runs on one node")
+def more_than_a_node(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """The pod stays Pending for ever."""
+    pod = manifest.pod
+    if pod is None or not setting.gpus_per_node:
+        return
+    counts = [
+        (at, int(text))
+        for at, container in pod.containers()
+        if (text := str(_side(container, "limits").get(_GPU, ""))).isdigit() and "containers" in at
+    ]
+    total = sum(count for _, count in counts)
+    if total > setting.gpus_per_node:
+        yield Found(
+            (*counts[0][0], "resources", "limits", _GPU),
+            f"{total} GPUs, and no node has more than {setting.gpus_per_node}: Pending for ever",
+            "ask for fewer, or spread the work over several pods",
+        )
+
+
+@rule("whole-gpu-without-runtime-class", "a GPU pod without RuntimeClass",
+      "KAI 0.16: admission adds the class nvidia to fractions only; before 0.9.7 to no pod")  # fmt: skip
+def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """Where the nodes' default runtime is not NVIDIA's, the container gets the GPU's record but no GPU."""
+    pod = manifest.pod
+    if pod is None or setting.default_runtime_is_nvidia or pod.spec.get("runtimeClassName"):
+        return
+    added = setting.line.workload_class_pods == "gpu" and pod.scheduler == setting.line.scheduler_name
+    for at, container in pod.containers():
+        if _GPU in _side(container, "limits") and not added:
+            yield Found(
+                (*at, "resources", "limits", _GPU),
+                "no runtimeClassName: where the node's default runtime is runc, the container sees no GPU"
+                f" (KAI {setting.line.version} adds the class to"
+                f" {'fractions only' if setting.line.workload_class_pods == 'fraction' else 'no pod of this kind'})",
+                "set runtimeClassName: nvidia in the pod's spec",
+                "warning",
+            )
+            return
+
+
+@rule("runtime-class-unknown", "a RuntimeClass that does not exist",
+      "Kubernetes: admission refuses the pod; aws-samples/aws-do-eks#96")  # fmt: skip
+def class_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """The API server refuses the pod."""
+    pod = manifest.pod
+    wanted = str(pod.spec.get("runtimeClassName") or "") if pod else ""
+    if pod and wanted and setting.runtime_classes is not None and wanted not in setting.runtime_classes:
+        known = ", ".join(sorted(setting.runtime_classes)) or "none"
+        yield Found(
+            (*pod.at, "spec", "runtimeClassName"),
+            f"RuntimeClass {wanted!r} does not exist (there are: {known}): the API server refuses the pod",
+            "name one that exists",
+        )
+
+
+@rule("visible-devices-set", "NVIDIA_VISIBLE_DEVICES set by hand",
+      "NVIDIA container toolkit: the variable chooses the GPUs, whatever was scheduled")  # fmt: skip
+def visible_devices(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+    """The container may see GPUs that were given to others."""
+    pod = manifest.pod
+    for at, container in pod.containers() if pod else ():
+        variables = container.get("env")
+        for number, variable in enumerate(variables if isinstance(variables, list) else []):
+            if isinstance(variable, dict) and variable.get("name") == "NVIDIA_VISIBLE_DEVICES":
+                yield Found(
+                    (*at, "env", number),
+                    f"NVIDIA_VISIBLE_DEVICES is set to {variable.get('value')!r} by hand: the container sees those"
+                    " GPUs, not the ones that it was given",
+                    "leave it out: the device plugin or KAI sets it",
+                    "note" if variable.get("value") in ("none", "void") else "warning",
+                )
