@@ -35,7 +35,7 @@ def e2e(session: nox.Session) -> None:
     artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
     session.run(
         "python", "-m", "pytest", "tests/e2e", "-n", "4", "--dist", "loadgroup", "--timeout", "300",
-        f"--junitxml={artifacts}/junit.xml", f"--html={artifacts}/report.html", "--self-contained-html",
+        f"--junitxml={artifacts}/junit.xml", f"--lab-report={artifacts}/report.html",
         f"--lab-artifacts={artifacts}", *session.posargs, **PATIENT,
     )  # fmt: skip
 

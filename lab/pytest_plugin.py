@@ -57,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where artifacts of failed tests go, a directory each (default: artifacts in pytest's rootdir)",
     )
     group.addoption(
+        "--lab-report",
+        metavar="FILE",
+        help="write one HTML page: tests, times, the lab's facts, its GPUs before and after",
+    )
+    group.addoption(
         "--lab-artifacts-seconds",
         type=float,
         default=20.0,
@@ -74,6 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--lab-require: unknown {', '.join(unknown)} (known: {', '.join(NEEDS)})")
     if config.getoption("lab_name") or os.environ.get("KAILAB_LAB"):
         activate(config)
+    if page := config.getoption("lab_report"):
+        importlib.import_module("lab.pytest_report").register(config, Path(page).expanduser().absolute())
 
 
 def activate(config: pytest.Config) -> None:

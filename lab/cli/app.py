@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.bundle import bundle_app
+from lab.cli.gpu import gpu_app
+from lab.cli.gpus import gpus
+from lab.cli.kai import kai_app
+from lab.cli.lint import lint
 from lab.cli.options import (
     AsJson,
     File,
@@ -22,6 +26,7 @@ from lab.cli.options import (
     required,
     spec_of,
 )
+from lab.cli.report import report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +42,13 @@ app = typer.Typer(
     epilog="Exit codes are listed by 'lab exit-codes'. --debug shows a traceback.",
 )
 app.add_typer(bundle_app, name="bundle")
+app.add_typer(gpu_app, name="gpu")
+app.add_typer(kai_app, name="kai")
+app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")(lint)
+app.command(
+    epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME"
+)(gpus)
+app.command(epilog="Examples: lab report · lab report --out demo.html --open")(report)
 
 
 @app.command(

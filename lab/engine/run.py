@@ -24,12 +24,13 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """How one step went; ``outcome`` as in StepFinished, ``seconds`` of wall time."""
+    """How one step went; ``outcome`` as in StepFinished, ``seconds`` of wall time, begun ``began`` seconds into the run."""
 
     step: str
     outcome: str
     seconds: float
     detail: str = ""
+    began: float = 0.0
 
 
 @dataclass
@@ -206,8 +207,9 @@ class Engine(Generic[C]):
         running: dict[Future[str], str] = {}
 
         def finish(step: str, outcome: str, detail: str = "") -> None:
-            seconds = self.clock() - began.get(step, self.clock())
-            record.steps.append(StepRecord(step, outcome, seconds, detail))
+            start = began.get(step, self.clock())
+            seconds = self.clock() - start
+            record.steps.append(StepRecord(step, outcome, seconds, detail, start - started))
             if not quiet:
                 self.bus.emit(StepFinished(step, outcome, seconds, detail))
 

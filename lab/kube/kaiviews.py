@@ -12,6 +12,9 @@ from lab.kube.podview import PodView
 RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"
 """A GPU's UUID, despite the name: the reservation pod writes it onto itself."""
 
+RESERVATION_APP = "kai-resource-reservation"
+"""Label app of reservation pods, and the namespace they are in (chart value global.resourceReservation)."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -76,6 +79,18 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """Resources in use, in the units of Share."""
+
+    gpu: float = 0.0
+    """In GPUs."""
+    cpu: float = 0.0
+    """In millicores."""
+    memory: float = 0.0
+    """In MB (10^6 bytes)."""
+
+
+@dataclass(frozen=True)
 class QueueView:
     """A queue (scheduling.run.ai/v2, cluster-scoped)."""
 
@@ -94,6 +109,10 @@ class QueueView:
     gpus_allocated: float
     gpus_requested: float
     labels: Mapping[str, str]
+    allocated: Usage = Usage()
+    """What pods of the queue and its children have, by the queue-controller."""
+    allocated_non_preemptible: Usage = Usage()
+    """The part of it that nothing may evict; this counts against the quota."""
 
     @classmethod
     def of(cls, obj: Obj) -> QueueView:
@@ -112,6 +131,8 @@ class QueueView:
             gpus_allocated=_gpus(status.get("allocated")),
             gpus_requested=_gpus(status.get("requested")),
             labels=labels_of(meta),
+            allocated=_usage(status.get("allocated")),
+            allocated_non_preemptible=_usage(status.get("allocatedNonPreemptible")),
         )
 
 
@@ -145,6 +166,12 @@ class ReservationView:
         )
 
 
+def is_reservation(obj: Obj) -> bool:
+    """Whether a Pod object is one of KAI's reservation pods."""
+    meta = obj.get("metadata") or {}
+    return meta.get("namespace") == RESERVATION_APP and labels_of(meta).get("app") == RESERVATION_APP
+
+
 def quantity(value: object) -> float:
     """A Kubernetes quantity as a number: ``250m`` is 0.25, ``1Gi`` is 1073741824.
 
@@ -175,6 +202,15 @@ def _refusals(condition: Obj) -> list[Refusal]:
 def _share(row: Obj | None) -> Share:
     row = row or {}
     return Share(*(float(row.get(key) or 0) for key in ("quota", "limit", "overQuotaWeight")))
+
+
+def _usage(resources: Obj | None) -> Usage:
+    row = resources or {}
+    return Usage(
+        gpu=quantity(row.get(GPU_RESOURCE, 0)),
+        cpu=round(1000 * quantity(row.get("cpu", 0)), 3),
+        memory=round(quantity(row.get("memory", 0)) / 1e6, 3),
+    )
 
 
 def _gpus(resources: Obj | None) -> float:

@@ -22,6 +22,7 @@ v1                               Event                            events
 v1                               ServiceAccount                   serviceaccounts
 v1                               PersistentVolumeClaim            persistentvolumeclaims
 v1                               ResourceQuota                    resourcequotas
+v1                               LimitRange                       limitranges
 v1                               Node                             nodes                             cluster
 v1                               Namespace                        namespaces                        cluster
 v1                               PersistentVolume                 persistentvolumes                 cluster
@@ -40,6 +41,7 @@ rbac.authorization.k8s.io/v1     ClusterRoleBinding               clusterrolebin
 node.k8s.io/v1                   RuntimeClass                     runtimeclasses                    cluster
 storage.k8s.io/v1                StorageClass                     storageclasses                    cluster
 scheduling.k8s.io/v1             PriorityClass                    priorityclasses                   cluster
+resource.k8s.io/v1               ResourceClaim                    resourceclaims
 apiextensions.k8s.io/v1          CustomResourceDefinition         customresourcedefinitions         cluster
 admissionregistration.k8s.io/v1  ValidatingWebhookConfiguration   validatingwebhookconfigurations   cluster
 admissionregistration.k8s.io/v1  MutatingWebhookConfiguration     mutatingwebhookconfigurations     cluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import shutil
 import threading
 import time
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import LabError
-from lab.kube.evidence import state_of, title_of
-from lab.kube.redact import REDACTED, redact
-from lab.kube.views import EventView, PodView
 from lab.parts.kai.steps import NAMESPACE as KAI_NAMESPACE
 from lab.parts.kai.steps import RESERVATIONS
 from lab.parts.place import MANAGED_BY_LABEL, Place
+from lab.report.scrub import scrub
+from lab.report.summaries import dump, events_of, gpus_of, summary
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -29,9 +27,6 @@ LOG_LINES = 400
 _THREADS = 4
 _INDEX = "kailab-index.txt"
 """By this file a folder is known as one that may be replaced."""
-
-# A ServiceAccount token, wherever it was printed; those of vCluster's annotations are valid for ten years.
-_TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
 
 Json = dict[str, Any]
 Make = Callable[[], str]
@@ -179,7 +174,7 @@ class _Work:
                 continue
             why, text = "", ""
             try:
-                text = _TOKEN.sub(REDACTED, make())
+                text = scrub(make())
             except LabError as error:
                 why = error.what
             except Exception as error:  # noqa: BLE001 - a collector that breaks must not hide the others
@@ -217,7 +212,7 @@ def _tenant_on_host(work: _Work, host: Cluster, tenant: str) -> str:
     work.add(f"{tenant}/on-host/pods.yaml", lambda: dump(pods))
     _add_kai_objects(work, f"{tenant}/on-host", host, spaces)
     _add_logs(work, f"{tenant}/syncer", host, control)
-    return summary([*pods, *control], _events(host, spaces))
+    return summary([*pods, *control], events_of(host, spaces))
 
 
 def _add_kai_objects(work: _Work, folder: str, cluster: Cluster, spaces: Sequence[str | None]) -> None:
@@ -229,6 +224,7 @@ def _add_host(work: _Work, host: Cluster) -> None:
     """What all tests share: nodes, queues, KAI's components and reservation pods."""
     work.add("host/nodes.yaml", lambda: dump(host.list("Node")))
     work.add("host/queues.yaml", lambda: dump(host.list("Queue")))
+    work.add("host/gpus.txt", partial(gpus_of, host))
     for space in (RESERVATIONS, KAI_NAMESPACE):
         work.add(f"host/{space}/summary.txt", partial(_overview, host, space))
         work.add(f"host/{space}/pods.yaml", partial(_pods_and_logs, work, host, space))
@@ -253,46 +249,4 @@ def _objects(cluster: Cluster, kind: str, spaces: Iterable[str | None]) -> str:
 
 
 def _overview(cluster: Cluster, space: str | None) -> str:
-    return summary(cluster.list("Pod", space), _events(cluster, [space]))
-
-
-def dump(objects: Iterable[Json]) -> str:
-    """Objects as YAML documents, without secrets and without field managers; empty when there are none."""
-    import yaml
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    documents = []
-    for obj in objects:
-        meta = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
-        documents.append(redact({**obj, "metadata": meta}))
-    return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=120)) if documents else ""
-
-
-def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
-    """Pods in a few lines each, with what matters to KAI, and the events in order."""
-    lines: list[str] = []
-    for obj in pods:
-        pod = PodView.of(obj)
-        facts = {
-            "node": pod.node, "scheduler": pod.scheduler_name, "queue": pod.queue, "pod group": pod.pod_group,
-            "received": pod.received_resource_type, "gpu groups": " ".join(pod.gpu_groups),
-            "gpus": pod.gpu_limit, "fraction": pod.gpu_fraction, "gpu memory": pod.gpu_memory,
-            "runtime class": pod.runtime_class,
-        }  # fmt: skip
-        lines.append(f"{title_of(obj)}: {state_of(obj)}")
-        lines += [f"    {key}: {value}" for key, value in facts.items() if value]
-    told = [_line(event) for event in events]
-    return "\n".join([*lines, *(["", "events:"] if told else []), *told, ""]) if lines or told else ""
-
-
-def _events(cluster: Cluster, spaces: Iterable[str | None]) -> list[EventView]:
-    events = [EventView.of(obj) for space in spaces for obj in cluster.list("Event", space)]
-    return sorted(events, key=lambda event: event.last.timestamp() if event.last else 0.0)
-
-
-def _line(event: EventView) -> str:
-    when = f"{event.last:%H:%M:%S}" if event.last else "--:--:--"
-    often = f" ×{event.count}" if event.count > 1 else ""
-    text = " ".join(event.message.split())
-    about = f"{event.kind}/{event.name} {event.reason}{often}"
-    return f"{when} {event.type:7} {event.reporter or '-'} {about}: {text}"
+    return summary(cluster.list("Pod", space), events_of(cluster, [space]))

@@ -1,0 +1,38 @@
+"""``lab report``: the lab and the last run of its suites as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.options import AsJson, Name, print_json
+
+
+def report(
+    name: Name = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write. Default: kailab-report-NAME.html here.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser of this machine.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write an HTML page: the lab's facts and GPUs, how it came up, its last run of the suites."""
+    from lab.api import Lab
+    from lab.report.page import write_page
+    from lab.report.situation import situation_of
+
+    lab = Lab.attach(name)
+    now = situation_of(lab)
+    path = write_page(out or Path(f"kailab-report-{now.lab}.html"), now)
+    if as_json:
+        print_json({"file": str(path), "notes": list(now.notes), "suite": now.suite.began if now.suite else None})
+    else:
+        for note in now.notes:
+            typer.echo(f"warning: {note}", err=True)
+        typer.echo(path)
+    if show:
+        import webbrowser
+
+        webbrowser.open(path.as_uri())

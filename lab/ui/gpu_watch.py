@@ -1,0 +1,134 @@
+"""``lab gpus --watch``: a live table on a terminal, one line for each change elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import IO, TYPE_CHECKING, Protocol
+
+from lab.parts.gpu.gpu_map import GpuMap
+from lab.parts.gpu.gpu_map_changes import GpuChange, changes
+from lab.parts.gpu.gpu_map_lines import summary_line
+from lab.ui.words import Words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+LAST = 5
+"""Changes that stay under the live table."""
+
+LOOK = 1.0
+"""Seconds without a change after which a live display looks whether its window has changed."""
+
+
+class Maps(Protocol):
+    """Where new maps come from; see ``GpuFollow``."""
+
+    @property
+    def trouble(self) -> str:
+        """Why none come at the moment."""
+        ...
+
+    def next(self, seconds: float) -> GpuMap | None:
+        """The next one, or None when none came in time."""
+        ...
+
+
+Now = Callable[[], datetime]
+
+
+def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Console | None = None) -> None:
+    """Show the map and what changes, until the run is cancelled.
+
+    Args:
+        maps: gives a map now, and a new one whenever something changed.
+        title: whose GPUs they are.
+        as_json: one JSON object for each change, also on a terminal.
+        console: drawn on instead of one for stdout.
+
+    Raises:
+        ApiFailed: the server refuses to list pods or nodes.
+        Interrupted: the run was cancelled.
+    """
+    if as_json:
+        write_changes(maps, sys.stdout, as_json=True)
+        return
+    from rich.console import Console as Terminal
+
+    console = console or Terminal(highlight=False, emoji=False, markup=False)
+    if console.is_terminal:
+        draw_live(maps, title, console)
+    else:
+        write_changes(maps, console.file)
+
+
+def write_changes(maps: Maps, stream: IO[str], *, as_json: bool = False, now: Now | None = None) -> None:
+    """Write a line for what is there, then one for each change. Ends only by an exception."""
+    now = now or datetime.now
+    words = Words(getattr(stream, "encoding", None) or "utf-8")
+    trouble = ""
+    for before, after in _pairs(maps):
+        if after is None:
+            if maps.trouble and maps.trouble != trouble and not as_json:
+                _write(stream, f"{now():%H:%M:%S} no changes come: {words.clean(maps.trouble)}")
+            trouble = maps.trouble
+            continue
+        if before is None:
+            first = {"at": after.at, "change": "start", **after.as_json()["summary"]}
+            _write(stream, json.dumps(first) if as_json else f"{now():%H:%M:%S} {summary_line(after)}")
+        for change in changes(before or GpuMap(after.at), after):
+            line = {"at": after.at, **change.as_json()}
+            _write(stream, json.dumps(line) if as_json else f"{now():%H:%M:%S} {words.clean(change.text)}")
+
+
+def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) -> None:
+    """Draw the table anew at each change, the last changes under it. Ends only by an exception."""
+    from rich.live import Live
+    from rich.text import Text
+
+    from lab.ui.gpu_table import GpuTable
+
+    now = now or datetime.now
+    words = Words(console.encoding)
+    last: deque[Text] = deque(maxlen=LAST)
+    waiting = Text(f" waiting for {title} to answer {words.ellipsis}", "dim")
+    with Live(waiting, console=console, auto_refresh=False, transient=False, vertical_overflow="crop") as live:
+        size, current = console.size, None
+        for before, after in _pairs(maps):
+            if after is None and console.size == size and not maps.trouble:
+                continue
+            current, size = after or current, console.size
+            if before is not None and after is not None:
+                last.extend(_told(change, f"{now():%H:%M:%S}", words) for change in changes(before, after))
+            if current is None:
+                continue
+            below = [Text(), Text(" Last changes", "bold"), *last] if last else []
+            if maps.trouble:
+                below = [*below, Text(f" no changes come: {words.clean(maps.trouble)}", "bold yellow")]
+            live.update(GpuTable(current, title, words, console.size.height - 1, tuple(below)), refresh=True)
+
+
+def _pairs(maps: Maps) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
+    """The map before and the map now; None for a while in which nothing changed."""
+    before: GpuMap | None = None
+    while True:
+        after = maps.next(LOOK)
+        yield before, after
+        before = after or before
+
+
+def _told(change: GpuChange, at: str, words: Words) -> Text:
+    from rich.text import Text
+
+    style = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}.get(change.what, "")
+    return Text(f"   {at} ", "dim").append(words.clean(change.text), style)
+
+
+def _write(stream: IO[str], line: str) -> None:
+    """One line, flushed: whoever reads a pipe sees a change when it happens."""
+    stream.write(line + "\n")
+    stream.flush()

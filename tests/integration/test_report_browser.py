@@ -1,0 +1,145 @@
+"""The report in a real browser: nothing sticks out, the filter filters, and pictures of it to be looked at.
+
+Screenshots go to ``report/`` in KAILAB_ARTIFACTS, or to the test's own directory. Without Chromium these tests are
+skipped; KAILAB_REQUIRE=browser makes that a failure. On Debian: apt-get install chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.parts.gpu.gpu_map import GpuMap
+from lab.report.collecting import Case, SuiteRun
+from lab.report.page import write_page
+from lab.report.situation import Situation
+from lab.tools.shell import HostRunner, Result
+from tests.unit.gpu_map_world import Cluster, Machine, demo, many, node
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
+ALWAYS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
+)  # fmt: skip
+SECONDS = 180.0
+
+# Runs in the page at its end: everything is unfolded, and what is drawn is compared with the room there is.
+MEASURE = """
+<script>
+for (const part of document.querySelectorAll("details")) part.open = true;
+const out = [];
+for (const card of document.querySelectorAll("svg.card")) {
+  const room = card.viewBox.baseVal;
+  for (const text of card.querySelectorAll("text")) {
+    const box = text.getBBox();
+    if (box.x < 0 || box.y < 0 || box.x + box.width > room.width || box.y + box.height > room.height)
+      out.push(card.getAttribute("aria-label").split(":")[0] + ": " + text.textContent);
+  }
+}
+const failed = [...document.querySelectorAll(".filter button")].find((b) => b.dataset.show === "failed");
+if (failed) failed.click();
+const shown = [...document.querySelectorAll("#tests .test")].filter((t) => !t.hidden).length;
+const search = document.querySelector(".filter input");
+if (search) { search.value = "nothing is called so"; search.dispatchEvent(new Event("input")); }
+const none = [...document.querySelectorAll("#tests .test")].filter((t) => !t.hidden).length;
+document.documentElement.dataset.measured = JSON.stringify({
+  out, shown, none, wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  cards: document.querySelectorAll("svg.card").length, small: [...document.querySelectorAll("svg.card")]
+    .filter((c) => c.getBoundingClientRect().width < 180).length,
+});
+</script>
+"""
+
+CASES = (
+    Case("tests/e2e/test_kai_pods.py::test_cpu_pod[host]", "passed", 100, 0.4, 2.1, 1.1, "gw0"),
+    Case("tests/e2e/test_kai_pods.py::test_fractions_share_one_gpu[my-vcluster]", "failed", 101, 0.4, 60, 1.1, "gw1",
+         "WaitTimeout: pods half: Ready on the host: not within 60 s", "E   WaitTimeout: " + "pods half " * 40),
+    Case("tests/e2e/test_queues.py::test_unknown_queue_is_named", "skipped", 103, why="needs KAI >=0.13"),
+)  # fmt: skip
+FACTS = {
+    "lab": "demo",
+    "gpu_mode": "simulated",
+    "kai_version": "0.16.8",
+    "node_image": "kailab/node:" + "0123456789" * 6,
+}
+RECORD: dict[str, Any] = {
+    "seconds": 52.3,
+    "steps": [
+        {"step": name, "outcome": "changed", "seconds": took, "began": began, "detail": ""}
+        for name, began, took in (("cluster", 0.3, 24.2), ("kai", 25, 15.8), ("tenant:my-vcluster", 25, 18.4))
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Callable[..., Result]:
+    """Runs a headless browser."""
+    runner = HostRunner()
+    program = next((found for name in BROWSERS if (found := runner.which(name))), None)
+    if program is None:
+        reason = f"no browser here (looked for {', '.join(BROWSERS)})"
+        if "browser" in os.environ.get("KAILAB_REQUIRE", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    def run(*args: str) -> Result:
+        return runner.run([program, *ALWAYS, *args], timeout=SECONDS)
+
+    return run
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where screenshots go."""
+    given = os.environ.get("KAILAB_ARTIFACTS")
+    folder = Path(given).absolute() / "report" if given else tmp_path / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def empty(gpus: GpuMap) -> GpuMap:
+    """The same nodes with nobody on them."""
+    return Cluster(machines=[Machine(shown.name, len(shown.gpus)) for shown in gpus.nodes]).map()
+
+
+def situation(gpus: GpuMap) -> Situation:
+    run = SuiteRun(
+        "demo", "2026-11-21T10:00:00+00:00", 78.2, 1, "pytest tests/e2e -n 4", FACTS, CASES, empty(gpus), gpus
+    )
+    return Situation("demo", FACTS, record=RECORD, suite=run)
+
+
+SIZES = {0: Cluster(nodes=[node("kailab-demo-worker")]).map, 4: demo().map, 64: many().map}
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+@pytest.mark.parametrize("gpus", sorted(SIZES))
+def test_nothing_sticks_out_and_the_filter_filters(
+    browser: Callable[..., Result], tmp_path: Path, gpus: int, width: int
+) -> None:
+    page = write_page(tmp_path / "page.html", situation(SIZES[gpus]()))
+    page.write_text(page.read_text() + MEASURE)
+    done = browser(f"--window-size={width},900", "--enable-logging=stderr", "--dump-dom", page.as_uri())
+    assert "CONSOLE" not in done.err  # no error of the script, nothing refused by the page's own policy
+    found = re.search(r'data-measured="([^"]*)"', done.out)
+    assert found is not None
+    measured = json.loads(found.group(1).replace("&quot;", '"').replace("&amp;", "&"))
+    assert measured == {"out": [], "shown": 1, "none": 0, "wider": 0, "cards": 2 * gpus, "small": 0}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("gpus", sorted(SIZES))
+def test_pictures_to_look_at(
+    browser: Callable[..., Result], tmp_path: Path, pictures: Path, gpus: int, scheme: str
+) -> None:
+    page = write_page(tmp_path / "page.html", situation(SIZES[gpus]()))
+    shot = pictures / f"report-{gpus}-gpus-{scheme}.png"
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    browser("--window-size=1280,2000", *dark, f"--screenshot={shot}", page.as_uri())
+    assert shot.read_bytes().startswith(b"\x89PNG")
+    assert shot.stat().st_size > 50_000  # a blank picture of this size has about 10 kB
