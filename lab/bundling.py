@@ -43,7 +43,7 @@ def create_bundle(
             wanted = version or supply.versions.get(name, "")
             entries.append((Item("chart", name), wanted, _file(archive) if archive else supply.chart(name)))
     else:
-        spec, _ = resolve_gpus(spec, 0)
+        spec, _ = resolve_gpus(spec)
         spec, no_kai, _ = resolve_scheduler(spec, supply)
         if no_kai:
             tell(f"without KAI: {no_kai}")

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed, State, Step
 from lab.errors import SpecError, Unavailable
+from lab.host.nvidia.discovery import NvidiaFacts
 from lab.parts import kai, tenants, workloads
 from lab.parts.cluster import KindCluster
 from lab.parts.cluster.config import has_gpus
 from lab.parts.context import LabContext
 from lab.parts.gpu import gpu_steps
 from lab.parts.gpu.pools import said
+from lab.parts.gpu.real_choice import resolve_here
 from lab.parts.host import HostReady
 from lab.parts.images import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
 from lab.parts.mirrors import RegistryMirrors
@@ -93,33 +96,29 @@ class Plan:
         }  # fmt: skip
 
 
-def resolve_gpus(spec: LabSpec, real_gpus: int) -> tuple[LabSpec, tuple[str, ...]]:
-    """Replace ``gpu.mode: auto``. A simulation is always called one.
+def resolve_gpus(
+    spec: LabSpec, facts: NvidiaFacts | None = None, journal: Journal | None = None
+) -> tuple[LabSpec, tuple[str, ...]]:
+    """Replace ``gpu.mode: auto`` and ``gpu.strategy: auto``. A simulation is always called one.
+
+    Args:
+        spec: the lab file.
+        facts: this machine's GPUs; None where no machine is meant (a bundle), and auto is a simulation then.
+        journal: the lab's, which knows the GPUs of a cluster that is there.
 
     Raises:
-        SpecError: real GPUs or somebody else's cluster were asked for by name.
+        SpecError: somebody else's cluster was asked for, or GPUs that are not there or not free.
+        HostNotReady: real GPUs were asked for by name and cannot be had here.
     """
     if spec.cluster.provider == "existing":
         raise SpecError(
             "cluster.provider 'existing' is not in this release: labs run on kind clusters of their own",
             fix="set cluster.provider to 'kind'",
         )
-    mode = spec.gpu.mode
-    if mode == "nvidia":
-        raise SpecError(
-            "gpu.mode 'nvidia' is not in this release: real GPUs are not passed to the nodes yet",
-            fix="set gpu.mode to 'simulated' (everything real but the silicon) or 'none'",
-        )
-    if mode != "auto":
-        return spec, ()
-    notices = (
-        (
-            f"this machine has {real_gpus} NVIDIA GPU(s), which this release does not pass on: GPUs are simulated",
-        )
-        if real_gpus
-        else ()
-    )
-    return spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": "simulated"})}), notices
+    if facts is not None and journal is not None:
+        return resolve_here(spec, facts, journal)
+    mode = "simulated" if spec.gpu.mode == "auto" else spec.gpu.mode
+    return spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": mode})}), ()
 
 
 def resolve_scheduler(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lab.host import engine_checks, sources
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
+from lab.host.nvidia.doctor import findings as nvidia_findings
 from lab.host.verdict import CHECKS, Finding, Look, Needs, Verdict, check, fail, ok, skip, warn
 from lab.tools.go import MINIMUM
 from lab.tools.shell import Runner
@@ -153,39 +154,10 @@ def build_tools(at: Look) -> Iterator[Finding]:
         yield ok(f"Go {at.facts.tools['go'].version}, {at.facts.compiler}, debootstrap")
 
 
-@check("nvidia", "NVIDIA GPU", "advised")
+@check("nvidia", "NVIDIA GPU")
 def nvidia(at: Look) -> Iterator[Finding]:
     """Is there a GPU, and is it ready to be given to containers?"""
-    gpu = at.facts.gpu
-    if at.needs.gpu in ("none", "simulated"):
-        yield skip(f"the lab file asks for gpu.mode {at.needs.gpu}")
-    elif not gpu.usable and at.needs.gpu == "nvidia":
-        yield fail(
-            f"NVML answers: {gpu.why or 'no device'}", "install the NVIDIA driver, or set gpu.mode: simulated"
-        )
-    elif not gpu.usable:
-        yield skip(f"no NVIDIA GPU ({gpu.why or 'no device'}): GPUs will be simulated")
-    else:
-        names = ", ".join(f"{d.name} ({d.memory_mib} MiB)" for d in gpu.gpus)
-        yield ok(f"{names}; driver {gpu.driver}, CUDA {gpu.cuda}")
-        yield from _toolkit(at)
-
-
-def _toolkit(at: Look) -> Iterator[Finding]:
-    toolkit, engine = at.facts.tools.get("nvidia-ctk"), at.facts.engine(at.needs.engine)
-    if toolkit is None:
-        yield fail(
-            "the NVIDIA container toolkit is not installed",
-            "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
-        )
-    elif engine is not None and engine.name == "docker" and engine.default_runtime != "nvidia":
-        yield fail(
-            f"toolkit {toolkit.version}, but Docker's default runtime is {engine.default_runtime}",
-            at.machine.shown("nvidia-ctk runtime configure --runtime=docker --set-as-default --cdi.enabled")
-            + "; then restart Docker",
-        )
-    else:
-        yield ok(f"toolkit {toolkit.version}")
+    yield from nvidia_findings(at, at.needs.strategy)
 
 
 def doctor(

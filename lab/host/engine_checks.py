@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from lab import paths
 from lab.errors import CommandFailed
 from lab.host.engines import NAMES, EngineFacts
+from lab.host.nvidia.engine_config import RUNTIME as NVIDIA
+from lab.host.nvidia.toolkit import hands_over
 from lab.host.verdict import Finding, Look, check, fail, ok, skip, warn
 from lab.tools.container import ContainerEngine
 
@@ -113,6 +115,8 @@ def caps(at: Look) -> Iterator[Finding]:
         yield ok("nothing is missing from the bounding set")
     elif name != "docker" or (found and found.release >= CAPABLE):
         yield ok(f"without {missing}, which {name} {found.version if found else ''} does not ask for")
+    elif found and found.default_runtime == NVIDIA and hands_over(at.machine, RUNTIME):
+        yield ok(f"without {missing}, left out by the runtime {RUNTIME}, to which {NVIDIA} hands over")
     elif found and found.default_runtime == RUNTIME:
         yield ok(f"without {missing}, left out by the runtime {RUNTIME}")
     else:

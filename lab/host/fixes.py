@@ -13,6 +13,8 @@ from lab.errors import LabError, Leftovers
 from lab.host.daemon import StartEngine
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
+from lab.host.nvidia.cdi_fix import NvidiaCdi
+from lab.host.nvidia.runtime_fix import NvidiaRuntime
 from lab.host.packages import BuildTools, InstallEngine
 from lab.host.restore import HostJournal
 from lab.host.runtime import RuntimeWrapper
@@ -51,8 +53,8 @@ def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
     """Every fix, in the order in which they are applied: configuration is there before the daemon starts."""
     here = machine or Machine()
     return (
-        CgroupMounts(here), Sysctls(here), InstallEngine(here), RuntimeWrapper(here), StartEngine(here),
-        BuildTools(here),
+        CgroupMounts(here), Sysctls(here), InstallEngine(here), RuntimeWrapper(here), NvidiaRuntime(here),
+        NvidiaCdi(here), StartEngine(here), BuildTools(here),
     )  # fmt: skip
 
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+MISMATCH = "Driver/Library version mismatch"
+"""NVML error 18, in pynvml's words: the driver was updated and the old kernel module is still loaded."""
+
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """One GPU as NVML describes it. ``minor``, the N of /dev/nvidiaN, may differ from ``index``."""
+    """One GPU as NVML describes it.
+
+    Attributes:
+        index: NVML's own, by PCI address; it changes when GPUs are added or hidden.
+        minor: the N of /dev/nvidiaN, which may differ from ``index``; -1 where there is none (WSL).
+        uuid: ``GPU-…``, the same on every machine and after every boot.
+        name: product name.
+        memory_mib: all of its memory.
+        mig: whether MIG mode is on: the GPU is then cut into slices.
+        slices: UUIDs of its MIG devices.
+    """
 
     index: int
     minor: int
@@ -16,6 +29,7 @@ class GpuDevice:
     name: str
     memory_mib: int
     mig: bool = False
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,18 +76,36 @@ def query() -> Nvml:
 
 def _device(nvml: Any, index: int) -> GpuDevice:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    try:
-        mig = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
-    except nvml.NVMLError:  # not supported by this product
-        mig = False
+    mig = _or(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE, default=False)
     return GpuDevice(
         index=index,
-        minor=nvml.nvmlDeviceGetMinorNumber(handle),
+        minor=_or(nvml, lambda: nvml.nvmlDeviceGetMinorNumber(handle), default=-1),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         name=_text(nvml.nvmlDeviceGetName(handle)),
         memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
         mig=mig,
+        slices=_slices(nvml, handle) if mig else (),
     )
+
+
+def _slices(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """UUIDs of the MIG devices of a GPU; places without one are skipped."""
+    most = _or(nvml, lambda: int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)), default=0)
+    found = []
+    for place in range(most):
+        try:
+            found.append(_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))))
+        except nvml.NVMLError:
+            continue
+    return tuple(found)
+
+
+def _or(nvml: Any, ask: Any, *, default: Any) -> Any:
+    """An answer that not every product or platform gives."""
+    try:
+        return ask()
+    except nvml.NVMLError:
+        return default
 
 
 def _text(value: str | bytes) -> str:

@@ -18,12 +18,12 @@ Level = Literal["ok", "warn", "fail", "skip"]
 class Needs:
     """What the lab to be made asks of the machine; empty values are not known yet.
 
-    ``kubernetes`` is the version of the nodes, ``engine`` and ``gpu`` are the lab file's words.
-    """
+``engine``, ``gpu`` and ``strategy`` (gpu.strategy) are the lab file's words.    """
 
     kubernetes: str = ""
     engine: str = "auto"
     gpu: str = "auto"
+    strategy: str = "auto"
 
 
 @dataclass(frozen=True)

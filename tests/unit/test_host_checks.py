@@ -165,19 +165,9 @@ def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
 @pytest.mark.parametrize(
     ("changes", "needs", "levels"),
     [
-        ({"gpu": GPU}, Needs(), ["ok", "warn"]),
-        ({"gpu": GPU, "tools": {"nvidia-ctk": ToolFacts("/x", "1.18.0")}}, Needs(), ["ok", "warn"]),
-        (
-            {
-                "gpu": GPU,
-                "tools": {"nvidia-ctk": ToolFacts("/x", "1.18.0")},
-                "engines": (replace(DOCKER, default_runtime="nvidia"),),
-            },
-            Needs(),
-            ["ok", "ok"],
-        ),
+        ({}, Needs(), ["skip"]),
         ({"gpu": GPU}, Needs(gpu="simulated"), ["skip"]),
-        ({}, Needs(gpu="nvidia"), ["warn"]),
+        ({}, Needs(gpu="nvidia"), ["fail"]),
     ],
 )
 def test_nvidia(world: World, changes: dict[str, Any], needs: Needs, levels: list[str]) -> None:

@@ -250,7 +250,8 @@ def test_fixes_describe_themselves(world: World) -> None:
     low(world)
     fixes = all_fixes(world.machine)
     assert [fix.id for fix in fixes] == [
-        "cgroup-mounts", "sysctls", "engine-install", "engine-runtime", "engine-start", "build-tools",
+        "cgroup-mounts", "sysctls", "engine-install", "engine-runtime", "nvidia-runtime", "nvidia-cdi",
+        "engine-start", "build-tools",
     ]  # fmt: skip
     as_user = all_fixes(replace(world.machine, euid=1000))
     assert all(command.startswith("sudo ") for fix in as_user for command in fix.commands)

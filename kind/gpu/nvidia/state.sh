@@ -3,9 +3,9 @@
 # now), "spec UUID" (as NVIDIA's runtime will hand out), "unit ENABLED ACTIVE", "program PATH", "handler nvidia".
 # Changes nothing. Arguments: paths to sum up.
 unit=kailab-nvidia.service
-# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 10 s.
+# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 30 s.
 tries=0
-while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 100 ]; do
+while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 300 ]; do
     case $(systemctl is-active $unit 2>/dev/null) in active | failed) break ;; esac
     case $(systemctl is-system-running 2>/dev/null) in running | degraded | stopping) break ;; esac
     tries=$((tries + 1))

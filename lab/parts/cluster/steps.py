@@ -14,6 +14,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError
 from lab.parts.cluster.config import FIRST_NODE_PORT, PortMapping, kind_config, owners_of_ports, shape
 from lab.parts.context import LabContext
+from lab.parts.gpu.real_choice import claim
 from lab.spec import LabSpec
 from lab.tools.kind import Kind
 
@@ -89,8 +90,9 @@ class KindCluster:
         if nodes:
             ctx.progress("removing what an earlier creation left")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
+        mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         with _free_ports(owners_of_ports(self.spec), ctx) as ports:
-            config = yaml.safe_dump(kind_config(self.spec, ports, own_node=self.own_node))
+            config = yaml.safe_dump(kind_config(self.spec, ports, own_node=self.own_node, mounts=mounts))
         for port in ports:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))

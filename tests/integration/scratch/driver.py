@@ -1,0 +1,96 @@
+"""The NVIDIA driver and toolkit of the scratch host: which GPUs, and the files that make them."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.parts.gpu.mounts import LIBRARIES
+from lab.paths import assets
+from lab.tools.shell import Runner
+
+HERE = Path(__file__).parent
+
+VERSION = "999.12.03"
+"""No release has this number: what finds these files has found the loaded driver, not one that it knows."""
+
+EMPTY = ("cuda", "nvidia-ptxjitcompiler", "nvidia-cfg")
+"""Libraries that are only there."""
+
+PROC_VERSION = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (scratch)\n"
+
+
+@dataclass(frozen=True)
+class ScratchGpu:
+    """One GPU; as on real machines the minor is not the index."""
+
+    index: int
+    minor: int
+
+    @property
+    def uuid(self) -> str:
+        """Its UUID."""
+        return f"GPU-5c4a7c40-0000-4000-8000-{self.index:012d}"
+
+    @property
+    def line(self) -> str:
+        """Its line in the library's config."""
+        return (
+            f"gpu index={self.index} minor={self.minor} uuid={self.uuid} memory=15360 cc=7.5"
+            f" pci=000000FF:{self.index + 1:02X}:00.0 id=1EB810DE name=Tesla T4"
+        )
+
+
+GPUS = (ScratchGpu(0, 2), ScratchGpu(1, 0), ScratchGpu(2, 3), ScratchGpu(3, 1))
+
+DEVICES = {
+    "null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "kmsg": (1, 11),
+    "tty": (5, 0), "fuse": (10, 229), "nvidiactl": (195, 255), "nvidia-uvm": (195, 253),
+    **{f"nvidia{gpu.minor}": (195, gpu.minor) for gpu in GPUS},
+}  # fmt: skip
+"""Character devices of the scratch host's /dev."""
+
+
+def write(home: Path, run: Runner, toolkit: Path) -> None:
+    """Write everything that enter.sh lays into the scratch host.
+
+    Args:
+        home: its directory.
+        run: compiles.
+        toolkit: folder of the toolkit's programs.
+    """
+    folder = home / "driver" / LIBRARIES[platform.machine()].lstrip("/")
+    programs = home / "driver" / "usr" / "bin"
+    folder.mkdir(parents=True)
+    programs.mkdir(parents=True)
+    _libraries(folder, run)
+    run.run(["cc", "-O1", "-o", programs / "nvidia-smi", HERE / "nvidia_smi.c", "-ldl"], timeout=120)
+    for program in toolkit.iterdir():
+        shutil.copy(program, programs / program.name)
+    nvidia = home / "proc-driver" / "nvidia"
+    nvidia.mkdir(parents=True)
+    (nvidia / "version").write_text(PROC_VERSION)
+    (nvidia / "params").write_text("ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileMode: 438\n")
+    (home / "devices").write_text("".join(f"{name} {major} {minor}\n" for name, (major, minor) in DEVICES.items()))
+
+
+def _libraries(folder: Path, run: Runner) -> None:
+    config = folder / f"libnvidia-scratch.so.{VERSION}"
+    config.write_text("\n".join([f"driver {VERSION}", "cuda 13.0", *(gpu.line for gpu in GPUS), "end", ""]))
+    sources = assets("kind") / "nvml"
+    place = f"{LIBRARIES[platform.machine()]}/{config.name}"
+    run.run([
+        "cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-s", "-Dgetenv=scratch_getenv",
+        f'-DSCRATCH_CONFIG="{place}"', "-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={sources / 'nvml.map'}",
+        "-o", folder / f"libnvidia-ml.so.{VERSION}", *sorted(sources.glob("nvml_*.c")), HERE / "nvml_place.c",
+    ], timeout=120)  # fmt: skip
+    for name in EMPTY:
+        library = folder / f"lib{name}.so.{VERSION}"
+        command = ["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", f"-Wl,-soname,lib{name}.so.1", "-o", library]
+        run.run(command, timeout=60)
+    for library in folder.glob(f"*.so.{VERSION}"):
+        if library != config:
+            link = library.with_name(f"{library.name.removesuffix(VERSION)}1")
+            link.symlink_to(library.name)

@@ -1,0 +1,189 @@
+"""Labs with real GPUs, by each strategy, on a scratch host: from the lab file to pods, and back byte for byte.
+
+The scratch host has a driver, NVIDIA's toolkit and Docker, and nothing of it is set up or running: ``lab up --yes``
+does that, ``lab down --host`` takes it back. Nodes are real kind nodes; runtime and device plugin are NVIDIA's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.parts.gpu.pools import node_name
+from lab.parts.workloads import cpu_pod, gpu_pod
+from lab.paths import assets
+from lab.plan import items_needed
+from lab.spec import LabSpec
+from lab.supply import Supply
+from lab.tools.container import ContainerEngine
+from lab.tools.shell import HostRunner
+from tests.integration.conftest import Cli
+from tests.integration.scratch import ScratchHost, scratch_host
+from tests.integration.scratch.driver import GPUS, VERSION
+from tests.integration.scratch.host import environment, uuids_of
+
+NAME = "it-gpu"
+LAB: dict[str, Any] = {"name": NAME, "cluster": {"workers": 2}, "gpu": {"mode": "nvidia"}, "scheduler": "default"}
+CONTROL = node_name(NAME, "control-plane", 0)
+WORKERS = [node_name(NAME, "worker", index) for index in range(2)]
+STRATEGIES = ("volume-mount", "cdi", "explicit-mounts")
+
+
+class ScratchCli(Cli):
+    """The ``lab`` command on the scratch host."""
+
+    def __init__(self, host: ScratchHost, root: Path) -> None:
+        root.mkdir()
+        self.host = host
+        super().__init__(root)
+        self.env = {**environment(), "KAILAB_STATE": str(root / "state"), "KUBECONFIG": str(self.kubeconfig)}
+        # what the fixture brought into the cache is all there is: no network leads out of the scratch host
+        self.file = root / "real.yaml"
+        self.file.write_text(yaml.safe_dump({**LAB, "supply": {"sources": ["present"]}}))
+
+    def argv(self, *words: str) -> list[str]:
+        """The command line."""
+        return self.host.argv(sys.executable, "-m", "lab", *words, cwd=self.root)
+
+
+@pytest.fixture(scope="module")
+def supply(engine: HostRunner) -> Supply:
+    """Everything the labs need, in the cache; what is missing is fetched or built by this machine."""
+    spec = LabSpec.model_validate(LAB)
+    found = Supply(spec, engine, ContainerEngine(engine))
+    for item in items_needed(spec, found):
+        found.path(item)
+    return found
+
+
+@pytest.fixture(scope="module")
+def host(supply: Supply) -> Iterator[ScratchHost]:
+    with scratch_host(supply.binary("container-toolkit")) as made:
+        yield made
+
+
+@pytest.fixture
+def cli(host: ScratchHost, tmp_path: Path) -> Iterator[ScratchCli]:
+    command = ScratchCli(host, host.home / tmp_path.name)
+    yield command
+    command("down", "--name", NAME, "--host", "--yes", code=None)
+    assert command.kubeconfig.read_bytes() == command.before
+
+
+def seen_in(host: ScratchHost, node: str) -> set[str]:
+    return uuids_of(host.run("docker", "exec", node, "nvidia-smi", "-L").out)
+
+
+def facts_of(host: ScratchHost, node: str) -> list[str]:
+    """What the node says of itself, after its units have run."""
+    script = (assets("kind") / "gpu" / "nvidia" / "state.sh").read_text()
+    return host.run("docker", "exec", "-i", node, "sh", "-s", stdin=script).out.splitlines()
+
+
+def test_nothing_changes_without_consent(cli: ScratchCli, host: ScratchHost) -> None:
+    before = host.etc()
+    refused = cli("up", "-f", str(cli.file), code=4)
+    assert "accept-nvidia-visible-devices-as-volume-mounts" in refused.err
+    assert "lab down --host" in refused.err
+    plan = cli("plan", "-f", str(cli.file), "--set", "gpu.mode=auto", "--json").json()
+    assert plan["facts"]["gpu_mode"] == "nvidia"
+    assert any("which the nodes get by volume-mount" in notice for notice in plan["notices"])
+    effects = [effect for step in plan["steps"] for effect in step["effects"] if effect["where"] == "host"]
+    assert any("default-runtime=nvidia" in effect["what"] and effect["undo"] for effect in effects)
+    assert host.etc() == before
+
+
+def test_the_doctor_names_what_is_wrong(cli: ScratchCli, host: ScratchHost) -> None:
+    kernel = "/proc/driver/nvidia/version"
+    host.run("sed", "-i", f"s/{VERSION}/998.1/", kernel)
+    doctor = cli("doctor", "-f", str(cli.file), "--json", code=None)
+    refused = cli("up", "-f", str(cli.file), "--yes", code=4)
+    host.run("sed", "-i", f"s/998.1/{VERSION}/", kernel)
+    assert "has driver 998.1 loaded" in doctor.out
+    assert "reboot" in refused.err
+    host.run("mv", "/usr/bin/nvidia-ctk", "/usr/bin/away")
+    plan = cli("plan", "-f", str(cli.file), "--set", "gpu.mode=auto", "--json").json()
+    host.run("mv", "/usr/bin/away", "/usr/bin/nvidia-ctk")
+    assert any("get by explicit-mounts" in notice and "not installed" in notice for notice in plan["notices"])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_host_nodes_and_pods_have_the_same_gpus(
+    cli: ScratchCli, host: ScratchHost, supply: Supply, strategy: str
+) -> None:
+    before = host.etc()
+    args = ("-f", str(cli.file), "--set", f"gpu.strategy={strategy}", "--json")
+    first = cli("up", *args, "--yes").json()
+    assert first["ok"]
+    assert cli("up", *args).json()["changed"] == 0
+    assert cli("status", "--json").json()["ok"]
+
+    here = host.uuids()
+    assert here == {gpu.uuid for gpu in GPUS}
+    nodes = {node: seen_in(host, node) for node in WORKERS}
+    assert [len(uuids) for uuids in nodes.values()] == [2, 2]
+    assert set.union(*nodes.values()) == here
+    # kind's nodes are privileged: the control plane has none only because they were taken away
+    assert not [line for line in facts_of(host, CONTROL) if line.startswith("minor")]
+    for node, uuids in nodes.items():
+        assert_node(facts_of(host, node), uuids)
+
+    kubectl = [supply.binary("kubectl"), "--kubeconfig", cli("kubeconfig").out.strip()]
+    assert seen_by_pods(host, kubectl) == here
+
+    # a node that starts again has all device nodes of the machine for a moment, and then its own
+    host.run("docker", "restart", "--time", "1", WORKERS[0])
+    assert_node(facts_of(host, WORKERS[0]), nodes[WORKERS[0]])
+    assert seen_in(host, WORKERS[0]) == nodes[WORKERS[0]]
+
+    down = cli("down", "--host", "--yes", "--json").json()
+    assert down["left"] == []
+    assert host.run("docker", "version", code=None).code != 0, "the engine that the lab started is stopped"
+    assert host.etc() == before
+
+
+def assert_node(said: list[str], uuids: set[str]) -> None:
+    """A node has its own GPUs, to NVML and to the runtime, and may not make device nodes of others."""
+    facts = [line.partition(" ") for line in said]
+    wanted = {(str(gpu.minor), gpu.uuid) for gpu in GPUS if gpu.uuid in uuids}
+    assert {rest for head, _, rest in facts if head == "minor"} == {minor for minor, _ in wanted}
+    for word in ("gpu", "spec"):
+        assert {rest for head, _, rest in facts if head == word} == uuids
+    assert ("modify", " ", "0") in facts
+    assert ("unit", " ", "enabled active") in facts
+
+
+def seen_by_pods(host: ScratchHost, kubectl: list[str | Path]) -> set[str]:
+    """Run a pod for each GPU and two without; what all of them see."""
+    asking = [gpu_pod(f"one-{number}", namespace="default", scheduler=None) for number in range(len(GPUS))]
+    plain = cpu_pod("none", namespace="default", scheduler=None)
+    handled = cpu_pod("none-handled", namespace="default", scheduler=None)
+    handled["spec"]["runtimeClassName"] = "nvidia"
+    pods = {"apiVersion": "v1", "kind": "List", "items": [*asking, plain, handled]}
+    host.run(*kubectl, "apply", "-f", "-", stdin=json.dumps(pods))
+    host.run(*kubectl, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s", timeout=240)
+    seen: set[str] = set()
+    for pod in asking:
+        name = pod["metadata"]["name"]
+        uuids = uuids_of(host.run(*kubectl, "exec", name, "--", "nvidia-smi", "-L").out)
+        assert len(uuids) == 1, f"{name} asked for one GPU and sees {sorted(uuids)}"
+        assert uuids == {visible(host, kubectl, name)}
+        assert not seen & uuids, f"{name} sees a GPU that another pod has"
+        seen |= uuids
+    for pod in (plain, handled):
+        name = pod["metadata"]["name"]
+        look = host.run(*kubectl, "exec", name, "--", "sh", "-c", "ls /dev; command -v nvidia-smi || true").out
+        assert "nvidia" not in look, f"{name} asked for no GPU and sees {look}"
+    return seen
+
+
+def visible(host: ScratchHost, kubectl: list[str | Path], pod: str) -> str:
+    """The variable that tells a container which GPU it got."""
+    return host.run(*kubectl, "exec", pod, "--", "sh", "-c", 'echo "$NVIDIA_VISIBLE_DEVICES"').out.strip()
