@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lab.errors import WaitTimeout
 from lab.kube.client import OWNER_LABEL
 from lab.kube.ready import why_never
 from lab.kube.views import EventView, PodView
@@ -114,7 +115,7 @@ class Place:
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
             self.cluster.create({**pod, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
 
-    def running(self, *names: str, timeout: float = 60.0) -> tuple[PodView, ...]:
+    def running(self, *names: str, timeout: float = 120.0) -> tuple[PodView, ...]:
         """Wait until pods are Ready; their views as the host has them, in the order of ``names``.
 
         Raises:
@@ -122,7 +123,7 @@ class Place:
         """
         return self.on_host(lambda pod: pod.ready, *names, timeout=timeout, what="Ready")
 
-    def on_host(self, until: Until, *names: str, timeout: float = 60.0, what: str) -> tuple[PodView, ...]:
+    def on_host(self, until: Until, *names: str, timeout: float = 120.0, what: str) -> tuple[PodView, ...]:
         """Wait on the host until ``until`` holds for each pod; ``names`` are those in this place.
 
         Raises:
@@ -130,7 +131,7 @@ class Place:
         """
         return self._wait(self._on_host, until, names, timeout, f"{what} on the host")
 
-    def inside(self, until: Until, *names: str, timeout: float = 60.0, what: str) -> tuple[PodView, ...]:
+    def inside(self, until: Until, *names: str, timeout: float = 120.0, what: str) -> tuple[PodView, ...]:
         """Wait as ``on_host`` does, but on the pods as whoever made them sees them."""
         where = f"in tenant {self.tenant}" if self.tenant else "on the host"
         return self._wait(self._own, until, names, timeout, f"{what} {where}")
@@ -140,7 +141,7 @@ class Place:
         side = self._on_host
         return tuple(PodView.of(obj) for obj in self.host.list("Pod", side.namespace, side.labels))
 
-    def event(self, pod: PodView, *reasons: str, timeout: float = 30.0) -> EventView:
+    def event(self, pod: PodView, *reasons: str, timeout: float = 90.0) -> EventView:
         """Wait for the first event with one of ``reasons`` about a pod of the host.
 
         Raises:
@@ -164,7 +165,7 @@ class Place:
         """What the first container of a running pod sees; ``pod`` as the host has it. Raises ApiFailed."""
         return Inside.of(self.host.exec(pod.name, pod.namespace, ["sh", "-c", _LOOK]))
 
-    def remove(self, *names: str, timeout: float = 60.0) -> None:
+    def remove(self, *names: str, timeout: float = 120.0) -> None:
         """Delete pods with one second of grace, and wait until the host has none of them.
 
         Args:
@@ -190,7 +191,7 @@ class Place:
                 what=f"pods of {self.namespace} are gone",
             )
 
-    def clear(self, timeout: float = 60.0) -> None:
+    def clear(self, timeout: float = 120.0) -> None:
         """Delete the pods, wait until they are gone, and delete the namespace without waiting for its end.
 
         Raises:
@@ -238,13 +239,18 @@ class Place:
                 return f"deleted by somebody: {', '.join(sorted(gone))}"
             return next((reason for obj in here.values() if (reason := why_never(obj))), None)
 
-        objects = side.cluster.wait(
-            "Pod",
-            holds,
-            namespace=side.namespace,
-            labels=side.labels,
-            timeout=timeout,
-            fail=hopeless,
-            what=f"pods {', '.join(names)}: {what}",
-        )
+        try:
+            objects = side.cluster.wait(
+                "Pod",
+                holds,
+                namespace=side.namespace,
+                labels=side.labels,
+                timeout=timeout,
+                fail=hopeless,
+                what=f"pods {', '.join(names)}: {what}",
+            )
+        except WaitTimeout as error:
+            from lab.parts.why import because
+
+            raise WaitTimeout(error.what, evidence=[*because(self, names), *error.evidence], fix=error.fix) from error
         return tuple(PodView.of(obj) for obj in mine(objects).values())

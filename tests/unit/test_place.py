@@ -89,6 +89,12 @@ def test_inside_asks_the_tenant(in_tenant: Place, tenant_api: FakeApi) -> None:
     assert a.name == "a"
 
 
+@pytest.fixture(autouse=True)
+def _no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed wait asks the whole cluster for the reason; that is tested with lab.explain."""
+    monkeypatch.setattr("lab.parts.why.because", lambda place, names: [])
+
+
 def test_a_pod_that_has_failed_is_not_waited_for(on_host: Place, host_api: FakeApi) -> None:
     refused = pod("a", "Failed", status={"reason": "UnexpectedAdmissionError"})
     host_api.on("GET", PODS, listing(refused))

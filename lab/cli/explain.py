@@ -1,0 +1,79 @@
+"""``lab explain``: why a pod does not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli.options import AsJson, Name, print_json
+
+if TYPE_CHECKING:
+    from lab.explain import Worlds
+
+Pod = Annotated[
+    str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod, or a workload whose pods are missing.")
+]
+Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Its namespace. Default: default.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant it is in; without it, the lab's own cluster.")]
+All = Annotated[bool, typer.Option("--all", help="A picture of the whole lab: all that is not well.")]
+Rules = Annotated[bool, typer.Option("--rules", help="List all rules; needs no cluster.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Any cluster instead of a lab; only read.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="Context in that file. Default: its current one.")]
+
+
+def explain(
+    pod: Pod = None, namespace: Namespace = None, tenant: Tenant = None, all_: All = False, rules: Rules = False,
+    kubeconfig: Kubeconfig = None, context: Context = None, name: Name = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
+    from lab.explain import all_rules
+    from lab.ui.explained import render_explained, render_picture, render_rules
+
+    if rules:
+        rows = all_rules()
+        print_json([rule.as_json() for rule in rows]) if as_json else render_rules(rows)
+        return
+    _check(pod, tenant, all_, kubeconfig, context)
+    worlds = _read(name, tenant, kubeconfig, context)
+    if all_:
+        from lab.explain import picture
+
+        seen = picture(worlds)
+        print_json(seen.as_json()) if as_json else render_picture(seen)
+        return
+    from lab.explain import explained
+
+    space, _, short = (pod or "").rpartition("/")
+    told = explained(worlds, short, space or namespace or "default", tenant or "")
+    print_json(told.as_json()) if as_json else render_explained(told)
+    if not told.settled:
+        raise typer.Exit(1)
+
+
+def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | None, context: str | None) -> None:
+    """Refuse what does not go together. Raises SpecError."""
+    from lab.errors import SpecError
+
+    if all_ == bool(pod):
+        raise SpecError(
+            "name a pod, or --all" if not pod else "a pod and --all do not go together",
+            fix="lab explain NAMESPACE/POD, or lab explain --all",
+        )
+    if context and kubeconfig is None:
+        raise SpecError("--context needs --kubeconfig", fix="name the file that has the context")
+    if tenant and kubeconfig is not None:
+        raise SpecError("--tenant is for labs, --kubeconfig for any cluster", fix="leave one of them out")
+
+
+def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> Worlds:
+    from lab.parts.why import open_cluster, read
+
+    if kubeconfig is not None:
+        return open_cluster(kubeconfig, context)
+    from lab.api import Lab
+
+    return read(Lab.attach(name), tenant or "")

@@ -1,0 +1,117 @@
+"""What an explanation is made of: where a pod stands, and reasons with their evidence and one next action each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Stage(StrEnum):
+    """How far a pod has come; every rule names the stages in which it makes sense."""
+
+    MISSING = "missing"
+    """A workload wants pods, and some of them were never created."""
+    UNBOUND = "unbound"
+    """No node yet."""
+    BOUND = "bound"
+    """On a node, and not Ready."""
+    RUNNING = "running"
+    """Running and Ready."""
+    DELETING = "deleting"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class Certainty(StrEnum):
+    """How sure a finding is."""
+
+    CERTAIN = "certain"
+    """A component said so, or the objects prove it."""
+    LIKELY = "likely"
+    """It fits all that is seen."""
+    POSSIBLE = "possible"
+    """It would explain it, and nothing proves it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason why a pod does not run."""
+
+    what: str
+    """One sentence."""
+    next: str
+    """One next action."""
+    evidence: tuple[str, ...] = ()
+    certainty: Certainty = Certainty.CERTAIN
+    rule: str = ""
+    """Id of the rule; set by the rule itself."""
+    side: str = ""
+    """Where it was seen: ``host``, ``tenant NAME``; empty in a cluster without tenants."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as plain data."""
+        return {
+            "rule": self.rule,
+            "what": self.what,
+            "certainty": self.certainty.value,
+            "side": self.side,
+            "evidence": list(self.evidence),
+            "next": self.next,
+        }
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why a pod does not run, or that it does."""
+
+    namespace: str
+    name: str
+    kind: str
+    """Pod, or the kind of the workload whose pods are missing."""
+    stage: Stage
+    summary: str
+    """Where it stands, in a line."""
+    findings: tuple[Finding, ...]
+    """The most fundamental first."""
+    side: str = ""
+    unread: tuple[str, ...] = ()
+    """Kinds that could not be read: rules that need them said nothing."""
+    facts: Mapping[str, str] | None = None
+    """What the pod asks for and where it goes: queue, PodGroup, scheduler, node, …"""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it runs or has succeeded, or a reason was found why it does not."""
+        return bool(self.findings) or self.stage in (Stage.RUNNING, Stage.SUCCEEDED)
+
+    def lines(self, most: int = 3) -> list[str]:
+        """Short plain text for the evidence of a failed wait: the ``most`` first reasons."""
+        title = f"{self.kind} {self.namespace}/{self.name}: {self.summary}"
+        told = []
+        for finding in self.findings[:most]:
+            sure = "" if finding.certainty is Certainty.CERTAIN else f" ({finding.certainty.value})"
+            told.append(f"why [{finding.rule}]{sure}: {finding.what}")
+            told += [f"  {line}" for line in finding.evidence[:4]]
+            told.append(f"  next: {finding.next}")
+        if len(self.findings) > most:
+            tenant = f" --tenant {self.side.removeprefix('tenant ')}" if self.side.startswith("tenant ") else ""
+            more = f"lab explain {self.namespace}/{self.name}{tenant}"
+            told.append(f"… and {len(self.findings) - most} more reasons: {more}")
+        return [title, *told]
+
+    def as_json(self) -> dict[str, Any]:
+        """The explanation as plain data."""
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "side": self.side,
+            "stage": self.stage.value,
+            "summary": self.summary,
+            "settled": self.settled,
+            "facts": dict(self.facts or {}),
+            "findings": [finding.as_json() for finding in self.findings],
+            "unread": list(self.unread),
+        }
