@@ -1,0 +1,29 @@
+"""What must be true of every cluster with KAI: GPU shares, reservation pods, queues, gangs, tenants.
+
+``Watcher`` judges a cluster by its watches, so that what is wrong only between two polls is seen as well.
+"""
+
+from __future__ import annotations
+
+from lab.invariants.catalogue import ALL, known
+from lab.invariants.model import Breach, Invariant, Violation
+from lab.invariants.scene import Scene
+from lab.invariants.scope import Scope, scopes_of, scopes_of_lab
+from lab.invariants.verdict import Report, Verdict, broken
+from lab.invariants.watcher import Watcher
+
+__all__ = [
+    "ALL",
+    "Breach",
+    "Invariant",
+    "Report",
+    "Scene",
+    "Scope",
+    "Verdict",
+    "Violation",
+    "Watcher",
+    "broken",
+    "known",
+    "scopes_of",
+    "scopes_of_lab",
+]

@@ -1,0 +1,98 @@
+"""Rules on queues: limits hold up to the root, and only leaves take workloads (KAI's plugin proportion)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.invariants.gpus import lines, share
+from lab.invariants.model import Breach
+from lab.invariants.scene import PodState, Scene
+from lab.kube.kaiviews import QueueView, Share
+
+UNLIMITED = -1.0
+MEGABYTE = 1_000_000
+"""Queues count memory in these, whatever KAI's source calls them (pkg/scheduler/plugins/proportion)."""
+
+SHOWN = 12
+"""Pods in the evidence; the sums are of all."""
+
+
+def within_limit(scene: Scene) -> Iterator[Breach]:
+    """The pods of a queue and of all queues below it hold at most its limit."""
+    members: dict[str, list[PodState]] = {}
+    for leaf, pods in _workloads(scene):
+        for name in _up(scene, leaf):
+            # KAI no longer counts pods that it has told to go (pod_status.AllocatedStatus).
+            members.setdefault(name, []).extend(pod for pod in pods if pod.staying)
+    for name, pods in members.items():
+        queue = scene.queues[name]
+        for word, unit, part, taken in (
+            ("GPUs", "", queue.gpu, sum(_gpus(scene, pod) for pod in pods)),
+            ("cpu", "m", queue.cpu, sum(pod.needs.cpu for pod in pods)),
+            ("memory", " MB", queue.memory, sum(pod.needs.memory for pod in pods) / MEGABYTE),
+        ):
+            if _over(part, taken):
+                yield Breach(
+                    f"{name} {word}",
+                    f"queue {name} may have {part.limit:g}{unit} {word}, and its pods have {taken:.6g}{unit}",
+                    (_tree(queue), *_some(pods)),
+                )
+
+
+def leaves_only(scene: Scene) -> Iterator[Breach]:
+    """A queue with bound pods exists, and is nobody's parent."""
+    parents = {queue.parent for queue in scene.queues.values()}
+    for name, pods in _workloads(scene):
+        staying = [pod for pod in pods if pod.staying]
+        if staying and name not in scene.queues:
+            yield Breach(
+                name or "(none)", f"{len(staying)} pods run in queue {name!r}, which does not exist", _some(staying)
+            )
+        elif staying and name in parents:
+            below = sorted(queue.name for queue in scene.queues.values() if queue.parent == name)
+            yield Breach(
+                name,
+                f"{len(staying)} pods run in queue {name}, which is the parent of {', '.join(below)}",
+                _some(staying),
+            )
+
+
+def _workloads(scene: Scene) -> list[tuple[str, list[PodState]]]:
+    """Each queue with its bound pods, by their PodGroups; pods without one are another rule's business."""
+    found: dict[str, list[PodState]] = {}
+    for pod in scene.pods:
+        if pod.bound and scene.mine(pod) and not pod.reservation:
+            group = scene.pod_groups.get((pod.view.namespace, pod.view.pod_group))
+            if group is not None:
+                found.setdefault(group.queue, []).append(pod)
+    return list(found.items())
+
+
+def _up(scene: Scene, name: str) -> list[str]:
+    """A queue and its ancestors that exist."""
+    chain: list[str] = []
+    while name in scene.queues and name not in chain:
+        chain.append(name)
+        name = scene.queues[name].parent
+    return chain
+
+
+def _gpus(scene: Scene, pod: PodState) -> float:
+    shared = share(pod, scene.gpu_memory_of(pod.view.node)) * pod.needs.devices if pod.needs.shares_gpu else 0.0
+    return pod.needs.gpus + shared
+
+
+def _over(part: Share, taken: float) -> bool:
+    return part.limit != UNLIMITED and taken > part.limit + 1e-6
+
+
+def _tree(queue: QueueView) -> str:
+    parts = (("gpu", queue.gpu), ("cpu", queue.cpu), ("memory", queue.memory))
+    limits = ", ".join(f"{word} {part.limit:g}" for word, part in parts)
+    parent = f", parent {queue.parent}" if queue.parent else ""
+    return f"queue {queue.name}{parent}: limits {limits}"
+
+
+def _some(pods: list[PodState]) -> tuple[str, ...]:
+    every = lines(pods)
+    return (*every[:SHOWN], f"… and {len(every) - SHOWN} more") if len(every) > SHOWN else every

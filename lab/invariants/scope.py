@@ -1,0 +1,105 @@
+"""What is judged as one: a cluster with a KAI of its own, and the tenants that live on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from lab.errors import SpecError
+from lab.kai import line_of, release
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+    from lab.spec import TenantSpec
+
+OWN_KAI = "own-kai"
+"""Mode of tenants with a KAI of their own (lab file, tenants[].mode)."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One cluster to judge."""
+
+    name: str
+    """Empty for the cluster that was named, otherwise the tenant."""
+    cluster: Cluster
+    tenants: Mapping[str, Cluster] = field(default_factory=dict)
+    """Tenants whose APIs are looked at too."""
+    own_kai: frozenset[str] = frozenset()
+    """Tenants known to have a KAI of their own."""
+    kai_version: str = ""
+    """Empty: not known."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A tenant of a cluster."""
+
+    cluster: Cluster
+    mode: str
+    """As in lab files."""
+    kai_version: str = ""
+    """Of its own KAI; empty: not known."""
+
+
+def scopes_of(
+    cluster: Cluster, tenants: Mapping[str, Member] | None = None, kai_version: str = ""
+) -> tuple[Scope, ...]:
+    """The scopes of a cluster: itself, then every tenant with a KAI of its own.
+
+    Args:
+        cluster: the host of the tenants.
+        tenants: by their names.
+        kai_version: of the host's KAI.
+    """
+    every = tenants or {}
+    own = {name: tenant for name, tenant in sorted(every.items()) if tenant.mode == OWN_KAI}
+    host = Scope("", cluster, {name: tenant.cluster for name, tenant in every.items()}, frozenset(own), kai_version)
+    return (host, *(Scope(name, tenant.cluster, kai_version=tenant.kai_version) for name, tenant in own.items()))
+
+
+class UpLab(Protocol):
+    """What is asked of a lab that is up (``lab.api.Lab``)."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Its own cluster."""
+        ...
+
+    @property
+    def tenants(self) -> Sequence[TenantSpec]:
+        """Its tenants."""
+        ...
+
+    @property
+    def kai_version(self) -> str | None:
+        """KAI's version, None without KAI."""
+        ...
+
+    def tenant(self, name: str) -> Cluster:
+        """A tenant's cluster."""
+        ...
+
+
+def scopes_of_lab(lab: UpLab) -> tuple[Scope, ...]:
+    """The scopes of a lab that is up."""
+    tenants = {
+        tenant.name: Member(lab.tenant(tenant.name), tenant.mode, tenant.kai_version or "") for tenant in lab.tenants
+    }
+    return scopes_of(lab.cluster, tenants, lab.kai_version or "")
+
+
+def known_faults(kai_version: str) -> dict[str, str]:
+    """The faults that a KAI version is known for, by their ids, in words; empty for a version nobody knows."""
+    if not kai_version:
+        return {}
+    try:
+        defects = line_of(kai_version).defects
+    except SpecError:
+        return {}
+    return {
+        defect.id: f"KAI {kai_version} is known for this: {defect.what} ({defect.issue})"
+        for defect in defects
+        if not defect.fixed_in or release(kai_version) < release(defect.fixed_in)
+    }

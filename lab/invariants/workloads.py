@@ -1,0 +1,89 @@
+"""Rules on PodGroups, BindRequests and schedulers: who decides on a pod, and that it is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lab.invariants.gpus import lines
+from lab.invariants.model import Breach
+from lab.invariants.scene import KAI_SCHEDULER, PodState, Scene
+from lab.kube.fields import Obj
+
+SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
+
+
+def gang_whole(scene: Scene) -> Iterator[Breach]:
+    """Of a PodGroup at least minMember pods are bound, or none (KAI's own measure: PodGroupInfo.IsStale)."""
+    members: dict[tuple[str, str], list[PodState]] = {}
+    for pod in scene.pods:
+        if pod.view.pod_group and scene.mine(pod):
+            members.setdefault((pod.view.namespace, pod.view.pod_group), []).append(pod)
+    for key, pods in members.items():
+        group = scene.world.get("PodGroup", key[1], key[0])
+        bound = [pod for pod in pods if pod.bound]
+        if group is None or not bound or any(pod.view.phase == "Succeeded" for pod in pods):
+            continue
+        for what, least, part in _parts(group, scene.pod_groups[key].min_member, bound):
+            if len(part) < least:
+                yield Breach(
+                    "/".join(key),
+                    f"PodGroup {'/'.join(key)}: {len(part)} of at least {least} pods{what} are bound",
+                    lines(pods),
+                )
+                break
+
+
+def group_exists(scene: Scene) -> Iterator[Breach]:
+    """The annotation pod-group-name names a PodGroup of the pod's namespace."""
+    for pod in scene.pods:
+        view = pod.view
+        if not view.pod_group or view.ended or view.deleting or not scene.mine(pod):
+            continue
+        if (view.namespace, view.pod_group) not in scene.pod_groups:
+            yield Breach(
+                f"{view.namespace}/{view.name}",
+                f"{pod.title} names the PodGroup {view.pod_group}, which does not exist",
+                (pod.line,),
+            )
+
+
+def bind_ends(scene: Scene) -> Iterator[Breach]:
+    """A BindRequest is answered."""
+    for request in scene.world.bind_requests:
+        if request.phase in ("Succeeded", "Failed"):
+            continue
+        groups = f", GPU groups {', '.join(request.gpu_groups)}" if request.gpu_groups else ""
+        yield Breach(
+            # A request that is made anew for the same pod is the same trouble.
+            f"{request.namespace}/{request.pod}",
+            f"pod {request.namespace}/{request.pod} is neither bound nor refused",
+            (
+                f"BindRequest {request.namespace}/{request.name}: node {request.node}{groups}, "
+                f"{request.failed_attempts} failed attempts, phase {request.phase or 'none'} {request.reason}".rstrip(),
+            ),
+        )
+
+
+def left_alone(scene: Scene) -> Iterator[Breach]:
+    """KAI gives nothing to pods of other schedulers."""
+    for pod in scene.pods:
+        view = pod.view
+        other = view.scheduler_name != KAI_SCHEDULER and not pod.reservation and not view.ended
+        if other and (view.received_resource_type or view.gpu_groups):
+            yield Breach(
+                f"{view.namespace}/{view.name}",
+                f"{pod.title} is of scheduler {view.scheduler_name or '(none)'}, and carries what KAI gives",
+                (pod.line, f"received-resource-type: {view.received_resource_type or '(none)'}"),
+            )
+
+
+def _parts(group: Obj, least: int, bound: Sequence[PodState]) -> Iterator[tuple[str, int, Sequence[PodState]]]:
+    """What must be whole: the group, or each of its subgroups; with minSubGroup the subgroups are elastic."""
+    spec = group.get("spec") or {}
+    subgroups = [sub for sub in spec.get("subGroups") or [] if sub.get("minMember")]
+    if not subgroups:
+        yield "", least, bound
+    elif not spec.get("minSubGroup"):
+        for sub in subgroups:
+            part = [pod for pod in bound if pod.view.labels.get(SUBGROUP_LABEL) == sub["name"]]
+            yield f" of subgroup {sub['name']}", int(sub["minMember"]), part
