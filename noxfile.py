@@ -40,6 +40,13 @@ def e2e(session: nox.Session) -> None:
     )  # fmt: skip
 
 
+@nox.session(default=False)
+def teeth(session: nox.Session) -> None:
+    """Seed faults into a lab of its own: which suites catch them (--lab NAME; arguments go to scripts/teeth.py)."""
+    session.install("-e", ".[test]")
+    session.run("python", "scripts/teeth.py", *session.posargs, **PATIENT)
+
+
 @nox.session
 def unit(session: nox.Session) -> None:
     """Unit tests: seconds, no cluster (arguments go to pytest)."""

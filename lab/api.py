@@ -13,6 +13,7 @@ from lab.engine.run import Engine
 from lab.engine.step import Effect, Observed
 from lab.errors import HostNotReady, NoLab
 from lab.host import Needs, Verdict, doctor, gather, needed_fixes
+from lab.host.nvidia.discovery import discover
 from lab.kube import Cluster
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
@@ -144,13 +145,14 @@ class Lab:
         """
         asked = self.session.asked
         host = gather(self.runner)
-        needs = Needs(kubernetes=asked.cluster.kubernetes, engine=asked.cluster.engine, gpu=asked.gpu.mode)
+        needs = _needs(asked)
         verdicts = doctor(host, self.runner, needs=needs)
         running = [engine.name for engine in host.engines if engine.running]
         wanted = asked.cluster.engine
         name = wanted if wanted != "auto" else next(iter(running), "docker")
         self.session = Session(asked, asked, {}, name, name in running, self.session.bus, self.session.cancel)
-        spec, gpu_notices = resolve_gpus(asked, len(host.gpu.gpus))
+        nvidia = discover(self.runner, host, engine=wanted)
+        spec, gpu_notices = resolve_gpus(asked, nvidia, self.session.journal)
         spec, no_kai, _ = resolve_scheduler(spec, self.session.supply, require)
         self.session.spec = spec
         step = HostReady(needed_fixes(verdicts))
@@ -245,10 +247,14 @@ class Lab:
             )
 
 
+def _needs(spec: LabSpec) -> Needs:
+    return Needs(spec.cluster.kubernetes, spec.cluster.engine, spec.gpu.mode, spec.gpu.strategy)
+
+
 def examine(spec: LabSpec) -> tuple[Verdict, ...]:
     """What the doctor says of this machine for a lab file."""
     runner = HostRunner()
-    needs = Needs(kubernetes=spec.cluster.kubernetes, engine=spec.cluster.engine, gpu=spec.gpu.mode)
+    needs = _needs(spec)
     return doctor(gather(runner), runner, needs=needs)
 
 

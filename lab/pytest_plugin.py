@@ -30,7 +30,7 @@ PLACES = pytest.StashKey[list["Place"]]()
 """On a test: where it puts its pods."""
 
 _FACTS = pytest.StashKey[dict[str, str]]()
-_FIXTURES = "kailab-fixtures"
+_PARTS = ("fixtures", "queues", "turns", "invariants")
 _MARKERS = (
     "kai(version=''): needs KAI in the lab, in a version that fits, such as '>=0.13'",
     "gpus(min=1): needs so many GPUs in the lab",
@@ -55,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lab-artifacts",
         metavar="DIR",
         help="where artifacts of failed tests go, a directory each (default: artifacts in pytest's rootdir)",
+    )
+    group.addoption(
+        "--lab-no-watch", dest="lab_no_watch", action="store_true", help="do not watch invariants during the run"
     )
     group.addoption(
         "--lab-report",
@@ -88,8 +91,9 @@ def activate(config: pytest.Config) -> None:
 
     They come after those of installed plugins, so that ``kind_cluster`` is the lab's and not pytest-kind's.
     """
-    if not config.pluginmanager.has_plugin(_FIXTURES):
-        config.pluginmanager.register(importlib.import_module("lab.pytest_fixtures"), _FIXTURES)
+    for name in _PARTS:
+        if not config.pluginmanager.has_plugin(f"kailab-{name}"):
+            config.pluginmanager.register(importlib.import_module(f"lab.pytest_{name}"), f"kailab-{name}")
 
 
 def required(config: pytest.Config) -> set[str]:

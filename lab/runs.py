@@ -18,7 +18,8 @@ def save(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
     data = {
         "verb": record.verb, "ok": record.ok, "seconds": round(record.seconds, 2), "facts": facts,
         "steps": [
-            {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2), "detail": s.detail, "began": round(s.began, 2)}
+            {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2), "detail": s.detail,
+             "began": round(s.began, 2)}
             for s in record.steps
         ],
     }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.bundle import bundle_app
+from lab.cli.explain import explain
 from lab.cli.gpu import gpu_app
 from lab.cli.gpus import gpus
 from lab.cli.kai import kai_app
@@ -27,6 +28,7 @@ from lab.cli.options import (
     spec_of,
 )
 from lab.cli.report import report
+from lab.cli.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,12 @@ app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9
 app.command(
     epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME"
 )(gpus)
+app.command(
+    epilog="Examples: lab explain team/pod · lab explain pod -n ns --tenant my-vcluster · lab explain --all"
+)(explain)
+app.command(
+    epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json"
+)(verify)
 app.command(epilog="Examples: lab report · lab report --out demo.html --open")(report)
 
 

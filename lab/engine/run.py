@@ -24,7 +24,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """How one step went; ``outcome`` as in StepFinished, ``seconds`` of wall time, begun ``began`` seconds into the run."""
+    """How one step went; ``outcome`` as in StepFinished, ``seconds`` long, from ``began`` seconds of the run on."""
 
     step: str
     outcome: str

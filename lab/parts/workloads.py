@@ -9,8 +9,8 @@ from lab.errors import LabError
 from lab.kube.views import FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, QUEUE_LABEL
 from lab.paths import assets
 
-IMAGE = "registry.kailab.dev/probe:1"
-"""Image of all workload pods: a shell and a C library. The lab puts it into its nodes; no registry has it."""
+IMAGE = "registry.kailab.dev/probe:2"
+"""Image of all workload pods: kind/probe and a shell. The lab puts it into its nodes; no registry has it."""
 
 KAI_SCHEDULER = "kai-scheduler"
 """schedulerName of KAI's default shard, in all versions."""

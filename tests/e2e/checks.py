@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import pytest
 
 from lab.kube import Cluster
-from lab.kube.views import GPU_GROUP_LABEL, PodGroupView, PodView, ReservationView
+from lab.kube.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, ReservationView
 from lab.parts.kai.steps import RESERVATIONS
 from lab.parts.place import Place
 from lab.parts.workloads import KAI_SCHEDULER
@@ -23,7 +24,7 @@ def on_gpus(least: int = 1) -> Callable[[Test], Test]:
         for decorate in (
             pytest.mark.gpus(min=least),
             pytest.mark.xdist_group("gpus"),
-            pytest.mark.usefixtures("gpu_lock"),
+            pytest.mark.usefixtures("gpu_lock", "free_gpus"),
         ):
             test = decorate(test)
         return test
@@ -55,3 +56,23 @@ def reservations(cluster: Cluster, group: str) -> list[ReservationView]:
     """The reservation pods of a GPU group, as they are now."""
     pods = cluster.list("Pod", RESERVATIONS, labels=f"{GPU_GROUP_LABEL}={group}")
     return [ReservationView.of(pod) for pod in pods]
+
+
+def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
+    """How much of each GPU fractional pods hold, by its UUID; each of their GPU groups has one reservation pod."""
+    held: defaultdict[str, float] = defaultdict(float)
+    for pod in pods:
+        (reservation,) = reservations(cluster, gpu_group(pod))
+        assert reservation.gpu_uuid
+        assert reservation.node == pod.node
+        held[reservation.gpu_uuid] += pod.gpu_fraction or 0.0
+    return dict(held)
+
+
+def two_nodes_of_two(nodes: Sequence[NodeView]) -> tuple[str, str]:
+    """Names of the two GPU nodes, for tests whose arithmetic needs exactly two nodes with two GPUs each."""
+    if [node.gpus for node in nodes] != [2, 2]:
+        there = ", ".join(f"{node.name} with {node.gpus}" for node in nodes) or "none"
+        pytest.skip(f"needs exactly 2 nodes with 2 GPUs each, the lab has {there}")
+    first, second = nodes
+    return first.name, second.name

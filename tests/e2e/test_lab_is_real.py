@@ -11,6 +11,7 @@ from lab.api import Lab
 from lab.kube import Cluster
 from lab.kube.views import NodeView, PodView
 from lab.parts.gpu.devices import product_label
+from lab.parts.gpu.pools import pools_by_node
 from lab.parts.place import Inside, Place
 from lab.parts.workloads import cpu_pod, gpu_pod
 
@@ -33,15 +34,13 @@ def test_pytest_kind_is_attached(lab: Lab, cluster: Cluster, kind_cluster: Any) 
     assert listed == {f"node/{NodeView.of(obj).name}" for obj in cluster.list("Node")}
 
 
-@pytest.mark.gpus
+@on_gpus()
 def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, gpu_nodes: tuple[NodeView, ...]) -> None:
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say how many there are")
-    spec = lab.spec
-    assert len(gpu_nodes) == (spec.cluster.workers or spec.cluster.control_planes)
-    assert {node.gpus for node in gpu_nodes} == {spec.gpu.per_node}
-    assert {node.gpu_memory for node in gpu_nodes} == {spec.gpu.memory}
-    assert {node.gpu_product for node in gpu_nodes} == {product_label(spec.gpu.model)}
+    pools = pools_by_node(lab.spec)
+    seen = {node.name: (node.gpus, node.gpu_memory, node.gpu_product) for node in gpu_nodes}
+    assert seen == {name: (pool.per_node, pool.memory, product_label(pool.model)) for name, pool in pools.items()}
 
 
 @pytest.mark.gpus
@@ -51,7 +50,7 @@ def test_runtime_class_leads_to_the_nvidia_handler(cluster: Cluster) -> None:
     assert runtime_class["handler"] == "nvidia"
 
 
-@pytest.mark.gpus
+@on_gpus()
 def test_device_plugin_runs_unprivileged(cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> None:
     pods = [
         pod

@@ -13,7 +13,11 @@ from lab.kube.views import PodView
 from lab.parts.workloads import IMAGE, cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 from lab.paths import assets
 
-MANIFESTS = sorted((assets("manifests") / "workloads").glob("*.yaml"))
+MANIFESTS = [
+    path
+    for path in sorted((assets("manifests") / "workloads").glob("*.yaml"))
+    if yaml.safe_load(path.read_text())["kind"] == "Pod"
+]
 BUILDERS: list[Callable[..., dict[str, Any]]] = [cpu_pod, gpu_pod, fraction_pod, gpu_memory_pod]
 
 # All keys by which KAI 0.7.11 to 0.17.0 takes requests (pkg/common/constants/constants.go).
@@ -66,9 +70,7 @@ def test_whole_gpus_are_requested_and_limited_alike() -> None:
     assert PodView.of(pod).runtime_class == "nvidia"
 
 
-@pytest.mark.parametrize(
-    ("fraction", "text"), [(0.5, "0.5"), (0.25, "0.25"), (1 / 3, None), (0.00001, "0.00001")]
-)
+@pytest.mark.parametrize(("fraction", "text"), [(0.5, "0.5"), (0.25, "0.25"), (1 / 3, None), (0.00001, "0.00001")])
 def test_fraction_is_written_as_a_decimal(fraction: float, text: str | None) -> None:
     pod = fraction_pod("part", fraction=fraction)
     written = pod["metadata"]["annotations"]["gpu-fraction"]

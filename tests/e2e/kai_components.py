@@ -1,0 +1,66 @@
+"""KAI's components by what they are for: killed, stopped, and up again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab.api import Lab
+from lab.kai import line_of
+from lab.parts.kai import Kai
+from lab.parts.kai.steps import NAMESPACE
+
+from .verdicts import WAIT
+
+OPERATOR = "operator"
+"""It puts back whatever is changed in the Deployments of the other components."""
+
+
+def deployments(lab: Lab) -> dict[str, str]:
+    """The Deployment of each component that is there, by its key in the chart's values: scheduler, binder, …"""
+    there = {obj["metadata"]["name"] for obj in lab.cluster.list("Deployment", NAMESPACE)}
+    return {key: name for name, key in line_of(str(lab.kai_version)).deployments.items() if name in there}
+
+
+def kill(lab: Lab, component: str) -> None:
+    """Take a component's pod away at once; its Deployment makes another."""
+    lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
+
+
+@contextmanager
+def stopped(lab: Lab, *components: str) -> Iterator[None]:
+    """Components without any pod, the operator among them so that it stays so; KAI is whole again at the end.
+
+    Raises:
+        WaitTimeout: a pod does not go, or KAI does not come back.
+    """
+    names = deployments(lab)
+    # The operator goes first and for good: what is left of it would start the others again.
+    chosen = [*([OPERATOR] if OPERATOR in names else []), *components]
+    try:
+        for component in chosen:
+            _scale(lab, names[component], 0)
+            lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
+            lab.cluster.wait(
+                "Pod", lambda pods: not pods, namespace=NAMESPACE, labels=_pods(lab, component), timeout=WAIT,
+                what=f"KAI's {component} is stopped",
+            )  # fmt: skip
+        yield
+    finally:
+        for component in reversed(chosen):
+            _scale(lab, names[component], 1)
+        wait_until_up(lab)
+
+
+def wait_until_up(lab: Lab) -> None:
+    """Wait until all components are Available and KAI's webhooks answer. Raises LabError."""
+    lab.cluster.wait_ready("Deployment", deployments(lab).values(), NAMESPACE, timeout=WAIT)
+    Kai(lab.spec).verify(lab.context("kai"))
+
+
+def _pods(lab: Lab, component: str) -> str:
+    return f"app={deployments(lab)[component]}"
+
+
+def _scale(lab: Lab, deployment: str, replicas: int) -> None:
+    lab.cluster.patch("Deployment", deployment, {"spec": {"replicas": replicas}}, NAMESPACE)

@@ -1,0 +1,47 @@
+"""Nodes in the hands of a test: labelled, cordoned, drained, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import PodView
+
+ZONE, RACK = ZONE_AND_RACK = ("kailab.dev/zone", "kailab.dev/rack")
+"""Labels of a test's own, the wider one first: a cluster's real zones stay as they are."""
+
+
+@contextmanager
+def labelled(cluster: Cluster, labels: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Nodes with further labels: node → key → value. They are taken off at the end."""
+    try:
+        for node, wanted in labels.items():
+            cluster.patch("Node", node, {"metadata": {"labels": dict(wanted)}})
+        yield
+    finally:
+        for node, wanted in labels.items():
+            cluster.patch("Node", node, {"metadata": {"labels": dict.fromkeys(wanted)}})
+
+
+@contextmanager
+def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
+    """A node that takes no new pods."""
+    try:
+        cluster.patch("Node", node, {"spec": {"unschedulable": True}})
+        yield
+    finally:
+        cluster.patch("Node", node, {"spec": {"unschedulable": None}})
+
+
+def evict(cluster: Cluster, pod: PodView) -> None:
+    """Ask the API to evict a pod, as ``kubectl drain`` does; one that is gone already is evicted."""
+    path = cluster.kinds.named("Pod").path(pod.namespace, pod.name, "eviction")
+    meta = {"name": pod.name, "namespace": pod.namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    try:
+        cluster.calls.json("POST", path, title=f"eviction of pod {pod.namespace}/{pod.name}", body=body)
+    except ApiFailed as error:
+        if error.status != 404:
+            raise

@@ -1,0 +1,70 @@
+"""Changes of KAI's SchedulingShard, which KAI's operator answers with a new scheduler; KAI 0.12 and newer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from lab.api import Lab
+from lab.kai import line_of
+from lab.kube.ready import is_ready
+from lab.parts.kai.steps import NAMESPACE
+
+from .verdicts import WAIT
+
+SHARD = ("SchedulingShard", "default")
+
+Json = dict[str, Any]
+
+
+@contextmanager
+def shard_changed(lab: Lab, change: Json) -> Iterator[None]:
+    """The default shard's spec with ``change`` merged in, its scheduler running by it; put back at the end.
+
+    Raises:
+        WaitTimeout: the operator did not roll the scheduler out.
+    """
+    cluster, name = lab.cluster, line_of(str(lab.kai_version)).scheduler_app
+    shard = cluster.get(*SHARD) or {}
+    before = _configuration(lab, name)
+    try:
+        cluster.patch(*SHARD, {"spec": change})
+        _rolled_out(lab, name, lambda text: text != before, f"KAI's scheduler runs with {change}")
+        yield
+    finally:
+        cluster.patch(*SHARD, {"spec": inverse(change, shard.get("spec") or {})})
+        _rolled_out(lab, name, lambda text: text == before, "KAI's scheduler runs as it did before")
+
+
+def inverse(change: Mapping[str, Any], before: Mapping[str, Any]) -> Json:
+    """The JSON merge patch that undoes ``change``."""
+    undo: Json = {}
+    for key, value in change.items():
+        old = before.get(key)
+        undo[key] = inverse(value, old) if isinstance(value, Mapping) and isinstance(old, Mapping) else old
+    return undo
+
+
+def _configuration(lab: Lab, name: str) -> str:
+    """The file that the scheduler is given, in a ConfigMap of the Deployment's name."""
+    return _text(lab.cluster.get("ConfigMap", name, NAMESPACE))
+
+
+def _text(config: Json | None) -> str:
+    return str((config or {}).get("data", {}).get("config.yaml", ""))
+
+
+def _rolled_out(lab: Lab, name: str, wanted: Callable[[str], bool], what: str) -> None:
+    """Wait until the Deployment runs with the newest ConfigMap (its pods are annotated configMapVersion)."""
+
+    def runs(deployments: list[Json]) -> bool:
+        config = lab.cluster.get("ConfigMap", name, NAMESPACE) or {"metadata": {}}
+        version = config["metadata"].get("resourceVersion")
+        return wanted(_text(config)) and any(
+            is_ready(deployment)
+            and (deployment["spec"]["template"]["metadata"].get("annotations") or {}).get("configMapVersion") == version
+            for deployment in deployments
+        )
+
+    lab.cluster.wait("Deployment", runs, namespace=NAMESPACE, fields=f"metadata.name={name}", timeout=WAIT, what=what)

@@ -1,0 +1,149 @@
+"""What remains when something goes away: KAI's components, a node, a reservation pod, a queue that is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab.api import Lab
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import NodeView, PodView, ReservationView
+from lab.parts.kai.steps import RESERVATIONS
+from lab.parts.place import Inside, Place
+from lab.parts.workloads import cpu_pod, fraction_pod
+from lab.parts.workloads_owned import deployment
+from lab.parts.workloads_traits import brief, of_priority, on_node
+from lab.spec import QueueSpec
+
+from .checks import gpu_group, on_gpus, reservations, shares
+from .kai_components import kill, stopped, wait_until_up
+from .nodes import cordoned, evict
+from .verdicts import NO_QUEUE, WAIT, everyone, refusal
+
+pytestmark = pytest.mark.kai
+
+TREE = (QueueSpec(name="department"), QueueSpec(name="team", parent="department"))
+NewQueues = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def sharing(place: Place, new_queues: NewQueues) -> list[PodView]:
+    """A Deployment of two pods with half a GPU each, which may be evicted."""
+    half = of_priority(brief(fraction_pod(fraction=0.5, queue=new_queues(*TREE)["team"])), "train")
+    place.submit(deployment("sharing", half, replicas=2))
+    return everyone(place, two_ready(), what="two pods with half a GPU each are ready")
+
+
+def two_ready(*, without: list[PodView] | None = None, not_on: str = "") -> Callable[[list[PodView]], bool]:
+    """There are two pods, both ready, none of them among ``without`` or on node ``not_on``."""
+    old = {pod.uid for pod in without or ()}
+    return lambda pods: len(pods) == 2 and all(pod.ready and pod.uid not in old and pod.node != not_on for pod in pods)
+
+
+@pytest.fixture
+def whole_again(lab: Lab) -> Iterator[None]:
+    """At the end all of KAI's components are up, and its webhooks answer."""
+    yield
+    wait_until_up(lab)
+
+
+@pytest.mark.disturbs("a component of KAI is killed")
+@pytest.mark.parametrize("component", ["scheduler", "binder", "podgrouper"])
+@on_gpus()
+def test_killed_component_loses_no_pod(
+    component: str, whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str
+) -> None:
+    place.submit(fraction_pod("before", fraction=0.5, queue=queue))
+    kill(lab, component)
+    place.submit(fraction_pod("after", fraction=0.5, queue=queue))
+    pods = place.running("before", "after", timeout=WAIT)
+    assert all(used <= 1 for used in shares(cluster, pods).values())
+
+
+@pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
+@pytest.mark.disturbs("KAI's admission webhook is stopped")
+def test_without_admission_only_pods_for_kai_are_refused(lab: Lab, place: Place, queue: str) -> None:
+    with stopped(lab, "admission"):
+        with pytest.raises(ApiFailed, match="failed calling webhook"):
+            place.submit(cpu_pod("for-kai", queue=queue))
+        place.submit(cpu_pod("plain", scheduler=None))
+        place.running("plain", timeout=WAIT)
+    place.submit(cpu_pod("for-kai", queue=queue))
+    place.running("for-kai", timeout=WAIT)
+
+
+@pytest.mark.disturbs("a node is drained")
+@on_gpus(4)
+def test_pods_of_a_drained_node_come_back_elsewhere(
+    sharing: list[PodView], place: Place, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+) -> None:
+    """Of a Deployment: a Job's pods wait out its back-off, and bare pods are gone for good."""
+    if len(gpu_nodes) < 2:
+        pytest.skip(f"needs 2 nodes with GPUs, the lab has {len(gpu_nodes)}")
+    node = sharing[0].node
+    with cordoned(cluster, node):
+        held = [PodView.of(obj) for obj in cluster.list("Pod", RESERVATIONS, fields=f"spec.nodeName={node}")]
+        for pod in [pod for pod in sharing if pod.node == node] + held:
+            evict(cluster, pod)
+        after = everyone(place, two_ready(not_on=node), what="two pods are ready on other nodes")
+    assert all(used <= 1 for used in shares(cluster, after).values())
+    cluster.wait(
+        "Pod",
+        lambda pods: all(ReservationView.of(pod).node != node for pod in pods),
+        namespace=RESERVATIONS,
+        timeout=WAIT,
+        what=f"no GPU of {node} is reserved",
+    )
+
+
+@on_gpus()
+@pytest.mark.breaks("reserved", reason="a reservation pod is deleted by hand")
+def test_pods_without_their_reservation_are_made_anew(
+    sharing: list[PodView],
+    place: Place,
+    cluster: Cluster,
+    queue: str,
+    probe: Callable[[PodView], Inside],
+) -> None:
+    """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
+
+    (SyncForNode in pkg/binder/binding/resourcereservation/resource_reservation.go, KAI 0.9 to 0.17. That a reservation
+    pod was deleted is no event for the binder: it follows pods of its own scheduler only.)
+    """
+    node, group = sharing[0].node, gpu_group(sharing[0])
+    for held in reservations(cluster, group):
+        cluster.delete("Pod", held.name, RESERVATIONS, grace=0, wait=WAIT)
+    lost = [pod for pod in sharing if group in pod.gpu_groups]
+    bare = {pod.uid for pod in lost}
+    place.submit(on_node(cpu_pod("next", queue=queue), node))
+
+    def replaced(pods: list[PodView]) -> bool:
+        halves = [pod for pod in pods if pod.gpu_fraction]
+        return len(halves) == 2 and all(pod.ready and pod.uid not in bare for pod in halves)
+
+    halves = [pod for pod in everyone(place, replaced, what="other pods have taken their place") if pod.gpu_fraction]
+    used = shares(cluster, halves)
+    assert all(share <= 1 for share in used.values())
+    for pod in halves:
+        assert set(probe(pod).visible) <= used.keys()
+
+
+@pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
+@pytest.mark.breaks("leaf-queues", reason="the queue is deleted in use")
+def test_queue_deleted_in_use(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+    """Its pods go on, new ones are refused, and are placed once the queue is there again."""
+    queue = new_queues(*TREE)["team"]
+    place.submit(cpu_pod("working", queue=queue))
+    (working,) = place.running("working", timeout=WAIT)
+    document = cluster.get("Queue", queue)
+    assert document is not None
+    cluster.delete("Queue", queue, wait=WAIT)
+    place.submit(cpu_pod("late", queue=queue))
+    place.on_host(lambda pod: NO_QUEUE in refusal(pod), "late", timeout=WAIT, what="refused: there is no queue")
+    again = {key: document[key] for key in ("apiVersion", "kind", "spec")}
+    meta = {key: document["metadata"][key] for key in ("name", "labels")}
+    cluster.apply([{**again, "metadata": meta}], retry=WAIT)
+    still, _ = place.running("working", "late", timeout=WAIT)
+    assert still.uid == working.uid

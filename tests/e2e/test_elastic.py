@@ -1,0 +1,62 @@
+"""Elastic gangs: they start at their minimum, grow while there is room, and give back only what is above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.kube import Cluster
+from lab.kube.views import NodeView
+from lab.parts.place import Place
+from lab.parts.workloads import cpu_pod, gpu_pod
+from lab.parts.workloads_owned import pod_group
+from lab.parts.workloads_traits import brief, in_group
+from lab.spec import QueueResource, QueueSpec
+
+from .checks import on_gpus, two_nodes_of_two
+from .verdicts import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, staying
+
+pytestmark = pytest.mark.kai
+
+POD_MILLICORES = 100
+"""What a pod of cpu_pod requests."""
+
+NewQueues = Callable[..., dict[str, str]]
+
+
+def test_elastic_gang_starts_at_its_minimum_and_grows(place: Place, new_queues: NewQueues, cluster: Cluster) -> None:
+    limit = QueueResource(limit=2 * POD_MILLICORES)
+    queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=limit))["team"]
+    group = f"{place.namespace}-elastic"
+    members = ("worker-a", "worker-b", "worker-c")
+    place.submit(pod_group(group, queue=queue, minimum=2))
+    place.submit(*(in_group(cpu_pod(member, queue=queue), group) for member in members))
+    pods = place.on_host(decided, *members, timeout=WAIT, what="placed or refused")
+    assert sorted(bound(pod) for pod in pods) == [False, True, True]
+    assert all(bound(pod) or OVER_LIMIT in refusal(pod) for pod in pods)
+    cluster.patch("Queue", queue, {"spec": {"resources": {"cpu": {"limit": 3 * POD_MILLICORES}}}})
+    place.on_host(bound, *members, timeout=WAIT, what="placed")
+
+
+@on_gpus(4)
+def test_elastic_gang_gives_back_what_is_above_its_minimum(
+    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+) -> None:
+    """A gang that needs all of its pods would lose all four."""
+    two_nodes_of_two(gpu_nodes)
+    half = QueueResource(quota=2)
+    names = new_queues(
+        QueueSpec(name="department"),
+        QueueSpec(name="elastic", parent="department", gpu=half),
+        QueueSpec(name="owner", parent="department", gpu=half),
+    )
+    group = f"{place.namespace}-elastic"
+    members = ("worker-a", "worker-b", "worker-c", "worker-d")
+    place.submit(pod_group(group, queue=names["elastic"], minimum=2))
+    place.submit(*(in_group(brief(gpu_pod(member, queue=names["elastic"])), group) for member in members))
+    workers = place.running(*members, timeout=WAIT)
+    place.submit(gpu_pod("owner", queue=names["owner"]))
+    place.running("owner", timeout=WAIT)
+    assert len(staying(place, workers)) == 3
+    assert evictions(place, *workers) == ["reclaim"]

@@ -1,0 +1,169 @@
+"""Inference servers that share a GPU, as in OpenNebula's guide to KAI: 0.7 and 0.2 of it answer, and 0.2 do not fit in.
+
+On real GPUs the lab file says which server that is (``inference.image``); elsewhere it is the lab's stand-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from lab.api import Lab
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import NodeView, PodView
+from lab.parts.inference import Server, inference, service
+from lab.parts.place import Inside, Place
+from lab.parts.probe import Facts, facts_when
+from lab.parts.workloads import fraction_pod, gpu_pod
+from lab.parts.workloads_owned import APP_LABEL
+from lab.parts.workloads_traits import brief, of_priority
+from lab.spec import QueueSpec
+
+from .checks import assert_scheduled_by_kai, gpu_group, on_gpus, reservations
+from .verdicts import WAIT, bound, decided, everyone, refused
+
+# A real server takes minutes to start; the stand-in is done with all of it in one.
+pytestmark = [pytest.mark.kai, pytest.mark.timeout(3600)]
+
+SHARES = {"vllm-test-07": 0.7, "vllm-test-02": 0.2}
+THIRD = "vllm-test-02-more"
+PROMPT = "San Francisco is a"
+PATIENCE = 60.0
+"""Seconds until the API server reaches a Service whose pod has just become ready."""
+
+ANSWER_SECONDS = 120.0
+
+Sharing = dict[str, PodView]
+
+
+@pytest.fixture
+def server(lab: Lab) -> Server:
+    """What runs in the Deployments."""
+    return Server.of(lab.spec.inference, lab.gpu_mode)
+
+
+@pytest.fixture
+def serving(new_queues: Callable[..., dict[str, str]]) -> str:
+    """A queue whose quota has room: Deployments get no more than that."""
+    return new_queues(QueueSpec(name="department"), QueueSpec(name="serving", parent="department"))["serving"]
+
+
+def one(place: Place, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
+    """Wait for the one pod of a Deployment."""
+
+    def holds(pods: Sequence[PodView]) -> bool:
+        mine = [pod for pod in pods if pod.labels.get(APP_LABEL) == app]
+        return len(mine) == 1 and until(mine[0])
+
+    pods = everyone(place, holds, f"the pod of {app} is {what}")
+    return next(pod for pod in pods if pod.labels.get(APP_LABEL) == app)
+
+
+def ready(place: Place, server: Server, *names: str) -> list[PodView]:
+    """Wait until Deployments serve."""
+    place.host.wait_ready("Deployment", names, place.namespace, timeout=server.seconds)
+    return [one(place, name, lambda pod: pod.ready, "ready") for name in names]
+
+
+@pytest.fixture
+def sharing(place: Place, server: Server, serving: str) -> Sharing:
+    """The two servers: the second comes when the first has its place."""
+    for name, fraction in SHARES.items():
+        place.submit(*inference(name, server, fraction=fraction, queue=serving))
+        one(place, name, lambda pod: bool(pod.gpu_groups), "on a GPU")
+    return dict(zip(SHARES, ready(place, server, *SHARES), strict=True))
+
+
+@on_gpus()
+def test_two_servers_share_one_gpu(
+    sharing: Sharing, place: Place, cluster: Cluster, serving: str, probe: Callable[[PodView], Inside]
+) -> None:
+    (held,) = reservations(cluster, gpu_group(*sharing.values()))
+    for name, pod in sharing.items():
+        group = assert_scheduled_by_kai(place, pod, "Fraction")
+        assert (group.queue, group.priority_class) == (serving, "inference")
+        assert pod.node == held.node
+        inside = probe(pod)
+        assert inside.visible == (held.gpu_uuid,)
+        assert float(inside.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
+
+
+@on_gpus()
+def test_both_servers_answer(sharing: Sharing, place: Place, server: Server) -> None:
+    asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
+    for name, pod in sharing.items():
+        front = service(place, name)
+        answer = front.post("/v1/completions", asked, timeout=ANSWER_SECONDS, patience=PATIENCE)
+        assert (answer["object"], answer["model"]) == ("text_completion", server.model)
+        (choice,) = answer["choices"]
+        usage = answer["usage"]
+        assert choice["text"].strip()
+        assert 0 < usage["completion_tokens"] <= 7
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        with pytest.raises(ApiFailed) as refusal:
+            front.post("/v1/completions", {**asked, "model": "another"}, timeout=ANSWER_SECONDS)
+        assert refusal.value.status == 404
+        if server.stand_in:
+            assert choice["text"] == PROMPT
+            assert Facts.of(front.get("/facts")).hostname == pod.name
+
+
+@on_gpus()
+def test_memory_as_seen_from_inside_the_servers(
+    sharing: Sharing, place: Place, cluster: Cluster, server: Server, lab: Lab
+) -> None:
+    if not server.stand_in:
+        pytest.skip(f"{server.image} does not tell what it sees")
+    (node,) = {pod.node for pod in sharing.values()}
+    total = NodeView.of(cluster.get("Node", node) or {}).gpu_memory
+    used = sum(SHARES.values()) * (total or 0)
+    for pod in sharing.values():
+        told = facts_when(
+            place,
+            pod,
+            # simulated: what each says it was given; on real GPUs the stand-in uses nothing
+            lambda facts: lab.gpu_mode != "simulated" or abs(facts.devices[0].used - used) <= len(SHARES),
+            timeout=WAIT,
+            what=f"the servers use {used:.0f} MiB of their GPU",
+        )
+        assert [device.memory for device in told.devices] == [total]
+
+
+@on_gpus()
+def test_third_server_waits_when_only_that_gpu_has_room(
+    sharing: Sharing, place: Place, server: Server, serving: str, gpu_nodes: tuple[NodeView, ...]
+) -> None:
+    """0.7 + 0.2 + 0.2 is more than a GPU: it stays out while a pod of 0.05 gets in, and goes where a GPU is freed."""
+    shared = gpu_group(*sharing.values())
+    others = [f"other-{number}" for number in range(sum(node.gpus for node in gpu_nodes) - 1)]
+    # of the same class as the servers, which would otherwise evict them
+    place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
+    place.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
+    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
+    assert refused(one(place, THIRD, decided, "placed or refused"))
+    place.submit(fraction_pod("small", fraction=0.05, queue=serving))
+    (small,) = place.on_host(lambda pod: bool(pod.gpu_groups), "small", timeout=WAIT, what="on a GPU")
+    assert gpu_group(small) == shared
+    assert not bound(one(place, THIRD, lambda _: True, "there"))
+    if others:
+        place.remove(others[0], timeout=WAIT)
+    else:
+        place.cluster.delete("Deployment", "vllm-test-07", place.namespace)
+    third = one(place, THIRD, lambda pod: bool(pod.gpu_groups), "on a GPU")
+    assert (gpu_group(third) == shared) == (not others)
+
+
+@on_gpus(2)
+def test_third_server_goes_to_another_gpu(
+    sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str
+) -> None:
+    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
+    (third,) = ready(place, server, THIRD)
+    (first_gpu,) = reservations(cluster, gpu_group(*sharing.values()))
+    (other_gpu,) = reservations(cluster, gpu_group(third))
+    assert other_gpu.gpu_uuid != first_gpu.gpu_uuid
+    assert place.look(third).visible == (other_gpu.gpu_uuid,)
+    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
+    assert server.model in [model["id"] for model in served]

@@ -1,0 +1,61 @@
+"""Preemption: within a queue, a workload of higher priority takes the GPUs of one of lower priority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.kube.views import NodeView
+from lab.parts.place import Place
+from lab.parts.workloads import gpu_pod
+from lab.parts.workloads_traits import brief, of_priority
+from lab.spec import QueueSpec
+
+from .checks import on_gpus, two_nodes_of_two
+from .verdicts import WAIT, bound, decided, evictions, refused, staying
+
+pytestmark = pytest.mark.kai
+
+TREE = (QueueSpec(name="department"), QueueSpec(name="team", parent="department"))
+NewQueues = Callable[..., dict[str, str]]
+
+
+@pytest.mark.places("host", "host-kai")
+@on_gpus(4)
+def test_higher_priority_takes_the_place_of_a_lower_one(
+    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+) -> None:
+    two_nodes_of_two(gpu_nodes)
+    queue = new_queues(*TREE)["team"]
+
+    def pod(name: str, priority: str) -> dict[str, object]:
+        return of_priority(brief(gpu_pod(name, gpus=2, queue=queue)), priority)
+
+    place.submit(pod("low-a", "train"), pod("low-b", "train"))
+    low = place.running("low-a", "low-b", timeout=WAIT)
+    place.submit(pod("equal", "train"))
+    place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
+    assert len(staying(place, low)) == 2
+    place.submit(pod("urgent", "build-preemptible"))
+    place.running("urgent", timeout=WAIT)
+    (kept,) = staying(place, low)
+    assert kept.ready
+    assert evictions(place, *low) == ["preempt"]
+    (equal,) = place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
+    assert not bound(equal)
+
+
+@on_gpus(4)
+def test_non_preemptible_work_is_not_preempted(
+    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+) -> None:
+    """Priority 100 and more is not preemptible, be the other's 125."""
+    two_nodes_of_two(gpu_nodes)
+    queue = new_queues(*TREE)["team"]
+    place.submit(*(of_priority(gpu_pod(name, gpus=2, queue=queue), "build") for name in ("build-a", "build-b")))
+    building = place.running("build-a", "build-b", timeout=WAIT)
+    place.submit(of_priority(gpu_pod("inference", gpus=2, queue=queue), "inference"))
+    (inference,) = place.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
+    assert refused(inference)
+    assert len(staying(place, building)) == 2

@@ -1,0 +1,114 @@
+"""The probe: what it tells of a container from inside is what the API and the lab file say of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import NodeView
+from lab.parts.gpu.devices import product_label
+from lab.parts.place import Place
+from lab.parts.probe import Facts, facts_in, facts_when, server_in, serving
+from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
+
+from .checks import gpu_group, on_gpus, reservations
+from .verdicts import WAIT
+
+PATIENCE = 30.0
+"""Seconds until the API server reaches a pod that has just become ready."""
+
+
+def restricted(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod with as few rights as Kubernetes can leave it."""
+    (container,) = pod["spec"]["containers"]
+    container["securityContext"] = {
+        "runAsUser": 65534,
+        "runAsNonRoot": True,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    return pod
+
+
+def test_pod_without_a_gpu(place: Place) -> None:
+    place.submit(restricted(serving(cpu_pod("none", scheduler=None))))
+    (pod,) = place.running("none", timeout=WAIT)
+    facts = Facts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+    assert (facts.hostname, facts.pid) == ("none", 1)
+    assert (facts.devices, facts.device_files, facts.driver) == ((), (), "")
+    assert "libnvidia-ml.so.1" in facts.error
+    assert facts.env == {}
+
+
+@on_gpus()
+def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> None:
+    place.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
+    (pod,) = place.running("whole", timeout=WAIT)
+    facts = Facts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+    (device,) = facts.devices
+    assert (facts.hostname, facts.error, device.index, device.error) == ("whole", "", 0, "")
+    assert place.look(pod).visible == facts.uuids
+    assert "/dev/nvidiactl" in facts.device_files
+    assert "GPU_PORTION" not in facts.env
+    node = NodeView.of(cluster.get("Node", pod.node) or {})
+    assert (device.memory, product_label(device.name)) == (node.gpu_memory, node.gpu_product)
+    if lab.gpu_mode == "simulated":
+        assert device.used == 0
+
+
+@pytest.mark.kai
+@on_gpus()
+def test_pod_with_a_part_of_a_gpu(lab: Lab, place: Place, cluster: Cluster, queue: str) -> None:
+    place.submit(fraction_pod("half", fraction=0.5, queue=queue))
+    (pod,) = place.running("half", timeout=WAIT)
+    facts = facts_in(place, pod)
+    (held,) = reservations(cluster, gpu_group(pod))
+    assert facts.uuids == (held.gpu_uuid,)
+    assert facts.env["NVIDIA_VISIBLE_DEVICES"].rpartition("=")[2] == held.gpu_uuid
+    assert float(facts.env["GPU_PORTION"]) == pytest.approx(0.5)
+    assert facts.env["RUNAI_NUM_OF_GPUS"] == facts.env["GPU_PORTION"]
+    (device,) = facts.devices
+    node = NodeView.of(cluster.get("Node", pod.node) or {})
+    assert device.memory == node.gpu_memory  # KAI shares a GPU out, it does not cut it up
+    if lab.gpu_mode == "simulated":
+        facts_when(
+            place,
+            pod,
+            lambda told: abs(told.devices[0].used - device.memory / 2) <= 1,
+            timeout=WAIT,
+            what="half of the GPU's memory is in use",
+        )
+
+
+def test_vllms_command_line_starts_the_stand_in(place: Place) -> None:
+    """The container of the reference text's Deployment, with the image alone replaced."""
+    pod = serving(cpu_pod("vllm", scheduler=None))
+    model = "Qwen/Qwen2.5-1.5B-Instruct"
+    (container,) = pod["spec"]["containers"]
+    container |= {"command": ["/bin/sh", "-c"], "args": [f"vllm serve {model} --gpu-memory-utilization=0.7"]}
+    place.submit(pod)
+    (view,) = place.running("vllm", timeout=WAIT)
+    server = server_in(place, view)
+    (served,) = server.get("/v1/models", patience=PATIENCE)["data"]
+    assert served["id"] == model
+    for path, status in (("/v1/nothing", 404), ("/v1/completions", 405)):
+        with pytest.raises(ApiFailed) as refused:
+            server.get(path)
+        assert refused.value.status == status
+    with pytest.raises(ApiFailed) as refused:
+        server.post("/v1/completions", {"model": "another", "prompt": "a"})
+    assert refused.value.status == 404
+
+
+def test_probe_ends_at_once_when_told_to(place: Place, cluster: Cluster) -> None:
+    """As the first process of its container it would ignore SIGTERM, and be killed after the grace of 10 minutes."""
+    pod = serving(cpu_pod("ending", scheduler=None))
+    pod["spec"]["terminationGracePeriodSeconds"] = 600
+    place.submit(pod)
+    place.running("ending", timeout=WAIT)
+    cluster.delete("Pod", "ending", place.namespace, wait=WAIT)

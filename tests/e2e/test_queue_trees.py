@@ -1,0 +1,105 @@
+"""Queues in a tree: quota first, the rest by priority and weight, limits never passed, inner queues take no pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import QueueView
+from lab.parts.place import Place
+from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, gpu_pod
+from lab.spec import QueueResource, QueueSpec
+
+from .checks import on_gpus
+from .contest import DEPARTMENT, GPUS, contend, leaf
+from .verdicts import OVER_LIMIT, WAIT, bound, decided, refusal
+
+pytestmark = pytest.mark.kai
+
+NewQueues = Callable[..., dict[str, str]]
+
+
+@pytest.mark.kai(">=0.13")  # queue trees of three levels
+@on_gpus(GPUS)
+def test_quota_comes_before_what_is_left_over(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+    """ML department → research team (alpha, beta) and engineering: by weight alone, engineering would get 3."""
+    names = new_queues(
+        DEPARTMENT,
+        leaf("research", quota=2),
+        leaf("alpha", parent="research", quota=1),
+        leaf("beta", parent="research", quota=1),
+        leaf("engineering", quota=1, weight=3),
+    )
+    got = contend(place, cluster, names, {"alpha": 1, "beta": 1, "engineering": 4})
+    assert got == {"alpha": 1, "beta": 1, "engineering": 2}
+    wanted = {names[queue]: gpus for queue, gpus in {**got, "research": 2, "department": GPUS}.items()}
+
+    def add_up(queues: list[dict[str, Any]]) -> bool:
+        told = {view.name: view.gpus_allocated for view in map(QueueView.of, queues)}
+        return {name: told.get(name) for name in wanted} == wanted
+
+    cluster.wait("Queue", add_up, timeout=WAIT, what="each queue tells of its own GPUs and its children's")
+
+
+@on_gpus(GPUS)
+def test_what_is_left_over_goes_by_weight(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+    names = new_queues(DEPARTMENT, leaf("alpha", weight=3), leaf("beta"))
+    assert contend(place, cluster, names, {"alpha": 3, "beta": 2}) == {"alpha": 3, "beta": 1}
+
+
+@on_gpus(GPUS)
+def test_queue_of_higher_priority_comes_first(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+    names = new_queues(DEPARTMENT, leaf("urgent", priority=200), leaf("usual"))
+    assert contend(place, cluster, names, {"usual": 2, "urgent": 4}) == {"usual": 0, "urgent": 4}
+
+
+@pytest.mark.places("host", "host-kai")
+@on_gpus(2)
+def test_limit_is_never_passed(place: Place, new_queues: NewQueues) -> None:
+    names = new_queues(QueueSpec(name="department"), leaf("capped", limit=1))
+    place.submit(gpu_pod("within", queue=names["capped"]))
+    place.on_host(bound, "within", timeout=WAIT, what="placed")
+    place.submit(gpu_pod("beyond", queue=names["capped"]))
+    (beyond,) = place.on_host(decided, "beyond", timeout=WAIT, what="placed or refused")
+    assert not bound(beyond)
+    assert f"{names['capped']} quota {OVER_LIMIT} of GPUs" in refusal(beyond)
+
+
+def test_limit_of_a_queue_counts_for_its_children(place: Place, new_queues: NewQueues) -> None:
+    one_pod = QueueResource(limit=100)  # millicores, as much as one pod of cpu_pod
+    names = new_queues(QueueSpec(name="department", cpu=one_pod), leaf("alpha"), leaf("beta"))
+    place.submit(cpu_pod("first", queue=names["alpha"]))
+    place.on_host(bound, "first", timeout=WAIT, what="placed")
+    place.submit(cpu_pod("second", queue=names["beta"]))
+    (second,) = place.on_host(decided, "second", timeout=WAIT, what="placed or refused")
+    assert not bound(second)
+    assert f"{names['department']} quota {OVER_LIMIT} of CPU" in refusal(second)
+
+
+@pytest.mark.kai(">=0.13")
+@pytest.mark.places("host", "host-kai")
+def test_inner_queue_takes_no_pods(place: Place, new_queues: NewQueues) -> None:
+    names = new_queues(QueueSpec(name="department"), leaf("research"), leaf("alpha", parent="research"))
+    place.submit(cpu_pod("stray", queue=names["research"]))
+    (pod,) = place.on_host(decided, "stray", timeout=WAIT, what="placed or refused")
+    assert not bound(pod)
+    event = place.event(pod, "Unschedulable", "Scheduled", timeout=WAIT)
+    assert (event.reason, event.reporter) == ("Unschedulable", KAI_SCHEDULER)
+
+
+@pytest.mark.kai(">=0.14")
+def test_queue_with_children_is_not_deleted(cluster: Cluster, new_queues: NewQueues) -> None:
+    names = new_queues(QueueSpec(name="department"), leaf("alpha"))
+    cluster.wait(
+        "Queue",
+        lambda queues: names["alpha"] in QueueView.of(queues[0]).children if queues else False,
+        fields=f"metadata.name={names['department']}",
+        timeout=WAIT,
+        what="the department knows its child",
+    )
+    with pytest.raises(ApiFailed, match="it has child queues"):
+        cluster.delete("Queue", names["department"])

@@ -1,0 +1,39 @@
+"""Time-based fair share: of two equal queues, the one that used the GPUs all the time gets fewer of them now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.api import Lab
+from lab.kube import Cluster
+from lab.parts.place import Place
+
+from .checks import on_gpus
+from .contest import DEPARTMENT, GPUS, contend, leaf
+from .shards import shard_changed
+from .usage_history import PATH, PORT, history_pod
+from .verdicts import WAIT
+
+pytestmark = pytest.mark.kai(">=0.14")
+
+
+@pytest.mark.disturbs("KAI's scheduler restarts with a usage history")
+@on_gpus(GPUS)
+def test_past_usage_counts_against_a_queue(
+    lab: Lab, cluster: Cluster, place: Place, new_queues: Callable[..., dict[str, str]]
+) -> None:
+    """Without a history, each queue gets two GPUs."""
+    names = new_queues(DEPARTMENT, leaf("greedy"), leaf("patient"))
+    place.submit(history_pod("history", {names["greedy"]: 1.0, names["patient"]: 0.0}))
+    place.running("history", timeout=WAIT)
+    address = cluster.get("Pod", "history", place.namespace)["status"]["podIP"]
+    source = {
+        "clientType": "prometheus",
+        "connectionString": f"http://{address}:{PORT}{PATH}",
+        "usageParams": {"windowSize": "1h", "fetchInterval": "1s", "waitTimeout": "60s"},
+    }
+    with shard_changed(lab, {"kValue": 1.0, "usageDBConfig": source}):
+        got = contend(place, cluster, names, {"greedy": 3, "patient": 3})
+    assert got == {"greedy": 1, "patient": 3}

@@ -1,0 +1,71 @@
+"""Topology-aware placement: a Topology of zones and racks, and gangs that must stay within one of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from lab.api import Lab
+from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.views import NodeView
+from lab.parts.place import Place
+from lab.parts.workloads import gpu_pod
+from lab.parts.workloads_owned import pod_group
+from lab.parts.workloads_traits import brief, in_group, on_node
+
+from .checks import on_gpus, two_nodes_of_two
+from .nodes import RACK, ZONE, labelled
+from .verdicts import WAIT, bound, decided
+
+pytestmark = pytest.mark.kai(">=0.12")  # the Topology of kai.scheduler/v1alpha1
+
+
+@pytest.fixture
+def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Iterator[str]:
+    """A Topology in which both nodes are in one zone and each in a rack of its own; its name."""
+    two_nodes_of_two(gpu_nodes)
+    name = f"kailab-{secrets.token_hex(3)}"
+    racks = {node.name: {ZONE: "z1", RACK: f"r{number}"} for number, node in enumerate(gpu_nodes)}
+    with labelled(cluster, racks):
+        try:
+            cluster.create(
+                {
+                    "apiVersion": "kai.scheduler/v1alpha1",
+                    "kind": "Topology",
+                    "metadata": {"name": name, "labels": {OWNER_LABEL: lab.spec.name}},
+                    "spec": {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]},
+                }
+            )
+            yield name
+        finally:
+            cluster.delete("Topology", name, wait=WAIT)
+
+
+def submit_gang(place: Place, queue: str, members: tuple[str, ...], topology: str, required: str) -> None:
+    """A gang with a GPU for each member, which must be within one domain of this level."""
+    group = f"{place.namespace}-{members[0]}"
+    place.submit(pod_group(group, queue=queue, minimum=len(members), topology=topology, required=required))
+    place.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
+
+
+@on_gpus(4)
+def test_gang_stays_within_one_rack(place: Place, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+    """One GPU is in use: packing alone would put one member beside it and the other one elsewhere."""
+    taken, free = two_nodes_of_two(gpu_nodes)
+    place.submit(on_node(gpu_pod("taken", queue=queue), taken))
+    place.on_host(bound, "taken", timeout=WAIT, what="placed")
+    submit_gang(place, queue, ("left", "right"), topology, RACK)
+    pods = place.on_host(bound, "left", "right", timeout=WAIT, what="placed")
+    assert {pod.node for pod in pods} == {free}
+
+
+@on_gpus(4)
+def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(place: Place, queue: str, topology: str) -> None:
+    rack, zone = ("rack-a", "rack-b", "rack-c"), ("zone-a", "zone-b", "zone-c")
+    submit_gang(place, queue, rack, topology, RACK)
+    waiting = place.on_host(decided, *rack, timeout=WAIT, what="placed or refused")
+    assert [bound(pod) for pod in waiting] == [False] * len(rack)
+    submit_gang(place, queue, zone, topology, ZONE)
+    place.on_host(bound, *zone, timeout=WAIT, what="placed: the zone has GPUs enough")

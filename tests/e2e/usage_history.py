@@ -1,0 +1,58 @@
+"""A usage history for KAI's time-based fair share: answers the queries that KAI asks a Prometheus, and no others.
+
+KAI asks over HTTP for each resource's capacity, then for its allocation by queue, both summed over a window, and takes
+their ratio (pkg/scheduler/cache/usagedb/prometheus/prometheus.go, KAI 0.13 to 0.17). The pod runs busybox's httpd.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lab.parts.workloads import cpu_pod
+from lab.parts.workloads_traits import brief
+
+PORT = 9090
+PATH = "/cgi-bin"
+"""Where httpd runs programs; KAI asks under it for api/v1/query."""
+
+_SERVE = f"""
+mkdir -p /tmp/www/cgi-bin/api/v1
+cat > /tmp/www/cgi-bin/api/v1/query <<'END'
+#!/bin/sh
+asked=$(head -c "$CONTENT_LENGTH")
+echo 'Content-Type: application/json'
+echo
+case "$asked" in
+  *kube_node_status_capacity*) echo "$CAPACITY" ;;
+  *kai_queue_allocated_gpus*) echo "$USAGE" ;;
+  *) echo "$NOTHING" ;;
+esac
+END
+chmod +x /tmp/www/cgi-bin/api/v1/query
+trap 'exit 0' TERM
+httpd -f -p {PORT} -h /tmp/www & wait
+"""
+
+
+def history_pod(name: str, used: Mapping[str, float]) -> dict[str, Any]:
+    """A pod that says how much of all GPUs each queue used, from 0 to 1."""
+    pod = brief(cpu_pod(name, scheduler=None))
+    (container,) = pod["spec"]["containers"]
+    container["command"] = ["sh", "-c", _SERVE]
+    answers = {
+        "CAPACITY": _vector([({}, 1.0)]),
+        "USAGE": _vector([({"queue_name": queue}, share) for queue, share in used.items()]),
+        "NOTHING": _vector([]),
+    }
+    container["env"] = [{"name": name, "value": value} for name, value in answers.items()]
+    # It serves once it is Ready: KAI's scheduler asks at its start.
+    container["readinessProbe"] = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
+    return pod
+
+
+def _vector(samples: list[tuple[dict[str, str], float]]) -> str:
+    """The answer to an instant query, as Prometheus words it."""
+    result = [{"metric": metric, "value": [0, str(value)]} for metric, value in samples]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})

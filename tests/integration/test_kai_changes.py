@@ -1,0 +1,167 @@
+"""KAI is upgraded to another line while pods come and run, and uninstalled without leaving anything in the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from lab.api import Lab
+from lab.errors import LabError
+from lab.kai import line_of
+from lab.kube import Cluster
+from lab.kube.views import PodView
+from lab.parts import releases
+from lab.parts.kai.steps import NAMESPACE, RELEASE, RESERVATIONS
+from lab.parts.kai.values import CHART, kai_images
+from lab.parts.workloads import cpu_pod, fraction_pod
+from lab.spec import LabSpec, load_profile
+from lab.supply.bundle import installed
+from tests.integration.conftest import Cli
+
+PAUSE = 1.0
+"""Seconds between two pods of the load."""
+
+SPACE = "default"
+
+
+def minimal(version: str) -> LabSpec:
+    """The profile minimal with a KAI version."""
+    spec = load_profile("minimal")
+    return spec.model_copy(update={"kai": spec.kai.model_copy(update={"version": version})})
+
+
+def two_lines() -> tuple[str, str]:
+    """The oldest and the newest KAI of the bundles here that run on the profile's Kubernetes; skips without two."""
+    charts = {
+        entry.version.removeprefix("v")
+        for bundle in installed()
+        for entry in bundle.entries
+        if (entry.kind, entry.name) == ("chart", CHART)
+    }
+    usable = sorted((version for version in charts if not line_of(version).kubernetes_max), key=Version)
+    if len({line_of(version).name for version in usable}) < 2:
+        found = ", ".join(sorted(charts, key=Version)) or "none"
+        pytest.skip(f"needs KAI of two lines in the bundles of the cache, there is {found}")
+    return usable[0], usable[-1]
+
+
+def bring_up(cli: Cli, name: str, version: str, *others: str) -> Cluster:
+    """A lab with this KAI, and the images of others in its nodes: an upgrade then needs no other node image."""
+    images = sorted({image for other in others for image in kai_images(minimal(other))})
+    choice = ("--set", f"kai.version={version}", "--set", "scheduler=kai", "--set", f"images=[{', '.join(images)}]")
+    up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json", *choice).json()
+    assert up["facts"]["scheduler"] == "kai"
+    return Cluster(Path(up["kubeconfig"]))
+
+
+class Load:
+    """Submits a pod now and then until it is stopped; one that is refused meanwhile is submitted again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.pods: list[str] = []
+        self.trouble: LabError | None = None
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(PAUSE):
+                name = f"load-{len(self.pods)}"
+                # KAI's webhooks do not answer for a moment when their pod is replaced.
+                self._cluster.apply([cpu_pod(name, namespace=SPACE, queue="test")], retry=120)
+                self.pods.append(name)
+                if len(self.pods) > 5:
+                    self._cluster.delete("Pod", self.pods[-5], SPACE, grace=1)
+        except LabError as error:
+            self.trouble = error
+
+
+@pytest.mark.timeout(1800)
+def test_upgrade_under_load(cli: Cli) -> None:
+    """The pod that runs goes on, those that come meanwhile are placed, and GPUs can still be shared."""
+    older, newer = two_lines()
+    name = "it-upgrade"
+    cli.labs.append(name)
+    cluster = bring_up(cli, name, older, newer)
+    cluster.apply([fraction_pod("steady", namespace=SPACE, fraction=0.5, queue="test")])
+    before = PodView.of(cluster.wait_ready("Pod", "steady", SPACE, timeout=180)[0])
+    with Load(cluster) as load:
+        bring_up(cli, name, newer, older).close()
+        came = len(load.pods)
+        cluster.wait(
+            "Pod", lambda _: len(load.pods) > came + 2, namespace=SPACE, timeout=180, what="pods come after it"
+        )
+    assert load.trouble is None
+    after = PodView.of(cluster.get("Pod", "steady", SPACE) or {})
+    assert (after.uid, after.ready) == (before.uid, True)
+    last = load.pods[-4:]
+    cluster.wait_ready("Pod", last, SPACE, timeout=180, what="the pods of the load that are left are ready")
+
+    images = {
+        container["image"].rpartition(":")[2]
+        for deployment in cluster.list("Deployment", NAMESPACE)
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {f"v{newer}"}
+    cluster.apply([fraction_pod("joins", namespace=SPACE, fraction=0.5, queue="test")], retry=60)
+    joins = PodView.of(cluster.wait_ready("Pod", "joins", SPACE, timeout=180)[0])
+    assert joins.gpu_groups == after.gpu_groups
+    assert len(cluster.list("Pod", RESERVATIONS)) == 1
+    assert cli("status", "--json").json()["ok"]
+    cluster.close()
+
+
+@pytest.mark.timeout(1800)
+def test_uninstall_leaves_nothing_in_the_way(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments and webhooks go; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
+    name = "it-uninstall"
+    cli.labs.append(name)
+    up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json").json()
+    if up["facts"]["scheduler"] != "kai":
+        pytest.skip(f"needs KAI: {up['facts']['no_kai']}")
+    monkeypatch.setenv("KAILAB_STATE", cli.env["KAILAB_STATE"])
+    lab = Lab.attach(name)
+    cluster, line = lab.cluster, line_of(str(lab.kai_version))
+    if line.has_operator:
+        # What the operator made is owned by these, and goes with them.
+        cluster.delete("Config.kai.scheduler", "kai-config", wait=180)
+        if line.has_shards:
+            cluster.delete("SchedulingShard", "default", wait=180)
+    releases.helm_for(lab.context("kai")).uninstall(RELEASE, NAMESPACE, hooks=False)
+
+    def gone(kind: str, names: set[str]) -> Callable[[list[dict[str, object]]], bool]:
+        return lambda objects: not names & {obj["metadata"]["name"] for obj in objects}  # type: ignore[index]
+
+    deployments = set(line.deployments)
+    cluster.wait(
+        "Deployment",
+        gone("Deployment", deployments),
+        namespace=NAMESPACE,
+        timeout=180,
+        what="KAI's Deployments are gone",
+    )
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        cluster.wait(kind, gone(kind, set(line.webhooks)), timeout=180, what=f"no {kind} of KAI is left")
+    crds = {obj["metadata"]["name"] for obj in cluster.list("CustomResourceDefinition")}
+    assert not line.crds_in_chart or set(line.crds) <= crds
+    assert {obj["metadata"]["name"] for obj in cluster.list("Queue")} >= {"default", "test"}
+    cluster.apply([cpu_pod("plain", namespace=SPACE, scheduler=None)])
+    cluster.wait_ready("Pod", "plain", SPACE, timeout=120)
+
+    assert cli("up", "--profile", "minimal", "--name", name, "--yes", "--json").json()["ok"]
+    cluster.apply([fraction_pod("again", namespace=SPACE, fraction=0.5, queue="test")], retry=60)
+    cluster.wait_ready("Pod", "again", SPACE, timeout=180)
+    cluster.close()

@@ -1,0 +1,97 @@
+"""Disturbing tests come last, in the GPU tests' group, and never beside another."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+from lab_fake import FakeLab, Run, runner
+
+from lab.pytest_turns import HELD, turn
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def lab() -> FakeLab:
+    return FakeLab()
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(pytester, lab, monkeypatch)
+
+
+def test_disturbing_tests_come_last_and_join_the_gpu_group(run: Run) -> None:
+    done = run(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.filterwarnings("ignore")
+
+        @pytest.mark.disturbs("first of two")
+        def test_c(request):
+            assert request.node.get_closest_marker("xdist_group").args == ("gpus",)
+
+        def test_a(request):
+            assert request.node.get_closest_marker("xdist_group") is None
+
+        @pytest.mark.disturbs("second")
+        @pytest.mark.xdist_group("own")
+        def test_d(request):
+            assert request.node.get_closest_marker("xdist_group").args == ("own",)
+
+        def test_b(): pass
+        """,
+        "-v",
+        "-o",
+        "markers=xdist_group(name): of pytest-xdist",
+    )
+    done.assert_outcomes(passed=4)
+    done.stdout.fnmatch_lines(["*test_a*", "*test_b*", "*test_c*", "*test_d*"])
+
+
+def lock_of(lab: FakeLab) -> Path:
+    return lab.paths.lock.with_suffix(".turn")
+
+
+@pytest.mark.parametrize(("alone", "beside"), [(False, True), (True, False)])
+def test_a_turn_is_shared_unless_it_is_alone(tmp_path: Path, alone: bool, beside: bool) -> None:
+    path = tmp_path / "locks" / "demo.turn"
+    with turn(path, alone=alone), path.open("a") as other:
+        if beside:
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_only_tests_of_a_lab_take_a_turn(run: Run, lab: FakeLab) -> None:
+    run("def test_plain(): pass").assert_outcomes(passed=1)
+    assert not lock_of(lab).exists()
+    run("def test_lab(lab): pass").assert_outcomes(passed=1)
+    assert lock_of(lab).exists()
+
+
+def test_a_turn_that_the_caller_holds_is_not_waited_for(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turn(lock_of(lab), alone=True):
+        monkeypatch.setenv(HELD, str(lock_of(lab)))
+        run("def test_lab(lab): pass").assert_outcomes(passed=1)
+
+
+def test_a_turn_can_be_asked_for_without_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "demo.turn"
+    with turn(path, alone=False), pytest.raises(BlockingIOError), turn(path, alone=True, wait=False):
+        pass
+
+
+def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert lab.cluster.log == ["wait Pod"]
+    lab.kai_version = None
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert lab.cluster.log == ["wait Pod"]
