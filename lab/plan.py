@@ -176,7 +176,7 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     if spec.tenants or spec.scheduler == "kai":
         items.append(Item("binary", "helm"))
     images += [Item("image", reference) for reference in spec.images]
-    if spec.inference.image:
+    if spec.inference.image and spec.gpu.mode == "nvidia":
         images.append(Item("image", spec.inference.image))
     return tuple(dict.fromkeys([*items, base_image(spec), *images]))
 

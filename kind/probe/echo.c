@@ -1,7 +1,7 @@
 /*
  * An OpenAI-compatible server without a model: it repeats the prompt, word by word, up to max_tokens. The answers
- * are laid out as vLLM lays its own out (0.11); a token is a word. What shapes a model's answer, such as
- * temperature, changes nothing here. "system_fingerprint" says who answered.
+ * have the members of vLLM's; a token is a word. What shapes a model's answer, such as temperature, changes nothing
+ * here. "system_fingerprint" says who answered.
  */
 #include "probe.h"
 
@@ -162,6 +162,7 @@ static int read_content(struct json message, struct text *into)
     struct json content, part, text;
     const char *at = NULL;
 
+    text_add(into, "", 0);
     if (json_kind(message) != '{' || !json_member(message, "content", &content))
         return -1;
     if (json_kind(content) == '"') {

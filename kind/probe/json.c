@@ -16,18 +16,18 @@ static const char *blanks(const char *at, const char *end)
 /* Four hexadecimal digits; -1 where there are none. */
 static long hex(const char *at, const char *end)
 {
+    static const char all[] = "0123456789abcdefABCDEF";
     long value = 0;
     int i;
 
     if (end - at < 4)
         return -1;
     for (i = 0; i < 4; i++) {
-        char c = at[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        const char *digit = at[i] != '\0' ? strchr(all, at[i]) : NULL;
 
-        if (digit < 0)
+        if (digit == NULL)
             return -1;
-        value = value * 16 + digit;
+        value = value * 16 + (digit - all < 16 ? digit - all : digit - all - 6);
     }
     return value;
 }

@@ -63,8 +63,8 @@ size_t utf8_length(const char *at, const char *end)
     for (i = 1; i < length; i++)
         if ((byte[i] & 0xC0) != 0x80)
             return 0;
-    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) || (byte[0] == 0xF0 && byte[1] < 0x90)
-        || (byte[0] == 0xF4 && byte[1] > 0x8F))
+    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F)
+        || (byte[0] == 0xF0 && byte[1] < 0x90) || (byte[0] == 0xF4 && byte[1] > 0x8F))
         return 0;
     return length;
 }

@@ -95,9 +95,9 @@ class InferenceSpec(Model):
     """The inference server that the inference suites run on a part of a GPU."""
 
     image: ImageReference | None = None
-    """Its image; not given: the lab's own small stand-in, which needs no CUDA."""
+    """Its image on real GPUs; elsewhere, or not given: the lab's own small stand-in, which needs no CUDA."""
     args: tuple[str, ...] = ()
-    """Arguments of its container."""
+    """Arguments of its container; {model} and {fraction} are filled in."""
     model: str | None = None
     """The model it is asked for."""
 

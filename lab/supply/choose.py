@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.supply import registry
 from lab.supply.bundle import Bundle
 from lab.supply.catalogue import Catalogue, ImageRow, Item
-from lab.supply.recipes import archive_path, chart_path, fetched, programs_of
+from lab.supply.recipes import COMPILED, archive_path, chart_path, fetched, programs_of
 from lab.tools.container import ContainerEngine
 from lab.tools.debian import Debian
 from lab.tools.go import MINIMUM, Go
@@ -207,7 +207,7 @@ def _image_needs(row: ImageRow) -> set[str]:
     if row.recipe == "node":
         return {"go", "cc", "debian"}
     needs = {"go"} if row.files else set()
-    needs |= {"cc"} if row.recipe == "pause" else set()
+    needs |= {"cc"} if row.recipe in COMPILED else set()
     return needs | ({"debian"} if row.layers else set())
 
 

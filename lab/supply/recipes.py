@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lab.errors import LabError
@@ -18,6 +18,26 @@ from lab.tools.go import Go
 from lab.tools.shell import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
+
+_FLAGS = ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-s")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program in C: its file or folder under kind/, where it lies in the image, further links to it there."""
+
+    sources: str
+    inside: str
+    flags: tuple[str, ...] = ()
+    links: dict[str, str] = field(default_factory=dict)
+
+
+COMPILED = {
+    "pause": Compiled("node/pause.c", "/pause", ("-static",)),
+    # Also as vllm: the command line of a vLLM Deployment then starts it. It opens NVML, so it cannot be static.
+    "probe": Compiled("probe", "/usr/bin/probe", links={"/usr/bin/vllm": "probe"}),
+}
+"""By the recipe of the image, which is built with this machine's C compiler."""
 
 
 def fetched(item: Item, version: str) -> Path:
@@ -41,8 +61,8 @@ def archive_path(row: ImageRow, catalogue: Catalogue) -> Path | None:
     parts += [asdict(catalogue.debs[name]) for name in row.layers]
     if row.recipe == "node":
         parts += nodefs.inputs(catalogue)
-    if row.recipe == "pause":
-        parts.append((assets("kind") / "node" / "pause.c").read_text())
+    if row.recipe in COMPILED:
+        parts += [_FLAGS, {path.name: path.read_text() for path in _sources(row.recipe)}]
     return place("images", f"{row.reference}.tar", key_of(parts))
 
 
@@ -68,10 +88,12 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
             files[inside] = gomod.build(catalogue.go[recipe], run, progress) / program
         progress(f"image {row.reference}", None, None)
         with tempfile.TemporaryDirectory(prefix="kailab-image-", dir=_beside(target)) as folder:
-            if row.recipe == "pause":
-                files["/pause"] = _pause(Path(folder), run)
+            links: dict[str, str] = {}
+            if row.recipe in COMPILED:
+                inside, links = COMPILED[row.recipe].inside, COMPILED[row.recipe].links
+                files[inside] = _compiled(row.recipe, Path(folder), run)
             if files:
-                layers.append(layer_from_files(Path(folder, "files.tar"), files, bind_ports=row.bind_ports))
+                layers.append(layer_from_files(Path(folder, "files.tar"), files, links, bind_ports=row.bind_ports))
             write_image(target, row.reference, layers, entrypoint=row.entrypoint, user=row.user)
     return target
 
@@ -94,11 +116,19 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
     return target
 
 
-def _pause(folder: Path, run: Runner) -> Path:
-    """Compile the process that holds a pod's namespaces."""
+def _sources(recipe: str) -> list[Path]:
+    """The C files of a recipe, and the headers beside them."""
+    where = assets("kind") / COMPILED[recipe].sources
+    return sorted([*where.glob("*.c"), *where.glob("*.h")]) if where.is_dir() else [where]
+
+
+def _compiled(recipe: str, folder: Path, run: Runner) -> Path:
+    """Compile a recipe's program with this machine's C compiler. Raises CommandFailed."""
+    program = folder / Path(COMPILED[recipe].inside).name
     compiler = next((cc for cc in ("cc", "gcc", "clang") if run.which(cc)), "cc")
-    run.run([compiler, "-Os", "-static", "-o", folder / "pause", assets("kind") / "node" / "pause.c"])
-    return folder / "pause"
+    sources = [path for path in _sources(recipe) if path.suffix == ".c"]
+    run.run([compiler, *_FLAGS, *COMPILED[recipe].flags, "-o", program, *sources])
+    return program
 
 
 def _beside(target: Path) -> Path:

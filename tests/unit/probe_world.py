@@ -1,0 +1,118 @@
+"""kind/probe compiled for real, and its server run on this machine."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess  # noqa: TID251 - the program under test, from outside
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.paths import assets
+
+COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
+SECONDS = 20.0
+
+Json = dict[str, Any]
+
+
+def compiled(folder: Path) -> Path:
+    """The program, compiled without a warning; skips where there is no compiler."""
+    if not COMPILER:
+        pytest.skip("no C compiler")
+    program = folder / "probe"
+    sources = sorted((assets("kind") / "probe").glob("*.c"))
+    run(COMPILER, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, *sources)
+    return program
+
+
+def simulated_nvml(folder: Path) -> Path:
+    """A folder with the simulated libnvidia-ml.so.1."""
+    source = assets("kind") / "nvml"
+    library = folder / "libnvidia-ml.so.1"
+    script = f"-Wl,--version-script={source / 'nvml.map'}"
+    run(COMPILER, "-shared", "-fPIC", "-O1", "-o", library, *sorted(source.glob("nvml_*.c")), script)
+    return folder
+
+
+def run(*argv: object, env: Mapping[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its exit code is checked."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        env={**os.environ, **(env or {})},
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+class Served:
+    """The server on a port of 127.0.0.1 that was free."""
+
+    def __init__(self, program: Path, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [program, "serve", *args, "--host", "127.0.0.1", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline().split()[-1])
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[http.client.HTTPResponse, bytes]:
+        """One request and its answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer, answer.read()
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: object, status: int = 200) -> Json:
+        """What answers a JSON body."""
+        answer, said = self.ask("POST", path, json.dumps(body).encode())
+        assert answer.status == status, said
+        return dict(json.loads(said))
+
+    def connect(self) -> socket.socket:
+        """A connection on which nothing was said yet."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
+
+    def raw(self, *parts: bytes) -> bytes:
+        """All that comes back for these bytes, each part sent on its own."""
+        with self.connect() as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for part in parts:
+                connection.sendall(part)
+            return received(connection)
+
+    def stop(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+    def close(self) -> None:
+        """End it however it is."""
+        self.process.kill()
+        self.process.wait(SECONDS)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def received(connection: socket.socket) -> bytes:
+    """What comes until the server closes its side."""
+    got = b""
+    while more := connection.recv(65536):
+        got += more
+    return got
