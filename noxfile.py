@@ -33,10 +33,11 @@ def e2e(session: nox.Session) -> None:
     """Run the suites against the lab that is up (arguments go to pytest)."""
     session.install("-e", ".[test]")
     artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
+    args = [f"--lab{arg[1:]}" if arg.split("=")[0] == "--require" else arg for arg in session.posargs]
     session.run(
         "python", "-m", "pytest", "tests/e2e", "-n", "4", "--dist", "loadgroup", "--timeout", "300",
         f"--junitxml={artifacts}/junit.xml", f"--lab-report={artifacts}/report.html",
-        f"--lab-artifacts={artifacts}", *session.posargs, **PATIENT,
+        f"--lab-artifacts={artifacts}", *args, **PATIENT,
     )  # fmt: skip
 
 

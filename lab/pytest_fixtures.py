@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 HOST = "host"
 """The lab's own cluster, where a tenant could be named."""
 
-LOCK_SECONDS = 240.0
-"""How long a test waits for the GPUs: more than all GPU tests of a run take together."""
-
 _TROUBLE = pytest.StashKey[LabError]()
 
 
@@ -142,9 +139,13 @@ def gpu_total(lab: Lab) -> int:
 def lab(pytestconfig: pytest.Config) -> Lab:
     """The lab that is up: ``--lab NAME``, else KAILAB_LAB, else the only one there is."""
     try:
-        return attached(pytestconfig)
+        found = attached(pytestconfig)
     except LabError as error:
         pytest.fail(str(error), pytrace=False)
+    if "nvidia" in required(pytestconfig) and found.gpu_mode != "nvidia":
+        what = f"lab {found.spec.name} has no real GPUs ({found.gpu_mode}; --lab-require nvidia)"
+        pytest.fail(what, pytrace=False)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -275,23 +276,3 @@ def gpu_uuids(lab: Lab) -> Callable[[str], frozenset[str] | None]:
         return None
 
     return known
-
-
-@pytest.fixture
-def gpu_lock(lab: Lab) -> Iterator[None]:
-    """The lab's GPUs for this test alone, among all processes on this machine.
-
-    Use it with ``@pytest.mark.xdist_group("gpus")``: the group keeps workers from waiting for each other, the
-    lock holds without it too. Name it before ``place``: the GPUs are free again when it is released.
-    """
-    from filelock import FileLock, Timeout
-
-    path = lab.paths.lock.with_suffix(".gpus")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        with FileLock(path, timeout=LOCK_SECONDS):
-            yield
-    except Timeout:
-        pytest.fail(
-            f"the lab's GPUs were not free within {LOCK_SECONDS:.0f} s: {path} is locked", pytrace=False
-        )

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lab.api import Lab
     from lab.parts.place import Place
 
-NEEDS = ("kai", "gpus", "tenants")
-"""What ``--lab-require`` can insist on; each is a marker too."""
+NEEDS = ("kai", "gpus", "tenants", "nvidia")
+"""What ``--lab-require`` can insist on; each but ``nvidia`` (real GPUs) is a marker too."""
 
 ATTACHED = pytest.StashKey["Lab"]()
 """On the config: the lab, once something has used it."""
@@ -56,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="where artifacts of failed tests go, a directory each (default: artifacts in pytest's rootdir)",
     )
+    group.addoption("--lab-long", action="store_true", help="also tests that take minutes (marker long)")
     group.addoption(
         "--lab-no-watch", dest="lab_no_watch", action="store_true", help="do not watch invariants during the run"
     )

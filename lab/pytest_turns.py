@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from lab.api import Lab
 
 MARKER = "disturbs"
+LONG = "long"
 GROUP = "gpus"
 """The group of pytest-xdist that the GPU tests are in."""
 
 HELD = "KAILAB_TURN_HELD"
 """In the environment of a pytest run whose caller holds the turn already, alone: the file it holds."""
+
+LOCK_SECONDS = 240.0
+"""How long a test waits for the GPUs: more than all GPU tests of a run take together."""
 
 FREE_SECONDS = 60.0
 """How long KAI may take to let a GPU go whose last user is gone; it does so at once."""
@@ -33,12 +37,15 @@ FREE_SECONDS = 60.0
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", f"{MARKER}(reason): stops or changes what other tests need; runs last and alone")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; runs with --lab-long")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the disturbing tests last, in their order, and into the group of the GPU tests."""
     for item in items:
+        if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long runs it"))
         if disturbs(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(GROUP))
     items.sort(key=disturbs)
@@ -62,6 +69,26 @@ def _turn(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with turn(path, alone=alone):
         yield
+
+
+@pytest.fixture
+def gpu_lock(lab: Lab) -> Iterator[None]:
+    """The lab's GPUs for this test alone, among all processes on this machine.
+
+    Use it with ``@pytest.mark.xdist_group("gpus")``: the group keeps workers from waiting for each other, the
+    lock holds without it too. Name it before ``place``: the GPUs are free again when it is released.
+    """
+    from filelock import FileLock, Timeout
+
+    path = lab.paths.lock.with_suffix(".gpus")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with FileLock(path, timeout=LOCK_SECONDS):
+            yield
+    except Timeout:
+        pytest.fail(
+            f"the lab's GPUs were not free within {LOCK_SECONDS:.0f} s: {path} is locked", pytrace=False
+        )
 
 
 @pytest.fixture

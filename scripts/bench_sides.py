@@ -17,10 +17,10 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, also where another kailab is installed
 
 from lab.api import Lab  # noqa: E402
+from lab.kai import line_of  # noqa: E402
 from lab.parts.cluster.config import FIRST_NODE_PORT, PortMapping, kind_config, owners_of_ports  # noqa: E402
 from lab.parts.images import NodeImage, base_image, control_plane_images, own_node  # noqa: E402
 from lab.parts.kai.values import kai_deployments, kai_values  # noqa: E402
-from lab.kai import line_of  # noqa: E402
 from lab.parts.queues import queue_documents  # noqa: E402
 from lab.parts.releases import value_at  # noqa: E402
 from lab.parts.tenants import Port  # noqa: E402

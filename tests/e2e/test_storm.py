@@ -114,6 +114,7 @@ def test_those_that_do_not_fit_run_when_others_have_gone(
     storm.running(*waiting, timeout=WAIT)
 
 
+@pytest.mark.long
 @on_gpus()
 def test_a_hundred_mixed_fractions_at_once(storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
     """Tenths of a GPU from 1 to 9 and as many MiB; each ends by itself, so that the storm drains in waves."""
@@ -136,6 +137,7 @@ def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
             yield fraction_pod(name, fraction=tenths / 10, queue=queue)
 
 
+@pytest.mark.long
 @on_gpus()
 def test_gpus_change_hands_between_waves(storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
     """Each wave comes while pods of the one before end: reservation pods go for some and come for others."""

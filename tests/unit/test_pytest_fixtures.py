@@ -6,7 +6,7 @@ import pytest
 from filelock import FileLock
 from lab_fake import FakeLab, Run, runner
 
-from lab import pytest_fixtures
+from lab import pytest_turns
 
 pytest_plugins = ["pytester"]
 
@@ -83,7 +83,7 @@ def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
 def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "def test_alone(gpu_lock): pass"
     run(text).assert_outcomes(passed=1)
-    monkeypatch.setattr(pytest_fixtures, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(pytest_turns, "LOCK_SECONDS", 0.05)
     with FileLock(lab.paths.lock.with_suffix(".gpus")):
         result = run(text)
     result.assert_outcomes(errors=1)

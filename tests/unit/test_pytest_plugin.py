@@ -182,7 +182,7 @@ def test_require_turns_the_skip_into_a_failure(run: Run) -> None:
 def test_require_knows_its_words(run: Run) -> None:
     result = run(NEEDY, "--lab-require", "gpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--lab-require: unknown gpu (known: kai, gpus, tenants)"])
+    result.stderr.fnmatch_lines(["*--lab-require: unknown gpu (known: kai, gpus, tenants, nvidia)"])
 
 
 def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:

@@ -52,6 +52,20 @@ def test_disturbing_tests_come_last_and_join_the_gpu_group(run: Run) -> None:
     done.stdout.fnmatch_lines(["*test_a*", "*test_b*", "*test_c*", "*test_d*"])
 
 
+def test_pytest_lets_xdist_name_groups(pytester: pytest.Pytester) -> None:
+    """pytest-xdist 3.8 writes a test's group into its id; from pytest 9.2 on that is lost, and groups fall apart."""
+    item = pytester.getitem("def test_func(): pass")
+    item._nodeid = f"{item.nodeid}@gpus"
+    assert item.nodeid.endswith("@gpus")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_long_tests_run_when_they_are_asked_for(run: Run, asked: bool) -> None:
+    text = "import pytest\n@pytest.mark.long\ndef test_storm(): pass\ndef test_short(): pass"
+    done = run(text, *(["--lab-long"] if asked else []))
+    done.assert_outcomes(passed=2 if asked else 1, skipped=0 if asked else 1)
+
+
 def lock_of(lab: FakeLab) -> Path:
     return lab.paths.lock.with_suffix(".turn")
 

@@ -58,9 +58,7 @@ class GpuHeal:
         """See Step."""
         broken = broken_pods(ctx)
         if broken.pods:
-            return Observed.drifted(
-                "pods lost their GPU", [f"{_name(pod)}: {_why(pod)}" for pod in broken.pods]
-            )
+            return Observed.drifted("pods lost their GPU", [f"{_name(pod)}: {_why(pod)}" for pod in broken.pods])
         return Observed.ready("none")
 
     def apply(self, ctx: LabContext) -> None:
