@@ -5,7 +5,8 @@ Meant for fixtures: small, the same on every machine, and fit to be published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,9 @@ _NAMES_ONLY = frozenset(
 )  # fmt: skip
 _GPU_WORDS = ("NVIDIA", "RUNAI", "GPU", "CUDA")
 _LOG_LINES = 8
+_LOG_WIDTH = 600
+_MODULES = re.compile(r"/\S*?/go/pkg/mod/")
+"""Where a program was built, in the traces that it writes."""
 
 Json = dict[str, Any]
 
@@ -35,12 +39,22 @@ def trimmed(world: World, namespaces: Collection[str]) -> World:
         for kind, objs in world.objects.items()
         if kind not in _DROPPED
     }
+    objects["Event"] = tuple(_told(objects, set(namespaces)))
     logs = {
-        name: lines[-_LOG_LINES:]
+        name: tuple(_MODULES.sub("/go/pkg/mod/", line)[:_LOG_WIDTH] for line in lines[-_LOG_LINES:])
         for name, lines in world.logs.items()
         if "/" not in name or name.partition("/")[0] in near
     }
     return replace(world, objects=objects, logs=logs)
+
+
+def _told(objects: Mapping[str, tuple[Json, ...]], namespaces: Collection[str]) -> Iterator[Json]:
+    """Events of the namespaces, and of KAI's own objects as far as these are still there."""
+    there = {(obj.get("metadata") or {}).get("uid") for objs in objects.values() for obj in objs}
+    for event in objects.get("Event", ()):
+        about = event.get("involvedObject") or event.get("regarding") or {}
+        if (event.get("metadata") or {}).get("namespace") in namespaces or about.get("uid") in there:
+            yield event
 
 
 def _wanted(kind: str, obj: Obj, near: Collection[str]) -> bool:
