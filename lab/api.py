@@ -12,12 +12,13 @@ from lab.engine.events import Bus, Notice
 from lab.engine.run import Engine
 from lab.engine.step import Effect, Observed
 from lab.errors import HostNotReady, NoLab
-from lab.host import Needs, Verdict, doctor, gather, needed_fixes
+from lab.host import Verdict, doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.kube import Cluster
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
 from lab.parts.context import LabContext
+from lab.parts.gpu.diagnose_host import needs_of
 from lab.parts.host import HostReady
 from lab.parts.kai.values import kai_values
 from lab.parts.queues import queue_documents
@@ -29,7 +30,7 @@ from lab.results import DownReport, PlanReport, StatusReport, UpReport
 from lab.session import Session, lab_names, name_of
 from lab.spec import LabSpec, TenantSpec
 from lab.supply import Item
-from lab.tools.shell import HostRunner, Runner
+from lab.tools.shell import Runner
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 _BLOCKING = "fail"
@@ -145,7 +146,7 @@ class Lab:
         """
         asked = self.session.asked
         host = gather(self.runner)
-        needs = _needs(asked)
+        needs = needs_of(asked)
         verdicts = doctor(host, self.runner, needs=needs)
         running = [engine.name for engine in host.engines if engine.running]
         wanted = asked.cluster.engine
@@ -247,15 +248,4 @@ class Lab:
             )
 
 
-def _needs(spec: LabSpec) -> Needs:
-    return Needs(spec.cluster.kubernetes, spec.cluster.engine, spec.gpu.mode, spec.gpu.strategy)
-
-
-def examine(spec: LabSpec) -> tuple[Verdict, ...]:
-    """What the doctor says of this machine for a lab file."""
-    runner = HostRunner()
-    needs = _needs(spec)
-    return doctor(gather(runner), runner, needs=needs)
-
-
-__all__ = ["DownReport", "Lab", "PlanReport", "StatusReport", "UpReport", "down", "examine", "lab_names"]
+__all__ = ["DownReport", "Lab", "PlanReport", "StatusReport", "UpReport", "down", "lab_names"]

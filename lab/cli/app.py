@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.bundle import bundle_app
+from lab.cli.doctor import doctor
 from lab.cli.explain import explain
 from lab.cli.gpu import gpu_app
 from lab.cli.gpus import gpus
@@ -56,6 +57,7 @@ app.command(
 app.command(
     epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json"
 )(verify)
+app.command(epilog="Examples: lab doctor · lab doctor --profile gpu · lab doctor --log - < error.txt")(doctor)
 app.command(epilog="Examples: lab report · lab report --out demo.html --open")(report)
 
 
@@ -137,20 +139,6 @@ def down(
     with stopping(cancel), attach(bus, ui):
         report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel)
     print_json(report.as_json()) if as_json else render_down(report)
-
-
-@app.command(epilog="Examples: lab doctor · lab doctor --json")
-def doctor(
-    file: File = None, profile: Profile = None, settings: Settings = None, as_json: AsJson = False
-) -> None:
-    """Check this machine; every failed check prints its fix. Exit code 4 when one fails."""
-    from lab.api import examine
-    from lab.ui.render import render_doctor
-
-    verdicts = examine(spec_of(file, profile, settings))
-    print_json([verdict.as_json() for verdict in verdicts]) if as_json else render_doctor(verdicts)
-    if any(verdict.level == "fail" for verdict in verdicts):
-        raise typer.Exit(4)
 
 
 @app.command(epilog="Examples: lab logs · lab logs --out /tmp/demo-logs --budget 60")

@@ -1,0 +1,275 @@
+"""A lab that is broken on purpose: what the cases of test_gpu_failures.py do to its node, its cluster and KAI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from lab.api import Lab
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.views import NodeView, PodView
+from lab.parts.context import LabContext
+from lab.parts.gpu import GpuPlugin
+from lab.parts.gpu.devices import gpus_of
+from lab.parts.gpu.diagnose import Diagnosis, diagnose
+from lab.parts.gpu.nodes import gpu_nodes
+from lab.parts.kai.values import kai_images
+from lab.parts.workloads import IMAGE
+from tests.integration.conftest import Cli
+
+Json = dict[str, Any]
+
+NAME = "it-broken"
+SPACE = "failures"
+RESERVATIONS = "kai-resource-reservation"
+PLUGIN = "nvidia-device-plugin-daemonset"
+SECONDS = 90.0
+
+UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
+
+
+@dataclass
+class Ground:
+    """The lab, its one node, and what a case made in it."""
+
+    ctx: LabContext
+    kai: bool
+    made: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The lab's cluster."""
+        return self.ctx.cluster()
+
+    @property
+    def node(self) -> str:
+        """Its node."""
+        return gpu_nodes(self.ctx)[0].name
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """UUIDs of its GPUs."""
+        return tuple(gpu.uuid for gpu in gpus_of(NAME, self.node, self.ctx.spec.gpu))
+
+    def sh(self, script: str) -> str:
+        """Run a shell script in the node."""
+        return self.ctx.engine.exec(self.node, ["sh", "-ec", script], timeout=60).out
+
+    def diagnosed(self) -> Diagnosis:
+        """What the doctor sees now."""
+        return diagnose(self.ctx)
+
+    def symptoms(self) -> set[str]:
+        """Ids of the symptoms it sees now."""
+        return {found.symptom.id for found in self.diagnosed().symptoms}
+
+    def make(self, doc: Json) -> Json:
+        """Create an object; it is deleted after the case."""
+        meta = doc["metadata"]
+        meta.setdefault("namespace", SPACE)
+        self.made.append((doc["kind"], meta["name"], meta["namespace"]))
+        return self.cluster.create(doc)
+
+    def clear(self) -> None:
+        """Delete what the case made."""
+        while self.made:
+            kind, name, space = self.made.pop()
+            self.cluster.delete(kind, name, space, grace=0, wait=SECONDS)
+
+    def fails(self, pod: Json, *words: str) -> None:
+        """Create a pod and wait until a warning about it, or its status, has one of the words."""
+        made = self.make(pod)
+        name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+
+        def told(objects: Iterable[Json]) -> bool:
+            events = [one for one in objects if one["involvedObject"].get("uid") == uid and one["type"] == "Warning"]
+            return any(word in one.get("message", "") for one in events for word in words)
+
+        space = pod["metadata"]["namespace"]
+        self.cluster.wait("Event", told, namespace=space, timeout=SECONDS, what=f"a warning about {name}: {words}")
+
+    def ends(self, pod: Json) -> None:
+        """Create a pod and wait until it has failed."""
+        self._comes_to(pod, "Failed")
+
+    def runs(self, pod: Json) -> None:
+        """Create a pod and wait until its container runs, ready or not."""
+        self._comes_to(pod, "Running")
+
+    def _comes_to(self, pod: Json, phase: str) -> None:
+        name = self.make(pod)["metadata"]["name"]
+        self.cluster.wait(
+            "Pod",
+            lambda pods: any(PodView.of(one).phase == phase for one in pods),
+            namespace=pod["metadata"]["namespace"],
+            fields=f"metadata.name={name}",
+            timeout=SECONDS,
+            what=f"pod {name} is {phase}",
+        )
+
+    def offers(self, gpus: int, hold: float = 0.0) -> None:
+        """Wait until the node is Ready and offers so many GPUs."""
+
+        def offered(nodes: Iterable[Json]) -> bool:
+            return all(view.ready and view.gpus == gpus for view in map(NodeView.of, nodes))
+
+        self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=f"{self.node} offers {gpus} GPUs")
+
+    def label(self, **labels: str | None) -> None:
+        """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
+        names = {"present": "nvidia.com/gpu.present", "memory": "nvidia.com/gpu.memory", "fake": "run.ai/fake.gpu"}
+        self.cluster.patch("Node", self.node, {"metadata": {"labels": {names[key]: to for key, to in labels.items()}}})
+
+    def runtime_class(self, handler: str) -> None:
+        """Have RuntimeClass nvidia lead to a handler; a class's handler cannot be changed, so it is made anew."""
+        self.cluster.delete("RuntimeClass", "nvidia", wait=SECONDS)
+        doc = GpuPlugin(self.ctx.spec).documents()[0]
+        self.cluster.create({**doc, "handler": handler})
+
+    def no_plugin(self) -> None:
+        """Take the device plugin away, and wait until the kubelet offers no GPU."""
+        self.cluster.delete("DaemonSet", PLUGIN, "kube-system", wait=SECONDS)
+        self.cluster.wait(
+            "Pod",
+            lambda pods: not pods,
+            namespace="kube-system",
+            labels="name=nvidia-device-plugin-ds",
+            timeout=SECONDS,
+            what="the device plugin is gone",
+        )
+        self.offers(0)
+
+    def plugin(self, change: Callable[[Json], None] = lambda _: None) -> None:
+        """Install the device plugin, changed or as the lab has it."""
+        doc = GpuPlugin(self.ctx.spec).documents()[1]
+        change(doc)
+        self.cluster.apply([doc])
+
+    def gone(self, kind: str, namespace: str) -> None:
+        """Wait until there are no objects of a kind in a namespace."""
+        self.cluster.wait(
+            kind, lambda objects: not objects, namespace=namespace, timeout=SECONDS, what=f"no {kind} in {namespace}"
+        )
+
+    def empty(self, kind: str, namespace: str) -> None:
+        """Delete all objects of a kind in a namespace."""
+        self.cluster.delete_all(kind, namespace, grace=0)
+        self.gone(kind, namespace)
+
+    def kai_config(self, patch: Json) -> None:
+        """Change KAI's Config; its operator follows."""
+        self.cluster.patch("Config", "kai-config", {"spec": patch})
+
+    def hurry_binder(self) -> None:
+        """Have KAI's binder wait for reservation pods for a short while only, and see that it does."""
+        self.kai_config({"binder": {"resourceReservation": {"allocationTimeout": 10}}})
+
+        def follows(pods: Iterable[Json]) -> bool:
+            ready = [one for one in pods if PodView.of(one).ready]
+            return bool(ready) and all("allocation-timeout=10" in json.dumps(one["spec"]) for one in ready)
+
+        self.cluster.wait(
+            "Pod", follows, namespace="kai-scheduler", labels="app=binder", timeout=SECONDS, what="the binder hurries"
+        )
+
+    def refused(self, pod: Json) -> str:
+        """Create a pod until it is refused; what the server said."""
+
+        def attempt() -> str:
+            try:
+                self.cluster.create(pod)
+            except ApiFailed as error:
+                return str(error)
+            self.cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0, wait=SECONDS)
+            return ""
+
+        return self._until(attempt)
+
+    def accepted(self, pod: Json) -> None:
+        """Create a pod until it is not refused any more."""
+
+        def attempt() -> str:
+            try:
+                self.make(pod)
+            except ApiFailed:
+                self.made.pop()
+                return ""
+            return "made"
+
+        self._until(attempt)
+
+    def _until(self, attempt: Callable[[], str]) -> str:
+        retrying = Retrying(
+            stop=stop_after_delay(SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda said: not said),
+            sleep=self.cluster.calls.pause,
+        )  # fmt: skip
+        return str(retrying(attempt))
+
+    def reservation_account(self) -> str:
+        """The ServiceAccount of reservation pods."""
+        found = [one["metadata"]["name"] for one in self.cluster.list("ServiceAccount", RESERVATIONS)]
+        return str(next(name for name in found if name != "default"))
+
+    def reservation_image(self) -> str:
+        """The image of reservation pods."""
+        return next(image for image in kai_images(self.ctx.spec) if "reservation" in image.rpartition("/")[2])
+
+
+def pod(
+    name: str, *, image: str = IMAGE, command: tuple[str, ...] = ("sleep", "600"), gpus: int = 0,
+    namespace: str = SPACE, env: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None, **spec: Any,
+) -> Json:  # fmt: skip
+    """A pod that is not KAI's; further words are keys of its spec."""
+    amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    box = {
+        "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": list(command),
+        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        "resources": {"limits": amount, "requests": amount}, **spec.pop("container", {}),
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [box], **spec},
+    }  # fmt: skip
+
+
+def victim(*, uuid: str = "all") -> Json:
+    """A pod of RuntimeClass nvidia that asks the runtime for GPUs, and no one else."""
+    return pod("victim", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
+
+
+def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
+    """The device plugin's image under runc, beside the one that serves."""
+    doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
+    box = doc["containers"][0]
+    return pod(
+        "bare-plugin", image=box["image"], command=(*box["command"], *args), env=env,
+        volumes=doc["volumes"], container={"volumeMounts": box["volumeMounts"]},
+    )  # fmt: skip
+
+
+@contextmanager
+def ground_of(command: Cli) -> Iterator[Ground]:
+    """Brings the lab up, and takes it down again."""
+    command.labs.append(NAME)
+    try:
+        up = json.loads(command(*UP).out)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KAILAB_STATE", command.env["KAILAB_STATE"])
+            lab = Lab.attach(NAME)
+            ground = Ground(lab.context("failures"), up["facts"]["scheduler"] == "kai")
+            ground.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+            if ground.kai:
+                ground.hurry_binder()
+            yield ground
+            lab.session.close()
+    finally:
+        command("down", "--name", NAME, code=None)
+    assert command.kubeconfig.read_bytes() == command.before

@@ -1,0 +1,57 @@
+"""Known failures on a lab: each is really produced, the doctor names it and nothing else, and all is well afterwards.
+
+One lab with one node and two simulated GPUs serves all cases. What needs no cluster is in test_gpu_failure_texts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.parts.gpu.symptoms import in_text
+from lab.tools.shell import HostRunner
+from tests.integration.broken_lab import NAME, Ground, ground_of
+from tests.integration.conftest import Cli
+from tests.integration.gpu_failure_cases import CASES
+
+
+@pytest.fixture(scope="module")
+def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    with ground_of(Cli(tmp_path_factory.mktemp("broken"))) as made:
+        yield made
+
+
+def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
+    seen = ground.diagnosed()
+    assert seen.symptoms == ()
+    assert [verdict for verdict in seen.path if verdict.level != "ok"] == []
+    assert seen.unread == ()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("symptom", CASES)
+def test_failure(ground: Ground, symptom: str) -> None:
+    case = CASES[symptom]
+    if case.kai and not ground.kai:
+        pytest.skip("needs KAI")
+    try:
+        said = case.produce(ground)
+        seen = ground.diagnosed()
+        found = {one.symptom.id for one in (in_text(said) if isinstance(said, str) else seen.symptoms)}
+        assert found - case.may == {symptom} | case.also, [one.lines() for one in seen.symptoms]
+    finally:
+        ground.clear()
+        case.restore(ground)
+    after = ground.diagnosed()
+    assert after.symptoms == ()
+    assert [verdict for verdict in after.path if verdict.level != "ok"] == []
+
+
+def test_the_command_says_the_same(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> None:
+    command = Cli(tmp_path_factory.mktemp("command"))
+    command.env["KAILAB_STATE"] = str(ground.ctx.paths.root.parents[1])
+    told = command("doctor", "--name", NAME, "--json", code=None).json()
+    assert {verdict["level"] for verdict in told["verdicts"] if verdict["check"].startswith("gpu-path")} == {"ok"}
+    assert told["lab"] == NAME
+    assert told["facts"]["host"]["cores"] > 0

@@ -1,0 +1,55 @@
+"""Facts of pretended machines with NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.host.engines import EngineFacts
+from lab.host.nvidia.cdi import CdiSpec
+from lab.host.nvidia.discovery import NvidiaFacts
+from lab.host.nvidia.driver import KernelDriver
+from lab.host.nvidia.libraries import DriverFiles
+from lab.host.nvidia.toolkit import Toolkit
+from lab.host.nvml import GpuDevice, Nvml
+
+VERSION = "999.12.03"
+"""A driver nobody has."""
+
+LIB = "/usr/lib/x86_64-linux-gnu"
+
+
+def uuid(number: int) -> str:
+    return f"GPU-00000000-0000-4000-8000-00000000000{number}"
+
+
+def gpu(index: int, minor: int | None = None, **changes: Any) -> GpuDevice:
+    values: dict[str, Any] = {
+        "index": index, "minor": index if minor is None else minor, "uuid": uuid(index),
+        "name": "NVIDIA L4", "memory_mib": 23034,
+    }  # fmt: skip
+    return GpuDevice(**{**values, **changes})
+
+
+DOCKER = EngineFacts(
+    "docker", installed=True, running=True, version="28.2.2", default_runtime="runc", root_dir="/var/lib/docker"
+)
+
+TOOLKIT = Toolkit(
+    version="1.18.0", ctk="/usr/bin/nvidia-ctk", runtime="/usr/bin/nvidia-container-runtime",
+    hook="/usr/bin/nvidia-cdi-hook", modern=True,
+)  # fmt: skip
+
+FILES = DriverFiles(
+    libraries=(f"{LIB}/libcuda.so.{VERSION}", f"{LIB}/libnvidia-ml.so.{VERSION}"), programs=("/usr/bin/nvidia-smi",)
+)
+
+
+def facts(**changes: Any) -> NvidiaFacts:
+    """Four whole GPUs whose minors are not their indices; a toolkit, and Docker as it comes."""
+    gpus = (gpu(0, 2), gpu(1, 0), gpu(2, 1), gpu(3))
+    values: dict[str, Any] = {
+        "nvml": Nvml(VERSION, "13.0", gpus),
+        "kernel": KernelDriver(VERSION, (0, 1, 2, 3), ("nvidiactl", "nvidia-uvm"), modify=True),
+        "files": FILES, "toolkit": TOOLKIT, "cdi": CdiSpec(), "engine": DOCKER,
+    }  # fmt: skip
+    return NvidiaFacts(**{**values, **changes})
