@@ -141,8 +141,9 @@ class Collector:
 
     def add(self, report: PytestReport) -> None:
         """Take in the report of one phase."""
-        test = self._tests.get(report.nodeid) or Case(
-            report.nodeid, worker=str(getattr(report, "worker_id", "")), began=_start(report)
+        name = without_group(report.nodeid)
+        test = self._tests.get(name) or Case(
+            name, worker=str(getattr(report, "worker_id", "")), began=_start(report)
         )
         match report.when:
             case "setup":
@@ -153,7 +154,7 @@ class Collector:
                 test = replace(test, teardown=report.duration)
         if folder := next((str(v) for k, v in getattr(report, "user_properties", []) if k == ARTIFACTS), ""):
             test = replace(test, artifacts=folder)
-        self._tests[report.nodeid] = _judged(test, report)
+        self._tests[name] = _judged(test, report)
 
     def put(self, case: Case) -> None:
         """Take in a whole case: something that failed before there was a test."""
@@ -210,3 +211,8 @@ def _adapter() -> TypeAdapter[SuiteRun]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(SuiteRun)
+
+
+def without_group(nodeid: str) -> str:
+    """A test's id without the group that pytest-xdist writes behind it."""
+    return nodeid.rpartition("@")[0] if nodeid.rfind("@") > max(nodeid.rfind("]"), nodeid.rfind("::")) else nodeid

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gpu_map_world import demo
 
-from lab.report.collecting import Case, Collector, SuiteRun
+from lab.report.collecting import Case, Collector, SuiteRun, without_group
 from lab.report.scrub import scrub
 from lab.report.summaries import gpus_of
 
@@ -140,3 +140,16 @@ def test_artifacts_have_the_map_of_gpus_where_there_are_any() -> None:
     assert "pod team-a/train-0: 0.5 on " in text
     assert text.endswith("waiting\n")
     assert gpus_of(SimpleNamespace(list=lambda kind: [])) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "shown"),
+    [
+        ("t/a.py::test_x@gpus", "t/a.py::test_x"),
+        ("t/a.py::test_x[host]@gpus", "t/a.py::test_x[host]"),
+        ("t/a.py::test_x[me@home]", "t/a.py::test_x[me@home]"),
+        ("t@2/a.py::test_x", "t@2/a.py::test_x"),
+    ],
+)
+def test_groups_are_no_part_of_names(nodeid: str, shown: str) -> None:
+    assert without_group(nodeid) == shown
