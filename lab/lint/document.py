@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from lab.errors import SpecError
+from lab.spec.document import line_at
 
 Loc = tuple[str | int, ...]
 
@@ -32,21 +33,8 @@ class Document:
     node: yaml.Node
 
     def line(self, loc: Loc) -> int:
-        """The line, from 1, of the key or item at ``loc``, or of the nearest thing around it."""
-        here, line = self.node, self.node.start_mark.line + 1
-        for word in loc:
-            if isinstance(here, yaml.MappingNode):
-                pairs = [(key, value) for key, value in here.value if key.value == word]
-                if not pairs:
-                    break
-                mark, here = pairs[-1][0].start_mark, pairs[-1][1]
-            elif isinstance(here, yaml.SequenceNode) and isinstance(word, int) and word < len(here.value):
-                here = here.value[word]
-                mark = here.start_mark
-            else:
-                break
-            line = mark.line + 1
-        return line
+        """The line of the key or item at ``loc``, or of the nearest thing around it."""
+        return line_at(self.node, loc)
 
 
 def read(file: Path) -> tuple[Document, ...]:

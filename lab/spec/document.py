@@ -87,21 +87,7 @@ class Document:
 
     def line(self, loc: Loc) -> int:
         """The line of the key or item at ``loc``, or of the nearest thing around it."""
-        here = self._root
-        line = 1 if here is None else here.start_mark.line + 1
-        for word in loc:
-            if isinstance(here, yaml.MappingNode):
-                pairs = [(key, value) for key, value in here.value if key.value == word]
-                if not pairs:
-                    break
-                mark, here = pairs[-1][0].start_mark, pairs[-1][1]
-            elif isinstance(here, yaml.SequenceNode) and isinstance(word, int) and word < len(here.value):
-                here = here.value[word]
-                mark = here.start_mark
-            else:
-                break
-            line = mark.line + 1
-        return line
+        return line_at(self._root, loc)
 
     def _build(self, loader: _Loader, node: yaml.Node, loc: Loc, inside: tuple[int, ...]) -> Any:
         self._values += 1
@@ -154,6 +140,25 @@ class Document:
 
     def _flaw(self, node: yaml.Node, loc: Loc, what: str) -> None:
         self.flaws.append(Flaw(node.start_mark.line + 1, loc, what))
+
+
+def line_at(root: yaml.Node | None, loc: Loc) -> int:
+    """The line, from 1, of the key or item at ``loc`` below a node, or of the nearest thing around it."""
+    here = root
+    line = 1 if here is None else here.start_mark.line + 1
+    for word in loc:
+        if isinstance(here, yaml.MappingNode):
+            pairs = [(key, value) for key, value in here.value if key.value == word]
+            if not pairs:
+                break
+            mark, here = pairs[-1][0].start_mark, pairs[-1][1]
+        elif isinstance(here, yaml.SequenceNode) and isinstance(word, int) and word < len(here.value):
+            here = here.value[word]
+            mark = here.start_mark
+        else:
+            break
+        line = mark.line + 1
+    return line
 
 
 def read_text(file: Path) -> str:
