@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
-from lab.errors import ApiFailed
 from lab.parts.gpu.health import Health
 from lab.parts.gpu.health_change import GpuRef, fail, heal
 from lab.parts.workloads import fraction_pod, gpu_memory_pod
@@ -206,12 +203,23 @@ def no_memory_label(g: Ground) -> None:
         g.fails(gpu_memory_pod("by-memory", namespace=SPACE), "not synced")
 
 
-def own_devices(g: Ground) -> str:
+def own_devices() -> Json:
+    """A pod for KAI that chooses its GPUs itself."""
     doc = pod("greedy", env={"NVIDIA_VISIBLE_DEVICES": "all"}, labels={"kai.scheduler/queue": "test"})
+    doc["metadata"]["namespace"] = SPACE
     doc["spec"]["schedulerName"] = "kai-scheduler"
-    with pytest.raises(ApiFailed) as refused:
-        g.cluster.create(doc)
-    return str(refused.value)
+    return doc
+
+
+def devices_guarded(g: Ground) -> str:
+    g.kai_config({"admission": {"blockNvidiaVisibleDevices": True}})
+    return g.refused(own_devices())
+
+
+def devices_open(g: Ground) -> None:
+    g.kai_config({"admission": {"blockNvidiaVisibleDevices": False}})
+    g.accepted(own_devices())
+    g.clear()
 
 
 CLASS = frozenset({"runtime-class-handler"})
@@ -238,8 +246,8 @@ CASES = {
     "device-foreign": Case(lambda g: g.sh("mknod /dev/nvidia7 c 195 7"), lambda g: g.sh("rm /dev/nvidia7")),
     "driver-file-missing": moved(LIBRARY, "error mounting"),
     "driver-file-directory": Case(
-        lambda g: g.sh(f"lib={LIBRARY}; mv $lib $lib.away; mkdir $lib"),
-        lambda g: g.sh(f"lib={LIBRARY}; rmdir $lib; mv $lib.away $lib"),
+        lambda g: g.sh(f"lib=$(echo {LIBRARY}); mv $lib $lib.away; mkdir $lib"),
+        lambda g: g.sh(f"lib=$(echo {LIBRARY}); rmdir $lib; mv $lib.away $lib"),
     ),
     "gpu-failed": Case(
         lambda g: fail(g.ctx, GpuRef(g.node, 1), Health(48)), lambda g: heal(g.ctx, [GpuRef(g.node, 1)])
@@ -277,7 +285,7 @@ CASES = {
         lambda g: g.runs(reservation("unready", container={"readinessProbe": {"exec": {"command": ["false"]}}})),
         kai=True,
     ),
-    "visible-devices-set": Case(own_devices, kai=True),
+    "visible-devices-set": Case(devices_guarded, devices_open, kai=True),
     "sharing-off": Case(sharing_off, sharing_on, kai=True),
     "fake-gpu-label": Case(lambda g: g.label(fake="true"), lambda g: g.label(fake=None)),
 }  # fmt: skip

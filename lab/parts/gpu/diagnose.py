@@ -33,6 +33,9 @@ _LOGS_SECONDS = 8.0
 
 _STARTING = re.compile(r"failed to load plugin|^containerd: |level=fatal")
 
+_POD_UID = re.compile(r"(?:Uid:|podUID=\\?\"?)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+"""A pod in containerd's and in the kubelet's journal."""
+
 Clock = Callable[[], float]
 
 
@@ -152,11 +155,13 @@ def _told_by_node(node: NodeFacts, world: World | None) -> Iterator[Evidence]:
     """What the node's programs said: nvidia-smi, and the journals as far as they are about what is wrong now."""
     yield from (Evidence("nvidia-smi", node.node, line) for line in node.smi)
     pods = world.of("Pod") if world is not None else ()
-    names = {PodView.of(obj).name for obj in pods if concerned(obj) and unwell(obj)}
+    sick = [PodView.of(obj) for obj in pods if concerned(obj) and unwell(obj)]
+    names, uids = {pod.name for pod in sick}, {pod.uid for pod in sick}
     for unit in ("containerd", "kubelet"):
         down = world is None or node.units.get(unit) != "active"
         for line in node.journal(unit):
-            if down or _STARTING.search(line) or any(name in line for name in names):
+            of_others = not uids.issuperset(_POD_UID.findall(line))  # of an earlier pod of the same name, for one
+            if down or _STARTING.search(line) or (any(name in line for name in names) and not of_others):
                 yield Evidence(f"{unit}-log", node.node, line)
 
 
