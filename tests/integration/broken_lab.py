@@ -120,7 +120,14 @@ class Ground:
         def offered(nodes: Iterable[Json]) -> bool:
             return all(view.ready and view.gpus == gpus for view in map(NodeView.of, nodes))
 
-        self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=f"{self.node} offers {gpus} GPUs")
+        def attempt() -> str:
+            try:
+                self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=f"{self.node} offers {gpus} GPUs")
+            except ApiFailed:  # the API server may have been started again with containerd
+                return ""
+            return "offered"
+
+        self._until(attempt)
 
     def label(self, **labels: str | None) -> None:
         """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
