@@ -32,6 +32,7 @@ class Case:
         also: what is true besides.
         may: what is true besides, now and then.
         kai: whether it needs KAI.
+        restarts: whether containerd or the kubelet is stopped; the API server then goes away for a while as well.
     """
 
     produce: Act
@@ -39,6 +40,7 @@ class Case:
     also: frozenset[str] = frozenset()
     may: frozenset[str] = frozenset()
     kai: bool = False
+    restarts: bool = False
 
 
 def both(*acts: Act) -> Act:
@@ -79,10 +81,11 @@ def containerd_case(change: str, *words: str) -> Case:
 
     def produce(g: Ground) -> None:
         change_it(g)
+        g.answers()
         if words:
             g.fails(victim(), *words)
 
-    return Case(produce, both(put_back, lambda g: g.offers(2, hold=3.0)))
+    return Case(produce, both(put_back, lambda g: g.offers(2, hold=3.0)), restarts=True)
 
 
 def moved(files: str, *words: str) -> Case:
@@ -102,6 +105,7 @@ def unit_case(unit: str) -> Case:
         both(lambda g: g.sh(f"systemctl start {unit}"), lambda g: g.offers(2, hold=5.0)),
         # of a unit that is down the whole journal of its last run counts, with what earlier cases left in it
         may=frozenset({"plugin-no-kubelet", "handler-missing"}),
+        restarts=True,
     )
 
 
