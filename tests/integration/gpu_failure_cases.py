@@ -17,6 +17,8 @@ CDI = "/etc/cdi/kailab.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 LIBRARY = "/usr/local/lib/kailab/nvml-*/libnvidia-ml.so.1"
 
+RESTARTED = "the API server goes away for a while with the runtime of the lab's only node"
+
 Json = dict[str, Any]
 
 Act = Callable[[Ground], object]
@@ -32,7 +34,7 @@ class Case:
         also: what is true besides.
         may: what is true besides, now and then.
         kai: whether it needs KAI.
-        restarts: whether containerd or the kubelet is stopped; the API server then goes away for a while as well.
+        unsteady: why it does not always come about on a busy machine; empty for one that does.
     """
 
     produce: Act
@@ -40,7 +42,7 @@ class Case:
     also: frozenset[str] = frozenset()
     may: frozenset[str] = frozenset()
     kai: bool = False
-    restarts: bool = False
+    unsteady: str = ""
 
 
 def both(*acts: Act) -> Act:
@@ -85,7 +87,7 @@ def containerd_case(change: str, *words: str) -> Case:
         if words:
             g.fails(victim(), *words)
 
-    return Case(produce, both(put_back, lambda g: g.offers(2, hold=3.0)), restarts=True)
+    return Case(produce, both(put_back, lambda g: g.offers(2, hold=3.0)), unsteady=RESTARTED)
 
 
 def moved(files: str, *words: str) -> Case:
@@ -105,7 +107,7 @@ def unit_case(unit: str) -> Case:
         both(lambda g: g.sh(f"systemctl start {unit}"), lambda g: g.offers(2, hold=5.0)),
         # of a unit that is down the whole journal of its last run counts, with what earlier cases left in it
         may=frozenset({"plugin-no-kubelet", "handler-missing"}),
-        restarts=True,
+        unsteady=RESTARTED,
     )
 
 
@@ -279,7 +281,9 @@ CASES = {
     ),
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(
-        lambda g: g.fails(reservation("unpulled", image="registry.kailab.dev/none:1"), "pull"), kai=True
+        lambda g: g.fails(reservation("unpulled", image="registry.kailab.dev/none:1"), "pull"),
+        kai=True,
+        unsteady="KAI may delete a reservation pod of nobody first",
     ),
     "reservation-failed": Case(
         lambda g: g.ends(reservation("refused", gpus=99, nodeName=g.node)),

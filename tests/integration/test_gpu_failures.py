@@ -36,8 +36,8 @@ def test_failure(ground: Ground, symptom: str) -> None:
     case = CASES[symptom]
     if case.kai and not ground.kai:
         pytest.skip("needs KAI")
-    if case.restarts and not os.environ.get("KAILAB_LONG"):
-        pytest.skip("restarts the runtime under the lab's only node: KAILAB_LONG=1 runs it")
+    if case.unsteady and not os.environ.get("KAILAB_LONG"):
+        pytest.skip(f"{case.unsteady}: KAILAB_LONG=1 runs it")
     try:
         said = case.produce(ground)
         seen = ground.diagnosed()
