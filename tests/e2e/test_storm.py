@@ -98,6 +98,7 @@ def test_twice_as_many_halves_as_gpus_at_once(
     assert list(shares(cluster, pods).values()) == [1.0] * gpus
 
 
+@pytest.mark.long
 @on_gpus()
 def test_those_that_do_not_fit_run_when_others_have_gone(
     storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]

@@ -17,6 +17,7 @@ CDI = "/etc/cdi/kailab.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 LIBRARY = "/usr/local/lib/kailab/nvml-*/libnvidia-ml.so.1"
 
+NOBODYS = "KAI may delete a reservation pod of nobody first"
 RESTARTED = "the API server goes away for a while with the runtime of the lab's only node"
 
 Json = dict[str, Any]
@@ -283,16 +284,18 @@ CASES = {
     "reservation-image": Case(
         lambda g: g.fails(reservation("unpulled", image="registry.kailab.dev/none:1"), "pull"),
         kai=True,
-        unsteady="KAI may delete a reservation pod of nobody first",
+        unsteady=NOBODYS,
     ),
     "reservation-failed": Case(
         lambda g: g.ends(reservation("refused", gpus=99, nodeName=g.node)),
         also=frozenset({"kubelet-refused"}),
         kai=True,
+        unsteady=NOBODYS,
     ),
     "reservation-waits": Case(
         lambda g: g.runs(reservation("unready", container={"readinessProbe": {"exec": {"command": ["false"]}}})),
         kai=True,
+        unsteady=NOBODYS,
     ),
     "visible-devices-set": Case(devices_guarded, devices_open, kai=True),
     "sharing-off": Case(sharing_off, sharing_on, kai=True),
