@@ -10,7 +10,7 @@ from lab.errors import ManifestsRefused
 from lab.lint import rules as _rules  # noqa: F401 - enters the rules into the registry
 from lab.lint.document import Document, parse, read
 from lab.lint.model import RULES, Finding, Level, Manifest, QueueFact, Rule, Setting
-from lab.lint.queues import queue_facts
+from lab.lint.queues import default_queues, queue_facts
 
 __all__ = [
     "RULES", "Document", "Finding", "Level", "Manifest", "QueueFact", "Rule", "Setting", "lint", "lint_files", "parse",
@@ -26,7 +26,7 @@ def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]
     manifests = [Manifest(document.data, document) for document in documents]
     if own := queue_facts(manifests):
         known: Mapping[str, QueueFact] | None = setting.queues
-        setting = replace(setting, queues={**(known or _defaults(setting)), **own})
+        setting = replace(setting, queues={**(known or default_queues(setting.line)), **own})
     found = [
         Finding(
             rule.id, seen.level, manifest.document.file, manifest.document.line(seen.at), str(manifest),
@@ -59,10 +59,3 @@ def refuse(findings: Iterable[Finding]) -> None:
             evidence=[f"{one.file}:{one.line}: {one.object}: {one.what} ({one.rule})" for one in errors],
             fix=first.fix,
         )
-
-
-def _defaults(setting: Setting) -> Mapping[str, QueueFact]:
-    """The queues that the chart makes, with what its values give them: quota 0, no limit."""
-    names = setting.line.default_queues
-    zero, free = dict.fromkeys(("cpu", "memory", "gpu"), 0.0), dict.fromkeys(("cpu", "memory", "gpu"), -1.0)
-    return {name: QueueFact(name, names[number - 1] if number else "", zero, free) for number, name in enumerate(names)}

@@ -73,6 +73,11 @@ class PodPart:
                     yield (*self.at, "spec", key, number), container
 
 
+def resources_of(container: Obj, side: str) -> Obj:
+    """The ``limits`` or ``requests`` of a container; empty where they are missing or no mapping."""
+    return _mapping(_mapping(container.get("resources")).get(side))
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One object of a file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lab.kai import Line
 from lab.lint.model import Manifest, QueueFact
 
 GROUP = "scheduling.run.ai/"
@@ -30,6 +31,16 @@ def fact_of(name: str, spec: Mapping[str, Any]) -> QueueFact:
         return {resource: amount(rows.get(resource), key) for resource in RESOURCES}
 
     return QueueFact(name, str(spec.get("parentQueue") or ""), shares("quota"), shares("limit"))
+
+
+def default_queues(line: Line) -> dict[str, QueueFact]:
+    """The queues that KAI's chart makes, as its values have them: quota 0, no limit."""
+    zero, free = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, -1.0)
+    parents_first = ("", *line.default_queues)
+    return {
+        name: QueueFact(name, parent, zero, free)
+        for parent, name in zip(parents_first, line.default_queues, strict=False)
+    }
 
 
 def amount(share: Any, key: str) -> float:

@@ -6,10 +6,8 @@ from typing import Any
 
 from lab.kai import line_of
 from lab.lint.model import Setting
-from lab.lint.queues import fact_of
+from lab.lint.queues import default_queues, fact_of
 from lab.spec import LabSpec
-
-_KAI_QUOTA, _KAI_LIMIT = 0.0, -1.0
 
 
 def setting_of(spec: LabSpec) -> Setting:
@@ -19,16 +17,11 @@ def setting_of(spec: LabSpec) -> Setting:
         SpecError: KAI's version is older than all that are known.
     """
     line = line_of(spec.kai.version)
-    made = {queue.name: fact_of(queue.name, _document(queue)) for queue in spec.queues}
-    zero = {"quota": _KAI_QUOTA, "limit": _KAI_LIMIT}
-    for number, name in enumerate(line.default_queues):
-        parent = line.default_queues[number - 1] if number else ""
-        document = {"parentQueue": parent, "resources": dict.fromkeys(("cpu", "memory", "gpu"), zero)}
-        made.setdefault(name, fact_of(name, document))
+    own = {queue.name: fact_of(queue.name, _document(queue)) for queue in spec.queues}
     pools = [pool for pool in spec.gpu_pools if pool.per_node]
     return Setting(
         line=line,
-        queues=made,
+        queues={**default_queues(line), **own},
         gpu_sharing=spec.kai.gpu_sharing,
         gpu_memory=max((pool.memory for pool in pools), default=0),
         gpus_per_node=max((pool.per_node for pool in pools), default=0) if spec.gpu.mode == "simulated" else 0,

@@ -283,19 +283,15 @@ CASES = {
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(
         lambda g: g.fails(reservation("unpulled", image="registry.kailab.dev/none:1"), "pull"),
-        kai=True,
-        unsteady=NOBODYS,
+        kai=True, unsteady=NOBODYS,
     ),
     "reservation-failed": Case(
         lambda g: g.ends(reservation("refused", gpus=99, nodeName=g.node)),
-        also=frozenset({"kubelet-refused"}),
-        kai=True,
-        unsteady=NOBODYS,
+        also=frozenset({"kubelet-refused"}), kai=True, unsteady=NOBODYS,
     ),
     "reservation-waits": Case(
         lambda g: g.runs(reservation("unready", container={"readinessProbe": {"exec": {"command": ["false"]}}})),
-        kai=True,
-        unsteady=NOBODYS,
+        kai=True, unsteady=NOBODYS,
     ),
     "visible-devices-set": Case(devices_guarded, devices_open, kai=True),
     "sharing-off": Case(sharing_off, sharing_on, kai=True),

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, Manifest, Setting, resources_of, rule
 
 _GPU = "nvidia.com/gpu"
 _KUBERNETES = "Kubernetes: extended resources are whole, and requests equal limits"
-
-
-def _side(container: dict[str, object], side: str) -> dict[str, object]:
-    resources = container.get("resources")
-    found = resources.get(side) if isinstance(resources, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 @rule("gpu-not-whole", "part of a GPU as a resource", _KUBERNETES)
@@ -22,7 +16,7 @@ def not_whole(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
         for side in ("limits", "requests"):
-            text = str(_side(container, side).get(_GPU, "0"))
+            text = str(resources_of(container, side).get(_GPU, "0"))
             if not text.isdigit():
                 yield Found(
                     (*at, "resources", side, _GPU),
@@ -36,7 +30,7 @@ def without_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The API server refuses a request of an extended resource that is not its limit."""
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
-        asked, most = _side(container, "requests").get(_GPU), _side(container, "limits").get(_GPU)
+        asked, most = resources_of(container, "requests").get(_GPU), resources_of(container, "limits").get(_GPU)
         if asked is not None and str(asked) != str(most):
             yield Found(
                 (*at, "resources", "requests", _GPU),
@@ -54,7 +48,7 @@ def more_than_a_node(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     counts = [
         (at, int(text))
         for at, container in pod.containers()
-        if (text := str(_side(container, "limits").get(_GPU, ""))).isdigit() and "containers" in at
+        if (text := str(resources_of(container, "limits").get(_GPU, ""))).isdigit() and "containers" in at
     ]
     total = sum(count for _, count in counts)
     if total > setting.gpus_per_node:
@@ -74,7 +68,7 @@ def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         return
     added = setting.line.workload_class_pods == "gpu" and pod.scheduler == setting.line.scheduler_name
     for at, container in pod.containers():
-        if _GPU in _side(container, "limits") and not added:
+        if _GPU in resources_of(container, "limits") and not added:
             yield Found(
                 (*at, "resources", "limits", _GPU),
                 "no runtimeClassName: where the node's default runtime is runc, the container sees no GPU"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from lab.lint.document import Loc
-from lab.lint.model import Found, Manifest, PodPart, Setting, rule
+from lab.lint.model import Found, Manifest, PodPart, Setting, resources_of, rule
 
 _VALIDATOR = "KAI v0.16.8, pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go"
 _GPU = "nvidia.com/gpu"
@@ -48,7 +48,7 @@ def with_whole_gpu(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """A share and a limit of nvidia.com/gpu exclude each other."""
     for pod, keys in _shared(manifest, setting):
         for at, container in pod.containers():
-            if _GPU in _side(container, "limits") and {"fraction", "gpu_memory"} & keys.keys():
+            if _GPU in resources_of(container, "limits") and {"fraction", "gpu_memory"} & keys.keys():
                 name = "gpu-fraction" if "fraction" in keys else "gpu-memory"
                 yield Found(
                     (*at, "resources", "limits", _GPU),
@@ -176,9 +176,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _side(container: dict[str, object], side: str) -> dict[str, object]:
-    resources = container.get("resources")
-    found = resources.get(side) if isinstance(resources, dict) else None
-    return found if isinstance(found, dict) else {}
