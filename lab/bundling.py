@@ -20,7 +20,7 @@ def create_bundle(
 
     Args:
         images: ``REFERENCE`` or ``REFERENCE=ARCHIVE``; with these or ``charts`` nothing else goes in.
-        charts: ``NAME`` or ``NAME@VERSION=FILE``.
+        charts: ``NAME``, ``NAME@VERSION`` or ``NAME@VERSION=FILE``.
 
     Raises:
         Unavailable: something cannot be had.
@@ -40,8 +40,8 @@ def create_bundle(
             name, _, version = name.partition("@")
             if archive and not version:
                 raise SpecError(f"--chart {text}: a file needs a version", fix="write NAME@VERSION=FILE")
-            wanted = version or supply.versions.get(name, "")
-            entries.append((Item("chart", name), wanted, _file(archive) if archive else supply.chart(name)))
+            item = supply.item("chart", name, version)
+            entries.append((item, supply.wanted(item), _file(archive) if archive else supply.path(item)))
     else:
         spec, _ = resolve_gpus(spec)
         spec, no_kai, _ = resolve_scheduler(spec, supply)
@@ -50,7 +50,7 @@ def create_bundle(
         for item in items_needed(spec, supply):
             tell(str(item))
             made = MADE if item.kind == "image" and supply.made_here(item) else ""
-            version = supply.versions.get(item.name, "") if item.kind != "image" else made
+            version = made if item.kind == "image" else supply.wanted(item)
             entries.append((item, version, supply.path(item, lambda text, done, total: None)))
     return create(out, entries, lambda text, done, total: None)
 

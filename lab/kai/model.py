@@ -92,7 +92,9 @@ class HelmKeys:
     pod_selector: str
     """Labels of the pods that the webhooks look at."""
     namespace_selector: str
-    """Labels of the namespaces that the webhooks look at."""
+    """Labels of the namespaces that the webhooks and the pod-grouper look at."""
+    node_pool_key: str
+    """Label of nodes that says their scheduling shard; the shard ``default`` leaves nodes that carry it alone."""
     binder_flags: str
     """Raw flags of the binder."""
     scheduler_flags: str

@@ -8,6 +8,7 @@ anything.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -176,14 +177,19 @@ class Fetch:
     @property
     def title(self) -> str:
         """See Step."""
-        return f"{'Build' if self.source == 'build' else 'Fetch'} {self.name}"
+        return f"{'Build' if self.source == 'build' else 'Fetch'} {self._what}"
+
+    @property
+    def _what(self) -> str:
+        """The name in words: ``kubernetes 1.33.13`` for the recipe ``kubernetes-1.33.13``."""
+        return re.sub(r"-(?=\d+\.)", " ", self.name)
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
         return (
             Effect(
                 "lab",
-                f"{self.source} {self.name} from {self.where}, into the cache",
+                f"{self.source} {self._what} from {self.where}, into the cache",
                 "delete the cache directory",
             ),
         )

@@ -15,13 +15,13 @@ from lab.spec.models import (
     InferenceSpec,
     KaiSpec,
     LabSpec,
-    QueueResource,
-    QueueSpec,
     SupplySpec,
-    TenantSpec,
 )
+from lab.spec.node_share import beside_host_kai, tenant_nodes, worker_names
+from lab.spec.queue import QueueResource, QueueSpec
 from lab.spec.schema import schema, schema_text
 from lab.spec.template import init_text
+from lab.spec.tenant import TenantQuota, TenantSpec
 
 __all__ = [
     "ClusterSpec",
@@ -34,7 +34,9 @@ __all__ = [
     "QueueResource",
     "QueueSpec",
     "SupplySpec",
+    "TenantQuota",
     "TenantSpec",
+    "beside_host_kai",
     "dump_spec",
     "init_text",
     "load_dumped",
@@ -45,4 +47,6 @@ __all__ = [
     "resolve_spec",
     "schema",
     "schema_text",
+    "tenant_nodes",
+    "worker_names",
 ]

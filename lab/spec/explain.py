@@ -33,6 +33,8 @@ _MUST = {
     "share": "{message}",
     "devices": "{message}",
     "label": "{message}",
+    "quantity": "{message}",
+    "nodes": "{message}",
 }
 
 

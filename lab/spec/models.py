@@ -1,6 +1,7 @@
 """The lab file as frozen pydantic models. Keys are camelCase in YAML, snake_case in Python.
 
-What a single value may be is said here; how values must go together is in ``lab.spec.rules``.
+What a single value may be is said here; how values must go together is in ``lab.spec.rules`` and its
+neighbours ``gpu_rules``, ``queue_rules`` and ``tenant_rules``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from lab.spec import gpu_rules, rules
-from lab.spec.base import DnsName, ImageReference, Model, Share, Switch, Version
+from lab.spec import gpu_rules, queue_rules, rules, tenant_rules
+from lab.spec.base import DnsName, ImageReference, Model, Switch, Version
 from lab.spec.gpu import GpuSpec, NodePool
+from lab.spec.queue import QueueSpec
+from lab.spec.tenant import TenantSpec
+
+_RULES = (rules, queue_rules, gpu_rules, tenant_rules)
 
 
 class ClusterSpec(Model):
@@ -44,51 +49,6 @@ class KaiSpec(Model):
     """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that ask for a fraction."""
     values: dict[str, Any] = Field(default_factory=dict)
     """Further Helm values, merged last."""
-
-
-class QueueResource(Model):
-    """Share of one resource; -1 is unlimited. KAI reads an omitted one as 0, so the lab writes all three."""
-
-    quota: Share = -1
-    """Guaranteed: GPUs, CPU millicores, memory in MB (10^6 bytes)."""
-    limit: Share = -1
-    """Never more than this."""
-    weight: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = 1
-    """overQuotaWeight: share of what is left over."""
-
-
-class QueueSpec(Model):
-    """A KAI queue (cluster-scoped)."""
-
-    name: DnsName
-    """Name of the queue; workloads name it in the label kai.scheduler/queue."""
-    parent: DnsName | None = None
-    """Parent queue; workloads go to leaf queues only."""
-    priority: Annotated[int, Field(strict=True)] | None = None
-    """Order between sibling queues; higher first (KAI's default is 100)."""
-    gpu: QueueResource = QueueResource()
-    """GPUs, in devices; fractions count."""
-    cpu: QueueResource = QueueResource()
-    """CPU, in millicores."""
-    memory: QueueResource = QueueResource()
-    """Memory, in MB (10^6 bytes)."""
-
-
-class TenantSpec(Model):
-    """A vCluster."""
-
-    name: DnsName
-    """Name of the vCluster; 'lab kubeconfig NAME' opens it."""
-    mode: Literal["host-kai", "own-kai", "default"] = "host-kai"
-    """host-kai: the host's KAI schedules its pods; own-kai: KAI inside, any version; default: no KAI."""
-    vcluster: Version = "0.36.1"
-    """Version of the vCluster chart, 0.35.3 or newer."""
-    kubernetes: Version = "1.34.4"
-    """Kubernetes version inside."""
-    kai_version: Version | None = None
-    """own-kai: the version inside."""
-    values: dict[str, Any] = Field(default_factory=dict)
-    """Further vcluster.yaml values, merged last and validated against the chart's schema."""
 
 
 class InferenceSpec(Model):
@@ -141,7 +101,7 @@ class LabSpec(Model):
 
     @model_validator(mode="after")
     def _goes_together(self) -> LabSpec:
-        if broken := (*rules.broken(self), *gpu_rules.broken(self)):
+        if broken := [rule for part in _RULES for rule in part.broken(self)]:
             raise ValidationError.from_exception_data(
                 "LabSpec",
                 [
@@ -173,7 +133,7 @@ class LabSpec(Model):
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but probably not meant, one sentence each, with the path of the field."""
-        return (*rules.doubtful(self), *gpu_rules.doubtful(self))
+        return tuple(said for part in _RULES for said in part.doubtful(self))
 
 
 def type_at(loc: tuple[int | str, ...]) -> Any:

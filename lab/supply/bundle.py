@@ -188,6 +188,8 @@ def _fill(
         progress(str(item), number, len(items))
         suffix = {"image": ".tar", "chart": ".tgz"}.get(item.kind, "")
         slug = item.name.replace("/", "_").replace(":", "_")
+        if item.kind == "chart" and version:  # several versions of one chart may lie side by side
+            slug = f"{slug}-{version}"
         target = folder / f"{item.kind}s" / f"{slug}{suffix}"
         target.parent.mkdir(exist_ok=True)
         if source.is_dir():

@@ -5,24 +5,39 @@ from __future__ import annotations
 import functools
 import platform
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lab.errors import SpecError
+from lab.kai import line_of
+
 Row = TypeVar("Row")
+
+KAI_CHART = "kai-scheduler"
+"""The chart whose address depends on its version."""
+
+_TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{kubernetes}"
+"""The image that vCluster takes a tenant's API server, controller manager and scheduler from."""
 
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing a lab needs: ``kind`` is binary, image or chart; a chart's name carries no version."""
+    """One thing a lab needs: ``kind`` is binary, image or chart; a chart's name carries no version.
+
+    ``version`` is empty for the one that the lab file asks for on the host, and for images, whose name says it. A
+    second version beside that one names itself: a tenant's own KAI, ``Item("chart", "kai-scheduler", "v0.9.3")``.
+    """
 
     kind: str
     name: str
+    version: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return " ".join(word for word in (self.kind, self.name, self.version) if word)
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All rows for one Kubernetes version and architecture."""
+    """All rows for the Kubernetes version of the nodes, and those of other versions that run in tenants."""
 
     go: dict[str, GoRecipe]
     debs: dict[str, DebLayer]
@@ -115,6 +130,34 @@ class Catalogue:
     def image(self, reference: str) -> ImageRow:
         """The row of an image; one without a row can only come from an engine, a bundle or a registry."""
         return self.images.get(reference) or ImageRow(reference, recipe="none")
+
+    def chart(self, name: str, version: str = "") -> ChartRow | None:
+        """The row of a chart in a version, with the address where that version is published; None for an unknown name.
+
+        KAI's charts moved from one registry to another, so its address follows the line of the version. Only the
+        version of the table can be built, from the Go module that the table names.
+        """
+        row = self.charts.get(name)
+        if row is None:
+            return None
+        version = version or row.version
+        if name == KAI_CHART:
+            return replace(row, version=version, oci=_kai_address(version))
+        if version == row.version:
+            return row
+        return replace(row, version=version, url=row.url.replace(row.version, version), build={})
+
+
+def chart_version(name: str, version: str) -> str:
+    """A version as the chart itself spells it: KAI's have a leading v, as its tags do."""
+    return f"v{version.removeprefix('v')}" if version and name == KAI_CHART else version
+
+
+def _kai_address(version: str) -> str:
+    try:
+        return line_of(version.removeprefix("v")).chart
+    except SpecError:  # older than all that is known of KAI
+        return ""
 
 
 def arch() -> str:
@@ -141,6 +184,30 @@ def load(kubernetes: str) -> Catalogue:
         images={row.reference: row for row in images},
         charts={f"{row['name']}": _row(ChartRow, row) for row in data["chart"]},
     )
+
+
+def beside(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
+    """The catalogue with the image of further Kubernetes versions, which run in tenants.
+
+    Each is a recipe of its own, ``kubernetes-1.33.13``, of the programs in that image only: nothing of what the nodes
+    are made of changes, and its builds lie beside theirs. A version that is there already stays as it is.
+    """
+    for version in dict.fromkeys(kubernetes):
+        reference = _TENANT_IMAGE.replace("{kubernetes}", version)
+        if reference in catalogue.images:
+            continue
+        other = load(version)
+        row, whole = other.images[reference], other.go["kubernetes"]
+        own, name = "go:kubernetes/", f"kubernetes-{version}"
+        programs = [target.removeprefix(own) for target in row.files.values() if target.startswith(own)]
+        recipe = replace(whole, name=name, programs={program: whole.programs[program] for program in programs})
+        files = {inside: target.replace(own, f"go:{name}/") for inside, target in row.files.items()}
+        catalogue = replace(
+            catalogue,
+            go={**catalogue.go, name: recipe},
+            images={**catalogue.images, reference: replace(row, files=files)},
+        )
+    return catalogue
 
 
 def _row(cls: type[Row], row: dict[str, Any]) -> Row:

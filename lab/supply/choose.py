@@ -39,7 +39,7 @@ class Chooser:
     """Answers where items come from.
 
     Args:
-        versions: wanted version of charts and binaries by name.
+        versions: wanted version of charts and binaries by name, for items that name none.
     """
 
     catalogue: Catalogue
@@ -139,8 +139,8 @@ class Chooser:
                 return set(), ""
             return _image_needs(row), self._described(row)
         if item.kind == "chart":
-            chart = self.catalogue.charts.get(item.name)
-            if chart is None or not chart.build or chart.version != self.version(item):
+            chart = self.catalogue.chart(item.name, self.version(item))
+            if chart is None or not chart.build:
                 return set(), ""
             return {"go"}, f"Go module {self.catalogue.go[chart.build['recipe']].module}"
         row_binary = self.catalogue.binaries[item.name]
@@ -182,7 +182,8 @@ class Chooser:
     def _made(self, item: Item) -> Path | None:
         if item.kind == "image":
             return archive_path(self.catalogue.image(item.name), self.catalogue)
-        return chart_path(self.catalogue.charts[item.name]) if item.name in self.catalogue.charts else None
+        chart = self.catalogue.chart(item.name, self.version(item))
+        return chart_path(chart) if chart else None
 
     def version(self, item: Item) -> str:
         """The wanted version of a chart or binary; an image's version is in its name."""
@@ -191,7 +192,7 @@ class Chooser:
     def _address(self, item: Item) -> str:
         if item.kind == "binary":
             return self.catalogue.binaries[item.name].release
-        chart = self.catalogue.charts.get(item.name)
+        chart = self.catalogue.chart(item.name, self.version(item))
         return (chart.oci or chart.url) if chart else ""
 
     def _ways_out(self, item: Item) -> str:
@@ -212,5 +213,5 @@ def _image_needs(row: ImageRow) -> set[str]:
 
 
 def wanted_version(item: Item, versions: Mapping[str, str]) -> str:
-    """The version to ask for; empty for an image, whose name carries it."""
-    return versions.get(item.name, "") if item.kind != "image" else ""
+    """The version to ask for: the item's own, or the lab's; empty for an image, whose name carries it."""
+    return item.version or versions.get(item.name, "") if item.kind != "image" else ""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import Unavailable
-from lab.kai import line_of
 from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
-from lab.supply.catalogue import Item, load
+from lab.supply.catalogue import KAI_CHART, ChartRow, Item, beside, chart_version, load
 from lab.supply.choose import Choice, Chooser, wanted_version
 from lab.supply.recipes import Progress
 from lab.tools.container import ContainerEngine
@@ -40,35 +38,42 @@ class Supply:
         self.run = run
         self.engine = engine
         self.engine_runs = engine_runs
-        self.catalogue = load(spec.cluster.kubernetes)
-        if spec.scheduler != "default":  # KAI's charts moved from one registry to another
-            row = replace(self.catalogue.charts["kai-scheduler"], oci=line_of(spec.kai.version).chart)
-            charts = {**self.catalogue.charts, row.name: row}
-            self.catalogue = replace(self.catalogue, charts=charts)
+        self.catalogue = beside(load(spec.cluster.kubernetes), [tenant.kubernetes for tenant in spec.tenants])
         self.mirrors = dict(spec.supply.mirrors)
         named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
         self.bundles: tuple[Bundle, ...] = (*named, *installed())
-        vclusters = {tenant.vcluster for tenant in spec.tenants}
+        vclusters = [tenant.vcluster for tenant in spec.tenants]
         self.versions = {
             **{name: row.version for name, row in self.catalogue.binaries.items()},
-            "kai-scheduler": f"v{spec.kai.version}",
-            "vcluster": next(iter(vclusters)) if vclusters else self.catalogue.charts["vcluster"].version,
+            KAI_CHART: chart_version(KAI_CHART, spec.kai.version),
+            "vcluster": vclusters[0] if vclusters else self.catalogue.charts["vcluster"].version,
         }
         self.choices: dict[Item, Choice] = {}
 
     def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
         """Decide where items come from; remembered, so that a later ``path`` follows what the plan said."""
-        new = [item for item in items if item not in self.choices]
+        asked = {item: self.item(item.kind, item.name, item.version) for item in items}
+        new = [item for item in dict.fromkeys(asked.values()) if item not in self.choices]
         chooser = Chooser(
             self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run,
             self.engine if self.engine_runs else None,
         )  # fmt: skip
         self.choices.update(chooser.choose(new))
-        return {item: self.choices[item] for item in items}
+        return {item: self.choices[same] for item, same in asked.items()}
 
-    def has(self, kind: str, name: str) -> bool:
+    def item(self, kind: str, name: str, version: str = "") -> Item:
+        """An item in one spelling only: it names no version where that is the lab file's own."""
+        version = chart_version(name, version)
+        return Item(kind, name, "" if version == self.versions.get(name) else version)
+
+    def wanted(self, item: Item) -> str:
+        """The version of a chart or binary that is asked for; empty for an image, whose name carries it."""
+        return wanted_version(item, self.versions)
+
+    def has(self, kind: str, name: str, version: str = "") -> bool:
         """Whether the item can be had at all."""
-        return self.choose([Item(kind, name)])[Item(kind, name)].available
+        item = self.item(kind, name, version)
+        return self.choose([item])[item].available
 
     def binary(self, name: str) -> Path:
         """A program on this machine, fetched or built if need be. Raises Unavailable, CommandFailed."""
@@ -78,9 +83,9 @@ class Supply:
         """An image archive on this machine. Raises Unavailable, CommandFailed."""
         return self.path(Item("image", reference))
 
-    def chart(self, name: str) -> Path:
-        """A chart's .tgz on this machine. Raises Unavailable, CommandFailed."""
-        return self.path(Item("chart", name))
+    def chart(self, name: str, version: str = "") -> Path:
+        """A chart's .tgz on this machine; without a version the lab file's. Raises Unavailable, CommandFailed."""
+        return self.path(self.item("chart", name, version))
 
     def path(self, item: Item, progress: Progress = _silent) -> Path:
         """Bring an item into the cache and return where it lies.
@@ -103,14 +108,14 @@ class Supply:
                 return self._build(item, progress)
 
     def _present(self, item: Item, choice: Choice) -> Path:
-        version = wanted_version(item, self.versions)
+        version = self.wanted(item)
         known: list[Path | None] = [recipes.fetched(item, version)]
         if item.kind == "binary":
             known.append(recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue))
         elif item.kind == "image":
             known.append(recipes.archive_path(self.catalogue.image(item.name), self.catalogue))
-        elif item.name in self.catalogue.charts:
-            known.append(recipes.chart_path(self.catalogue.charts[item.name]))
+        elif chart := self.catalogue.chart(item.name, version):
+            known.append(recipes.chart_path(chart))
         for path in known:
             if path is not None and path.exists():
                 return path
@@ -119,7 +124,7 @@ class Supply:
         return Path(choice.where)
 
     def _from_bundle(self, item: Item) -> Path:
-        version = wanted_version(item, self.versions)
+        version = self.wanted(item)
         for bundle in self.bundles:
             if entry := bundle.find(item, version):
                 path = bundle.trusted(entry)
@@ -131,7 +136,7 @@ class Supply:
         raise Unavailable(f"{item} was in a bundle when the plan was made and is gone", fix="run the command again")
 
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
-        version = wanted_version(item, self.versions)
+        version = self.wanted(item)
         target = recipes.fetched(item, version)
         progress(f"fetching {choice.where}", None, None)
         if item.kind == "image":
@@ -147,7 +152,7 @@ class Supply:
         if item.kind == "image":
             return recipes.make_image(self.catalogue.image(item.name), self.catalogue, self.run, progress)
         if item.kind == "chart":
-            return recipes.make_chart(self.catalogue.charts[item.name], self.catalogue, self.binary("helm"), self.run)
+            return recipes.make_chart(self._chart_row(item), self.catalogue, self.binary("helm"), self.run)
         row = self.catalogue.binaries[item.name]
         recipe = row.build.removeprefix("go:").split("/")[0]
         gomod.build(self.catalogue.go[recipe], self.run, progress)
@@ -157,7 +162,7 @@ class Supply:
         """A name for what the item will be, known before it is fetched or built: equal names mean equal content."""
         choice = self.choose([item])[item]
         if choice.source == "bundle":
-            version = wanted_version(item, self.versions)
+            version = self.wanted(item)
             found = next((entry for bundle in self.bundles if (entry := bundle.find(item, version))), None)
             return found.sha256 if found else item.name
         made = recipes.archive_path(self.catalogue.image(item.name), self.catalogue) if item.kind == "image" else None
@@ -165,7 +170,7 @@ class Supply:
             return made.name
         if item.kind == "binary":
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
-        return f"{item.name}@{choice.source}"
+        return f"{' '.join(word for word in (item.name, item.version) if word)}@{choice.source}"
 
     def made_here(self, item: Item) -> bool:
         """Whether an image is what the catalogue's recipe makes, and not what a registry has under that name."""
@@ -176,11 +181,17 @@ class Supply:
         return choice.source == "build" or (choice.source == "present" and not recipes.fetched(item, "").exists())
 
     def recipe_of(self, item: Item) -> str:
-        """What is built first for an item: the name of its longest Go recipe, ``node`` or ``debian``."""
+        """What is built first for an item: the Go recipe of its first program, ``node`` or ``debian``."""
         if item.kind == "binary":
             return self.catalogue.binaries[item.name].build.removeprefix("go:").split("/")[0]
         if item.kind == "chart":
-            return self.catalogue.charts[item.name].build["recipe"]
+            return self._chart_row(item).build["recipe"]
         row = self.catalogue.image(item.name)
-        names = sorted({source.removeprefix("go:").split("/")[0] for source in row.files.values()})
+        names = [source.removeprefix("go:").split("/")[0] for source in row.files.values()]
         return row.recipe if row.recipe != "files" else (names[0] if names else "debian")
+
+    def _chart_row(self, item: Item) -> ChartRow:
+        row = self.catalogue.chart(item.name, self.wanted(item))
+        if row is None:
+            raise Unavailable(f"{item} is in no catalogue", fix="name a chart that kailab knows")
+        return row

@@ -112,7 +112,13 @@ def _supply(page: Page, report: PlanReport) -> None:
     choices = [choice for choice in report.plan.choices if choice.available]
     counts = Counter(SOURCES[choice.source] for choice in choices)
     page.heading("Supply", ", ".join(f"{count} {source}" for source, count in counts.items()))
-    page.columns([[c.item.kind, c.item.name, (SOURCES[c.source], "cyan"), (c.where, "dim")] for c in choices])
+    names = [f"{choice.item.name} {choice.item.version}".strip() for choice in choices]
+    page.columns(
+        [
+            [c.item.kind, name, (SOURCES[c.source], "cyan"), (c.where, "dim")]
+            for c, name in zip(choices, names, strict=True)
+        ]
+    )
     if not report.plan.missing:
         return
     page.heading("Cannot be had")

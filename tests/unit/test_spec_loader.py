@@ -118,7 +118,7 @@ def test_queue_shares() -> None:
 
 @pytest.mark.parametrize("profile", profile_names())
 def test_dump_round_trip(profile: str) -> None:
-    spec = load_profile(profile, ["kai.values={a: [1, 2.5, null, x]}", "queues.test.gpu={limit: 2}"], {})
+    spec = load_profile(profile, ["kai.values={a: [1, 2.5, null, x]}", "queues=[{name: test, gpu: {limit: 2}}]"], {})
     again = load_dumped(dump_spec(spec))
     assert again == spec
     assert dump_spec(again) == dump_spec(spec)

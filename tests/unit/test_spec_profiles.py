@@ -14,10 +14,13 @@ import yaml
 import lab.spec
 import lab.spec.gpu
 import lab.spec.models
+import lab.spec.queue
+import lab.spec.tenant
 from lab.errors import SpecError
 from lab.spec import (
     LabSpec,
     QueueResource,
+    beside_host_kai,
     init_text,
     load_profile,
     load_spec,
@@ -25,6 +28,7 @@ from lab.spec import (
     profile_names,
     schema,
     schema_text,
+    tenant_nodes,
 )
 
 PROFILES = profile_names()
@@ -34,7 +38,7 @@ CASES = Path(__file__).parent / "spec_cases"
 def test_names() -> None:
     assert PROFILES[0] == "demo"
     assert PROFILES[1:] == tuple(sorted(PROFILES[1:]))
-    assert {"cpu", "gpu", "gpus", "minimal"} < set(PROFILES)
+    assert {"cpu", "gpu", "gpus", "minimal", "tenants", "versions"} < set(PROFILES)
 
 
 def test_demo_is_the_lab_of_the_talk() -> None:
@@ -71,6 +75,31 @@ def test_gpus_has_four_models_and_gpu_takes_the_machines_own() -> None:
     assert (gpu.gpu.mode, gpu.gpu.devices, gpu.gpu.strategy, gpu.cluster.workers) == ("nvidia", "all", "auto", 1)
 
 
+def test_versions_is_the_multi_team_example() -> None:
+    spec = load_profile("versions", (), {})
+    assert (spec.scheduler, spec.queues, beside_host_kai(spec)) == ("default", (), False)
+    assert (spec.cluster.control_planes, spec.cluster.workers, spec.cluster.kubernetes) == (1, 3, "1.34.4")
+    assert (spec.gpu.mode, spec.gpu.per_node) == ("simulated", 2)
+    assert [(t.name, t.mode, t.kai_version) for t in spec.tenants] == [
+        ("team-ml", "own-kai", "0.9.3"),
+        ("team-research", "own-kai", "0.7.11"),
+        ("team-dev", "default", None),
+    ]
+    assert [tenant.kubernetes for tenant in spec.tenants if tenant.mode == "own-kai"] == ["1.33.13", "1.33.13"]
+    assert tenant_nodes(spec) == {"team-ml": ("worker3",), "team-research": ("worker2",)}
+
+
+def test_tenants_has_kai_on_the_host_and_in_a_tenant() -> None:
+    spec, demo = load_profile("tenants", (), {}), load_profile("demo", (), {})
+    assert (spec.scheduler, spec.kai.version, spec.queues) == ("kai", "0.16.8", demo.queues)
+    assert (spec.cluster.control_planes, spec.cluster.workers, spec.gpu.per_node) == (1, 3, 2)
+    assert [(t.name, t.mode, t.kai_version) for t in spec.tenants] == [
+        ("team-host", "host-kai", None),
+        ("team-own", "own-kai", "0.16.8"),
+    ]
+    assert (tenant_nodes(spec), beside_host_kai(spec)) == ({"team-own": ("worker3",)}, True)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile_is_short_and_named_after_its_file(profile: str) -> None:
     text = profile_file(profile).read_text()
@@ -90,9 +119,10 @@ def test_init_text_is_the_profile(profile: str, tmp_path: Path) -> None:
 def test_init_text_explains_every_key(profile: str) -> None:
     text = init_text(profile)
     assert max(len(line) for line in text.splitlines()) <= 110
-    models = {**vars(lab.spec.models), **vars(lab.spec.gpu)}
+    models = {**vars(lab.spec.models), **vars(lab.spec.gpu), **vars(lab.spec.queue), **vars(lab.spec.tenant)}
     for name, model in models.items():
-        if name.endswith(("Spec", "Pool", "Options", "QueueResource")) and hasattr(model, "model_fields"):
+        ours = name.endswith(("Spec", "Pool", "Options", "QueueResource", "TenantQuota"))
+        if ours and hasattr(model, "model_fields"):
             for key, field in model.model_fields.items():
                 assert re.search(rf"^[ #-]*{field.alias or key}:", text, re.M), f"{name}.{key}"
                 assert field.description, f"{name}.{key} has no docstring"
@@ -106,7 +136,9 @@ def test_every_option_of_init_text_can_be_switched_on(profile: str, tmp_path: Pa
     file = tmp_path / "lab.yaml"
     file.write_text(text)
     spec, plain = load_spec(file, (), {}), load_profile(profile, (), {})
-    assert spec.model_copy(update={"tenants": plain.tenants}) == plain
+    # an example stands in the place of an empty list
+    assert spec.model_copy(update={"queues": plain.queues, "tenants": plain.tenants}) == plain
+    assert len(spec.queues) == max(1, len(plain.queues))
     assert len(spec.tenants) == max(1, len(plain.tenants))
 
 
