@@ -29,7 +29,7 @@ from lab.removal import down
 from lab.results import DownReport, PlanReport, StatusReport, UpReport
 from lab.session import Session, lab_names, name_of
 from lab.spec import LabSpec, TenantSpec
-from lab.supply import Item
+from lab.spec.added import checked_with_added, with_added
 from lab.tools.shell import Runner
 
 Ask = Callable[[tuple[Effect, ...]], bool]
@@ -152,15 +152,19 @@ class Lab:
         wanted = asked.cluster.engine
         name = wanted if wanted != "auto" else next(iter(running), "docker")
         self.session = Session(asked, asked, {}, name, name in running, self.session.bus, self.session.cancel)
+        added = self.session.added or ()
+        checked_with_added(asked, added)
         nvidia = discover(self.runner, host, engine=wanted)
         spec, gpu_notices = resolve_gpus(asked, nvidia, self.session.journal)
         spec, no_kai, _ = resolve_scheduler(spec, self.session.supply, require)
-        self.session.spec = spec
+        self.session.spec = spec = with_added(spec, added)
         step = HostReady(needed_fixes(verdicts))
         plan = build_plan(
             spec, self.session.supply, step, no_kai=no_kai,
-            notices=(*gpu_notices, *spec.warnings(), *self._doubts(spec), *self._linted(spec)),
-            facts={"engine": name},
+            notices=(
+                *gpu_notices, *spec.warnings(), *self._doubts(spec), *self._linted(spec), *self.session.added_notices
+            ),
+            facts={"engine": name}, added=self.session.added_names, leave_alone=True,
         )  # fmt: skip
         self.session.facts = dict(plan.facts)
         return plan, verdicts
@@ -176,11 +180,15 @@ class Lab:
         return tuple(f"{one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
 
     def _doubts(self, spec: LabSpec) -> tuple[str, ...]:
-        """Check the tenants' values before anything is made, wherever the chart is at hand already."""
-        chart = Item("chart", "vcluster")
-        if not spec.tenants or self.session.supply.choose([chart])[chart].source not in ("present", "bundle"):
-            return ()
-        return validate_tenants(spec, self.session.supply.path(chart))
+        """Check the tenants' values before anything is made, wherever their chart is at hand already."""
+        supply = self.session.supply
+        doubts: list[str] = []
+        for version in dict.fromkeys(tenant.vcluster for tenant in spec.tenants):
+            chart = supply.item("chart", "vcluster", version)
+            if supply.choose([chart])[chart].source in ("present", "bundle"):
+                alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
+                doubts += validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart))
+        return tuple(doubts)
 
     def plan(self, require: frozenset[str] = frozenset()) -> PlanReport:
         """What ``up`` would do, and how everything stands now."""
@@ -221,7 +229,10 @@ class Lab:
     def status(self) -> StatusReport:
         """How the lab stands now."""
         spec = self.spec
-        plan = build_plan(spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={})
+        plan = build_plan(
+            spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={},
+            added=self.session.added_names,
+        )  # fmt: skip
         seen = self._engine(plan).observe()
         notices = plan.notices
         steps = tuple((s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host")))

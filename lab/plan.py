@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from lab.parts.images import Fetch, NodeImage, base_image, builds_needed, contro
 from lab.parts.mirrors import RegistryMirrors
 from lab.parts.network import Network
 from lab.parts.queues import queue_steps
+from lab.parts.tenants.every_step import tenancy_steps
+from lab.parts.tenants.inside import inner_spec
 from lab.spec import LabSpec
 from lab.supply import Choice, Item, Supply
 
@@ -87,8 +89,8 @@ class Plan:
             ],
             "supply": [
                 {
-                    "kind": c.item.kind, "name": c.item.name, "source": c.source, "where": c.where, "why": list(c.why),
-                    "fix": c.fix,
+                    "kind": c.item.kind, "name": c.item.name, "version": c.item.version, "source": c.source,
+                    "where": c.where, "why": list(c.why), "fix": c.fix,
                 }
                 for c in self.choices
             ],
@@ -172,7 +174,10 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
         items.append(Item("chart", "kai-scheduler"))
     if spec.tenants:
         images += [Item("image", reference) for reference in tenants.images(spec)]
-        items.append(Item("chart", "vcluster"))
+        items += [supply.item("chart", "vcluster", tenant.vcluster) for tenant in spec.tenants]
+    for inner in (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai"):
+        images += [Item("image", reference) for reference in kai.images(inner)]
+        items.append(supply.item("chart", "kai-scheduler", inner.kai.version))
     if spec.tenants or spec.scheduler == "kai":
         items.append(Item("binary", "helm"))
     images += [Item("image", reference) for reference in spec.images]
@@ -189,6 +194,8 @@ def build_plan(
     no_kai: str,
     notices: Sequence[str],
     facts: Mapping[str, str],
+    added: Collection[str] = (),
+    leave_alone: bool = False,
 ) -> Plan:
     """Put the steps of a resolved lab together.
 
@@ -196,8 +203,11 @@ def build_plan(
         spec: without any ``auto``.
         host: the step that prepares the machine.
         no_kai: why there is no KAI; empty when there is.
+        added: names of tenants that were added to the lab that runs. The node image is made without what they need.
+        leave_alone: without the steps of those tenants; what the host does for them stays.
     """
-    items = items_needed(spec, supply)
+    of_file = spec.model_copy(update={"tenants": tuple(t for t in spec.tenants if t.name not in added)})
+    items = items_needed(of_file, supply)
     choices = tuple(supply.choose(items).values())
     told = [*notices]
     if no_kai and spec.queues:
@@ -214,8 +224,10 @@ def build_plan(
         host, *fetches, node_image, KindCluster(spec, node_image.tag, own), Network(spec, own),
         *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
         *(gpu_steps(spec) if has_gpus(spec) else ()),
-        *kai.kai_steps(spec, with_kai), *queue_steps(spec, with_kai), *tenants.tenant_steps(spec),
+        *kai.kai_steps(spec, with_kai), *queue_steps(spec, with_kai), *tenancy_steps(spec, with_kai),
     )  # fmt: skip
+    if leave_alone:
+        steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
     all_facts = {
         "lab": spec.name,
         "provider": spec.cluster.provider,

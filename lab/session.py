@@ -16,7 +16,8 @@ from lab.errors import Busy, LabError, NoLab
 from lab.kube import Cluster
 from lab.parts.context import LabContext
 from lab.paths import LabPaths, state_root
-from lab.spec import LabSpec, dump_spec, load_dumped
+from lab.spec import LabSpec, TenantSpec, dump_spec, load_dumped
+from lab.spec.added import dump_added, load_added, with_added
 from lab.spec.gpu import GpuSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
@@ -27,7 +28,8 @@ from lab.tools.shell import HostRunner
 class Session:
     """One lab and this process's hands on it.
 
-    ``asked`` is the lab file as given, ``spec`` the same without ``auto``, ``facts`` what was resolved.
+    ``asked`` is the lab file as given, ``spec`` the same without ``auto``, ``facts`` what was resolved. ``added`` are
+    the tenants that 'lab tenant add' brought to the lab that runs; an attached session has them in ``spec`` too.
     """
 
     asked: LabSpec
@@ -37,12 +39,16 @@ class Session:
     engine_runs: bool = True
     bus: Bus = field(default_factory=Bus)
     cancel: threading.Event = field(default_factory=threading.Event)
+    added: tuple[TenantSpec, ...] | None = None
 
     def __post_init__(self) -> None:
         self.paths = LabPaths(self.spec.name)
+        if self.added is None:  # 'lab up' starts from the lab file and must not forget them
+            self.added = _saved_added(self.paths)
+        self._take(self.asked, self.added)
         self.runner = HostRunner(self.cancel, self.paths.log)
         self.engine = ContainerEngine(self.runner, self.engine_name)
-        self.supply = Supply(self.asked, self.runner, self.engine, engine_runs=self.engine_runs)
+        self.supply = self._supply()
         self.journal = Journal(self.paths.journal)
         self._clusters: dict[str, Cluster] = {}
         self._lock = threading.Lock()
@@ -61,7 +67,9 @@ class Session:
             # not a lab file anybody may write: host-kai tenants beside the default scheduler, for one
             gpu = GpuSpec.model_validate(saved["resolved"]["gpu"], by_alias=True, by_name=False)
             spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
-            return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"))
+            added = load_added(saved.get("added"))
+            spec = with_added(spec, added)
+            return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"), added=added)
         except FileNotFoundError:
             names = ", ".join(lab_names()) or "none"
             raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
@@ -76,6 +84,7 @@ class Session:
         text = json.dumps(
             {
                 "asked": json.loads(dump_spec(self.asked)),
+                "added": dump_added(self.added or ()),
                 "resolved": {
                     "scheduler": self.spec.scheduler,
                     "gpu": self.spec.gpu.model_dump(mode="json", by_alias=True),
@@ -94,6 +103,42 @@ class Session:
                 f"the lab's state cannot be written to {self.paths.root}: {error.strerror}",
                 fix="free space or set KAILAB_STATE to a directory you can write",
             ) from error
+
+    @property
+    def added_names(self) -> tuple[str, ...]:
+        """Names of the tenants that were added to the lab that runs."""
+        return tuple(tenant.name for tenant in self.added or ())
+
+    @property
+    def added_notices(self) -> tuple[str, ...]:
+        """What 'lab up' says of them, a sentence each: it neither changes them nor takes them away."""
+        return tuple(
+            f"tenant {name} was added by 'lab tenant add' and is left alone; 'lab tenant remove {name}' takes it away"
+            for name in self.added_names
+        )
+
+    def refresh(self) -> None:
+        """Read the saved state again: another process may have changed it before this one got the lock."""
+        there = Session.attached(self.spec.name)
+        self.spec, self.facts = there.spec, there.facts
+        self._take(there.asked, there.added or ())
+        self.supply = self._supply()
+
+    def change_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
+        """Have other tenants: the lab file's as it is kept, and the added ones. Written by ``save``."""
+        self._take(asked, added)
+        own = self.spec.model_copy(update={"tenants": asked.tenants})
+        self.spec = with_added(own, self.added or ())
+        self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
+        self.supply = self._supply()
+
+    def _take(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
+        known = {tenant.name for tenant in asked.tenants}
+        self.asked, self.added = asked, tuple(tenant for tenant in added if tenant.name not in known)
+
+    def _supply(self) -> Supply:
+        wanted = with_added(self.asked, self.added or ())
+        return Supply(wanted, self.runner, self.engine, engine_runs=self.engine_runs)
 
     def cluster(self, tenant: str = "") -> Cluster:
         """The lab's cluster, or a tenant's; connected on first use."""
@@ -140,6 +185,14 @@ class Session:
         """Close connections."""
         for cluster in self._clusters.values():
             cluster.close()
+
+
+def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
+    """The added tenants of the saved state; none where there is none, or where it is beyond reading."""
+    try:
+        return load_added(json.loads(paths.spec.read_text()).get("added"))
+    except (OSError, ValueError, AttributeError):
+        return ()
 
 
 def lab_names() -> tuple[str, ...]:

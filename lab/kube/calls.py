@@ -63,6 +63,7 @@ class Calls:
         with self._lock:
             if self._transport is not None:
                 self._transport.close()
+                self._transport = None  # another kubeconfig may lie there by then
 
     def check_cancel(self) -> None:
         """Raise Interrupted when the run was cancelled."""

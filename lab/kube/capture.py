@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed
 from lab.kube.fields import Obj
-from lab.kube.redact import REDACTED
+from lab.kube.redact import redact_text
 
 if TYPE_CHECKING:
     from lab.kube.client import Cluster
@@ -19,9 +18,6 @@ COMPONENT_NAMESPACE = "kai-scheduler"
 RESERVATION_NAMESPACE = "kai-resource-reservation"
 SHARED_GPU = "-shared-gpu"
 """In the names of the ConfigMaps by which KAI's binder tells a container its GPU (KAI 0.7.11 to 0.17.0)."""
-
-_TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
-"""A ServiceAccount token, wherever a log has it."""
 
 Json = dict[str, Any]
 
@@ -84,4 +80,4 @@ def _tail(cluster: Cluster, namespace: str, pod: str, container: str, previous: 
         text = cluster.logs(pod, namespace, container, tail=LOG_LINES, previous=previous)
     except ApiFailed:  # a container that has not started, or whose log the kubelet has thrown away
         return ()
-    return tuple(_TOKEN.sub(REDACTED, line) for line in text.splitlines()[-LOG_LINES:])
+    return tuple(redact_text(line) for line in text.splitlines()[-LOG_LINES:])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed
 from lab.kube.ready import is_ready, rollout
+from lab.kube.redact import redact_text
 from lab.kube.views import Condition, EventView, NodeView, PodGroupView, PodView
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def gather(
         lines += _events(cluster, every, namespace)
     except ApiFailed as error:
         lines.append(f"more cannot be read: {error.what}")
-    return lines
+    return [redact_text(line) for line in lines]
 
 
 def _pod(pod: PodView) -> list[str]:

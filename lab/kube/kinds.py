@@ -34,6 +34,8 @@ batch/v1                         Job                              jobs
 coordination.k8s.io/v1           Lease                            leases
 discovery.k8s.io/v1              EndpointSlice                    endpointslices
 networking.k8s.io/v1             NetworkPolicy                    networkpolicies
+networking.k8s.io/v1             Ingress                          ingresses
+networking.k8s.io/v1             IngressClass                     ingressclasses                    cluster
 rbac.authorization.k8s.io/v1     Role                             roles
 rbac.authorization.k8s.io/v1     RoleBinding                      rolebindings
 rbac.authorization.k8s.io/v1     ClusterRole                      clusterroles                      cluster
@@ -43,6 +45,7 @@ storage.k8s.io/v1                StorageClass                     storageclasses
 scheduling.k8s.io/v1             PriorityClass                    priorityclasses                   cluster
 resource.k8s.io/v1               ResourceClaim                    resourceclaims
 apiextensions.k8s.io/v1          CustomResourceDefinition         customresourcedefinitions         cluster
+apiregistration.k8s.io/v1        APIService                       apiservices                       cluster
 admissionregistration.k8s.io/v1  ValidatingWebhookConfiguration   validatingwebhookconfigurations   cluster
 admissionregistration.k8s.io/v1  MutatingWebhookConfiguration     mutatingwebhookconfigurations     cluster
 admissionregistration.k8s.io/v1  ValidatingAdmissionPolicy        validatingadmissionpolicies       cluster
@@ -73,9 +76,7 @@ class Resource:
         """``group/version``, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The API path of a collection or, with ``name``, of one object; no namespace means all of them.
 
         Raises:
@@ -154,6 +155,21 @@ class Kinds:
             raise missing(kind)
         self._keep(found[0])
         return found[0]
+
+    def in_words(self, resource: str) -> str:
+        """The ``Kind.group`` of what messages of Kubernetes call ``pods.`` or ``widgets.example.com``.
+
+        Raises:
+            ApiFailed: the server has no such resource (status 404).
+        """
+        plural, _, group = resource.partition(".")
+        found = next((r for r in KNOWN if (r.plural, r.group) == (plural, group)), None)
+        if found is None:
+            versions = self._preferred(group) if group else ["v1"]
+            found = next((r for v in versions for r in self._served(v) if r.plural == plural), None)
+        if found is None:
+            raise missing(resource)
+        return f"{found.kind}.{found.group}" if found.group else found.kind
 
     def of(self, doc: Mapping[str, Any]) -> Resource:
         """The resource of an object by its ``apiVersion`` and ``kind``.

@@ -205,7 +205,7 @@ def _card(gpu: Gpu, tones: Tones, earlier: Mapping[str, object]) -> Card:
     shown = gpu.holders if len(gpu.holders) <= _ROWS else gpu.holders[: _ROWS - 1]
     hidden = len(gpu.holders) - len(shown)
     head = _HEAD + (_RESERVED if gpu.reservations else 0)
-    reserved = ", ".join(name.partition("/")[2] for name in gpu.reservations)
+    reserved = ", ".join(gpu.reserved_by)
     return Card(
         name="GPU ?" if gpu.index is None else f"GPU {gpu.index}",
         uuid=short(gpu.uuid) or "UUID unknown",

@@ -145,11 +145,13 @@ class FakeSupply:
 
     def __init__(self, charts: Mapping[str, Path]) -> None:
         self.charts = charts
+        self.asked: list[str] = []
 
     def binary(self, name: str) -> Path:
         return Path("/cache") / name
 
-    def chart(self, name: str) -> Path:
+    def chart(self, name: str, version: str = "") -> Path:
+        self.asked.append(f"{name} {version}".strip())
         return self.charts[name]
 
 

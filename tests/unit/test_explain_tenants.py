@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from explain_world import GROUP, SPACE, Scene, group, ids, meta, node, pod, queue, stamp, synced, told_in_tenant
+from explain_world import (
+    GROUP,
+    SPACE,
+    Scene,
+    deployment,
+    group,
+    ids,
+    meta,
+    node,
+    pod,
+    queue,
+    stamp,
+    synced,
+    told_in_tenant,
+)
 
 from lab.explain import TenantWorld, Worlds, explain
 
@@ -117,6 +131,47 @@ def test_two_kais() -> None:
     told = told_in_tenant(host, tenant, own=True)
     assert ids(told)[0] == "tenant.two-kais"
     assert "shared.configmaps" not in ids(told)
+
+
+OPT_IN = {"kailab.dev/kai": "host"}
+
+
+def opted(*args: str, webhook: bool = False) -> Scene:
+    """KAI on the host that looks at labelled namespaces only, with a pod for it in another one."""
+    scene = Scene().add(deployment("pod-grouper", "kai-scheduler", "r/podgrouper:v0.16.8", args=args))
+    hooks = [{"namespaceSelector": {"matchLabels": OPT_IN}}] if webhook else []
+    scene.add({"kind": "MutatingWebhookConfiguration", "metadata": meta("mutating-kai-admission"), "webhooks": hooks})
+    return scene.add(pod(group=None, ago=2))
+
+
+def test_namespace_that_does_not_belong_to_the_hosts_kai() -> None:
+    scene = opted("--namespace-label-selector", "kailab.dev/kai=host")
+    told = scene.explain()
+    assert ids(told)[0] == "tenant.not-opted-in"
+    assert told.findings[0].next == "kubectl label namespace team kailab.dev/kai=host"
+    assert told.findings[0].evidence == ("pod-grouper: --namespace-label-selector kailab.dev/kai=host",)
+    scene.add({"kind": "Namespace", "metadata": meta(SPACE, labels=OPT_IN)})
+    assert "tenant.not-opted-in" not in ids(scene.explain())
+
+
+def test_webhooks_that_leave_the_namespace_out() -> None:
+    """A pod that brought its PodGroup along is scheduled all the same, and not prepared for its fraction."""
+    told = opted(webhook=True).add(pod(group="own", fraction=0.5), group("own")).explain()
+    assert "tenant.not-opted-in" in ids(told)
+    assert "webhook configuration mutating-kai-admission" in told.findings[0].evidence[0]
+
+
+def test_kai_that_looks_at_all_namespaces_or_at_others_leaves_nobody_out_for_tenants() -> None:
+    assert "tenant.not-opted-in" not in ids(opted().explain())
+    assert "tenant.not-opted-in" not in ids(opted("--namespace-label-selector", "kai=on").explain())
+
+
+def test_pods_of_tenants_need_no_opting_in() -> None:
+    host = opted("--namespace-label-selector", "kailab.dev/kai=host", webhook=True)
+    tenant, made = inside("0.16.8", queue="test", ago=2)
+    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
+    host.add(synced("p-x", made, "blue", node="worker-1", ready=True))
+    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
 
 
 def test_host_pod_that_is_being_deleted() -> None:

@@ -26,12 +26,10 @@ SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$defs": {"Switch": SWITCH},
     **closed(
-        experimental=closed(
-            syncSettings=closed(setOwner={"type": "boolean"}), denyProxyRequests={"type": "array"}
-        ),
+        experimental=closed(syncSettings=closed(setOwner={"type": "boolean"}), denyProxyRequests={"type": "array"}),
         sync=closed(
             fromHost=closed(
-                nodes={"$ref": "#/$defs/Switch"},
+                nodes=closed(enabled={"type": "boolean"}, selector=OPEN),
                 priorityClasses={"$ref": "#/$defs/Switch"},
                 runtimeClasses={"$ref": "#/$defs/Switch"},
                 configMaps=OPEN,
@@ -41,7 +39,7 @@ SCHEMA = {
         ),
         controlPlane=OPEN,
         exportKubeConfig=OPEN,
-        policies=closed(podSecurityStandard={"type": "string"}),
+        policies=closed(podSecurityStandard={"type": "string"}, resourceQuota=OPEN, limitRange=OPEN),
         sleep=OPEN,
         deploy=OPEN,
         telemetry={"$ref": "#/$defs/Switch"},
@@ -74,7 +72,7 @@ def problems(chart: Path, mode: str = "host-kai", **more: Any) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("mode", ["host-kai", "default"])
+@pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
 def test_what_the_lab_ships_is_right(chart: Path, mode: str) -> None:
     assert problems(chart, mode) == []
 
@@ -99,9 +97,7 @@ def test_the_guides_podgroup_block_is_explained(chart: Path) -> None:
     (line,) = problems(chart, values={"sync": {"fromHost": {"customResources": block}}})
     assert "customResources.podgroups.scheduling.run.ai: remove it" in line
     assert "vcluster-docs#886" in line
-    (line,) = problems(
-        chart, values={"sync": {"toHost": {"customResources": {"certs.x": {"enabled": True}}}}}
-    )
+    (line,) = problems(chart, values={"sync": {"toHost": {"customResources": {"certs.x": {"enabled": True}}}}})
     assert line.endswith("customResources.certs.x: syncing custom resources needs vCluster Pro and a licence")
 
 
@@ -153,9 +149,7 @@ def test_another_image_is_only_doubted(chart: Path) -> None:
 
 
 def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
-    (doubt,) = validate_tenants(
-        with_tenants(one(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart
-    )
+    (doubt,) = validate_tenants(with_tenants(one(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart)
     assert "setOwner" in doubt
 
 
@@ -208,19 +202,17 @@ def test_rules_that_vcluster_checks_only_at_start(chart: Path, values: Any, line
 
 def test_versions(chart: Path) -> None:
     assert problems(chart, vcluster="0.36.2") == ["vcluster: the lab has the chart 0.36.1, not 0.36.2"]
-    assert problems(chart, kubernetes="1.29.4") == [
-        "kubernetes: 1.29.4, but vCluster 0.36.1 runs 1.30 to 1.36"
-    ]
+    assert problems(chart, kubernetes="1.29.4") == ["kubernetes: 1.29.4, but vCluster 0.36.1 runs 1.30 to 1.36"]
 
 
 def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
     bad = one(values={"unknown": 1})
     with pytest.raises(SpecError) as refusal:
-        validate_tenants(with_tenants(bad, one("own-kai", "team-b", kai_version="0.16.8")), chart)
+        validate_tenants(with_tenants(bad, one("default", "team-b", values={"strange": 1})), chart)
     assert refusal.value.what == "2 problems with tenants"
     assert refusal.value.evidence == (
         "tenant team-a: values.unknown: unknown key",
-        "tenant team-b: own-kai tenants are not in this release; use host-kai or default",
+        "tenant team-b: values.strange: unknown key",
     )
 
 

@@ -30,6 +30,8 @@ def namespace_left_out(case: Case) -> Finding | None:
     space = case.world.get("Namespace", case.pod.namespace)
     if kai is None or not case.by_kai or case.pod.pod_group or space is None or not kai.namespace_selector:
         return None
+    if "kailab.dev/kai" in kai.namespace_selector:
+        return None  # the lab's own label: tenant.not-opted-in says more
     there = labels_of(parts(space)[0])
     lacking = [f"{key}={value}" for key, value in kai.namespace_selector.items() if there.get(key) != value]
     if not lacking:

@@ -7,10 +7,13 @@ from datetime import timedelta
 from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding, Stage
 from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
-from lab.kube.fields import parts
+from lab.kube.fields import labels_of, parts
 
 _PATIENCE = timedelta(seconds=15)
 _SYNCER = "vCluster 0.36.1, pkg/controllers/resources/pods/syncer.go"
+
+HOST_KAI_LABEL, HOST_KAI_VALUE = "kailab.dev/kai", "host"
+"""What the lab labels namespaces with that belong to the host's KAI, where tenants have one of their own."""
 
 
 @rule(
@@ -205,6 +208,45 @@ def two_kais(case: Case) -> Finding | None:
 
 
 @rule(
+    "tenant.not-opted-in",
+    "The host's KAI leaves the namespace to others",
+    UNBOUND,
+    "measured: beside tenants with a KAI of their own, the lab lets the host's KAI look at labelled namespaces only",
+)
+def not_opted_in(case: Case) -> Finding | None:
+    """Its webhooks change no pod there, and its pod-grouper gives none a PodGroup."""
+    space = case.world.get("Namespace", case.pod.namespace)
+    if case.side.startswith("tenant") or not case.by_kai or case.kai is None or space is None:
+        return None
+    told = _selecting(case)
+    if not told or labels_of(parts(space)[0]).get(HOST_KAI_LABEL) == HOST_KAI_VALUE:
+        return None
+    label = f"{HOST_KAI_LABEL}={HOST_KAI_VALUE}"
+    return Finding(
+        f"the host's KAI looks only at namespaces labelled {label}, as tenants have a KAI of their own beside it,"
+        f" and {case.pod.namespace} is not",
+        case.kubectl("label", "namespace", case.pod.namespace, label),
+        told,
+    )
+
+
+def _selecting(case: Case) -> tuple[str, ...]:
+    """What of the host's KAI selects namespaces by the lab's label, as evidence."""
+    kai = case.kai
+    if kai is None:
+        return ()
+    told = []
+    if kai.namespace_selector.get(HOST_KAI_LABEL) == HOST_KAI_VALUE:
+        told.append(f"pod-grouper: --namespace-label-selector {HOST_KAI_LABEL}={HOST_KAI_VALUE}")
+    for obj in case.world.of("MutatingWebhookConfiguration"):
+        name = parts(obj)[0].get("name", "")
+        chosen = [(w.get("namespaceSelector") or {}).get("matchLabels") or {} for w in obj.get("webhooks") or []]
+        if name in kai.line.webhooks and any(labels.get(HOST_KAI_LABEL) == HOST_KAI_VALUE for labels in chosen):
+            told.append(f"webhook configuration {name}: namespaceSelector {HOST_KAI_LABEL}={HOST_KAI_VALUE}")
+    return tuple(told)
+
+
+@rule(
     "tenant.host-deleting",
     "The host is deleting the pod",
     (Stage.UNBOUND, Stage.BOUND, Stage.RUNNING),
@@ -245,5 +287,5 @@ def status_behind(case: Case) -> Finding | None:
 
 RULES = (
     class_not_synced, sync_error, syncer_down, not_synced, queue_only_inside, queue_only_on_host, node_not_synced,
-    class_blanked, two_kais, host_deleting, status_behind,
+    class_blanked, two_kais, not_opted_in, host_deleting, status_behind,
 )  # fmt: skip

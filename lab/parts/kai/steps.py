@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from lab.parts.kai.values import (
 )
 from lab.parts.kai.webhooks import wait_for_webhooks, webhooks_answer
 from lab.spec import LabSpec
+from lab.spec.node_share import beside_host_kai
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -100,7 +102,7 @@ class Kai:
         """See Step."""
         cluster = ctx.cluster()
         helm = releases.helm_for(ctx)
-        chart = ctx.supply.chart(CHART)
+        chart = ctx.supply.chart(CHART, self.line.tag)
         by_lab = own_hooks(self.spec)
         if not self.line.exact:
             self._say_surprises(ctx, helm, chart)
@@ -115,11 +117,20 @@ class Kai:
             ctx.progress("CRDs and configuration")
             self._do_hooks(cluster, helm, chart)
         ctx.progress("helm install")
-        helm.upgrade_install(
-            RELEASE, chart, NAMESPACE, release_values(self.spec), hooks=not by_lab, crds=not by_lab,
-            timeout=_HELM_SECONDS,
-        )  # fmt: skip
-        self._wait(ctx, cluster)
+        with self._tenants_sheltered(cluster):
+            helm.upgrade_install(
+                RELEASE, chart, NAMESPACE, release_values(self.spec), hooks=not by_lab, crds=not by_lab,
+                timeout=_HELM_SECONDS,
+            )  # fmt: skip
+            self._wait(ctx, cluster)
+
+    def _tenants_sheltered(self, cluster: Cluster) -> AbstractContextManager[object]:
+        """Beside tenants with a KAI of their own, the binder must find their GPU groups in order when it starts."""
+        if not beside_host_kai(self.spec):
+            return nullcontext()
+        from lab.parts.tenants.shelter import sheltered  # that part has this one inside tenants
+
+        return sheltered(cluster, self.spec.name, self.line)
 
     def verify(self, ctx: LabContext) -> None:
         """See Step."""

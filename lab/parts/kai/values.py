@@ -7,7 +7,9 @@ from typing import Any
 from lab.kai import Line, line_of
 from lab.parts.cluster.config import has_gpus
 from lab.parts.releases import base_values, merged, value_at, with_value
+from lab.parts.tenants.names import HOST_KAI, NODE_LABEL
 from lab.spec import LabSpec
+from lab.spec.node_share import beside_host_kai
 
 RUNTIME_CLASS = "nvidia"
 """RuntimeClass of the lab's GPU nodes."""
@@ -28,7 +30,19 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
     images = merged(with_value(line.helm.registry, line.registry), _set(line.helm.tag, line.tag))
     sharing = with_value(line.helm.gpu_sharing, spec.kai.gpu_sharing)
     base = base_values("kai", line.base) if line.base else {}
-    return merged(base, images, sharing, _runtime_classes(spec, line), spec.kai.values)
+    return merged(base, images, sharing, _runtime_classes(spec, line), _own_ground(spec, line), spec.kai.values)
+
+
+def _own_ground(spec: LabSpec, line: Line) -> dict[str, Any]:
+    """Keeps the host's KAI to its own namespaces and nodes, where a tenant has a KAI of its own beside it.
+
+    The selector reaches the webhooks' namespaceSelector and the pod-grouper; the node pool key leaves the nodes that
+    carry it to others (seen on 0.16.8). Without them the host's webhook mutates a tenant's synced pods again, and both
+    schedulers give the same GPUs away.
+    """
+    if not beside_host_kai(spec):
+        return {}
+    return merged(_set(line.helm.namespace_selector, HOST_KAI), _set(line.helm.node_pool_key, NODE_LABEL))
 
 
 def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:

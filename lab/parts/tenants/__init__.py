@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.parts.tenants.access import Port, find_port, tenant_port
-from lab.parts.tenants.rules import refuse_own_kai, validate_tenants
+from lab.parts.tenants.rules import validate_tenants
 from lab.parts.tenants.steps import Tenant
 from lab.parts.tenants.values import CHART, tenant_images
 from lab.spec import LabSpec
@@ -15,7 +15,6 @@ __all__ = [
     "find_port",
     "images",
     "tenant_port",
-    "tenant_steps",
     "validate_tenants",
 ]
 
@@ -28,14 +27,3 @@ def images(spec: LabSpec) -> tuple[str, ...]:
 def charts(spec: LabSpec) -> tuple[str, ...]:
     """The charts the tenants need, by their name in the supply."""
     return (CHART,) if spec.tenants else ()
-
-
-def tenant_steps(spec: LabSpec) -> list[Tenant]:
-    """One step per tenant; they come up at the same time.
-
-    Raises:
-        SpecError: a mode of a later release.
-    """
-    for tenant in spec.tenants:
-        refuse_own_kai(tenant)
-    return [Tenant(spec, tenant) for tenant in spec.tenants]

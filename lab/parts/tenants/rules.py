@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabError, SpecError
 from lab.parts.releases import merged, read_chart, value_at
 from lab.parts.tenants.access import Port
-from lab.parts.tenants.values import ACCESS_KEYS, access_values, tenant_values
-from lab.spec import LabSpec, TenantSpec
+from lab.parts.tenants.mode_rules import mode_doubts, mode_problems
+from lab.parts.tenants.values import ACCESS_KEYS, release_values, tenant_values
+from lab.spec import LabSpec, TenantSpec, tenant_nodes
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 Values = Mapping[str, Any]
-
-OWN_KAI = "own-kai tenants are not in this release; use host-kai or default"
 
 _KUBERNETES = ((1, 30), (1, 36))
 """Oldest and newest minor in vCluster 0.36's K8SVersionMap."""
@@ -107,9 +106,6 @@ def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
     content = read_vcluster_chart(chart)
     problems, doubts = [*_lab_problems(spec)], []
     for tenant in spec.tenants:
-        if tenant.mode == "own-kai":
-            problems.append(f"tenant {tenant.name}: {OWN_KAI}")
-            continue
         problems += [f"tenant {tenant.name}: {what}" for what in problems_of(spec, tenant, content)]
         doubts += [f"tenant {tenant.name}: {what}" for what in doubts_of(tenant)]
     if problems:
@@ -120,12 +116,6 @@ def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
             fix="correct tenants[] in the lab file; 'helm show values' of the vCluster chart lists all keys",
         )
     return tuple(doubts)
-
-
-def refuse_own_kai(tenant: TenantSpec) -> None:
-    """Refuse a mode that is not there yet. Raises SpecError."""
-    if tenant.mode == "own-kai":
-        raise SpecError(f"tenant {tenant.name}: {OWN_KAI}", fix="set mode: host-kai, or mode: default")
 
 
 def problems_of(spec: LabSpec, tenant: TenantSpec, chart: Chart) -> Iterator[str]:
@@ -139,11 +129,13 @@ def problems_of(spec: LabSpec, tenant: TenantSpec, chart: Chart) -> Iterator[str
     for path in ACCESS_KEYS:
         if value_at(tenant.values, path) is not None:
             yield f"values.{path}: set by the lab, which publishes the port; leave it out"
-    values = merged(tenant_values(tenant), access_values(spec, tenant, Port(host=1024, node=30000)))
+    values = release_values(spec, tenant, Port(host=1024, node=30000))
     flaws = list(schema_problems(values, chart.schema))
     yield from flaws
     if not flaws:  # rules over values of the wrong type would only repeat it
-        yield from _rules(tenant, merged(chart.defaults, values))
+        whole = merged(chart.defaults, values)
+        yield from _rules(tenant, whole)
+        yield from mode_problems(tenant, whole, own_nodes=tenant.name in tenant_nodes(spec))
 
 
 def schema_problems(values: Values, schema: Values) -> Iterator[str]:
@@ -250,7 +242,6 @@ def _lab_problems(spec: LabSpec) -> Iterator[str]:
 def doubts_of(tenant: TenantSpec) -> Iterator[str]:
     """What is allowed and probably not meant."""
     values = tenant_values(tenant)
-    if tenant.mode == "host-kai" and value_at(values, "experimental.syncSettings.setOwner"):
-        yield "values.experimental.syncSettings.setOwner: true sends KAI's pod-grouper to vCluster's Service"
+    yield from mode_doubts(tenant, values)
     if not str(value_at(values, "controlPlane.statefulSet.image.repository")).endswith("-oss"):
         yield "values.controlPlane.statefulSet.image: not the open-source image; Pro keys are not checked"

@@ -11,9 +11,11 @@ from lab.kube import OWNER_LABEL
 from lab.parts import releases
 from lab.parts.context import LabContext
 from lab.parts.tenants import access
+from lab.parts.tenants.names import namespace_labels, tenant_namespace
 from lab.parts.tenants.rules import validate_tenants
 from lab.parts.tenants.values import CHART, release_values, tenant_values
 from lab.spec import LabSpec, TenantSpec
+from lab.spec.node_share import beside_host_kai, tenant_nodes
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -24,7 +26,6 @@ _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0
 _SECRET_SECONDS = 60.0
 _REACH_SECONDS = 30.0
-_GONE_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,19 @@ class Tenant:
     @property
     def needs(self) -> tuple[str, ...]:
         """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
-        return () if self.spec.cluster.provider == "existing" else ("network",)
+        own = ("tenant-nodes",) if self.tenant.name in tenant_nodes(self.spec) else ()
+        return () if self.spec.cluster.provider == "existing" else ("network", *own)
 
     @property
     def namespace(self) -> str:
         """The namespace on the host in which all of the tenant lives."""
-        return f"vcluster-{self.tenant.name}"
+        return tenant_namespace(self.tenant.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of that namespace."""
+        beside = beside_host_kai(self.spec)
+        return {OWNER_LABEL: self.spec.name, **namespace_labels(self.tenant.mode, beside_host_kai=beside)}
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
@@ -79,6 +87,10 @@ class Tenant:
         values = release_values(self.spec, self.tenant, port)
         if diff := releases.differences(release, self.tenant.vcluster, values):
             return Observed.drifted("differs from the lab file", diff)
+        space = ctx.cluster().get("Namespace", self.namespace) or {}
+        there = space.get("metadata", {}).get("labels") or {}
+        if lacking := [f"{key}={value}" for key, value in self.labels.items() if there.get(key) != value]:
+            return Observed.drifted(f"its namespace lacks {', '.join(lacking)}")
         if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
@@ -89,18 +101,19 @@ class Tenant:
         """See Step."""
         cluster, name = ctx.cluster(), self.tenant.name
         # a first run has no chart yet when the plan is made
-        validate_tenants(self.spec, ctx.supply.chart(CHART))
+        alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
+        validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
         port = access.tenant_port(ctx, name)
         values = release_values(self.spec, self.tenant, port)
         if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
-        cluster.apply([releases.namespace_doc(self.namespace, {OWNER_LABEL: self.spec.name})])
+        cluster.apply([releases.namespace_doc(self.namespace, self.labels)])
         releases.forget_unfinished(cluster, name, self.namespace)
         release = releases.installed(cluster, name, self.namespace)
         if release is None or releases.differences(release, self.tenant.vcluster, values):
             ctx.progress("helm install")
             releases.helm_for(ctx).upgrade_install(
-                name, ctx.supply.chart(CHART), self.namespace, values, timeout=_HELM_SECONDS
+                name, ctx.supply.chart(CHART, self.tenant.vcluster), self.namespace, values, timeout=_HELM_SECONDS
             )
         ctx.progress("waiting for the control plane")
         self._wait_for_control_plane(cluster)
@@ -130,28 +143,18 @@ class Tenant:
             self.remove(ctx)
 
     def remove(self, ctx: LabContext) -> None:
-        """Take the tenant out of a cluster that stays, with everything it synced.
+        """Take the tenant out of a cluster that stays, with everything it synced; a namespace of somebody else stays.
 
-        The order is the quick one: the syncer first, so that it does not make pods again, then the pods,
-        which would otherwise hold the namespace for their 30 s of grace; Helm for what is cluster-wide; the
-        namespace for what has no owner (setOwner: false).
+        Raises:
+            Leftovers: something of it is still there.
+            LabError: see ``remove_tenant``.
         """
-        cluster, name = ctx.cluster(), self.tenant.name
-        space = cluster.get("Namespace", self.namespace)
-        labels = (space or {}).get("metadata", {}).get("labels") or {}
-        if space is not None and labels.get(OWNER_LABEL) == self.spec.name:
-            for kind in ("Deployment", "StatefulSet"):
-                if cluster.get(kind, name, self.namespace) is not None:
-                    cluster.patch(kind, name, {"spec": {"replicas": 0}}, self.namespace)
-            cluster.delete_all("Pod", self.namespace, grace=1)
-            releases.helm_for(ctx).uninstall(name, self.namespace, timeout=_HELM_SECONDS)
-            cluster.delete("Namespace", self.namespace, wait=_GONE_SECONDS)
-            # Helm's records were in that namespace: had it gone first, these two would be left.
-            for kind in ("ClusterRoleBinding", "ClusterRole"):
-                cluster.delete(kind, f"vc-{name}-v-{self.namespace}"[:63].rstrip("-"))
-        ctx.journal.released("namespace", self.namespace)
-        access.give_back_port(ctx, name)
-        self._remove_kubeconfig(ctx)
+        from lab.parts.tenants.removal import foreign, forget, remove_tenant
+
+        if foreign(ctx, self.tenant.name):
+            forget(ctx, self.tenant.name)
+        else:
+            remove_tenant(ctx, self.tenant).raise_left()
 
     def _wait_for_control_plane(self, cluster: Cluster) -> None:
         name = self.tenant.name

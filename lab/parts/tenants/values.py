@@ -6,7 +6,9 @@ from typing import Any
 
 from lab.parts.releases import base_values, merged, value_at
 from lab.parts.tenants.access import Port, context_name, server_of
-from lab.spec import LabSpec, TenantSpec
+from lab.parts.tenants.names import NODE_LABEL
+from lab.parts.tenants.quota import quota_values
+from lab.spec import LabSpec, TenantSpec, tenant_nodes
 
 CHART = "vcluster"
 """Name of the chart in the lab's supply."""
@@ -20,22 +22,41 @@ ACCESS_KEYS = (
 """Values that the lab sets itself, because the way to the tenant depends on them."""
 
 
-def tenant_values(tenant: TenantSpec) -> dict[str, Any]:
-    """Base values of the tenant's mode, its versions, and ``values`` of the lab file merged last.
+def tenant_values(tenant: TenantSpec, *, own_nodes: bool = False) -> dict[str, Any]:
+    """Base values of the tenant's mode, its versions, nodes and quota, and ``values`` of the lab file merged last.
 
-    Raises:
-        SpecError: a mode of a later release.
+    Args:
+        tenant: as in the lab file.
+        own_nodes: whether it has nodes of its own (``lab.spec.tenant_nodes``).
     """
-    from lab.parts.tenants.rules import refuse_own_kai
-
-    refuse_own_kai(tenant)
     versions = {
         "controlPlane": {
             "statefulSet": {"image": {"tag": tenant.vcluster}},
             "distro": {"k8s": {"version": f"v{tenant.kubernetes}"}},
         }
     }
-    return merged(base_values("vcluster", tenant.mode), versions, tenant.values)
+    nodes = node_values(tenant.name) if own_nodes else {}
+    return merged(base_values("vcluster", tenant.mode), versions, nodes, quota_values(tenant.quota), tenant.values)
+
+
+def node_values(tenant: str) -> dict[str, Any]:
+    """What keeps a tenant on nodes of its own, which carry its label and its taint.
+
+    vCluster syncs nodes by the selector, and gives pods that have no node yet the same labels as their nodeSelector
+    (pkg/controllers/resources/pods/syncer.go). What is tolerated anyway it takes from the taints of the nodes that it
+    shows (pkg/controllers/resources/nodes/syncer.go).
+    """
+    return {
+        "sync": {
+            "fromHost": {"nodes": {"enabled": True, "selector": {"labels": {NODE_LABEL: tenant}}}},
+            "toHost": {"pods": {"enforceTolerations": [own_toleration(tenant)]}},
+        }
+    }
+
+
+def own_toleration(tenant: str) -> str:
+    """The toleration of a tenant's own nodes, as vCluster writes it."""
+    return f"{NODE_LABEL}={tenant}:NoSchedule"
 
 
 def access_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, Any]:
@@ -48,7 +69,8 @@ def access_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, An
 
 def release_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, Any]:
     """The values the chart is installed with."""
-    return merged(tenant_values(tenant), access_values(spec, tenant, port))
+    own_nodes = tenant.name in tenant_nodes(spec)
+    return merged(tenant_values(tenant, own_nodes=own_nodes), access_values(spec, tenant, port))
 
 
 def tenant_images(tenant: TenantSpec) -> tuple[str, ...]:

@@ -1,0 +1,79 @@
+"""The admission policy that keeps the host's KAI off tenants with a KAI of their own; why, is in its manifest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed
+from lab.kube import OWNER_LABEL
+from lab.kube.world import World
+from lab.paths import assets
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+NAME = "kailab-host-kai-keeps-off"
+"""Name of both objects."""
+
+_CHECK = "kailab-policy-check"
+"""A dry run of a pod of this name is refused by the policy, whoever asks; see the manifest."""
+
+Json = dict[str, Any]
+
+
+def documents(lab: str) -> list[Json]:
+    """The policy and its binding, labelled as the lab's."""
+    import yaml
+
+    text = (assets("manifests") / "tenants" / "host-kai-keeps-off.yaml").read_text()
+    docs: list[Json] = list(yaml.safe_load_all(text))
+    return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs]
+
+
+def missing(world: World, lab: str) -> list[str]:
+    """Which of the two objects is missing or not as the lab made it, in words. Pure but for the manifest."""
+    lines = []
+    for doc in documents(lab):
+        kind, name = doc["kind"], doc["metadata"]["name"]
+        there = world.get(kind, name)
+        if there is None:
+            lines.append(f"{kind} {name} is missing")
+        elif not _within(doc["spec"], there.get("spec") or {}):
+            lines.append(f"{kind} {name} has been changed")
+    return lines
+
+
+def in_force(cluster: Cluster, namespace: str) -> bool:
+    """Whether the API server acts by the policy in a namespace; it takes a second or two to, after a change.
+
+    Asked with a dry run, so that nothing is made. Says nothing about the user names in it.
+
+    Raises:
+        ApiFailed: the server does not answer.
+    """
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _CHECK, "namespace": namespace},
+        "spec": {"containers": [{"name": "none", "image": "none"}]},
+    }
+    path = cluster.kinds.named("Pod").path(namespace)
+    title = f"dry run of pod {namespace}/{_CHECK}"
+    try:
+        cluster.calls.json("POST", path, title=title, query={"dryRun": "All"}, body=pod)
+    except ApiFailed as error:
+        if NAME in error.what:
+            return True
+        if error.status == 0:
+            raise
+    return False
+
+
+def _within(want: Any, have: Any) -> bool:
+    """Whether what is there holds all that is wanted; the API server adds defaults."""
+    if isinstance(want, dict):
+        return isinstance(have, dict) and all(key in have and _within(value, have[key]) for key, value in want.items())
+    if isinstance(want, list):
+        return isinstance(have, list) and len(want) == len(have) and all(map(_within, want, have))
+    return bool(want == have)
