@@ -29,6 +29,7 @@ from lab.cli.options import (
     spec_of,
 )
 from lab.cli.report import report
+from lab.cli.tenant import tenant_app
 from lab.cli.verify import verify
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.add_typer(bundle_app, name="bundle")
 app.add_typer(gpu_app, name="gpu")
 app.add_typer(kai_app, name="kai")
+app.add_typer(tenant_app, name="tenant")
 app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")(lint)
 app.command(
     epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME"

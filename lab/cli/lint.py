@@ -19,6 +19,9 @@ def lint(
     anywhere: Annotated[
         bool, typer.Option("--anywhere", help="Not for a lab: queues and GPUs are not known.")
     ] = False,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
     file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -36,7 +39,9 @@ def lint(
         return
     if not files:
         raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
-    setting = _setting(file, profile, settings, name, kai, anywhere)
+    if anywhere and tenant:
+        raise SpecError("--anywhere knows no tenants", fix="leave --anywhere or --tenant out")
+    setting = _setting(file, profile, settings, name, kai, anywhere, tenant)
     findings = lint_files(files, setting)
     print_json([one.as_json() for one in findings]) if as_json else render_findings(findings, setting.line.version)
     if any(one.level == "error" for one in findings):
@@ -45,13 +50,14 @@ def lint(
 
 def _setting(
     file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, kai: str | None,
-    anywhere: bool,
+    anywhere: bool, tenant: str | None,
 ) -> Setting:  # fmt: skip
     from lab.kai import line_of
     from lab.lint import Setting
     from lab.lint.setting import setting_of
 
-    changed = [*(settings or []), *([f"kai.version={kai}"] if kai else [])]
+    changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
+    inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
     if anywhere:
         from lab.spec import LabSpec
 
@@ -61,8 +67,8 @@ def _setting(
         from lab.session import Session, name_of
 
         try:
-            return setting_of(Session.attached(name_of(name)).spec)
+            return setting_of(Session.attached(name_of(name)).spec, **inside)
         except NoLab:
             if name:
                 raise
-    return setting_of(spec_of(file, profile, changed))
+    return setting_of(spec_of(file, profile, changed), **inside)

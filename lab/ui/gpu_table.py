@@ -150,7 +150,7 @@ class GpuTable:
         line = Text(f"  {number:>2} {name:<{40 if wide else 12}} ")
         line.append("[", "dim").append_text(bar(gpu, 20 if wide else 12, self.words)).append("] ", "dim")
         line.append(f"{sign(gpu.state, self.words)} {state_words(gpu)}", STYLES[gpu.state])
-        by = f"reserved by {', '.join(name.partition('/')[2] for name in gpu.reservations)}"
+        by = f"reserved by {', '.join(gpu.reserved_by)}"
         if gpu.reservations and wide:
             line.append(f"  {by}", "dim")
         yield line

@@ -34,6 +34,8 @@ class Machine:
     """Index → words in nvml.conf, such as ``xid=79``."""
     held: dict[str, list[int]] = field(default_factory=dict)
     """Uid of a pod → indices."""
+    tenant: str = ""
+    """Whose node it is, if it is one tenant's alone."""
 
     def uuid(self, index: int) -> str:
         """The UUID of one of its GPUs."""
@@ -65,7 +67,7 @@ class Machine:
         amounts = {"capacity": {"nvidia.com/gpu": str(self.gpus)}} if self.gpus else {}
         if self.gpus:
             amounts["allocatable"] = {"nvidia.com/gpu": str(self.gpus - len(self.unhealthy))}
-        return node(self.name, **amounts)
+        return node(self.name, labels={"kailab.dev/tenant": self.tenant} if self.tenant else {}, **amounts)
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Cluster:
     pods: list[Json] = field(default_factory=list)
     nodes: list[Json] = field(default_factory=list)
     """Nodes that are no machines of a lab: nobody asks their kubelets."""
+    inside: dict[str, list[Json] | None] = field(default_factory=dict)
+    """Tenant with a KAI of its own → its pods by its own API; None: it does not answer."""
 
     def machine(self, name: str, gpus: int = 2, **unhealthy: str) -> Machine:
         """Add a node with GPUs; ``gpu1="xid=79"`` breaks one."""
@@ -107,7 +111,7 @@ class Cluster:
 
     def map(self) -> GpuMap:
         """The map of GPUs."""
-        return map_of(self.world, {machine.name: machine.said() for machine in self.machines})
+        return map_of(self.world, {machine.name: machine.said() for machine in self.machines}, self.inside)
 
 
 def node(name: str, *, ready: bool = True, labels: Json | None = None, **status: Any) -> Json:

@@ -27,8 +27,12 @@ def meta(name: str, namespace: str = "t", **more: Any) -> Json:
     return {**found, "namespace": namespace} if namespace else found
 
 
-def node(name: str = NODE, *, gpus: int = 2, memory: int | None = MEMORY, count: int | None = None) -> Json:
+def node(
+    name: str = NODE, *, gpus: int = 2, memory: int | None = MEMORY, count: int | None = None, tenant: str = ""
+) -> Json:
     labels = {} if memory is None else {"nvidia.com/gpu.memory": str(memory)}
+    if tenant:
+        labels["kailab.dev/tenant"] = tenant
     if count is not None:
         labels["nvidia.com/gpu.count"] = str(count)
     status = {"allocatable": {"nvidia.com/gpu": str(gpus)}}
@@ -119,6 +123,14 @@ def copy_of(obj: Json, tenant: str, **more: str) -> Json:
     return {**obj, "metadata": meta(name, f"vc-{tenant}", labels=labels, annotations=notes)}
 
 
+def quota(tenant: str, **hard: str) -> Json:
+    """A tenant's ResourceQuota; ``gpu`` are whole GPUs."""
+    limits = {"requests.nvidia.com/gpu" if key == "gpu" else key: amount for key, amount in hard.items()}
+    labels = {"app": "vcluster", "release": tenant}
+    about = meta(f"vc-{tenant}", f"vc-{tenant}", labels=labels)
+    return {"kind": "ResourceQuota", "metadata": about, "spec": {"hard": limits}}
+
+
 def queue(name: str, parent: str = "", **limits: float) -> Json:
     resources = {key: {"limit": limits.get(key, -1)} for key in ("gpu", "cpu", "memory")}
     return {"kind": "Queue", "metadata": meta(name, ""), "spec": {"parentQueue": parent, "resources": resources}}
@@ -147,7 +159,8 @@ def given(name: str, uuids: str, namespace: str = "t", container: str = "0") -> 
 
 
 def world(
-    *objs: Json, kinds: Iterable[str] = ("Pod", "Node", "PodGroup", "Queue", "BindRequest", "ConfigMap")
+    *objs: Json,
+    kinds: Iterable[str] = ("Pod", "Node", "PodGroup", "Queue", "BindRequest", "ConfigMap", "ResourceQuota"),
 ) -> World:
     """The world of these objects and, when none is among them, the usual node."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
@@ -207,7 +220,7 @@ def listed(kind: str, *objs: Json, source: str = "/") -> News:
 def lists(*objs: Json, source: str = "/", kinds: Iterable[str] = ()) -> list[News]:
     """The first lists of all kinds that any invariant needs."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
-    wanted = kinds or ("Pod", "Node", "ConfigMap", "BindRequest", "PodGroup", "Queue")
+    wanted = kinds or ("Pod", "Node", "ConfigMap", "BindRequest", "PodGroup", "Queue", "ResourceQuota")
     return [listed(kind, *(obj for obj in every if obj["kind"] == kind), source=source) for kind in wanted]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "queue-without-kai": (pod(spec="restartPolicy: Never"), NEW),
     "scheduler-misspelt": (pod(spec="schedulerName: kai-schedular"), NEW),
     "kai-namespace": (pod("namespace: kai-scheduler"), NEW),
+    "namespace-opt-in": (pod("namespace: team"), replace(NEW, opt_in={"kailab.dev/kai": "host"})),
     "node-name-set": (pod(spec=f"{KAI}, nodeName: n"), NEW),
     "job-is-no-gang": (job("parallelism: 4"), NEW),
     "gang-larger-than-job": (job("parallelism: 2", f", {MEMBER}"), NEW),

@@ -6,7 +6,7 @@ import pytest
 from filelock import FileLock
 from lab_fake import FakeLab, Run, runner
 
-from lab import pytest_turns
+from lab import pytest_gpus
 
 pytest_plugins = ["pytester"]
 
@@ -83,11 +83,33 @@ def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
 def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "def test_alone(gpu_lock): pass"
     run(text).assert_outcomes(passed=1)
-    monkeypatch.setattr(pytest_turns, "LOCK_SECONDS", 0.05)
-    with FileLock(lab.paths.lock.with_suffix(".gpus")):
+    monkeypatch.setattr(pytest_gpus, "LOCK_SECONDS", 0.05)
+    with FileLock(lab.paths.lock.with_suffix(".gpus-0")):
         result = run(text)
+        assert run("def test_on_one(gpu_home): assert gpu_home == 'kailab-demo-worker2'").ret == 0
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
+
+
+def test_tests_of_one_node_take_turns_on_the_nodes(run: Run) -> None:
+    """The second group has the second node; places put their pods there, and what needs all GPUs comes after them."""
+    done = run(
+        """
+        import pytest
+
+        def test_all(gpu_lock, request): pass
+
+        @pytest.mark.parametrize("number", [0, 1])
+        def test_one(gpu_home, place, request, number):
+            (group,) = request.node.get_closest_marker("xdist_group").args
+            node = {"gpus": "kailab-demo-worker", "gpus-2": "kailab-demo-worker2"}[group]
+            assert (gpu_home, place.node) == (node, node)
+            assert group == ("gpus-2", "gpus")[number]
+        """,
+        "-v",
+    )
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(["*test_one*", "*test_one*", "*test_all*"])
 
 
 def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:

@@ -59,7 +59,7 @@ class FakeLab:
     def __init__(self) -> None:
         self.paths = LabPaths("demo")
         provider = SimpleNamespace(provider="existing")
-        self.spec = SimpleNamespace(name="demo", cluster=provider, gpu=SimpleNamespace(mode="simulated"))
+        self.spec = SimpleNamespace(name="demo", cluster=provider, gpu=SimpleNamespace(mode="simulated"), tenants=())
         self.worlds = [Cluster(nodes=[machine.node() for machine in demo().machines]).world, demo().world]
 
     def context(self, step: str) -> Any:

@@ -46,6 +46,7 @@ def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
     assert [name for name, state in states(report).items() if state == "not judged"] == [
         "tenant-own-pods",
         "tenant-no-host-kai",
+        "tenant-own-groups",
     ]
 
 
@@ -139,7 +140,7 @@ def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
     assert "pod t/c: Running, on w1, wants 0.5 of 1 GPU, GPU group g1" in text
     assert "-  tenant-own-pods" in text
     assert "no tenant is named" in text
-    assert f"{len(ALL) - 3} held, 1 broken, 2 not judged" in text
+    assert f"{len(ALL) - 4} held, 1 broken, 3 not judged" in text
 
 
 def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:

@@ -1,0 +1,116 @@
+"""Who schedules in a tenant, read from what runs there: a tenant's KAI may have been upgraded since the lab file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lab.compare.model import Letter, Side
+from lab.errors import LabError, NoLab
+from lab.explain.installation import installation
+from lab.kai import Line, line_of
+from lab.kube.views import NodeView
+from lab.kube.world import take
+from lab.lint import Setting
+from lab.lint.setting import setting_of
+from lab.parts.tenants.inside import inner_spec
+from lab.parts.tenants.names import NODE_LABEL
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+    from lab.parts.context import LabContext
+    from lab.spec import LabSpec, TenantSpec
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+_READ_SECONDS = 30.0
+
+
+class LabLike(Protocol):
+    """What is needed of ``lab.api.Lab``."""
+
+    @property
+    def spec(self) -> LabSpec:
+        """The lab file, without ``auto``."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The lab's own cluster."""
+        ...
+
+    @property
+    def tenants(self) -> Sequence[TenantSpec]:
+        """The lab's tenants."""
+        ...
+
+    def tenant(self, name: str) -> Cluster:
+        """A tenant's cluster."""
+        ...
+
+    def context(self, step: str) -> LabContext:
+        """What a step of the lab would get."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """A tenant as the place of a workload."""
+
+    side: Side
+    line: Line | None
+    """What holds for its KAI; None where the default scheduler places its pods."""
+    scheduler_name: str
+    """spec.schedulerName of its pods."""
+    setting: Setting
+    """What its manifests meet, for lint."""
+    queues: tuple[str, ...]
+    """Its leaf queues; none without KAI."""
+
+    @property
+    def tenant(self) -> str:
+        """Its name."""
+        return self.side.tenant
+
+    @property
+    def by_host(self) -> bool:
+        """Whether the host's KAI schedules its pods, and writes on them there."""
+        return self.side.mode == "host-kai"
+
+
+def target_of(lab: LabLike, letter: Letter, name: str) -> Target:
+    """The tenant of that name, and who schedules in it now.
+
+    Raises:
+        NoLab: the lab has no such tenant.
+        LabError: KAI should schedule there, and is not found.
+        ApiFailed: a cluster does not answer.
+    """
+    tenant = next((one for one in lab.tenants if one.name == name), None)
+    if tenant is None:
+        known = ", ".join(one.name for one in lab.tenants) or "none"
+        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
+    nodes = tuple(
+        sorted(node.name for node in map(NodeView.of, lab.cluster.list("Node")) if node.labels.get(NODE_LABEL) == name)
+    )
+    if tenant.mode == "default" or (tenant.mode == "host-kai" and lab.spec.scheduler != "kai"):
+        side = Side(letter, name, tenant.mode, "the default scheduler", "", tenant.kubernetes, nodes)
+        setting = Setting(line_of(lab.spec.kai.version))
+        return Target(side, None, DEFAULT_SCHEDULER, setting, ())
+    inside = tenant.mode == "own-kai"
+    spec = inner_spec(lab.spec, tenant) if inside else lab.spec
+    where = "in the tenant" if inside else "of the host"
+    found = installation(
+        take(lab.tenant(name) if inside else lab.cluster, kinds=("Deployment", "Pod"), timeout=_READ_SECONDS)
+    )
+    if found is None:
+        raise LabError(f"tenant {name} ({tenant.mode}): no KAI is found {where}", fix="lab status")
+    version = found.version or spec.kai.version
+    line = line_of(version)
+    side = Side(letter, name, tenant.mode, f"KAI {version} {where}", version, tenant.kubernetes, nodes)
+    # Tenants that were added to a running lab are not in its file.
+    whole = lab.spec.model_copy(update={"tenants": tuple(lab.tenants)})
+    setting = setting_of(whole, name, version)
+    queues = spec.leaf_queues or line.default_queues[-1:]
+    return Target(side, line, found.scheduler_name, setting, queues)
