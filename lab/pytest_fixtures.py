@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,10 +129,16 @@ def kai_lacks(lab: Lab, wanted: str) -> str:
 
 
 def gpu_total(lab: Lab) -> int:
-    """Allocatable GPUs of all nodes of the lab's own cluster."""
-    from lab.kube.views import NodeView
+    """Allocatable GPUs of all nodes of the lab's own cluster, but for those that belong to one tenant alone."""
+    return sum(node.gpus for node in shared_nodes(lab.cluster)) if lab.gpu_mode != "none" else 0
 
-    return sum(NodeView.of(obj).gpus for obj in lab.cluster.list("Node")) if lab.gpu_mode != "none" else 0
+
+def shared_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
+    """The nodes that belong to no tenant alone: those that the host schedules to."""
+    from lab.kube.views import NodeView
+    from lab.parts.tenants.names import NODE_LABEL
+
+    return tuple(node for node in map(NodeView.of, cluster.list("Node")) if NODE_LABEL not in node.labels)
 
 
 @pytest.fixture(scope="session")
@@ -200,15 +206,27 @@ def tenant(request: pytest.FixtureRequest, lab: Lab) -> Tenant:
 
 @pytest.fixture
 def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[..., Place]]:
-    """Makes places: ``new_place()`` on the host, ``new_place("NAME")`` in a tenant; cleared at the end."""
+    """Makes places: ``new_place()`` on the host, ``new_place("NAME")`` in a tenant; cleared at the end.
+
+    Of a test that has one node's GPUs for itself (``gpu_home``), they put their pods on that node.
+    """
     from lab.parts.place import Place
+    from lab.parts.tenants.names import namespace_labels
+    from lab.spec.node_share import beside_host_kai
 
     made: list[Place] = request.node.stash.setdefault(PLACES, [])
+    home = request.getfixturevalue("gpu_home") if "gpu_home" in request.fixturenames else ""
+    # Beside tenants with a KAI of their own, the host's KAI looks at labelled namespaces only.
+    belongs_to_host = namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec))
+    elsewhere = {tenant.name for tenant in lab.tenants if tenant.mode == "own-kai"}
 
     def make(tenant: str = "") -> Place:
         inside = lab.tenant(tenant) if tenant else None
         # Unique for every test in every worker: the name ends in random digits.
-        place = Place.open(lab.spec.name, lab.cluster, request.node.name, tenant=tenant, cluster=inside)
+        labels = {} if tenant else belongs_to_host
+        place = Place.open(lab.spec.name, lab.cluster, request.node.name, tenant=tenant, cluster=inside, labels=labels)
+        if home and tenant not in elsewhere:
+            place = replace(place, node=home)
         made.append(place)
         return place
 
@@ -246,10 +264,8 @@ def probe(place: Place) -> Callable[[PodView], Inside]:
 
 @pytest.fixture(scope="session")
 def gpu_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
-    """The nodes that have GPUs to give."""
-    from lab.kube.views import NodeView
-
-    return tuple(node for node in map(NodeView.of, cluster.list("Node")) if node.gpus)
+    """The nodes that have GPUs to give: those of tenants with nodes of their own are not among them."""
+    return tuple(node for node in shared_nodes(cluster) if node.gpus)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Watches the lab by its invariants while its suites run; ``lab.pytest_plugin.activate`` brings this in.
 
 One process watches for all: the one that hands out the tests. A test fails for what began to be wrong while it ran
-and names its namespace, or the GPUs if it had them for itself (fixture ``gpu_lock``); what no test can be blamed for
+and names its namespace, or GPUs that it had for itself (``gpu_lock``, ``gpu_home``); what no test can be blamed for
 fails the run.
 
 A test that breaks things on purpose says so: ``@pytest.mark.disturbs("reason")`` excuses everything in the lab while it
@@ -24,6 +24,7 @@ import pytest
 from lab.errors import LabError
 from lab.invariants import Report, Violation, Watcher, broken, known, scopes_of_lab
 from lab.invariants.blotter import Blotter, Excuse, names_a_test, text_of
+from lab.pytest_gpus import HOME
 from lab.pytest_plugin import ATTACHED, PLACES
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     # A test that is skipped waits for nobody, and what happens while a test waits is the doing of others.
-    for before in ("_needs", "_turn", "gpu_lock"):
+    for before in ("_needs", "_turn", "gpu_lock", "gpu_home"):
         if before in request.fixturenames:
             request.getfixturevalue(before)
     begin = request.node.stash[_BEGIN] = datetime.now(UTC)
@@ -262,6 +263,8 @@ def _is_of(item: pytest.Item, violation: Violation) -> bool:
     if names_a_test(violation):
         return False
     # GPUs are of whoever has them alone, all else of the only test that runs.
+    if home := item.stash.get(HOME, ""):
+        return home in text
     return "gpu_lock" in getattr(item, "fixturenames", ()) or not hasattr(item.config, "workerinput")
 
 

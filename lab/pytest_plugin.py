@@ -30,7 +30,7 @@ PLACES = pytest.StashKey[list["Place"]]()
 """On a test: where it puts its pods."""
 
 _FACTS = pytest.StashKey[dict[str, str]]()
-_PARTS = ("fixtures", "queues", "turns", "invariants")
+_PARTS = ("fixtures", "queues", "gpus", "turns", "invariants")
 _MARKERS = (
     "kai(version=''): needs KAI in the lab, in a version that fits, such as '>=0.13'",
     "gpus(min=1): needs so many GPUs in the lab",
@@ -42,9 +42,7 @@ _MARKERS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; all start with ``--lab``."""
     group = parser.getgroup("kailab", "kailab: suites against a lab that is up")
-    group.addoption(
-        "--lab", dest="lab_name", metavar="NAME", help="the lab; without it KAILAB_LAB, or the only one"
-    )
+    group.addoption("--lab", dest="lab_name", metavar="NAME", help="the lab; without it KAILAB_LAB, or the only one")
     group.addoption(
         "--lab-require",
         metavar="LIST",
@@ -149,9 +147,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is not None:
         output["kailab"] = facts
         return
-    junit: Any = next(
-        (p for p in config.pluginmanager.get_plugins() if hasattr(p, "add_global_property")), None
-    )
+    junit: Any = next((p for p in config.pluginmanager.get_plugins() if hasattr(p, "add_global_property")), None)
     if junit is not None:
         for key, value in facts.items():
             junit.add_global_property(f"kailab.{key}", value)

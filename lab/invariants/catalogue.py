@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.errors import SpecError
-from lab.invariants import gpus, queues, reservations, tenancy, workloads
+from lab.invariants import gpus, queues, reservations, sharing, tenancy, workloads
 from lab.invariants.model import Invariant
 
 _APART = "pods, PodGroups and queues come by watches of their own, which run apart by moments"
@@ -161,6 +161,46 @@ ALL: tuple[Invariant, ...] = (
         grace=60,
         why_grace="a KAI that is being installed in the tenant has its CRDs up to 35 s before all its pods",
         tenant_needs=("Pod", "Queue", "PodGroup"),
+    ),
+    Invariant(
+        "tenant-gpus-apart",
+        "A GPU is used by one tenant with a KAI of its own, or by the host with its other tenants.",
+        sharing.gpus_apart,
+        needs=("Pod",),
+    ),
+    Invariant(
+        "tenant-nodes",
+        "A tenant with nodes of its own runs on these alone, and nobody else runs there.",
+        sharing.own_nodes,
+        needs=("Pod", "Node"),
+        grace=20,
+        why_grace="a node is given away and given back while pods leave it, and the pod that proves a removed "
+        "tenant's GPUs free runs there for some seconds",
+    ),
+    Invariant(
+        "tenant-quota",
+        "The pods of a tenant hold at most its ResourceQuota.",
+        sharing.within_quota,
+        needs=("Pod", "ResourceQuota"),
+        grace=5,
+        why_grace=_APART,
+    ),
+    Invariant(
+        "tenant-no-host-groups",
+        "The host's KAI makes no PodGroup for a tenant with a KAI of its own.",
+        sharing.no_host_groups,
+        needs=("Pod", "PodGroup"),
+        grace=5,
+        why_grace=_APART,
+    ),
+    Invariant(
+        "tenant-own-groups",
+        "The PodGroup that a pod of a tenant with a KAI of its own names is the tenant's.",
+        sharing.own_groups,
+        needs=("Pod",),
+        grace=30,
+        why_grace="vCluster carries annotations over in steps, and what a deleted owner takes along goes in turns",
+        tenant_needs=("Pod", "PodGroup"),
     ),
 )
 """Those with a grace of 0 must hold in every single state."""

@@ -12,6 +12,10 @@ HUNDREDTHS = 100
 """The memory that KAI takes for a GPU of a node without the label nvidia.com/gpu.memory."""
 
 
+SHOWN = 12
+"""Pods in the evidence where they may be many; the sums are of all."""
+
+
 @dataclass(frozen=True)
 class Device:
     """A GPU that pods share."""
@@ -150,6 +154,12 @@ def share(pod: PodState, gpu_memory: int) -> float:
 def lines(pods: Iterable[PodState]) -> tuple[str, ...]:
     """The evidence: the pods in their order of names."""
     return tuple(sorted(pod.line for pod in pods))
+
+
+def some(pods: Iterable[PodState]) -> tuple[str, ...]:
+    """The evidence where pods may be many: the first of them, and how many more there are."""
+    every = lines(pods)
+    return (*every[:SHOWN], f"… and {len(every) - SHOWN} more") if len(every) > SHOWN else every
 
 
 def in_words(kind: str, groups: int) -> str:

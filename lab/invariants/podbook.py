@@ -79,4 +79,12 @@ class PodBook:
 def _holds(pod: PodState) -> tuple[object, ...]:
     """What the rules that hold in every state look at."""
     view = pod.view
-    return view.node, view.ended, view.deleting, view.gpu_groups, view.received_resource_type, pod.gpu_uuid
+    return (
+        view.node,
+        view.ended,
+        view.deleting,
+        view.gpu_groups,
+        view.received_resource_type,
+        pod.gpu_uuid,
+        pod.gpus_told,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.gpus import lines, share
+from lab.invariants.gpus import share, some
 from lab.invariants.model import Breach
 from lab.invariants.scene import PodState, Scene
 from lab.kube.kaiviews import QueueView, Share
@@ -12,9 +12,6 @@ from lab.kube.kaiviews import QueueView, Share
 UNLIMITED = -1.0
 MEGABYTE = 1_000_000
 """Queues count memory in these, whatever KAI's source calls them (pkg/scheduler/plugins/proportion)."""
-
-SHOWN = 12
-"""Pods in the evidence; the sums are of all."""
 
 
 def within_limit(scene: Scene) -> Iterator[Breach]:
@@ -35,7 +32,7 @@ def within_limit(scene: Scene) -> Iterator[Breach]:
                 yield Breach(
                     f"{name} {word}",
                     f"queue {name} may have {part.limit:g}{unit} {word}, and its pods have {taken:.6g}{unit}",
-                    (_tree(queue), *_some(pods)),
+                    (_tree(queue), *some(pods)),
                 )
 
 
@@ -46,14 +43,14 @@ def leaves_only(scene: Scene) -> Iterator[Breach]:
         staying = [pod for pod in pods if pod.staying]
         if staying and name not in scene.queues:
             yield Breach(
-                name or "(none)", f"{len(staying)} pods run in queue {name!r}, which does not exist", _some(staying)
+                name or "(none)", f"{len(staying)} pods run in queue {name!r}, which does not exist", some(staying)
             )
         elif staying and name in parents:
             below = sorted(queue.name for queue in scene.queues.values() if queue.parent == name)
             yield Breach(
                 name,
                 f"{len(staying)} pods run in queue {name}, which is the parent of {', '.join(below)}",
-                _some(staying),
+                some(staying),
             )
 
 
@@ -91,8 +88,3 @@ def _tree(queue: QueueView) -> str:
     limits = ", ".join(f"{word} {part.limit:g}" for word, part in parts)
     parent = f", parent {queue.parent}" if queue.parent else ""
     return f"queue {queue.name}{parent}: limits {limits}"
-
-
-def _some(pods: list[PodState]) -> tuple[str, ...]:
-    every = lines(pods)
-    return (*every[:SHOWN], f"… and {len(every) - SHOWN} more") if len(every) > SHOWN else every

@@ -46,10 +46,13 @@ def one_node(scene: Scene) -> Iterator[Breach]:
 
 
 def told(scene: Scene) -> Iterator[Breach]:
-    """The reservation pod of a group in use has told its GPU's UUID; the binder binds nobody before."""
+    """The reservation pod of a group in use has told its GPU's UUID; the binder binds nobody before.
+
+    A tenant with a KAI of its own is judged by its own API: the syncer copies the UUID and the pod in two steps.
+    """
     for group, pods in scene.users.items():
         silent = [pod for pod in scene.reservations.get(group, ()) if not pod.gpu_uuid]
-        staying = [pod for pod in pods if pod.staying]
+        staying = [pod for pod in pods if pod.staying and pod.tenant not in scene.own_kai]
         if silent and staying:
             yield Breach(
                 group, f"GPU group {group} is in use, and nobody knows which GPU it is", lines((*silent, *staying))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lab.kube.fields import Obj, whole
+from lab.kube.fields import GPU_RESOURCE, Obj, parts, whole
 from lab.kube.kaiviews import RESERVATION_APP, PodGroupView, QueueView
 from lab.kube.nodeview import NodeView
 from lab.kube.podneeds import PodNeeds
@@ -20,6 +20,9 @@ KAI_SCHEDULER = "kai-scheduler"
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 GPU_REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 """Time slicing: so many nvidia.com/gpu for each GPU (GPU feature discovery)."""
+
+NODE_LABEL = "kailab.dev/tenant"
+"""On nodes that the lab gave to one tenant alone; the value is its name (lab.parts.tenants.names)."""
 
 # What vCluster writes on the host's copy of a pod (0.36.1, pkg/controllers/resources/pods/translate).
 MANAGED_BY = "vcluster.loft.sh/managed-by"
@@ -39,6 +42,8 @@ class PodState:
     virtual_namespace: str
     virtual_name: str
     virtual_uid: str
+    gpus_told: tuple[str, ...] = ()
+    """UUIDs of GPUs it has to itself, where its kubelet tells (feature gate ResourceHealthStatus); else nobody does."""
 
     @classmethod
     def of(cls, obj: Obj) -> PodState:
@@ -52,6 +57,7 @@ class PodState:
             virtual_namespace=view.labels.get(VIRTUAL_NAMESPACE, "") if tenant else "",
             virtual_name=view.annotations.get(VIRTUAL_NAME, "") if tenant else "",
             virtual_uid=view.annotations.get(VIRTUAL_UID, "") if tenant else "",
+            gpus_told=_gpus_told(obj),
         )
 
     @property
@@ -176,6 +182,18 @@ class Scene:
 def tenants_with_kai(pods: Iterable[PodState]) -> frozenset[str]:
     """The tenants that run KAI's components themselves."""
     return frozenset(pod.tenant for pod in pods if pod.tenant and pod.virtual_namespace == KAI_SCHEDULER)
+
+
+def _gpus_told(obj: Obj) -> tuple[str, ...]:
+    """What stands in front of ``::`` is the GPU, where the device is a replica of one (time-slicing)."""
+    found = [
+        str(device.get("resourceID", "")).partition("::")[0]
+        for state in parts(obj)[2].get("containerStatuses") or []
+        for resource in state.get("allocatedResourcesStatus") or []
+        if resource.get("name") == GPU_RESOURCE
+        for device in resource.get("resources") or []
+    ]
+    return tuple(dict.fromkeys(uuid for uuid in found if uuid))
 
 
 def _by_group(pods: Iterable[PodState]) -> dict[str, tuple[PodState, ...]]:

@@ -10,7 +10,10 @@ from lab.invariants.scene import Scene
 
 
 def own_pods(scene: Scene) -> Iterator[Breach]:
-    """Each bound pod that a tenant sees has its copy on the host, made for this tenant and for this pod."""
+    """Each bound pod that a tenant sees has its copy on the host, made for this tenant and for this pod.
+
+    A pod that a scheduler inside has bound and that never started may have none: the host can refuse it, by a quota.
+    """
     by_uid = {pod.virtual_uid: pod for pod in scene.pods if pod.virtual_uid}
     by_name = {(pod.tenant, pod.virtual_namespace, pod.virtual_name): pod for pod in scene.pods if pod.tenant}
     for tenant, side in scene.tenants.items():
@@ -19,6 +22,8 @@ def own_pods(scene: Scene) -> Iterator[Breach]:
             if not pod.staying:
                 continue
             copy = by_uid.get(view.uid) or by_name.get((tenant, view.namespace, view.name))
+            if copy is None and view.phase == "Pending":
+                continue
             if copy is None or copy.tenant != tenant:
                 whose = f"the copy belongs to tenant {copy.tenant}" if copy else "the host has no copy of it"
                 yield Breach(

@@ -21,12 +21,14 @@ __all__ = [
 def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]:
     """Try all rules on all documents; findings in the order of file, line and rule.
 
-    Queues among the documents count as known, so that a pod may name one that comes with it.
+    Queues and namespaces among the documents count as known, so that a pod may name one that comes with it.
     """
     manifests = [Manifest(document.data, document) for document in documents]
     if own := queue_facts(manifests):
         known: Mapping[str, QueueFact] | None = setting.queues
         setting = replace(setting, queues={**(known or default_queues(setting.line)), **own})
+    if spaces := {one.name: one.labels for one in manifests if one.kind == "Namespace"}:
+        setting = replace(setting, namespaces={**setting.namespaces, **spaces})
     found = [
         Finding(
             rule.id, seen.level, manifest.document.file, manifest.document.line(seen.at), str(manifest),

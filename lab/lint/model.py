@@ -39,6 +39,10 @@ class Setting:
     runtime_classes: frozenset[str] | None = None
     default_runtime_is_nvidia: bool = False
     """Whether a container without a RuntimeClass sees its GPU; not so in the lab's nodes."""
+    opt_in: Mapping[str, str] = field(default_factory=dict)
+    """Labels that a namespace must carry for KAI to look at it; empty: it looks at all."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Known namespaces with their labels; those in the linted files are added."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,16 @@ class _Side:
     labels: str | None = None
 
 
+def staying_on(node: str, doc: Json) -> Json:
+    """The object with its pods on one node, unless it says itself where they go. Schedulers still place them there."""
+    spec = doc.get("spec") or {}
+    if "template" in spec:
+        return {**doc, "spec": {**spec, "template": staying_on(node, spec["template"])}}
+    if "containers" not in spec or spec.get("nodeName") or spec.get("nodeSelector") or spec.get("affinity"):
+        return doc
+    return {**doc, "spec": {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}}
+
+
 @dataclass(frozen=True)
 class Place:
     """A namespace for the pods of one test.
@@ -78,6 +88,7 @@ class Place:
         cluster: where pods are created: the host, or a tenant.
         namespace: the namespace in ``cluster``.
         tenant: name of the tenant; empty on the host.
+        node: all pods go to this node, those apart that say themselves where they want to go; empty: anywhere.
     """
 
     lab: str
@@ -85,6 +96,7 @@ class Place:
     cluster: Cluster
     namespace: str
     tenant: str = ""
+    node: str = ""
 
     @classmethod
     def open(
@@ -109,11 +121,12 @@ class Place:
         return cls(lab, host, where, name, tenant)
 
     def submit(self, *pods: Json) -> None:
-        """Create pods here, in the order given. Raises ApiFailed."""
+        """Create pods here, or what has a template of pods, in the order given. Raises ApiFailed."""
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
-            self.cluster.create({**pod, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
+            placed = staying_on(self.node, pod) if self.node else pod
+            self.cluster.create({**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
 
     def running(self, *names: str, timeout: float = 120.0) -> tuple[PodView, ...]:
         """Wait until pods are Ready; their views as the host has them, in the order of ``names``.

@@ -18,14 +18,20 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 
 def on_gpus(least: int = 1) -> Callable[[Test], Test]:
-    """Mark a test that needs GPUs for itself: one at a time, in one worker."""
+    """Mark a test that needs all GPUs for itself: one at a time, in one worker."""
+    return _marked(
+        pytest.mark.gpus(min=least), pytest.mark.xdist_group("gpus"), pytest.mark.usefixtures("gpu_lock", "free_gpus")
+    )
 
+
+def on_one_node(least: int = 1) -> Callable[[Test], Test]:
+    """Mark a test that needs the GPUs of one node for itself: another one runs beside it, on another node."""
+    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_home", "free_gpus"))
+
+
+def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
     def mark(test: Test) -> Test:
-        for decorate in (
-            pytest.mark.gpus(min=least),
-            pytest.mark.xdist_group("gpus"),
-            pytest.mark.usefixtures("gpu_lock", "free_gpus"),
-        ):
+        for decorate in marks:
             test = decorate(test)
         return test
 

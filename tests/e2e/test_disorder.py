@@ -17,7 +17,7 @@ from lab.parts.workloads_owned import deployment
 from lab.parts.workloads_traits import brief, of_priority, on_node
 from lab.spec import QueueSpec
 
-from .checks import gpu_group, on_gpus, reservations, shares
+from .checks import gpu_group, on_gpus, on_one_node, reservations, shares
 from .kai_components import kill, stopped, wait_until_up
 from .nodes import cordoned, evict
 from .verdicts import NO_QUEUE, WAIT, everyone, refusal
@@ -98,7 +98,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
     )
 
 
-@on_gpus()
+@on_one_node()
 @pytest.mark.breaks("reserved", reason="a reservation pod is deleted by hand")
 def test_pods_without_their_reservation_are_made_anew(
     sharing: list[PodView],

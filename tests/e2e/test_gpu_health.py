@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -18,12 +17,12 @@ from lab.parts.gpu.health_change import GpuRef, every_gpu, fail, heal
 from lab.parts.gpu.pools import short_name
 from lab.parts.place import Place
 from lab.parts.workloads import KAI_SCHEDULER, gpu_pod
+from lab.pytest_gpus import HOME
 
-from .checks import on_gpus
+from .checks import on_gpus, on_one_node
 
 ECC = Health(48)
 LOST = Health(OFF_THE_BUS, lost=True)
-HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass
@@ -43,21 +42,23 @@ class Clinic:
 
 
 @pytest.fixture
-def clinic(lab: Lab, gpu_lock: None) -> Iterator[Clinic]:
-    """GPUs that are all well before, and after."""
+def clinic(request: pytest.FixtureRequest, lab: Lab, free_gpus: None) -> Iterator[Clinic]:
+    """GPUs of the test's that are all well before, and after."""
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: they do not fail on demand")
     ctx = lab.context("gpu")
-    sick = {node: found for node in sorted({gpu.node for gpu in every_gpu(ctx)}) if (found := failures_on(ctx, node))}
+    mine = request.node.stash.get(HOME, "")
+    nodes = [mine] if mine else sorted({gpu.node for gpu in every_gpu(ctx)})
+    sick = {node: found for node in nodes if (found := failures_on(ctx, node))}
     assert not sick, "GPUs have failed before the test; lab gpu heal --all"
     clinic = Clinic(ctx)
     yield clinic
     clinic.heal()
 
 
-def offered(cluster: Cluster) -> dict[str, int]:
-    """Allocatable GPUs of all nodes."""
-    return {node.name: node.gpus for node in map(NodeView.of, cluster.list("Node"))}
+def offered(cluster: Cluster, node: NodeView) -> int:
+    """Allocatable GPUs of a node, now."""
+    return NodeView.of(cluster.get("Node", node.name) or {}).gpus
 
 
 def refused(pod: PodView) -> bool:
@@ -65,52 +66,44 @@ def refused(pod: PodView) -> bool:
     return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.conditions)
 
 
-def pinned(pod: dict[str, Any], node: NodeView) -> dict[str, Any]:
-    """The pod, for this node only."""
-    pod["spec"]["nodeSelector"] = {HOSTNAME: node.labels[HOSTNAME]}
-    return pod
-
-
-@on_gpus()
-def test_failed_gpu_is_offered_again_only_when_healed(cluster: Cluster, gpu_node: NodeView, clinic: Clinic) -> None:
-    before = offered(cluster)
-    clinic.fail(gpu_node, 0)
-    assert offered(cluster) == {**before, gpu_node.name: before[gpu_node.name] - 1}
+@on_one_node()
+def test_failed_gpu_is_offered_again_only_when_healed(cluster: Cluster, home: NodeView, clinic: Clinic) -> None:
+    clinic.fail(home, 0)
+    assert offered(cluster, home) == home.gpus - 1
     clinic.heal()
-    assert offered(cluster) == before
+    assert offered(cluster, home) == home.gpus
 
 
-@on_gpus()
-def test_lost_gpu_is_offered_again_only_when_healed(cluster: Cluster, gpu_node: NodeView, clinic: Clinic) -> None:
-    before = offered(cluster)
-    clinic.fail(gpu_node, gpu_node.gpus - 1, LOST)
-    assert offered(cluster)[gpu_node.name] < before[gpu_node.name]
+@on_one_node()
+def test_lost_gpu_is_offered_again_only_when_healed(cluster: Cluster, home: NodeView, clinic: Clinic) -> None:
+    clinic.fail(home, home.gpus - 1, LOST)
+    assert offered(cluster, home) < home.gpus
     clinic.heal()
-    assert offered(cluster) == before
+    assert offered(cluster, home) == home.gpus
 
 
-@on_gpus()
-def test_status_names_the_failed_gpu_and_finds_nothing_to_mend(lab: Lab, gpu_node: NodeView, clinic: Clinic) -> None:
-    clinic.fail(gpu_node, 0)
+@on_one_node()
+def test_status_names_the_failed_gpu_and_finds_nothing_to_mend(lab: Lab, home: NodeView, clinic: Clinic) -> None:
+    clinic.fail(home, 0)
     steps = {step: seen for step, _, seen in lab.status().steps if step in ("gpu-nodes", "gpu-plugin")}
     assert {seen.state for seen in steps.values()} == {State.READY}
-    assert f"failed: {short_name(lab.spec.name, gpu_node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
+    assert f"{short_name(lab.spec.name, home.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
 
 
-@on_gpus()
+@on_one_node()
 @pytest.mark.parametrize(
     "scheduler", [pytest.param(None, id="default"), pytest.param(KAI_SCHEDULER, id="kai", marks=pytest.mark.kai)]
 )
 def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
-    place: Place, queue: str, gpu_node: NodeView, clinic: Clinic, scheduler: str | None
+    place: Place, queue: str, home: NodeView, clinic: Clinic, scheduler: str | None
 ) -> None:
-    clinic.fail(gpu_node, 0)
-    place.submit(pinned(gpu_pod("all", gpus=gpu_node.gpus, queue=queue, scheduler=scheduler), gpu_node))
+    clinic.fail(home, 0)
+    place.submit(gpu_pod("all", gpus=home.gpus, queue=queue, scheduler=scheduler))
     (waiting,) = place.on_host(refused, "all", timeout=120, what="refused")
     assert waiting.node == ""
     clinic.heal()
     (running,) = place.running("all", timeout=180)
-    assert running.node == gpu_node.name
+    assert running.node == home.name
 
 
 @on_gpus(least=2)
@@ -130,13 +123,13 @@ def test_pod_that_no_longer_fits_goes_to_another_node(
     assert pod.node in others
 
 
-@on_gpus()
+@on_one_node()
 def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
-    place: Place, gpu_node: NodeView, cluster: Cluster, clinic: Clinic
+    place: Place, home: NodeView, cluster: Cluster, clinic: Clinic
 ) -> None:
-    place.submit(pinned(gpu_pod("all", gpus=gpu_node.gpus, scheduler=None), gpu_node))
+    place.submit(gpu_pod("all", gpus=home.gpus, scheduler=None))
     (before,) = place.running("all", timeout=120)
-    clinic.fail(gpu_node, 0)
-    assert offered(cluster)[gpu_node.name] == gpu_node.gpus - 1
+    clinic.fail(home, 0)
+    assert offered(cluster, home) == home.gpus - 1
     (after,) = place.host_pods()
     assert (after.uid, after.ready, after.restarts) == (before.uid, True, before.restarts)

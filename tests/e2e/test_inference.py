@@ -21,7 +21,7 @@ from lab.parts.workloads_owned import APP_LABEL
 from lab.parts.workloads_traits import brief, of_priority
 from lab.spec import QueueSpec
 
-from .checks import assert_scheduled_by_kai, gpu_group, on_gpus, reservations
+from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
 from .verdicts import WAIT, bound, decided, everyone, refused
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
@@ -76,7 +76,7 @@ def sharing(place: Place, server: Server, serving: str) -> Sharing:
     return dict(zip(SHARES, ready(place, server, *SHARES), strict=True))
 
 
-@on_gpus()
+@on_one_node()
 def test_two_servers_share_one_gpu(
     sharing: Sharing, place: Place, cluster: Cluster, serving: str, probe: Callable[[PodView], Inside]
 ) -> None:
@@ -90,7 +90,7 @@ def test_two_servers_share_one_gpu(
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
 
 
-@on_gpus()
+@on_one_node()
 def test_both_servers_answer(sharing: Sharing, place: Place, server: Server) -> None:
     asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
     for name, pod in sharing.items():
@@ -110,7 +110,7 @@ def test_both_servers_answer(sharing: Sharing, place: Place, server: Server) -> 
             assert Facts.of(front.get("/facts")).hostname == pod.name
 
 
-@on_gpus()
+@on_one_node()
 def test_memory_as_seen_from_inside_the_servers(
     sharing: Sharing, place: Place, cluster: Cluster, server: Server, lab: Lab
 ) -> None:
@@ -131,13 +131,13 @@ def test_memory_as_seen_from_inside_the_servers(
         assert [device.memory for device in told.devices] == [total]
 
 
-@on_gpus()
+@on_one_node()
 def test_third_server_waits_when_only_that_gpu_has_room(
-    sharing: Sharing, place: Place, server: Server, serving: str, gpu_nodes: tuple[NodeView, ...]
+    sharing: Sharing, place: Place, server: Server, serving: str, home: NodeView
 ) -> None:
     """0.7 + 0.2 + 0.2 is more than a GPU: it stays out while a pod of 0.05 gets in, and goes where a GPU is freed."""
     shared = gpu_group(*sharing.values())
-    others = [f"other-{number}" for number in range(sum(node.gpus for node in gpu_nodes) - 1)]
+    others = [f"other-{number}" for number in range(home.gpus - 1)]
     # of the same class as the servers, which would otherwise evict them
     place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
     place.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
@@ -155,7 +155,7 @@ def test_third_server_waits_when_only_that_gpu_has_room(
     assert (gpu_group(third) == shared) == (not others)
 
 
-@on_gpus(2)
+@on_one_node(2)
 def test_third_server_goes_to_another_gpu(
     sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str
 ) -> None:

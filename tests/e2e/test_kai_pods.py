@@ -10,7 +10,7 @@ from lab.kube.views import PodView
 from lab.parts.place import Inside, Place
 from lab.parts.workloads import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 
-from .checks import assert_scheduled_by_kai, gpu_group, on_gpus
+from .checks import assert_scheduled_by_kai, gpu_group, on_one_node
 
 pytestmark = [pytest.mark.kai, pytest.mark.places("host", "host-kai")]
 
@@ -23,7 +23,7 @@ def test_cpu_pod(place: Place, queue: str) -> None:
     assert group.min_member == 1
 
 
-@on_gpus()
+@on_one_node()
 def test_whole_gpu_pod(
     place: Place,
     queue: str,
@@ -41,7 +41,7 @@ def test_whole_gpu_pod(
     assert known is None or uuid in known
 
 
-@on_gpus()
+@on_one_node()
 def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
     place.submit(fraction_pod("half", fraction=0.5, queue=queue))
     place.on_host(lambda pod: bool(pod.node), "half", what="bound")
@@ -52,12 +52,10 @@ def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
     for pod in pods:
         assert_scheduled_by_kai(place, pod, "Fraction")
     assert len({pod.node for pod in pods}) == 1
-    place.inside(
-        lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group"
-    )
+    place.inside(lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group")
 
 
-@on_gpus()
+@on_one_node()
 def test_gpu_memory_pod(place: Place, queue: str, probe: Callable[[PodView], Inside]) -> None:
     place.submit(gpu_memory_pod("memory", mib=2000, queue=queue))
     (pod,) = place.running("memory")

@@ -15,7 +15,7 @@ from lab.parts.gpu.pools import pools_by_node
 from lab.parts.place import Inside, Place
 from lab.parts.workloads import cpu_pod, gpu_pod
 
-from .checks import on_gpus
+from .checks import on_gpus, on_one_node
 
 DEVICE_PLUGIN = "k8s-device-plugin"
 
@@ -72,7 +72,7 @@ def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Insi
     assert probe(pod).devices == ()
 
 
-@on_gpus()
+@on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
     place: Place,
     probe: Callable[[PodView], Inside],

@@ -12,7 +12,7 @@ from lab.parts.workloads import gpu_pod
 from lab.parts.workloads_traits import brief, of_priority
 from lab.spec import QueueSpec
 
-from .checks import on_gpus, two_nodes_of_two
+from .checks import on_one_node
 from .verdicts import WAIT, bound, decided, evictions, refused, staying
 
 pytestmark = pytest.mark.kai
@@ -22,40 +22,37 @@ NewQueues = Callable[..., dict[str, str]]
 
 
 @pytest.mark.places("host", "host-kai")
-@on_gpus(4)
-def test_higher_priority_takes_the_place_of_a_lower_one(
-    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
-) -> None:
-    two_nodes_of_two(gpu_nodes)
+@on_one_node()
+def test_higher_priority_takes_the_place_of_a_lower_one(place: Place, new_queues: NewQueues, home: NodeView) -> None:
     queue = new_queues(*TREE)["team"]
 
     def pod(name: str, priority: str) -> dict[str, object]:
-        return of_priority(brief(gpu_pod(name, gpus=2, queue=queue)), priority)
+        return of_priority(brief(gpu_pod(name, queue=queue)), priority)
 
-    place.submit(pod("low-a", "train"), pod("low-b", "train"))
-    low = place.running("low-a", "low-b", timeout=WAIT)
+    names = [f"low-{number}" for number in range(home.gpus)]
+    place.submit(*(pod(name, "train") for name in names))
+    low = place.running(*names, timeout=WAIT)
     place.submit(pod("equal", "train"))
     place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
-    assert len(staying(place, low)) == 2
+    assert len(staying(place, low)) == home.gpus
     place.submit(pod("urgent", "build-preemptible"))
     place.running("urgent", timeout=WAIT)
-    (kept,) = staying(place, low)
-    assert kept.ready
+    kept = staying(place, low)
+    assert len(kept) == home.gpus - 1
+    assert all(pod.ready for pod in kept)
     assert evictions(place, *low) == ["preempt"]
     (equal,) = place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
     assert not bound(equal)
 
 
-@on_gpus(4)
-def test_non_preemptible_work_is_not_preempted(
-    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
-) -> None:
+@on_one_node()
+def test_non_preemptible_work_is_not_preempted(place: Place, new_queues: NewQueues, home: NodeView) -> None:
     """Priority 100 and more is not preemptible, be the other's 125."""
-    two_nodes_of_two(gpu_nodes)
     queue = new_queues(*TREE)["team"]
-    place.submit(*(of_priority(gpu_pod(name, gpus=2, queue=queue), "build") for name in ("build-a", "build-b")))
-    building = place.running("build-a", "build-b", timeout=WAIT)
-    place.submit(of_priority(gpu_pod("inference", gpus=2, queue=queue), "inference"))
+    names = [f"build-{number}" for number in range(home.gpus)]
+    place.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))
+    building = place.running(*names, timeout=WAIT)
+    place.submit(of_priority(gpu_pod("inference", queue=queue), "inference"))
     (inference,) = place.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
     assert refused(inference)
-    assert len(staying(place, building)) == 2
+    assert len(staying(place, building)) == home.gpus

@@ -15,7 +15,7 @@ from lab.parts.place import Place
 from lab.parts.probe import Facts, facts_in, facts_when, server_in, serving
 from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
 
-from .checks import gpu_group, on_gpus, reservations
+from .checks import gpu_group, on_one_node, reservations
 from .verdicts import WAIT
 
 PATIENCE = 30.0
@@ -45,7 +45,7 @@ def test_pod_without_a_gpu(place: Place) -> None:
     assert facts.env == {}
 
 
-@on_gpus()
+@on_one_node()
 def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> None:
     place.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
     (pod,) = place.running("whole", timeout=WAIT)
@@ -62,7 +62,7 @@ def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> 
 
 
 @pytest.mark.kai
-@on_gpus()
+@on_one_node()
 def test_pod_with_a_part_of_a_gpu(lab: Lab, place: Place, cluster: Cluster, queue: str) -> None:
     place.submit(fraction_pod("half", fraction=0.5, queue=queue))
     (pod,) = place.running("half", timeout=WAIT)

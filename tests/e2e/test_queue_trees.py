@@ -13,7 +13,7 @@ from lab.parts.place import Place
 from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, gpu_pod
 from lab.spec import QueueResource, QueueSpec
 
-from .checks import on_gpus
+from .checks import on_gpus, on_one_node
 from .contest import DEPARTMENT, GPUS, contend, leaf
 from .verdicts import NO_QUEUE, OVER_LIMIT, WAIT, bound, decided, refusal
 
@@ -57,7 +57,7 @@ def test_queue_of_higher_priority_comes_first(place: Place, cluster: Cluster, ne
 
 
 @pytest.mark.places("host", "host-kai")
-@on_gpus(2)
+@on_one_node(2)
 def test_limit_is_never_passed(place: Place, new_queues: NewQueues) -> None:
     names = new_queues(QueueSpec(name="department"), leaf("capped", limit=1))
     place.submit(gpu_pod("within", queue=names["capped"]))

@@ -42,9 +42,7 @@ def test_parents_know_their_children(lab: Lab, cluster: Cluster) -> None:
         pytest.skip("no queue of the lab file has a parent")
     cluster.wait(
         "Queue",
-        lambda queues: (
-            wanted <= {(view.name, child) for view in map(QueueView.of, queues) for child in view.children}
-        ),
+        lambda queues: wanted <= {(view.name, child) for view in map(QueueView.of, queues) for child in view.children},
         timeout=30,
         what="status.childQueues names all children",
     )

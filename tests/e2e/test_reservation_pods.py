@@ -12,7 +12,7 @@ from lab.parts.kai.steps import RESERVATIONS
 from lab.parts.place import Inside, Place
 from lab.parts.workloads import fraction_pod
 
-from .checks import gpu_group, on_gpus, reservations
+from .checks import gpu_group, on_one_node, reservations
 
 pytestmark = pytest.mark.kai
 
@@ -29,7 +29,7 @@ def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
     return place.running(*SHARES)
 
 
-@on_gpus()
+@on_one_node()
 def test_one_reservation_pod_holds_the_gpu_that_the_pods_see(
     sharing: tuple[PodView, ...],
     cluster: Cluster,
@@ -50,7 +50,7 @@ def test_one_reservation_pod_holds_the_gpu_that_the_pods_see(
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
 
 
-@on_gpus()
+@on_one_node()
 def test_pod_that_does_not_fit_goes_elsewhere_or_waits(
     sharing: tuple[PodView, ...], place: Place, cluster: Cluster, queue: str
 ) -> None:
@@ -68,18 +68,14 @@ def test_pod_that_does_not_fit_goes_elsewhere_or_waits(
         assert other.gpu_uuid != held.gpu_uuid
 
 
-@on_gpus()
-def test_reservation_pod_goes_with_its_last_user(
-    sharing: tuple[PodView, ...], place: Place, cluster: Cluster
-) -> None:
+@on_one_node()
+def test_reservation_pod_goes_with_its_last_user(sharing: tuple[PodView, ...], place: Place, cluster: Cluster) -> None:
     group = gpu_group(*sharing)
 
     def wait(count: int, hold: float) -> None:
         cluster.wait(
             "Pod",
-            lambda pods: (
-                sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count
-            ),
+            lambda pods: sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count,
             namespace=RESERVATIONS,
             labels=f"{GPU_GROUP_LABEL}={group}",
             timeout=60,

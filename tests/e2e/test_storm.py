@@ -18,7 +18,7 @@ from lab.parts.workloads import fraction_pod, gpu_memory_pod
 from lab.parts.workloads_traits import brief
 from lab.pytest_invariants import Held
 
-from .checks import gpu_group, on_gpus, shares
+from .checks import gpu_group, on_gpus, on_one_node, shares
 from .verdicts import refused
 
 pytestmark = [pytest.mark.kai, pytest.mark.places("host"), pytest.mark.timeout(1200)]
@@ -40,13 +40,15 @@ Json = dict[str, Any]
 @pytest.fixture
 def storm(invariants: Held, cluster: Cluster, place: Place) -> Iterator[Place]:
     """A place; all that happens in it is watched, and at its end no GPU is held for nobody."""
-    before = {pod["metadata"]["name"] for pod in cluster.list("Pod", RESERVATIONS)}
+    where = f"spec.nodeName={place.node}" if place.node else None
+    before = {pod["metadata"]["name"] for pod in cluster.list("Pod", RESERVATIONS, fields=where)}
     yield place
     place.remove(timeout=WAIT)
     cluster.wait(
         "Pod",
         lambda pods: {pod["metadata"]["name"] for pod in pods} <= before,
         namespace=RESERVATIONS,
+        fields=where,
         timeout=WAIT,
         what="no reservation pod is left",
     )
@@ -85,12 +87,10 @@ def finishing(pod: Json, seconds: int) -> Json:
     return changed
 
 
-@on_gpus()
-def test_twice_as_many_halves_as_gpus_at_once(
-    storm: Place, queue: str, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
-) -> None:
+@on_one_node()
+def test_twice_as_many_halves_as_gpus_at_once(storm: Place, queue: str, cluster: Cluster, home: NodeView) -> None:
     """Two on each GPU and none left over: three of four captures in KAI#2153 had 3 on one and 1 on others."""
-    gpus = sum(node.gpus for node in gpu_nodes)
+    gpus = home.gpus
     names = [f"half-{number}" for number in range(2 * gpus)]
     submit_at_once(storm, [brief(fraction_pod(name, fraction=0.5, queue=queue)) for name in names])
     pods = storm.running(*names, timeout=WAIT)

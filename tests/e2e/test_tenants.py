@@ -12,7 +12,7 @@ from lab.parts.place import Place
 from lab.parts.workloads import cpu_pod, gpu_pod
 from lab.pytest_fixtures import Tenant
 
-from .checks import on_gpus
+from .checks import on_one_node
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -52,7 +52,7 @@ def test_default_tenant_never_sees_kai(tenant: Tenant, place: Place) -> None:
 
 
 @pytest.mark.tenants("default")
-@on_gpus()
+@on_one_node()
 def test_default_tenant_gets_whole_gpus(tenant: Tenant, place: Place) -> None:
     place.submit(gpu_pod("research", scheduler=None))
     assert_kai_kept_away(place, "research")

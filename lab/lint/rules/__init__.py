@@ -3,6 +3,7 @@
 import lab.lint.rules.containers
 import lab.lint.rules.fractions
 import lab.lint.rules.keys
+import lab.lint.rules.namespaces
 import lab.lint.rules.placement
 import lab.lint.rules.queue_choice
 import lab.lint.rules.queues

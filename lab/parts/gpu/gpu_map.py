@@ -90,7 +90,9 @@ class Gpu:
     """Whether the node offers it to pods."""
     trouble: str = ""
     reservations: tuple[str, ...] = ()
-    """KAI's reservation pods on it, as ``namespace/name``: one when it is shared."""
+    """KAI's reservation pods on it, as ``namespace/name`` on the host: one when it is shared."""
+    reserved_by: tuple[str, ...] = ()
+    """The same as their owners see them: ``gpu-reservation-x``, ``gpu-reservation-y of tenant ml``."""
     group: str = ""
     """KAI's name for it while it is shared."""
     holders: tuple[Holder, ...] = ()
@@ -146,6 +148,8 @@ class NodeGpus:
     """Pods bound to this node whose GPU nobody has told yet."""
     withheld: int = 0
     """GPUs that the node does not offer, and which ones is not known."""
+    tenant: str = ""
+    """The tenant that has this node alone; empty: anybody may use it."""
 
     @property
     def free(self) -> float:
@@ -215,7 +219,7 @@ def _node_json(node: NodeGpus) -> dict[str, Any]:
     return {
         "name": node.name, "ready": node.ready, "cordoned": node.cordoned, "model": node.model,
         "memory_mib": node.memory, "capacity": node.capacity, "allocatable": node.allocatable,
-        "withheld": node.withheld, "gpus": [_gpu_json(gpu) for gpu in node.gpus],
+        "withheld": node.withheld, "tenant": node.tenant, "gpus": [_gpu_json(gpu) for gpu in node.gpus],
         "unplaced": [asdict(holder) for holder in node.unplaced],
     }  # fmt: skip
 
@@ -224,6 +228,7 @@ def _gpu_json(gpu: Gpu) -> dict[str, Any]:
     return {
         "index": gpu.index, "uuid": gpu.uuid, "model": gpu.model, "memory_mib": gpu.memory,
         "state": gpu.state.value, "used": gpu.used, "free": gpu.free, "offered": gpu.offered,
-        "trouble": gpu.trouble, "reservations": list(gpu.reservations), "gpu_group": gpu.group,
+        "trouble": gpu.trouble, "reservations": list(gpu.reservations),
+        "reserved_by": list(gpu.reserved_by), "gpu_group": gpu.group,
         "pods": [asdict(holder) for holder in gpu.holders],
     }  # fmt: skip

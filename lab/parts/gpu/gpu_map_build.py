@@ -8,27 +8,33 @@ put on GPUs without a UUID, so that the counts are right: a UUID is never guesse
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 
-from lab.kube.fields import parts
+from lab.kube.fields import Obj, parts
 from lab.kube.podneeds import MIG_PREFIX
 from lab.kube.world import World
 from lab.parts.gpu.evidence import NodeEvidence
 from lab.parts.gpu.gpu_map import GpuMap
 from lab.parts.gpu.gpu_map_node import Draft
-from lab.parts.gpu.holders import GpuPods, sort_pods
+from lab.parts.gpu.holders import GpuPod, GpuPods, sort_pods, waiting_inside
 
 KINDS = ("Pod", "Node")
 """What of a World the map is made of."""
 
 
-def map_of(world: World, evidence: Mapping[str, NodeEvidence] | None = None) -> GpuMap:
+def map_of(
+    world: World,
+    evidence: Mapping[str, NodeEvidence] | None = None,
+    inside: Mapping[str, Sequence[Obj] | None] | None = None,
+) -> GpuMap:
     """The map of a cluster. MIG devices are not in it.
 
     Args:
         world: at least its Pods and Nodes (``KINDS``).
         evidence: what nodes said of themselves, by name; of the others only the API is known.
+        inside: the pods of tenants with a KAI of their own by the tenants' APIs, for those that have no node and are
+            not on the host; None for a tenant that does not answer.
     """
     said = evidence or {}
     pods = sort_pods(world.of("Pod"))
@@ -36,12 +42,20 @@ def map_of(world: World, evidence: Mapping[str, NodeEvidence] | None = None) -> 
     notes = [f"{name} could not be asked which GPU is whose: {words.why}" for name, words in said.items() if words.why]
     notes += [f"{name} has MIG devices, which are not on this map" for name in sorted(_sliced(world))]
     notes += _place(drafts, pods)
+    tenants = inside or {}
+    notes += [
+        f"tenant {name} does not answer: which of its pods wait for GPUs is not known"
+        for name, found in tenants.items()
+        if found is None
+    ]
+    waiting = [pod.waiting() for pod in pods.waiting]
+    waiting += [pod for name, found in tenants.items() for pod in waiting_inside(name, found or ())]
     nodes = [drafts[name].done() for name in sorted(drafts, key=_by_number)]
     with_gpus = tuple(node for node in nodes if node.gpus or node.unplaced)
     return GpuMap(
         at=world.at.astimezone(UTC).isoformat(timespec="seconds"),
         nodes=with_gpus,
-        waiting=tuple(pod.waiting() for pod in pods.waiting),
+        waiting=tuple(waiting),
         others=len(nodes) - len(with_gpus),
         notes=tuple(notes),
     )
@@ -64,7 +78,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 def _place(drafts: Mapping[str, Draft], pods: GpuPods) -> list[str]:
     """Put all pods where they are; returns what contradicts itself. Pods of nodes that are gone are left out."""
     notes = [
-        f"reservation pod {pod.on_host} has failed, so nothing holds its GPU: 'lab up' deletes it"
+        f"reservation pod {pod.on_host} has failed, so nothing holds its GPU: {_after_failure(pod)}"
         for pod in pods.failed_reservations
     ]
     reserved: dict[str, dict[tuple[str, str], int]] = {name: {} for name in drafts}
@@ -91,3 +105,9 @@ def _place(drafts: Mapping[str, Draft], pods: GpuPods) -> list[str]:
         if pod.view.node in drafts:
             drafts[pod.view.node].place_sharing(pod, reserved[pod.view.node])
     return notes
+
+
+def _after_failure(pod: GpuPod) -> str:
+    if not pod.tenant:
+        return "'lab up' deletes it"
+    return f"delete pod {pod.namespace}/{pod.name} inside tenant {pod.tenant}"

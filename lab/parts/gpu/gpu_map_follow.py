@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -17,7 +18,7 @@ from lab.kube.world import World, take
 from lab.parts.gpu.evidence import Ask, lab_nodes, nobody
 from lab.parts.gpu.gpu_map import GpuMap
 from lab.parts.gpu.gpu_map_build import KINDS, map_of
-from lab.parts.gpu.holders import sort_pods
+from lab.parts.gpu.holders import sort_pods, waiting_inside
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -27,17 +28,25 @@ STEP = 0.25
 """Seconds that one set is waited for before the other is looked at; changes of both come at once."""
 
 
+ASK_SECONDS = 5.0
+"""How long a tenant may take to list its pods, for a map that is read once."""
+
+
 @dataclass(frozen=True)
 class GpuSource:
-    """Where a map comes from: a cluster, and whom to ask which GPU is whose."""
+    """Where a map comes from: a cluster, whom to ask which GPU is whose, and tenants that schedule by themselves."""
 
     cluster: Cluster
     ask: Ask = nobody
+    tenants: Mapping[str, Cluster] = field(default_factory=dict)
+    """Those with a KAI of their own: what waits inside is not on the host."""
 
     @classmethod
     def of(cls, ctx: LabContext) -> GpuSource:
         """The source of a lab."""
-        return cls(ctx.cluster(), lab_nodes(ctx))
+        own = [tenant.name for tenant in ctx.spec.tenants if tenant.mode == "own-kai"]
+        there = [name for name in own if ctx.paths.tenant_kubeconfig(name).exists()]
+        return cls(ctx.cluster(), lab_nodes(ctx), {name: ctx.tenant(name) for name in there})
 
     def read(self) -> GpuMap:
         """The map now.
@@ -51,8 +60,18 @@ class GpuSource:
                 f"the map of GPUs needs {' and '.join(sorted(world.absent))} objects, which could not be read",
                 fix="take a context that may list the nodes, and the pods of all namespaces",
             )
+        inside = {name: _pods_of(tenant) for name, tenant in self.tenants.items()}
         # After the API: the kubelet's record must not be older than the pods that are looked up in it.
-        return map_of(world, self.ask(gpu_node_names(world)))
+        return map_of(world, self.ask(gpu_node_names(world)), inside)
+
+
+def _pods_of(tenant: Cluster) -> tuple[Obj, ...] | None:
+    """The pods inside a tenant, or None where it does not answer."""
+    try:
+        world = take(tenant, kinds=("Pod",), timeout=ASK_SECONDS)
+    except ApiFailed:
+        return None
+    return world.of("Pod") if world.has("Pod") else None
 
 
 def gpu_node_names(world: World) -> list[str]:
@@ -64,13 +83,17 @@ def gpu_node_names(world: World) -> list[str]:
 class GpuFollow:
     """A context manager; ``next`` gives a new map whenever something about GPUs changed.
 
-    Fed by watches of pods and nodes. Nodes are asked again only when a pod with GPUs, or what a node offers,
-    has changed.
+    Fed by watches of pods and nodes, and of the pods inside tenants with a KAI of their own. Nodes are asked again only
+    when a pod with GPUs, or what a node offers, has changed.
     """
 
     source: GpuSource
     _sets: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
     _followers: dict[str, Follower] = field(default_factory=dict)
+    _inner: dict[str, Follower] = field(default_factory=dict)
+    _inside: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
+    _silent: set[str] = field(default_factory=set)
+    _refused: set[str] = field(default_factory=set)
     _seen: object = None
     _last: GpuMap | None = None
 
@@ -80,6 +103,9 @@ class GpuFollow:
             for kind in KINDS:
                 follower = Follower(cluster.calls, cluster.kinds.named(kind), None, {})
                 self._followers[kind] = stack.enter_context(follower)
+            for name, tenant in self.source.tenants.items():
+                follower = Follower(tenant.calls, tenant.kinds.named("Pod"), None, {})
+                self._inner[name] = stack.enter_context(follower)
             self._stack = stack.pop_all()
         return self
 
@@ -105,6 +131,7 @@ class GpuFollow:
         for _ in range(tries):
             # All at once: while both sets are silent this takes STEP for each.
             changed = [self._take(kind) for kind in KINDS]
+            changed += [self._look_inside(name) for name in self._inner]
             if any(changed) and len(self._sets) == len(KINDS) and (found := self._map()) is not None:
                 return found
         return None
@@ -119,20 +146,33 @@ class GpuFollow:
         return came
 
     def _apply(self, kind: str, batch: list[Change]) -> None:
-        known = self._sets.setdefault(kind, {})
-        for change, obj in batch:
-            if change == "DELETED":
-                known.pop(key_of(obj), None)
-            else:
-                known[key_of(obj)] = redact(obj)
+        _enter(self._sets.setdefault(kind, {}), batch)
+
+    def _look_inside(self, name: str) -> bool:
+        """Take in what has come from a tenant, without waiting; whether anything is new."""
+        follower, was, came = self._inner[name], name in self._silent, False
+        try:
+            while (batch := follower.take(0.0)) is not None:
+                _enter(self._inside.setdefault(name, {}), batch)
+                came = True
+        except ApiFailed:
+            self._refused.add(name)  # its follower has ended
+        if follower.trouble is not None or name in self._refused:
+            self._silent.add(name)
+        else:
+            self._silent.discard(name)
+        return came or was != (name in self._silent)
 
     def _map(self) -> GpuMap | None:
         """A new map, unless it shows the same as the last one."""
         world = World(datetime.now(UTC), {kind: tuple(objs.values()) for kind, objs in self._sets.items()})
-        if (seen := _matters(world)) == self._seen:
+        inside: dict[str, tuple[Obj, ...] | None] = {name: tuple(pods.values()) for name, pods in self._inside.items()}
+        inside |= dict.fromkeys(sorted(self._silent))  # what is known of them grows old
+        waiting = [None if pods is None else waiting_inside(name, pods) for name, pods in inside.items()]
+        if (seen := (_matters(world), waiting)) == self._seen:
             return None
         self._seen = seen
-        found = map_of(world, self.source.ask(gpu_node_names(world)))
+        found = map_of(world, self.source.ask(gpu_node_names(world)), inside)
         same = self._last is not None and (found.nodes, found.waiting, found.notes) == (
             self._last.nodes,
             self._last.waiting,
@@ -140,6 +180,14 @@ class GpuFollow:
         )
         self._last = found
         return None if same else found
+
+
+def _enter(known: dict[tuple[str, str, str], Obj], batch: list[Change]) -> None:
+    for change, obj in batch:
+        if change == "DELETED":
+            known.pop(key_of(obj), None)
+        else:
+            known[key_of(obj)] = redact(obj)
 
 
 def _matters(world: World) -> object:

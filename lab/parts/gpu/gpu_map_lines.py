@@ -27,6 +27,7 @@ def node_words(node: NodeGpus) -> list[str]:
     """How a node stands, and what its GPUs are."""
     words = ["Ready" if node.ready else "not Ready"]
     words += ["cordoned"] if node.cordoned else []
+    words += [f"for tenant {node.tenant} alone"] if node.tenant else []
     words += [f"{node.allocatable} of {max(node.capacity, len(node.gpus))} offered"]
     words += [node.model] if node.model else []
     words += [memory(node.memory)] if node.memory else []
@@ -64,9 +65,15 @@ def _lines(gpus: GpuMap) -> Iterator[str]:
 
 def _gpu(gpu: Gpu) -> str:
     number = "?" if gpu.index is None else gpu.index
-    reserved = f", reserved by {', '.join(gpu.reservations)}" if gpu.reservations else ""
+    by = ", ".join(map(_reserver, gpu.reservations, gpu.reserved_by))
+    reserved = f", reserved by {by}" if by else ""
     group = f", GPU group {gpu.group}" if gpu.group else ""
     return f"gpu {gpu.node}/{number} {gpu.uuid or 'UUID unknown'}: {state_words(gpu)}{reserved}{group}"
+
+
+def _reserver(on_host: str, owners: str) -> str:
+    """A reservation pod on the host, and what a tenant whose own KAI made it calls it."""
+    return on_host if on_host.endswith(f"/{owners}") else f"{on_host} ({owners})"
 
 
 def _pod(holder: Holder, where: str) -> str:

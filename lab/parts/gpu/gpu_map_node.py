@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from lab.invariants.scene import NODE_LABEL
 from lab.kube.fields import Obj, gpus_in, parts, whole
 from lab.kube.nodeview import NodeView
 from lab.parts.gpu.evidence import Device, NodeEvidence
@@ -65,6 +66,7 @@ class Draft:
         self.gpus[number] = replace(
             gpu,
             reservations=(*gpu.reservations, pod.on_host),
+            reserved_by=(*gpu.reserved_by, pod.reserver),
             group=gpu.group or next(iter(pod.view.gpu_groups), ""),
             claims=gpu.claims + 1,
         )
@@ -112,6 +114,7 @@ class Draft:
             gpus=gpus,
             unplaced=tuple(self.unplaced),
             withheld=withheld,
+            tenant=self.view.labels.get(NODE_LABEL, ""),
         )
 
     def _offered(self) -> tuple[tuple[Gpu, ...], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.kube.fields import Obj
 from lab.kube.kaiviews import RESERVATION_APP, RESERVED_GPU_ANNOTATION
@@ -32,6 +32,11 @@ class GpuPod:
     def on_host(self) -> str:
         """``namespace/name`` on the host."""
         return f"{self.view.namespace}/{self.view.name}"
+
+    @property
+    def reserver(self) -> str:
+        """A reservation pod as its owner sees it: a tenant's own KAI made it, or the host's."""
+        return f"{self.name} of tenant {self.tenant}" if self.tenant else self.name
 
     @property
     def phase(self) -> str:
@@ -116,6 +121,14 @@ def gpu_pod(obj: Obj) -> GpuPod:
         name=view.annotations.get(VIRTUAL_NAME, view.name) if tenant else view.name,
         told=told_by_status(obj),
     )
+
+
+def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
+    """The pods that wait for GPUs inside a tenant with a scheduler of its own, as its own API has them.
+
+    vCluster brings them to the host only once they have a node (0.36.1, pkg/controllers/resources/pods/syncer.go).
+    """
+    return tuple(replace(pod.waiting(), tenant=tenant) for pod in sort_pods(pods).waiting)
 
 
 def _kind(pod: GpuPod) -> str:

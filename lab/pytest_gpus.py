@@ -1,0 +1,147 @@
+"""The lab's GPUs for one test alone: all of them, or those of one node, so that two such tests run side by side.
+
+A test takes all of them with the fixture ``gpu_lock``. With ``gpu_home`` it takes one node: its places put their pods
+there, and another worker has another node. ``lab.pytest_plugin`` brings this in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.api import Lab
+    from lab.kube.views import NodeView
+
+GROUPS = ("gpus", "gpus-2")
+"""The groups of pytest-xdist that the GPU tests are in. Those that need all GPUs are in the first."""
+
+HOME = pytest.StashKey[str]()
+"""The node that a test has for itself."""
+
+LOCK_SECONDS = 240.0
+"""How long a test waits for its GPUs: more than the tests of another group take."""
+
+FREE_SECONDS = 60.0
+"""How long KAI may take to let a GPU go whose last user is gone; it does so at once."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make pytest-xdist's marker known, which tests get here; runs without that plugin ignore it."""
+    config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
+
+
+def needs_all_gpus(item: pytest.Item) -> bool:
+    """Whether a test has all GPUs of the lab to itself."""
+    return "gpu_lock" in getattr(item, "fixturenames", ())
+
+
+def share_out(items: Sequence[pytest.Item]) -> None:
+    """Put the tests that need one node's GPUs into the groups by turns."""
+    group = itertools.cycle(reversed(GROUPS))
+    for item in items:
+        if "gpu_home" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(next(group)))
+
+
+def gpu_node_names(lab: Lab) -> tuple[str, ...]:
+    """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
+    from lab.kube.views import NodeView
+    from lab.parts.gpu.pools import pools_by_node
+    from lab.parts.tenants.names import NODE_LABEL
+
+    if lab.spec.cluster.provider == "kind":
+        from lab.spec.node_share import tenant_nodes
+
+        own = {name for names in tenant_nodes(lab.spec).values() for name in names}
+        from lab.parts.gpu.pools import short_name
+
+        return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in own)
+    nodes = map(NodeView.of, lab.cluster.list("Node"))
+    return tuple(sorted(node.name for node in nodes if node.gpus and NODE_LABEL not in node.labels))
+
+
+@pytest.fixture
+def gpu_lock(lab: Lab) -> Iterator[None]:
+    """All GPUs of the lab for this test alone, among all processes on this machine.
+
+    Use it with ``@pytest.mark.xdist_group("gpus")``: the group keeps workers from waiting for each other, the
+    lock holds without it too. Name it before ``place``: the GPUs are free again when it is released.
+    """
+    with _locked([_lock(lab, number) for number in range(max(1, len(gpu_node_names(lab))))]):
+        yield
+
+
+@pytest.fixture
+def gpu_home(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
+    """The node whose GPUs this test has for itself; the pods of its places go there.
+
+    Which one it is follows from the test's group: the worker of another group has another node, if there are two.
+    """
+    nodes = gpu_node_names(lab)
+    if not nodes:
+        pytest.skip(f"no node of lab {lab.spec.name} has GPUs")
+    mark = request.node.get_closest_marker("xdist_group")
+    number = GROUPS.index(mark.args[0]) % len(nodes) if mark is not None and mark.args[0] in GROUPS else 0
+    request.node.stash[HOME] = nodes[number]
+    with _locked([_lock(lab, number)]):
+        yield nodes[number]
+
+
+@pytest.fixture
+def home(gpu_home: str, lab: Lab) -> NodeView:
+    """That node."""
+    from lab.kube.views import NodeView
+
+    return NodeView.of(lab.cluster.get("Node", gpu_home) or {})
+
+
+@pytest.fixture
+def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
+    """No GPU of the test's is reserved any more: a reservation pod outlives the last user of its GPU by a moment.
+
+    Without this a test would begin with a GPU less, and see a refusal that is none. In a cluster that is not the lab's
+    own, others may share GPUs: there it asks for nothing.
+    """
+    home = request.getfixturevalue("gpu_home") if "gpu_home" in request.fixturenames else ""
+    if not home:
+        request.getfixturevalue("gpu_lock")
+    if not lab.has_kai or lab.spec.cluster.provider != "kind":
+        return
+    from lab.parts.kai.steps import RESERVATIONS
+
+    lab.cluster.wait(
+        "Pod",
+        lambda pods: not pods,
+        namespace=RESERVATIONS,
+        fields=f"spec.nodeName={home}" if home else None,
+        timeout=FREE_SECONDS,
+        what=f"no GPU{f' of {home}' if home else ''} is reserved from an earlier test",
+    )
+
+
+def _lock(lab: Lab, number: int) -> Path:
+    return lab.paths.lock.with_suffix(f".gpus-{number}")
+
+
+@contextmanager
+def _locked(paths: Sequence[Path]) -> Iterator[None]:
+    """Hold the locks, always taken in the same order."""
+    from filelock import FileLock, Timeout
+
+    with ExitStack() as held:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                held.enter_context(FileLock(path, timeout=LOCK_SECONDS))
+            except Timeout:
+                pytest.fail(
+                    f"the lab's GPUs were not free within {LOCK_SECONDS:.0f} s: {path} is locked", pytrace=False
+                )
+        yield

@@ -1,0 +1,171 @@
+"""Pods that come and go by the dozen on two sides at once, while somebody watches that others are left alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.stream import News, Source, Streams
+from lab.kube.views import PodView
+from lab.parts.place import Place
+
+from .verdicts import WAIT, bound
+
+Json = dict[str, Any]
+
+_TAKE_SECONDS = 0.5
+
+
+@dataclass
+class Ledger:
+    """What happened to pods that must stay as they are, and which PodGroups pods of tenants were given.
+
+    Args:
+        protected: uid → how messages name the pod.
+        spaces: host namespaces of tenants with a KAI of their own.
+    """
+
+    protected: Mapping[str, str]
+    spaces: frozenset[str] = frozenset()
+    losses: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    """When the watch broke off: what happened meanwhile shows as one step only."""
+    _of_host: set[str] = field(default_factory=set)
+    _worn: set[tuple[str, str]] = field(default_factory=set)
+
+    def hear(self, news: News) -> None:
+        """Take one piece of news into account."""
+        if news.trouble or news.refused:
+            self.gaps.append(news.trouble or news.refused)
+        for change, obj in news.changes:
+            if news.kind == "Pod":
+                self._pod(change, PodView.of(obj))
+            elif news.kind == "PodGroup":
+                self._of_host.add(obj["metadata"]["name"])
+
+    @property
+    def overwritten(self) -> list[str]:
+        """Pods of tenants that were in a PodGroup of the host at any time."""
+        return sorted(f"{pod} in PodGroup {group} of the host" for pod, group in self._worn if group in self._of_host)
+
+    def _pod(self, change: str, pod: PodView) -> None:
+        if pod.namespace in self.spaces and pod.pod_group:
+            self._worn.add((f"pod {pod.namespace}/{pod.name}", pod.pod_group))
+        if (name := self.protected.get(pod.uid)) is None:
+            return
+        found = {
+            "is gone": change == "DELETED",
+            "is being deleted": pod.deleting,
+            f"has ended ({pod.phase} {pod.reason})": pod.ended,
+            f"was restarted {pod.restarts} times": bool(pod.restarts),
+        }
+        self.losses += [
+            f"{name} {what}" for what, true in found.items() if true and f"{name} {what}" not in self.losses
+        ]
+
+
+class Watched:
+    """A context manager: follows all pods and PodGroups of a cluster by watch from here to its end.
+
+    Args:
+        cluster: the host.
+        protected: pods that must stay as they are.
+        spaces: host namespaces of tenants with a KAI of their own.
+    """
+
+    def __init__(self, cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str] = ()) -> None:
+        names = {pod.uid: f"pod {pod.namespace}/{pod.name}" for pod in protected}
+        self.ledger = Ledger(names, frozenset(spaces))
+        self._streams = Streams([Source("host", cluster, ("Pod", "PodGroup"))])
+        self._stop = threading.Event()
+        self._listed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="watched", daemon=True)
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Ledger:
+        self._streams.__enter__()
+        self._thread.start()
+        assert self._listed.wait(WAIT), "the pods could not be listed"
+        return self.ledger
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(WAIT)
+        self._streams.__exit__(kind, error, trace)
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    def _follow(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._take(_TAKE_SECONDS)
+            while self._take(0.0):
+                pass
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            self._failure = error
+            self._listed.set()
+
+    def _take(self, seconds: float) -> bool:
+        news = self._streams.take(seconds)
+        if news is None:
+            return False
+        self.ledger.hear(news)
+        if news.kind == "Pod" and news.listed:
+            self._listed.set()
+        return True
+
+
+@dataclass(frozen=True)
+class Side:
+    """Where a churn happens: a place, and the pods of one round by its number."""
+
+    place: Place
+    pods: Callable[[int], Sequence[Json]]
+
+
+def churn(sides: Sequence[Side], rounds: int) -> dict[str, int]:
+    """Create, bind and delete pods round by round, on all sides at once. Returns how many, by namespace.
+
+    Every fourth round waits until its pods are Ready, as some of what KAI does happens to running pods only.
+
+    Raises:
+        WaitTimeout: pods of a round are not bound, or do not go.
+    """
+
+    def side(one: Side) -> int:
+        count = 0
+        for number in range(rounds):
+            pods = one.pods(number)
+            names = [pod["metadata"]["name"] for pod in pods]
+            one.place.submit(*pods)
+            if number % 4:
+                one.place.on_host(bound, *names, timeout=WAIT, what="bound")
+            else:
+                one.place.running(*names, timeout=WAIT)
+            one.place.remove(*names, timeout=WAIT)
+            count += len(pods)
+        return count
+
+    with ThreadPoolExecutor(len(sides)) as pool:
+        counts = list(pool.map(side, sides))
+    return {one.place.namespace: count for one, count in zip(sides, counts, strict=True)}
+
+
+def log_of(cluster: Cluster, namespace: str, app: str, *, previous: bool = False) -> str:
+    """What the pods of a component have written; empty where one has not run yet."""
+    texts = []
+    for pod in cluster.list("Pod", namespace, labels=f"app={app}"):
+        try:
+            texts.append(cluster.logs(pod["metadata"]["name"], namespace, previous=previous))
+        except ApiFailed as error:
+            if error.status not in (400, 404):  # not started yet, or no run before this one
+                raise
+    return "\n".join(texts)

@@ -1,0 +1,258 @@
+"""KAI on the host and KAI in a tenant at once: what the measures between them prevent, and that each is needed.
+
+Without them the tenant loses pods that run (seen with KAI 0.16.8 on both sides, vCluster 0.36.1). So each measure is
+left out in turn, and the loss must come; with all of them nothing may be lost, whatever comes and goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from lab.kube import Cluster
+from lab.kube.views import GPU_GROUP_LABEL, PodView
+from lab.parts.kai.steps import NAMESPACE, RESERVATIONS
+from lab.parts.place import MANAGED_BY_LABEL, Place
+from lab.parts.tenants import policy, shelter
+from lab.parts.tenants.inside import inner_spec
+from lab.parts.tenants.isolation import Isolation, look
+from lab.parts.tenants.measures import lacks
+from lab.parts.tenants.names import tenant_namespace
+from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
+from lab.parts.workloads_traits import brief, on_node
+from lab.pytest_fixtures import Tenant
+from lab.spec.node_share import beside_host_kai
+
+from .checks import gpu_group, on_gpus
+from .churn import Side, Watched, churn, log_of
+from .left_out import node_of, settled, without_opt_in, without_own_nodes, without_policy
+from .verdicts import WAIT, everyone, refused
+
+pytestmark = [pytest.mark.kai, pytest.mark.tenants("own-kai"), pytest.mark.timeout(1200)]
+
+ROUNDS = int(os.environ.get("KAILAB_CHURN_ROUNDS", "40"))
+"""How often pods come and go on each side: about two minutes."""
+
+HOLD = 8.0
+"""Seconds for which something must stay as it is; what KAI does after a deletion takes it a fraction of one."""
+
+REFUSED_BY_KUBELET = ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
+"""Why a pod fails whose GPUs another one holds."""
+
+Json = dict[str, Any]
+NewPlace = Callable[..., Place]
+
+
+@pytest.fixture(autouse=True)
+def beside(lab: Lab, tenant: Tenant) -> None:
+    """KAI is on the host as well, and the tenant has GPUs to share."""
+    if not beside_host_kai(lab.spec):
+        pytest.skip(f"lab {lab.spec.name} has no tenant with a KAI of its own beside KAI on the host")
+    if (gpus := node_of(lab, tenant.name).gpus) < 2:
+        pytest.skip(f"needs a node of tenant {tenant.name} with 2 GPUs, it has {gpus}")
+
+
+@pytest.fixture
+def inner_queue(lab: Lab, tenant: Tenant) -> str:
+    """A queue for workloads inside the tenant."""
+    return inner_spec(lab.spec, tenant.spec).leaf_queues[0]
+
+
+@pytest.fixture
+def unshared(lab: Lab, tenant: Tenant) -> None:
+    """No GPU of the tenant is shared any more from an earlier test: its own binder frees it a moment after."""
+    lab.cluster.wait(
+        "Pod",
+        lambda pods: not any(GPU_GROUP_LABEL in (pod["metadata"].get("labels") or {}) for pod in pods),
+        namespace=tenant_namespace(tenant.name),
+        timeout=WAIT,
+        what=f"tenant {tenant.name} shares no GPU",
+    )
+
+
+def pair(place: Place, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")) -> list[PodView]:
+    """Two Ready pods that share one GPU, as the host has them."""
+    first, second = names
+    place.submit(brief(fraction_pod(first, fraction=share, queue=queue)))
+    place.running(first, timeout=WAIT)
+    place.submit(brief(fraction_pod(second, fraction=share, queue=queue)))
+    pods = list(place.running(first, second, timeout=WAIT))
+    gpu_group(*pods)
+    return pods
+
+
+def holders(cluster: Cluster, group: str, namespace: str) -> list[PodView]:
+    """The reservation pods of a GPU group, in the namespace of the host where they lie."""
+    pods = map(PodView.of, cluster.list("Pod", namespace, labels=f"{GPU_GROUP_LABEL}={group}"))
+    return [pod for pod in pods if pod.gpu_limit]
+
+
+def still_there(cluster: Cluster, *pods: PodView) -> None:
+    """The pods run on for ``HOLD`` seconds. Raises WaitTimeout when one goes or fails meanwhile."""
+    wanted = {pod.uid for pod in pods}
+    cluster.wait(
+        "Pod",
+        lambda objects: wanted <= {p.uid for p in map(PodView.of, objects) if p.ready and not p.deleting},
+        namespace=pods[0].namespace,
+        timeout=HOLD * 3,
+        hold=HOLD,
+        fail=lambda objects: next(iter(_gone(wanted, objects)), None),
+        what=f"{', '.join(pod.name for pod in pods)} run on",
+    )
+
+
+def _gone(wanted: set[str], objects: list[Json]) -> Iterator[str]:
+    there = {pod.uid: pod for pod in map(PodView.of, objects)}
+    yield from (f"pod {uid} is gone" for uid in wanted - there.keys())
+    yield from (f"pod {there[uid].name} is being deleted" for uid in wanted & there.keys() if there[uid].deleting)
+
+
+def test_all_measures_are_in_place(lab: Lab, tenant: Tenant) -> None:
+    assert [str(lack) for lack in lacks(lab.spec, look(lab.cluster))] == []
+    assert policy.in_force(lab.cluster, tenant_namespace(tenant.name))
+    assert not policy.in_force(lab.cluster, "default")
+
+
+@on_gpus(2)
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(10 * ROUNDS, marks=pytest.mark.long)])
+def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
+    rounds: int, unshared: None, lab: Lab, tenant: Tenant, new_place: NewPlace, queue: str, inner_queue: str
+) -> None:
+    """Pods that come and go share the GPUs of those that stay: each round makes the binders look at them."""
+    cluster, space = lab.cluster, tenant_namespace(tenant.name)
+    inside, on_host = new_place(tenant.name), new_place()
+    mine, theirs = pair(inside, inner_queue), pair(on_host, queue)
+    protected = [*mine, *theirs]
+    for pods, home in ((mine, space), (theirs, RESERVATIONS)):
+        (held,) = holders(cluster, gpu_group(*pods), home)
+        protected.append(held)
+
+    def coming(leaf: str) -> Callable[[int], list[Json]]:
+        def of_round(number: int) -> list[Json]:
+            fraction = brief(fraction_pod(f"part-{number}", fraction=0.25, queue=leaf))
+            other = gpu_pod if number % 2 else cpu_pod
+            return [fraction, brief(other(f"other-{number}", queue=leaf))]
+
+        return of_round
+
+    with Watched(cluster, protected, [space]) as ledger:
+        done = churn([Side(inside, coming(inner_queue)), Side(on_host, coming(queue))], rounds)
+    assert set(done.values()) == {2 * rounds}
+    assert ledger.losses == []
+    assert ledger.overwritten == []
+    now = {pod.uid for pod in map(PodView.of, cluster.list("Pod")) if pod.ready and not pod.restarts}
+    assert {pod.uid for pod in protected} <= now, f"while the watch was broken: {ledger.gaps}"
+
+
+@pytest.mark.disturbs("the tenant's namespace is opened to the host's KAI")
+@on_gpus(2)
+def test_without_opt_in_fractions_of_the_tenant_do_not_start(
+    unshared: None, lab: Lab, tenant: Tenant, place: Place, inner_queue: str
+) -> None:
+    half = brief(fraction_pod("half", fraction=0.5, queue=inner_queue))
+
+    def stuck(pods: list[PodView]) -> bool:
+        return bool(pods) and all("CreateContainerConfigError" in pod.waiting_reasons for pod in pods)
+
+    labels = f"{MANAGED_BY_LABEL}={tenant.name}"
+    with without_opt_in(lab, tenant.name):
+        place.submit(half)
+        # For a moment this may pass by itself, as the ConfigMap is synced after the pod.
+        lab.cluster.wait(
+            "Pod",
+            lambda objects: stuck([p for p in map(PodView.of, objects) if p.gpu_fraction]),
+            namespace=tenant_namespace(tenant.name),
+            labels=labels,
+            timeout=WAIT,
+            hold=HOLD,
+            what="the tenant's fraction waits for a ConfigMap that nobody makes",
+        )
+        place.remove("half", timeout=WAIT)
+    place.submit(half)
+    place.running("half", timeout=WAIT)
+
+
+@pytest.mark.disturbs("the host's KAI schedules to the tenant's node")
+@on_gpus(2)
+def test_without_own_nodes_gpus_are_given_away_twice(
+    unshared: None, lab: Lab, tenant: Tenant, place: Place, new_place: NewPlace, queue: str, inner_queue: str
+) -> None:
+    """A virtual node shows all its GPUs, whoever holds them."""
+    node = node_of(lab, tenant.name)
+    on_host = new_place()
+    with without_own_nodes(lab, node.name):
+        on_host.submit(on_node(brief(gpu_pod("host", gpus=node.gpus, queue=queue)), node.name))
+        (host,) = on_host.running("host", timeout=WAIT)
+        assert host.node == node.name
+        place.submit(brief(gpu_pod("twice", queue=inner_queue)))
+        (twice,) = everyone(place, lambda pods: any(p.ended for p in pods), what="the tenant's pod has failed")
+        assert (twice.node, twice.phase) == (node.name, "Failed")
+        assert twice.reason in REFUSED_BY_KUBELET
+        on_host.remove("host", timeout=WAIT)
+        place.remove("twice", timeout=WAIT)
+    on_host.submit(on_node(brief(gpu_pod("kept-off", queue=queue)), node.name))
+    on_host.on_host(refused, "kept-off", timeout=WAIT, what="refused: the node is not the host's KAI's")
+    place.submit(brief(gpu_pod("mine", gpus=node.gpus, queue=inner_queue)))
+    place.running("mine", timeout=WAIT)
+
+
+@pytest.mark.disturbs("the policy that protects the tenant is out of force")
+@on_gpus(2)
+def test_without_the_policy_one_end_takes_the_other_along(
+    unshared: None, lab: Lab, cluster: Cluster, tenant: Tenant, place: Place, inner_queue: str
+) -> None:
+    """A deleted fraction makes the host's binder look at its GPU group, wherever it lies."""
+    space = tenant_namespace(tenant.name)
+    with without_policy(lab, tenant.name):
+        stays, _ = pair(place, inner_queue)
+        place.cluster.delete("Pod", "goes", place.namespace, grace=1)
+        cluster.wait(
+            "Pod",
+            lambda pods: all(pod.uid != stays.uid or pod.deleting for pod in map(PodView.of, pods)),
+            namespace=space,
+            timeout=WAIT,
+            what=f"{stays.name} is deleted too",
+        )
+        assert f'"{stays.name}"' in _said(cluster, "Found pod without reservation, deleting")
+        place.remove(timeout=WAIT)
+    kept, _ = pair(place, inner_queue, names=("kept", "leaves"))
+    (held,) = holders(cluster, gpu_group(kept), space)
+    place.remove("leaves", timeout=WAIT)
+    still_there(cluster, kept, held)
+    assert policy.NAME in _said(cluster, kept.name) or policy.NAME in _said(cluster, held.name)
+
+
+@pytest.mark.disturbs("the host's binder is killed")
+@on_gpus(2)
+def test_host_binder_starts_beside_tenants_that_share_gpus(
+    unshared: None, lab: Lab, cluster: Cluster, tenant: Tenant, place: Place, inner_queue: str, request: Any
+) -> None:
+    """It looks at all GPU groups when it starts, and ends when it may not delete the tenant's: the lab shelters it."""
+    isolation, context = Isolation(lab.spec), lab.context("isolation")
+    request.addfinalizer(lambda: settled(lab))
+    request.addfinalizer(lambda: isolation.apply(context))
+    pods = pair(place, inner_queue)
+    (held,) = holders(cluster, gpu_group(*pods), tenant_namespace(tenant.name))
+    with Watched(cluster, [*pods, held]) as ledger:
+        cluster.delete_all("Pod", NAMESPACE, labels="app=binder", grace=0)
+        cluster.wait(
+            "Pod",
+            lambda found: any(pod.restarts for pod in map(PodView.of, found)),
+            namespace=NAMESPACE,
+            labels="app=binder",
+            timeout=WAIT,
+            what="the host's binder ends as soon as it starts",
+        )
+        assert "unable to sync resource reservation" in log_of(cluster, NAMESPACE, "binder", previous=True)
+        shelter.start_binder(cluster, lab.spec.name, isolation.line)
+        assert cluster.list("Pod", RESERVATIONS, labels=f"app={shelter.STAND_IN}") == []
+    assert ledger.losses == []
+
+
+def _said(cluster: Cluster, words: str) -> str:
+    """The lines of the host's binder that have these words."""
+    return "\n".join(line for line in log_of(cluster, NAMESPACE, "binder").splitlines() if words in line)

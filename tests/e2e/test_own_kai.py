@@ -1,0 +1,273 @@
+"""Tenants with a KAI of their own: what each version promises holds inside, and none takes what is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from lab.kai import Line, line_of
+from lab.kube import Cluster
+from lab.kube.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
+from lab.parts.gpu.pools import short_name
+from lab.parts.place import Inside, Place
+from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, fraction_pod, gpu_pod
+from lab.pytest_fixtures import Tenant, matching
+from lab.spec.node_share import tenant_nodes
+
+from .flames.own_kai import OwnKai, with_class
+from .verdicts import WAIT, bound, refusal
+
+OWN = "own-kai"
+SHARES = {"half": 0.5, "quarter": 0.25}
+Uuids = Callable[[str], frozenset[str] | None]
+Json = dict[str, Any]
+
+pytestmark = [
+    pytest.mark.tenants(OWN),
+    pytest.mark.xdist_group("gpus"),
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("gpu_lock"),
+]
+
+
+@pytest.fixture
+def own(lab: Lab, tenant: Tenant) -> OwnKai:
+    """The tenant's KAI, with no GPU of it reserved from an earlier test."""
+    own = OwnKai(lab, tenant.spec)
+    reserved(own, lambda pods: not pods, "no GPU of the tenant is reserved")
+    return own
+
+
+@pytest.fixture
+def line(own: OwnKai) -> Line:
+    """What holds for that KAI's version."""
+    return line_of(own.kai_version)
+
+
+def gpus_of(own: OwnKai, least: int) -> int:
+    """How many GPUs the tenant's nodes have; skips where they are fewer than a test needs."""
+    there = sum(NodeView.of(obj).gpus for obj in own.cluster.list("Node"))
+    if there < least:
+        pytest.skip(f"needs {least} GPUs, tenant {own.tenant.name} has {there}")
+    return there
+
+
+@pytest.fixture
+def sharing(own: OwnKai, place: Place) -> dict[str, PodView]:
+    """A half and a quarter of one GPU, ready; by name, as the tenant sees them."""
+    gpus_of(own, 1)
+    first, second = (part(own, name, share) for name, share in SHARES.items())
+    place.submit(first)
+    place.inside(bound, "half", timeout=WAIT, what="bound")
+    place.submit(second)
+    place.running(*SHARES, timeout=WAIT)
+    return seen(place, *SHARES)
+
+
+def part(own: OwnKai, name: str, share: float) -> Json:
+    """A pod with a part of a GPU, in the tenant's queue."""
+    return with_class(fraction_pod(name, fraction=share, queue=own.queue), own.kai_version)
+
+
+def seen(place: Place, *names: str) -> dict[str, PodView]:
+    """Pods as the tenant sees them once KAI's annotations are on them, by name."""
+    pods = place.inside(
+        lambda pod: pod.ready and bool(pod.pod_group and pod.received_resource_type),
+        *names,
+        timeout=WAIT,
+        what="Ready, with KAI's annotations,",
+    )
+    return dict(zip(names, pods, strict=True))
+
+
+def on_host(place: Place, *names: str) -> dict[str, PodView]:
+    """The same pods as the host has them, by their names in the tenant."""
+    return dict(zip(names, place.running(*names, timeout=WAIT), strict=True))
+
+
+def reserved(own: OwnKai, until: Callable[[list[ReservationView]], bool], what: str) -> list[ReservationView]:
+    """Wait on the tenant's own reservation pods. Raises WaitTimeout."""
+    pods = own.cluster.wait(
+        "Pod",
+        lambda pods: until([ReservationView.of(pod) for pod in pods]),
+        namespace=line_of(own.kai_version).reservation_namespace,
+        timeout=WAIT,
+        what=what,
+    )
+    return [ReservationView.of(pod) for pod in pods]
+
+
+def scheduled_by(cluster: Cluster, pod: PodView) -> str:
+    """Who said, inside, that it placed the pod. Raises WaitTimeout."""
+    events = cluster.wait(
+        "Event",
+        lambda events: any(EventView.of(event).reason == "Scheduled" for event in events),
+        namespace=pod.namespace,
+        fields=f"involvedObject.uid={pod.uid}",
+        timeout=WAIT,
+        what=f"event Scheduled of pod {pod.namespace}/{pod.name}",
+    )
+    return next(view.reporter for view in map(EventView.of, events) if view.reason == "Scheduled")
+
+
+def own_nodes(own: OwnKai) -> set[str]:
+    """Names of the tenant's own nodes, as the host has them."""
+    short = set(tenant_nodes(own.lab.spec).get(own.tenant.name, ()))
+    nodes = [NodeView.of(obj).name for obj in own.lab.cluster.list("Node")]
+    return {name for name in nodes if short_name(own.lab.spec.name, name) in short}
+
+
+def of_own_nodes(own: OwnKai, gpu_uuids: Uuids) -> set[str] | None:
+    """UUIDs of the tenant's GPUs; None where only the nodes could tell."""
+    known = [gpu_uuids(node) for node in own_nodes(own)]
+    return None if None in known else {uuid for uuids in known for uuid in uuids or ()}
+
+
+def test_all_kinds_of_pods_run_at_the_same_time(
+    own: OwnKai, sharing: Mapping[str, PodView], place: Place, gpu_uuids: Uuids
+) -> None:
+    gpus_of(own, 2)
+    place.submit(cpu_pod("cpu", queue=own.queue), gpu_pod("whole", queue=own.queue))
+    names = ("cpu", "whole", *SHARES)
+    pods, host = seen(place, *names), on_host(place, *names)
+    kinds = {name: pod.received_resource_type for name, pod in pods.items()}
+    assert kinds == {"cpu": "Regular", "whole": "Regular", **dict.fromkeys(SHARES, "Fraction")}
+    for name, pod in pods.items():
+        assert pod.scheduler_name == KAI_SCHEDULER
+        assert scheduled_by(own.cluster, pod) == KAI_SCHEDULER
+        assert pod.node == host[name].node
+        assert pod.node in own_nodes(own)
+        group = own.cluster.get("PodGroup", pod.pod_group, pod.namespace)
+        assert group is not None, f"{name} names PodGroup {pod.pod_group}, which the tenant does not have"
+        assert PodGroupView.of(group).queue == own.queue
+    (whole,) = place.look(host["whole"]).visible
+    known = of_own_nodes(own, gpu_uuids)
+    assert known is None or whole in known
+    (held,) = reserved(own, lambda pods: [pod.ready for pod in pods] == [True], "one GPU is reserved")
+    assert whole != held.gpu_uuid
+
+
+def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
+    own: OwnKai, line: Line, sharing: Mapping[str, PodView], place: Place, gpu_uuids: Uuids
+) -> None:
+    (group,) = {group for pod in sharing.values() for group in pod.gpu_groups}
+    assert all(pod.labels.get(line.keys.gpu_group) == group for pod in sharing.values())
+    assert all(pod.annotations[line.keys.received_type] == "Fraction" for pod in sharing.values())
+    (held,) = reserved(own, lambda pods: any(pod.gpu_uuid for pod in pods), "the reservation pod knows its GPU")
+    assert (held.gpu_group, held.phase) == (group, "Running")
+    assert {held.node} == {pod.node for pod in sharing.values()}
+    start = f"gpu-reservation-{held.node}-" if line.reservation_name == "node" else "gpu-reservation-"
+    assert held.name.startswith(start)
+    known = of_own_nodes(own, gpu_uuids)
+    assert known is None or held.gpu_uuid in known
+    for name, pod in on_host(place, *SHARES).items():
+        within: Inside = place.look(pod)
+        assert within.visible == (held.gpu_uuid,)
+        assert len(within.gpus) == 1
+        assert float(within.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
+
+
+def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, place: Place) -> None:
+    """Each of the tenant's GPUs is nearly full; the one that is left over stays without a node."""
+    names = [f"most-{number}" for number in range(gpus_of(own, 1))]
+    place.submit(*(part(own, name, 0.75) for name in names))
+    place.running(*names, timeout=WAIT)
+    place.submit(part(own, "over", 0.5))
+    (over,) = place.inside(lambda pod: bool(refusal(pod)) or bound(pod), "over", timeout=WAIT, what="refused or placed")
+    assert not bound(over)
+    events = own.cluster.wait(
+        "Event",
+        lambda events: any(EventView.of(event).reason == "Unschedulable" for event in events),
+        namespace=place.namespace,
+        fields=f"involvedObject.uid={over.uid}",
+        timeout=WAIT,
+        what="KAI says why the pod waits",
+    )
+    assert {view.reporter for view in map(EventView.of, events) if view.reason == "Unschedulable"} == {KAI_SCHEDULER}
+
+
+def test_reservation_pod_goes_with_its_last_user(own: OwnKai, sharing: Mapping[str, PodView], place: Place) -> None:
+    (held,) = reserved(own, lambda pods: len(pods) == 1, "one GPU is reserved")
+    place.remove("quarter", timeout=WAIT)
+    (still,) = place.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
+    assert still.uid == sharing["half"].uid
+    assert [pod.name for pod in reserved(own, bool, "a GPU is reserved")] == [held.name]
+    place.remove("half", timeout=WAIT)
+    reserved(own, lambda pods: not pods, "the reservation pod is gone with the last user")
+
+
+def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: Line, place: Place) -> None:
+    """Where this version says nothing about it, that a pod created after it runs proves that it was passed over."""
+    place.submit(cpu_pod("lost", queue="no-such-queue"))
+    if line.unknown_queue_event:
+        own.cluster.wait(
+            "PodGroup",
+            lambda groups: any(
+                refusal.reason == "QueueDoesNotExist" for group in groups for refusal in PodGroupView.of(group).refusals
+            ),
+            namespace=place.namespace,
+            timeout=WAIT,
+            what="KAI says why it does not place the pod",
+        )
+    place.submit(cpu_pod("later", queue=own.queue))
+    place.running("later", timeout=WAIT)
+    (lost,) = place.inside(lambda pod: True, "lost", what="there")
+    assert (lost.node, lost.phase) == ("", "Pending")
+
+
+def test_tenant_sees_only_what_is_its_own(own: OwnKai, place: Place) -> None:
+    place.submit(cpu_pod("mine", queue=own.queue))
+    mine = seen(place, "mine")["mine"]
+    assert {NodeView.of(obj).name for obj in own.cluster.list("Node")} == own_nodes(own)
+    queues = {QueueView.of(obj).name for obj in own.cluster.list("Queue")}
+    wanted = {queue.name for queue in own.spec.queues}
+    assert wanted <= queues <= wanted | set(line_of(own.kai_version).default_queues)
+    groups = [PodGroupView.of(obj) for obj in own.cluster.list("PodGroup")]
+    spaces = {obj["metadata"]["name"] for obj in own.cluster.list("Namespace")}
+    assert mine.pod_group in {group.name for group in groups}
+    assert {group.namespace for group in groups} <= spaces
+    for other in others(own):
+        uids = {obj["metadata"]["uid"] for obj in other.list("PodGroup")}
+        assert uids.isdisjoint(group.uid for group in groups)
+
+
+def others(own: OwnKai) -> list[Cluster]:
+    """The host's API and those of the other tenants."""
+    names = [tenant.name for tenant in own.lab.tenants if tenant.name != own.tenant.name]
+    return [own.lab.cluster, *(own.lab.tenant(name) for name in names)]
+
+
+@pytest.mark.tenants(OWN, min=2)
+@pytest.mark.gpus
+def test_all_tenants_at_once_share_no_gpu(
+    lab: Lab, new_place: Callable[[str], Place], gpu_uuids: Uuids, free_gpus: None
+) -> None:
+    """KAI of several versions and, where a tenant has it, the default scheduler: each gives out GPUs of its own."""
+    places: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    for spec in matching(lab.tenants, [OWN, "default"]):
+        place = new_place(spec.name)
+        if spec.mode == OWN:
+            own = OwnKai(lab, spec)
+            gpus_of(own, 2)
+            reserved(own, lambda pods: not pods, "no GPU of the tenant is reserved")
+            place.submit(part(own, "half", 0.5), gpu_pod("whole", queue=own.queue), cpu_pod("cpu", queue=own.queue))
+            places[spec.name] = (place, ("half", "whole"))
+        else:
+            place.submit(gpu_pod("whole", scheduler=None))
+            places[spec.name] = (place, ("whole",))
+    running = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
+    used: dict[str, str] = {}
+    for name, (place, _) in places.items():
+        for pod in running[name]:
+            (uuid,) = place.look(pod).visible
+            assert uuid not in used, f"tenants {used[uuid]} and {name} both have {uuid}"
+            known = gpu_uuids(pod.node)
+            assert known is None or uuid in known
+            used[uuid] = name
+    still = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
+    assert {n: [p.uid for p in pods] for n, pods in still.items()} == {
+        n: [p.uid for p in pods] for n, pods in running.items()
+    }

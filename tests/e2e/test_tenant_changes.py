@@ -1,0 +1,99 @@
+"""A tenant's KAI is brought to another version and back under load: what runs goes on, and what comes is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lab.api import Lab
+from lab.parts.place import Place
+from lab.parts.tenants.change import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
+from lab.parts.tenants.first_pod import RUNNING, SCHEDULED
+from lab.parts.tenants.inside import inner_spec
+from lab.parts.tenants.trial_pods import Room
+from lab.parts.workloads import fraction_pod, gpu_pod
+from lab.pytest_fixtures import Tenant
+from lab.rehearsal import rehearse, roll_back
+
+WAIT = 180.0
+LOAD = ("whole", "half", "quarter")
+
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture
+def other_version(lab: Lab, tenant: Tenant) -> str:
+    """The newest other KAI that can be had for the tenant."""
+    found = versions_at_hand(lab.context(f"kai:{tenant.name}"), tenant.spec)
+    if not found:
+        pytest.skip(
+            f"needs a second KAI version in a bundle that runs on Kubernetes {tenant.spec.kubernetes}, beside"
+            f" {tenant.spec.kai_version} of tenant {tenant.name}"
+        )
+    return found[-1]
+
+
+@pytest.fixture
+def load(lab: Lab, tenant: Tenant, new_place: Callable[[str], Place]) -> Place:
+    """A whole-GPU pod, and two fractions on one GPU, that run in the tenant."""
+    if not tenant.spec.gpu_sharing:
+        pytest.skip(f"needs gpuSharing in tenant {tenant.name}")
+    room = Room.of(tenant.cluster.list("Node"), tenant.cluster.list("Pod"))
+    if room.gpus < 2:
+        pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
+    queue = trial_queue(inner_spec(lab.spec, tenant.spec))
+    place = new_place(tenant.name)
+    place.submit(gpu_pod("whole", queue=queue), fraction_pod("half", fraction=0.5, queue=queue))
+    place.inside(lambda pod: pod.ready, "whole", "half", timeout=WAIT, what="Ready")
+    place.submit(fraction_pod("quarter", fraction=0.25, queue=queue))
+    _, half, quarter = place.inside(lambda pod: pod.ready, *LOAD, timeout=WAIT, what="Ready")
+    assert half.gpu_groups
+    assert half.gpu_groups == quarter.gpu_groups
+    return place
+
+
+def note_times(record: Record, change: Change | None, prefix: str) -> None:
+    """Put what a change took into the report."""
+    assert change is not None
+    for name in (STOPPED, SCHEDULED, RUNNING, READY):
+        seconds = change.at(name)
+        assert seconds is not None, f"{prefix}: {name} was not reached: {change.problems}"
+        record(f"kailab.{prefix}: {name}", f"{seconds:.1f} s")
+
+
+@pytest.mark.tenants("own-kai")
+@pytest.mark.gpus(min=2)
+@pytest.mark.disturbs("a tenant's KAI is exchanged")
+@pytest.mark.timeout(1800)
+def test_another_version_and_back_under_load(
+    lab: Lab, tenant: Tenant, other_version: str, load: Place, record_property: Record
+) -> None:
+    """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues say what they said."""
+    ctx = lab.context(f"kai:{tenant.name}")
+    first = running_inside(ctx, tenant.spec)
+    back = None
+    try:
+        found = rehearse(lab, tenant.name, other_version, suites=False)
+        assert found.green, f"KAI {first.kai} → {other_version}: {found.reasons}"
+        assert found.now == other_version
+        tried = {trial.name: trial for trial in found.trials}
+        assert tried["cpu"].seconds is not None
+        assert tried["fraction"].seconds is not None, tried["fraction"].skipped
+        note_times(record_property, found.change, f"KAI {first.kai} → {other_version}")
+        there = running_inside(ctx, tenant.spec)
+        assert there.kai == other_version
+        assert {name: there.queues.get(name) for name in first.queues} == first.queues
+        back = roll_back(lab, tenant.name)
+    finally:
+        if back is None:
+            roll_back(lab, tenant.name, first.kai)
+    assert back.green, f"KAI {other_version} → {first.kai}: {back.reasons}"
+    note_times(record_property, back.change, f"KAI {other_version} → {first.kai}")
+    last = running_inside(ctx, tenant.spec)
+    assert last.kai == first.kai
+    before = {pod.title: pod for pod in first.pods if pod.title.startswith(f"{load.namespace}/")}
+    after = {pod.title: pod for pod in last.pods if pod.title in before}
+    assert len(before) == len(LOAD)
+    assert after == before
+    load.inside(lambda pod: pod.ready, *LOAD, timeout=WAIT, what="Ready")
