@@ -61,8 +61,9 @@ def tests(session: nox.Session) -> None:
     session.install("-e", ".[test]")
     session.run("python", "-m", "pytest", "tests/unit", "-q")
     session.run(
-        "python", "-m", "pytest", "tests/integration", "-ra", "--timeout", "1800", *session.posargs, **PATIENT
-    )
+        "python", "-m", "pytest", "tests/integration", "-ra", "--timeout", "1800", "-n", "3", "--dist", "loadgroup",
+        "--no-loadscope-reorder", *session.posargs, **PATIENT,
+    )  # fmt: skip
 
 
 @nox.session

@@ -1,6 +1,9 @@
 """Integration tests drive the ``lab`` command as a person would, on real clusters with a state directory of their own.
 
 What the machine lacks is a skip with the reason; KAILAB_REQUIRE=engine (as in CI) turns it into a failure.
+
+Labs of different names do not meet, so files run side by side (pytest-xdist, ``--dist loadgroup``): what takes longest
+comes first.
 """
 
 from __future__ import annotations
@@ -22,6 +25,24 @@ from lab.paths import cache_root
 from lab.tools.shell import HostRunner
 
 UP_SECONDS = 900
+
+LONGEST_FIRST = (
+    "test_real_gpus", "test_supply", "test_kai_changes", "test_gpu_failures", "test_faults", "test_restart",
+    "test_lifecycle", "test_real_gpu_host",
+)  # fmt: skip
+ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
+"""Files whose tests share neither a lab nor a fixture."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file together, unless they have nothing in common; what takes longest comes first."""
+    for item in items:
+        name = item.path.stem
+        if item.path.parent == Path(__file__).parent and name not in ONE_BY_ONE:
+            item.add_marker(pytest.mark.xdist_group(name))
+    order = {name: at for at, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 @dataclass

@@ -44,12 +44,11 @@ def test_up_up_status_down(cli: Cli, engine: HostRunner) -> None:
 
 @pytest.mark.timeout(300)
 def test_plan_changes_nothing(cli: Cli, engine: HostRunner) -> None:
-    before = engine.run(["docker", "ps", "-aq"]).out
     plan = cli("plan", "--profile", "demo", "--name", "it-plan", "--json").json()
     assert plan["steps"][0]["id"] == "host"
     assert {"cluster", "network"} <= {step["id"] for step in plan["steps"]}
     assert all(entry["source"] in ("present", "bundle", "registry", "build") for entry in plan["supply"])
-    assert engine.run(["docker", "ps", "-aq"]).out == before
+    assert containers_of(engine, "it-plan") == []
     assert not (cli.root / "state" / "labs").exists()
 
 
