@@ -31,7 +31,7 @@ class Judge:
     def __init__(self, scope: Scope, zero: datetime, invariants: Iterable[Invariant] = ALL) -> None:
         self.scope = scope
         self.invariants = tuple(invariants)
-        self.ledger = Ledger(self.invariants, scope.tenants, scope.own_kai)
+        self.ledger = Ledger(self.invariants, scope.tenants, scope.own_kai, inside=bool(scope.name))
         faults = known_faults(scope.kai_version)
         notes = {
             invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)

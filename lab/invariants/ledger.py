@@ -92,11 +92,13 @@ class Ledger:
         invariants: what is to be judged; their needs are what is followed.
         tenants: names of the tenants whose APIs are followed too.
         own_kai: tenants known to have a KAI of their own; others are recognised by their KAI's pods.
+        inside: the cluster is a tenant's own.
     """
 
     def __init__(
-        self, invariants: Iterable[Invariant], tenants: Iterable[str] = (), own_kai: Iterable[str] = ()
-    ) -> None:
+        self, invariants: Iterable[Invariant], tenants: Iterable[str] = (), own_kai: Iterable[str] = (), *,
+        inside: bool = False,
+    ) -> None:  # fmt: skip
         every = tuple(invariants)
         self.kinds = _union(invariant.needs for invariant in every)
         self.tenant_kinds = _union(invariant.tenant_needs for invariant in every)
@@ -105,6 +107,7 @@ class Ledger:
             **{name: Side(self.tenant_kinds) for name in tenants},
         }
         self._own_kai = frozenset(own_kai)
+        self._inside = inside
 
     def take(self, side: str, news: News) -> Corner:
         """Take news of one side in; where pods of the cluster itself hold something else than before."""
@@ -147,12 +150,13 @@ class Ledger:
                 if name != HOST
             },
             own_kai=self._own_kai,
+            inside=self._inside,
         )
 
     def corner(self, corner: Corner, at: datetime) -> Scene:
         """The pods of a part of the cluster, with all nodes and no other objects."""
         host = self.sides[HOST]
-        return Scene(World(at=at), host.pods.corner(corner), host.nodes, own_kai=self._own_kai)
+        return Scene(World(at=at), host.pods.corner(corner), host.nodes, own_kai=self._own_kai, inside=self._inside)
 
 
 def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -119,23 +119,30 @@ class Scene:
     """Tenant → what is seen through its own API."""
     own_kai: frozenset[str] = frozenset()
     """Tenants with a KAI of their own: their pods are not the business of this cluster's KAI."""
+    inside: bool = False
+    """It is seen through a tenant's API: nodes and their labels are the host's, and all pods the tenant's."""
 
     @classmethod
-    def of(cls, world: World, tenants: Mapping[str, World] | None = None, own_kai: Iterable[str] = ()) -> Scene:
+    def of(
+        cls, world: World, tenants: Mapping[str, World] | None = None, own_kai: Iterable[str] = (), *,
+        inside: bool = False,
+    ) -> Scene:  # fmt: skip
         """The scene of a world.
 
         Args:
             world: the cluster.
             tenants: tenant → its world, by its own API.
             own_kai: tenants known to have a KAI of their own; others are recognised by their KAI's pods.
+            inside: the cluster is a tenant's.
         """
         pods = tuple(PodState.of(obj) for obj in world.of("Pod"))
         return cls(
             world=world,
             pods=pods,
             nodes={node.name: node for node in world.nodes},
-            tenants={name: cls.of(inner) for name, inner in (tenants or {}).items()},
+            tenants={name: cls.of(inner, inside=True) for name, inner in (tenants or {}).items()},
             own_kai=frozenset(own_kai) | tenants_with_kai(pods),
+            inside=inside,
         )
 
     def mine(self, pod: PodState) -> bool:

@@ -22,7 +22,7 @@ class Scope:
     """One cluster to judge."""
 
     name: str
-    """Empty for the cluster that was named, otherwise the tenant."""
+    """Empty for the cluster that was named, otherwise the tenant whose own cluster it is."""
     cluster: Cluster
     tenants: Mapping[str, Cluster] = field(default_factory=dict)
     """Tenants whose APIs are looked at too."""

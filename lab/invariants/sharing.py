@@ -57,7 +57,12 @@ def gpus_apart(scene: Scene) -> Iterator[Breach]:
 
 
 def own_nodes(scene: Scene) -> Iterator[Breach]:
-    """A tenant with nodes of its own runs on these alone, and nobody else runs there."""
+    """A tenant with nodes of its own runs on these alone, and nobody else runs there.
+
+    Seen from the host: inside a tenant its nodes carry the label as well, and all pods there are its own.
+    """
+    if scene.inside:
+        return
     owners = {name: node.labels.get(NODE_LABEL, "") for name, node in scene.nodes.items()}
     settled = {owner for owner in owners.values() if owner}
     for pod in scene.pods:

@@ -159,13 +159,13 @@ def churn(sides: Sequence[Side], rounds: int) -> dict[str, int]:
     return {one.place.namespace: count for one, count in zip(sides, counts, strict=True)}
 
 
-def log_of(cluster: Cluster, namespace: str, app: str, *, previous: bool = False) -> str:
+def log_of(cluster: Cluster, namespace: str, app: str) -> str:
     """What the pods of a component have written; empty where one has not run yet."""
     texts = []
     for pod in cluster.list("Pod", namespace, labels=f"app={app}"):
         try:
-            texts.append(cluster.logs(pod["metadata"]["name"], namespace, previous=previous))
+            texts.append(cluster.logs(pod["metadata"]["name"], namespace))
         except ApiFailed as error:
-            if error.status not in (400, 404):  # not started yet, or no run before this one
+            if error.status not in (400, 404):  # not started yet
                 raise
     return "\n".join(texts)

@@ -20,6 +20,11 @@ from .checks import on_gpus, on_one_node
 DEVICE_PLUGIN = "k8s-device-plugin"
 
 
+def with_gpus(cluster: Cluster) -> list[NodeView]:
+    """All nodes that offer GPUs, those of tenants too."""
+    return [node for node in map(NodeView.of, cluster.list("Node")) if node.gpus]
+
+
 def test_nodes_are_ready(lab: Lab, cluster: Cluster) -> None:
     nodes = [NodeView.of(obj) for obj in cluster.list("Node")]
     cluster.wait_ready("Node", [node.name for node in nodes], timeout=10)
@@ -35,11 +40,11 @@ def test_pytest_kind_is_attached(lab: Lab, cluster: Cluster, kind_cluster: Any) 
 
 
 @on_gpus()
-def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say how many there are")
     pools = pools_by_node(lab.spec)
-    seen = {node.name: (node.gpus, node.gpu_memory, node.gpu_product) for node in gpu_nodes}
+    seen = {node.name: (node.gpus, node.gpu_memory, node.gpu_product) for node in with_gpus(cluster)}
     assert seen == {name: (pool.per_node, pool.memory, product_label(pool.model)) for name, pool in pools.items()}
 
 
@@ -51,14 +56,14 @@ def test_runtime_class_leads_to_the_nvidia_handler(cluster: Cluster) -> None:
 
 
 @on_gpus()
-def test_device_plugin_runs_unprivileged(cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_device_plugin_runs_unprivileged(cluster: Cluster) -> None:
     pods = [
         pod
         for pod in cluster.list("Pod")
         if any(DEVICE_PLUGIN in container["image"] for container in pod["spec"]["containers"])
     ]
     ready = {view.node for view in map(PodView.of, pods) if view.ready}
-    assert ready == {node.name for node in gpu_nodes}
+    assert ready == {node.name for node in with_gpus(cluster)}
     for pod in pods:
         assert not pod["spec"].get("hostNetwork")
         assert not pod["spec"].get("hostPID")

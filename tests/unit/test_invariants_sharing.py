@@ -150,6 +150,13 @@ def test_a_node_that_changes_hands_may_take_a_moment(clock: FakeClock) -> None:
     assert broken(watched(FakeClock(), *other, scopes=(host,))) == ["tenant-nodes"]
 
 
+def test_inside_a_tenant_all_pods_are_its_own() -> None:
+    """Its virtual nodes carry the host's labels."""
+    scope = Scope("ml", HOST.cluster)
+    seen = [*lists(*NODES, pod("mine", on="w2"), source="ml/"), 25.0]
+    assert broken(watched(FakeClock(), *seen, scopes=(scope,))) == []
+
+
 # --- quota
 
 

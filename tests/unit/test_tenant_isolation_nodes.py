@@ -93,8 +93,7 @@ def test_short_names_become_those_of_kinds_nodes() -> None:
 def test_the_step_is_there_only_for_tenants_with_nodes() -> None:
     assert [step.id for step in tenant_node_steps(SPEC)] == ["tenant-nodes"]
     assert tenant_node_steps(LabSpec(tenants=(TenantSpec(name="a"),))) == []
-    assert STEP.needs == ("network", "gpu-nodes")
-    assert TenantNodes(SPEC.model_copy(update={"gpu": GpuSpec(mode="none")})).needs == ("network",)
+    assert STEP.needs == ("network",)  # before anything that a scheduler of the host could put there
 
 
 def test_apply_marks_nodes_and_keeps_what_others_wrote(world: World, nodes: Nodes) -> None:

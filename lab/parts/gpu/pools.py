@@ -13,6 +13,9 @@ from lab.spec import GpuSpec, LabSpec, NodePool
 POOL_LABEL = "kailab/pool"
 """Label of the nodes of a named pool; its value is the pool's name."""
 
+RUNTIME_CLASS = "nvidia"
+"""RuntimeClass of the GPU nodes."""
+
 PRESENT_LABEL = "nvidia.com/gpu.present"
 """Label of GPU nodes; the RuntimeClass and the device plugin select by it."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube.views import PodView
-from lab.parts.cluster.config import has_gpus
 from lab.parts.context import LabContext
 from lab.parts.gpu.pools import node_name
 from lab.parts.place import MANAGED_BY_LABEL
@@ -61,8 +60,8 @@ class TenantNodes:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See Step. The GPUs come first, as what gives them to a node starts its runtime anew."""
-        return ("network", "gpu-nodes") if has_gpus(self.spec) else ("network",)
+        """See Step. Before anything of a tenant: whoever comes first to a node that is not marked yet stays there."""
+        return ("network",)
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""

@@ -48,8 +48,8 @@ class Tenant:
     @property
     def needs(self) -> tuple[str, ...]:
         """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
-        own = ("tenant-nodes",) if self.tenant.name in tenant_nodes(self.spec) else ()
-        return () if self.spec.cluster.provider == "existing" else ("network", *own)
+        marked = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
+        return () if self.spec.cluster.provider == "existing" else ("network", *marked)
 
     @property
     def namespace(self) -> str:

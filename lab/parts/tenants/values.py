@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.kai import lines
+from lab.parts.cluster.config import has_gpus
+from lab.parts.gpu.pools import RUNTIME_CLASS
 from lab.parts.releases import base_values, merged, value_at
 from lab.parts.tenants.access import Port, context_name, server_of
 from lab.parts.tenants.names import NODE_LABEL
@@ -54,6 +57,21 @@ def node_values(tenant: str) -> dict[str, Any]:
     }
 
 
+def runtime_values(spec: LabSpec, tenant: TenantSpec) -> dict[str, Any]:
+    """The RuntimeClass of all pods of a tenant whose KAI may be of a line that names none for its reservation pods.
+
+    Those lines take NVIDIA's runtime for the default one of the nodes (seen with 0.7.11: the reservation pod ends with
+    ERROR_LIBRARY_NOT_FOUND). It goes by the tenant's Kubernetes, not by its KAI: a KAI that is changed later must find
+    it, and these values cannot change without a new control plane.
+    """
+    if tenant.mode != "own-kai" or not has_gpus(spec):
+        return {}
+    by_node = [line for line in lines().values() if line.reservation_class == "node"]
+    if not any(line.runs_on(tenant.kubernetes) for line in by_node):
+        return {}
+    return {"sync": {"toHost": {"pods": {"runtimeClassName": RUNTIME_CLASS}}}}
+
+
 def own_toleration(tenant: str) -> str:
     """The toleration of a tenant's own nodes, as vCluster writes it."""
     return f"{NODE_LABEL}={tenant}:NoSchedule"
@@ -70,7 +88,9 @@ def access_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, An
 def release_values(spec: LabSpec, tenant: TenantSpec, port: Port) -> dict[str, Any]:
     """The values the chart is installed with."""
     own_nodes = tenant.name in tenant_nodes(spec)
-    return merged(tenant_values(tenant, own_nodes=own_nodes), access_values(spec, tenant, port))
+    return merged(
+        runtime_values(spec, tenant), tenant_values(tenant, own_nodes=own_nodes), access_values(spec, tenant, port)
+    )
 
 
 def tenant_images(tenant: TenantSpec) -> tuple[str, ...]:

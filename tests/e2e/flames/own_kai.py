@@ -8,8 +8,8 @@ from lab.api import Lab
 from lab.engine.step import State
 from lab.kai import line_of
 from lab.parts.context import LabContext
+from lab.parts.gpu.pools import RUNTIME_CLASS
 from lab.parts.kai import Kai
-from lab.parts.kai.values import RUNTIME_CLASS
 from lab.parts.place import Place
 from lab.parts.queues import Queues
 from lab.parts.tenants import Tenant
