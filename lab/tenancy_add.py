@@ -150,7 +150,7 @@ def _only(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
 
 
 def _run(lab: Lab, engine: Engine[Any], tenant: TenantSpec) -> RunRecord:
-    record = engine.up()
+    record = engine.up(verb="tenant add")
     runs.save(lab.paths.runs, record, dict(lab.session.facts))
     try:
         record.raise_failure()

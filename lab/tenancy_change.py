@@ -133,7 +133,8 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
         loading = steps_to_load(name, fetches_of(choices, session.supply), images)
         own = [step for step in steps_of(steps, name) if step.id == f"tenant:{name}"]
         run = [*loading, *after(loading, own)]
-        record = Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name).up()
+        engine = Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name)
+        record = engine.up(verb="tenant upgrade")
         runs.save(lab.paths.runs, record, dict(session.facts))
         record.raise_failure()
 

@@ -31,6 +31,9 @@ GRACE = 1.0
 """Seconds of grace that the tenant's pods get; most of what a removal takes by hand is the 30 s of Kubernetes."""
 
 
+_VERB = "tenant remove"
+
+
 def remove(
     lab: Lab, name: str, *, grace: float | None = GRACE, canary: bool = False, ask: Ask = lambda _: False
 ) -> Removed:
@@ -89,7 +92,7 @@ def remove(
 
 def _take_away(lab: Lab, tenant: TenantSpec, grace: float | None, canary: bool) -> Removal:
     step = Taking(tenant, grace, canary)
-    record = Engine([step], lab.session.scope, bus=lab.bus, cancel=lab.session.cancel, lab=lab.spec.name).up()
+    record = Engine([step], lab.session.scope, bus=lab.bus, cancel=lab.session.cancel, lab=lab.spec.name).up(verb=_VERB)
     if step.done and not record.cancelled:
         return step.done[-1]
     record.raise_failure()
@@ -104,7 +107,7 @@ def _give_back(lab: Lab, before: list[Step[LabContext]]) -> None:
         engine = Engine(
             narrowed(after), session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name
         )  # fmt: skip
-        engine.up().raise_failure()
+        engine.up(verb=_VERB).raise_failure()
     if "isolation" in {step.id for step in before} - {step.id for step in after}:
         _end_isolation(lab)
 

@@ -154,8 +154,8 @@ class Engine(Generic[C]):
         record.raise_failure()
         return seen
 
-    def up(self, estimate: float | None = None) -> RunRecord:
-        """Bring every step to READY."""
+    def up(self, estimate: float | None = None, verb: str = "up") -> RunRecord:
+        """Bring every step to READY. ``verb`` is the command that this is the run of."""
 
         def bring(step: Step[C]) -> str:
             ctx = self.scope(step.id)
@@ -169,7 +169,7 @@ class Engine(Generic[C]):
             step.verify(ctx)
             return f"changed {seen.detail}"
 
-        return self._walk("up", bring, {step.id: step.needs for step in self.steps}, estimate=estimate)
+        return self._walk(verb, bring, {step.id: step.needs for step in self.steps}, estimate=estimate)
 
     def down(self) -> RunRecord:
         """Undo every step, users before what they use; goes on past failures and reports them all."""

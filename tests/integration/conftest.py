@@ -27,8 +27,8 @@ from lab.tools.shell import HostRunner
 UP_SECONDS = 900
 
 LONGEST_FIRST = (
-    "test_real_gpus", "test_supply", "test_kai_changes", "test_gpu_failures", "test_faults", "test_restart",
-    "test_lifecycle", "test_real_gpu_host",
+    "test_tenant_lab", "test_real_gpus", "test_supply", "test_kai_changes", "test_gpu_failures", "test_faults",
+    "test_restart", "test_lifecycle", "test_real_gpu_host",
 )  # fmt: skip
 ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
 """Files whose tests share neither a lab nor a fixture."""
@@ -73,9 +73,7 @@ class Cli:
     def __post_init__(self) -> None:
         self.kubeconfig = self.root / "home" / ".kube" / "config"
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
-        self.kubeconfig.write_text(
-            "# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n"
-        )
+        self.kubeconfig.write_text("# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n")
         self.before = self.kubeconfig.read_bytes()
         self.env = {
             **os.environ, "KAILAB_STATE": str(self.root / "state"), "KUBECONFIG": str(self.kubeconfig),
@@ -93,14 +91,10 @@ class Cli:
             cwd=self.root, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if code is not None:
-            assert done.returncode == code, (
-                f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-            )
+            assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def until(
-        self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0
-    ) -> Done:
+    def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
         """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
         process = subprocess.Popen(
             self.argv(*words, "--ui", "json"), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -111,9 +105,7 @@ class Cli:
         for line in process.stderr:
             lines.append(line)
             if line.startswith("{") and stop(json.loads(line)):
-                timer = threading.Timer(
-                    delay, lambda: process.send_signal(sent) if process.poll() is None else None
-                )
+                timer = threading.Timer(delay, lambda: process.send_signal(sent) if process.poll() is None else None)
                 timer.start()
                 break
         out, err = process.communicate(timeout=UP_SECONDS)
