@@ -53,15 +53,12 @@ def share_out(items: Sequence[pytest.Item]) -> None:
 def gpu_node_names(lab: Lab) -> tuple[str, ...]:
     """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
     from lab.kube.views import NodeView
-    from lab.parts.gpu.pools import pools_by_node
+    from lab.parts.gpu.pools import pools_by_node, short_name
     from lab.parts.tenants.names import NODE_LABEL
+    from lab.spec import tenant_nodes
 
     if lab.spec.cluster.provider == "kind":
-        from lab.spec.node_share import tenant_nodes
-
         own = {name for names in tenant_nodes(lab.spec).values() for name in names}
-        from lab.parts.gpu.pools import short_name
-
         return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in own)
     nodes = map(NodeView.of, lab.cluster.list("Node"))
     return tuple(sorted(node.name for node in nodes if node.gpus and NODE_LABEL not in node.labels))

@@ -5,9 +5,9 @@ namespace controller, which looks 5 s after a deletion for the first time, then 
 longest grace (kubernetes 1.34, pkg/controller/namespace/namespace_controller.go). So the pods get a short grace, and
 go while the namespace controller still waits; Helm runs beside both. The order that matters:
 
-1. the syncer to 0, so that it makes no pod anew;
+1. the syncer to 0, so that it makes no pod anew, and its pods with a short grace;
 2. the namespace deleted: from here on nothing new can be born in it, and its 5 s count;
-3. its pods with a short grace, and once more whatever was born in between or wants to stay longer.
+3. its pods once more: whatever was born in between or wants to stay longer.
 
 Nothing is forced: no grace of 0, no finalizer stripped.
 """
@@ -145,7 +145,10 @@ class _Removing:
             self._stop_syncer()
             uid = (there.get("metadata") or {}).get("uid")
             quick = self.grace is not None and self.grace <= _QUICK
-            if not quick:
+            if quick:
+                # Before anybody else deletes them with their own grace: the kubelet does not always take a shorter one.
+                self.cluster.delete_all("Pod", self.space, grace=self.grace)
+            else:
                 self._pods()
             self.cluster.delete("Namespace", self.space)
             _at_once(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
