@@ -50,8 +50,10 @@ class _Folding(Plain):
             self.write(self.finish_line(row))
 
     def fold(self, row: Row, title: str, lines: list[str]) -> None:
-        """Write a foldable group."""
-        raise NotImplementedError
+        """Write a group; a log that cannot fold has its lines below the title."""
+        self.write(title)
+        for line in lines:
+            self.write(line)
 
 
 class GitHub(_Folding):

@@ -9,7 +9,7 @@ go while the namespace controller still waits; Helm runs beside both. The order 
 2. the namespace deleted: from here on nothing new can be born in it, and its 5 s count;
 3. its pods once more: whatever was born in between or wants to stay longer.
 
-Nothing is forced: no grace of 0, no finalizer stripped.
+Nothing that runs is forced, and no finalizer is stripped.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from lab.parts.place import MANAGED_BY_LABEL
 from lab.parts.tenants import access, before
 from lab.parts.tenants import moments as moment
 from lab.parts.tenants.canary import Canary
+from lab.parts.tenants.ended import let_go
 from lab.parts.tenants.hanging import hangs
 from lab.parts.tenants.holding import Holding, disturbed, reserved
 from lab.parts.tenants.leftovers import (
@@ -196,10 +197,11 @@ class _Removing:
         self.ctx.progress(f"deleting {self.holding.pods} pods")
         self.cluster.delete_all("Pod", self.space, grace=self.grace)
         longest = max(self.holding.graces.values(), default=0) if self.grace is None else self.grace
-        self.cluster.wait(
-            "Pod", self._look_at_pods, namespace=self.space, timeout=self.deadline + longest,
-            what=f"the pods of tenant {self.tenant.name} are gone",
-        )  # fmt: skip
+        with let_go(self.cluster, self.space):
+            self.cluster.wait(
+                "Pod", self._look_at_pods, namespace=self.space, timeout=self.deadline + longest,
+                what=f"the pods of tenant {self.tenant.name} are gone",
+            )  # fmt: skip
         self.watch.note(moment.PODS_GONE, f"{self.holding.pods} pods")
         give_back(self.cluster, self.tenant.name)
         self._gpus()
