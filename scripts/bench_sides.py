@@ -83,9 +83,9 @@ class Bench:
 
 def hook_images(spec: LabSpec) -> tuple[str, ...]:
     """Images of the chart's hook Jobs, which the lab itself does without."""
-    values = kai_values(spec)
-    registry, tag = value_at(values, "global.registry"), value_at(values, "global.tag")
-    return tuple(f"{registry}/{name}:{tag}" for name in line_of(spec.kai.version).hook_images)
+    values, line = kai_values(spec), line_of(spec.kai.version)
+    registry, tag = value_at(values, "global.registry"), value_at(values, "global.tag") or line.tag
+    return tuple(f"{registry}/{name}:{tag}" for name in line.hook_images)
 
 
 def without_kai(spec: LabSpec) -> LabSpec:
