@@ -42,6 +42,13 @@ class TenantFake(FakeCluster):
         self.installed = threading.Event()
         self.spec: LabSpec | None = None
         self.first_refusals: list[ApiFailed] = []
+        self.kinds = SimpleNamespace(named=lambda kind: SimpleNamespace(path=lambda space: f"/{kind}"))
+        self.calls = SimpleNamespace(pause=lambda seconds: None, json=self._dry_run)
+
+    def _dry_run(self, verb: str, path: str, **_: Any) -> Json:
+        if self.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed") is None:
+            return {}
+        raise ApiFailed("denied: KAI is being changed in this tenant", status=422)
 
     def list(self, kind: str, *args: Any, **kwargs: Any) -> list[Json]:
         return [doc for doc in super().list(kind, *args, **kwargs) if doc]

@@ -58,7 +58,10 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
              "apply Config kai-config", "helm upgrade"]  # fmt: skip
     assert [log.index(line) for line in order] == sorted(log.index(line) for line in order)
     kept = '{"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}}'
-    assert log[0] == f"patch Namespace {RESERVATIONS} {kept}"
+    patched = f"patch Namespace {RESERVATIONS} {kept}"
+    guards = [f"{verb} ValidatingAdmissionPolicyBinding kailab-kai-is-changed" for verb in ("apply", "delete")]
+    assert log.index(guards[0]) < log.index(patched) < log.index(order[0])
+    assert log.index("helm upgrade") < log.index(guards[1]), "until the new webhooks are there"
     assert fake.get("ServiceAccount", "default", NAMESPACE)
     assert fake.get("ValidatingWebhookConfiguration", "somebody-elses")
     assert fake.get("Pod", "work", "team"), "somebody's pods are never touched"

@@ -4,7 +4,8 @@ The KAI that is there is stopped whole (``old_kai``), then the step ``Kai`` inst
 the step ``Queues`` looks after the queues. All of it can be cut off anywhere and be done again.
 
 While webhooks are missing (``ANEW``: from the stop until the new operator has made its own, some seconds), a pod that
-asks for a fraction is admitted without being judged or given its RuntimeClass. In place they stay, and refuse.
+asks for a part of a GPU would be admitted without what they add to it: a policy refuses it meanwhile (``unjudged``). In
+place the webhooks stay, and refuse by themselves.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from lab.parts.tenants.hasten import Hastened
 from lab.parts.tenants.inside import inside
 from lab.parts.tenants.load_images import TenantImages
 from lab.parts.tenants.moments import Moment
-from lab.parts.tenants.old_kai import UNCHANGED, installed_line, stop, way
+from lab.parts.tenants.old_kai import ANEW, UNCHANGED, installed_line, stop, way
 from lab.parts.tenants.snapshot import Comparison, Snapshot, compare, look
+from lab.parts.tenants.unjudged import none_unjudged
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -157,22 +159,27 @@ def change_kai(
     _load_images(ctx, tenant, inner.spec)
     times.note(IMAGES)
     how = way(installed_line(cluster), kai.line)
-    ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
-    stop(inner, how)
-    times.note(STOPPED)
     problems: list[str] = []
-    with FirstPod(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else _Nobody() as first:
-        with Hastened(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
-            kai.apply(inner)
-            times.note(READY)
-            quick.step_aside()
-            queues.apply(inner)
-            ctx.progress("waiting for the webhooks")
-            kai.verify(inner)
-            times.note(ANSWER)
-            queues.verify(inner)
-        if trouble := first.result():
-            problems.append(trouble.what)
+    with contextlib.ExitStack() as guard:
+        if how == ANEW:
+            guard.enter_context(none_unjudged(cluster, ctx.spec.name))
+        ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
+        stop(inner, how)
+        times.note(STOPPED)
+        with FirstPod(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else _Nobody() as first:
+            with Hastened(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
+                kai.apply(inner)
+                times.note(READY)
+                quick.step_aside()
+                queues.apply(inner)
+                ctx.progress("waiting for the webhooks")
+                # Asks with a pod that wants a fraction: from here on it must be the webhooks that answer.
+                guard.close()
+                kai.verify(inner)
+                times.note(ANSWER)
+                queues.verify(inner)
+            if trouble := first.result():
+                problems.append(trouble.what)
     ctx.progress("watching what runs")
     _hold(cluster, before)
     return _ended(tenant, before, how, times, look(cluster), tuple(problems))
