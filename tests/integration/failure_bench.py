@@ -87,6 +87,7 @@ class Bench:
         words = " ".join(f"{key}={value}" for key, value in env.items())
         return self.sh(f"""
             mkdir -p {KUBELET_DIR}
+            : >/run/plugin.log  # an earlier run's words are not this one's
             {words} {self.plugin} >/run/plugin.log 2>&1 &
             for _ in $(seq 120); do
                 grep -q '{until}' /run/plugin.log && break
