@@ -231,7 +231,7 @@ class Lab:
         spec = self.spec
         plan = build_plan(
             spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={},
-            added=self.session.added_names,
+            added=self.session.added_names, made_of=self.node_image,
         )  # fmt: skip
         seen = self._engine(plan).observe()
         notices = plan.notices

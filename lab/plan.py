@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.engine.journal import Journal
@@ -196,6 +196,7 @@ def build_plan(
     facts: Mapping[str, str],
     added: Collection[str] = (),
     leave_alone: bool = False,
+    made_of: str = "",
 ) -> Plan:
     """Put the steps of a resolved lab together.
 
@@ -205,6 +206,7 @@ def build_plan(
         no_kai: why there is no KAI; empty when there is.
         added: names of tenants that were added to the lab that runs. The node image is made without what they need.
         leave_alone: without the steps of those tenants; what the host does for them stays.
+        made_of: the node image of the cluster that is there, which tenants that came or went do not change.
     """
     of_file = spec.model_copy(update={"tenants": tuple(t for t in spec.tenants if t.name not in added)})
     items = items_needed(of_file, supply)
@@ -219,6 +221,8 @@ def build_plan(
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
     own = own_node(spec, supply)
     node_image = NodeImage.of(spec, supply, in_nodes, first)
+    if made_of:
+        node_image = replace(node_image, tag=made_of)
     with_kai = spec.scheduler == "kai"
     steps: tuple[Step[LabContext], ...] = (
         host, *fetches, node_image, KindCluster(spec, node_image.tag, own), Network(spec, own),

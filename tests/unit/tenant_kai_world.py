@@ -43,9 +43,9 @@ class TenantFake(FakeCluster):
         self.spec: LabSpec | None = None
         self.first_refusals: list[ApiFailed] = []
         self.kinds = SimpleNamespace(named=lambda kind: SimpleNamespace(path=lambda space: f"/{kind}"))
-        self.calls = SimpleNamespace(pause=lambda seconds: None, json=self._dry_run)
 
-    def _dry_run(self, verb: str, path: str, **_: Any) -> Json:
+    def json(self, verb: str, path: str, **_: Any) -> Json:
+        """A dry run (``calls`` is this fake itself)."""
         if self.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed") is None:
             return {}
         raise ApiFailed("denied: KAI is being changed in this tenant", status=422)
