@@ -10,7 +10,6 @@ from lab.engine.events import Notice
 from lab.engine.run import Engine
 from lab.engine.step import Effect, Observed, State, Step
 from lab.errors import HostNotReady, LabError
-from lab.kube import OWNER_LABEL
 from lab.parts.context import LabContext
 from lab.parts.tenants import policy
 from lab.parts.tenants.moments import Removal
@@ -109,16 +108,8 @@ def _give_back(lab: Lab, before: list[Step[LabContext]]) -> None:
         )  # fmt: skip
         engine.up(verb=_VERB).raise_failure()
     if "isolation" in {step.id for step in before} - {step.id for step in after}:
-        _end_isolation(lab)
-
-
-def _end_isolation(lab: Lab) -> None:
-    """Take the policy away that kept the host's KAI off: the last tenant with a KAI of its own is gone."""
-    cluster = lab.cluster
-    for kind in (policy.BINDING, policy.POLICY):
-        there = cluster.get(kind, policy.NAME) or {"metadata": {}}
-        if (there["metadata"].get("labels") or {}).get(OWNER_LABEL) == lab.spec.name:
-            cluster.delete(kind, policy.NAME)
+        # the last tenant with a KAI of its own is gone
+        policy.take_away(lab.cluster, lab.spec.name)
 
 
 @dataclass(frozen=True)

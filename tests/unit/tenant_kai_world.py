@@ -48,7 +48,7 @@ class TenantFake(FakeCluster):
         """A dry run (``calls`` is this fake itself)."""
         if self.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed") is None:
             return {}
-        raise ApiFailed("denied: KAI is being changed in this tenant", status=422)
+        raise ApiFailed("ValidatingAdmissionPolicy 'kailab-kai-is-changed' denied request", status=422)
 
     def list(self, kind: str, *args: Any, **kwargs: Any) -> list[Json]:
         return [doc for doc in super().list(kind, *args, **kwargs) if doc]

@@ -130,9 +130,7 @@ class Isolation:
         if self.spec.cluster.provider == "kind":
             return
         cluster = ctx.cluster()
-        for kind in (policy.BINDING, policy.POLICY):
-            if _owner(cluster.get(kind, policy.NAME)) == self.spec.name:
-                cluster.delete(kind, policy.NAME)
+        policy.take_away(cluster, self.spec.name)
         for owned in ctx.journal.owned(_CLAIM):
             if owned.step == self.id:
                 cluster.patch("Namespace", owned.name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})

@@ -1,4 +1,4 @@
-"""The admission policy that keeps the host's KAI off tenants with a KAI of their own; why, is in its manifest."""
+"""The lab's admission policies: made, asked whether they are in force, taken away; why, is in their manifests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 NAME = "kailab-host-kai-keeps-off"
-"""Name of both objects."""
+"""The policy that keeps the host's KAI off tenants with a KAI of their own; its binding has the same name."""
 
 _CHECK = "kailab-policy-check"
 """A dry run of a pod of this name is refused by the policy, whoever asks; see the manifest."""
@@ -22,11 +22,11 @@ _CHECK = "kailab-policy-check"
 Json = dict[str, Any]
 
 
-def documents(lab: str) -> list[Json]:
-    """The policy and its binding, labelled as the lab's."""
+def documents(lab: str, name: str = NAME) -> list[Json]:
+    """A policy and its binding, labelled as the lab's."""
     import yaml
 
-    text = (assets("manifests") / "tenants" / "host-kai-keeps-off.yaml").read_text()
+    text = (assets("manifests") / "tenants" / f"{name.removeprefix('kailab-')}.yaml").read_text()
     docs: list[Json] = list(yaml.safe_load_all(text))
     return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs]
 
@@ -44,10 +44,18 @@ def missing(world: World, lab: str) -> list[str]:
     return lines
 
 
-def in_force(cluster: Cluster, namespace: str) -> bool:
-    """Whether the API server acts by the policy in a namespace; it takes a second or two to, after a change.
+def take_away(cluster: Cluster, lab: str, name: str = NAME) -> None:
+    """Delete binding and policy, where they are this lab's."""
+    for kind in (BINDING, POLICY):
+        there = cluster.get(kind, name) or {"metadata": {}}
+        if (there["metadata"].get("labels") or {}).get(OWNER_LABEL) == lab:
+            cluster.delete(kind, name)
 
-    Asked with a dry run, so that nothing is made. Says nothing about the user names in it.
+
+def in_force(cluster: Cluster, namespace: str, name: str = NAME, check: str = _CHECK) -> bool:
+    """Whether the API server acts by a policy in a namespace; it takes a second or two to, after a change.
+
+    Asked with a dry run of the pod ``check``, so that nothing is made. Says nothing about the user names in it.
 
     Raises:
         ApiFailed: the server does not answer.
@@ -55,15 +63,15 @@ def in_force(cluster: Cluster, namespace: str) -> bool:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": _CHECK, "namespace": namespace},
+        "metadata": {"name": check, "namespace": namespace},
         "spec": {"containers": [{"name": "none", "image": "none"}]},
     }
     path = cluster.kinds.named("Pod").path(namespace)
-    title = f"dry run of pod {namespace}/{_CHECK}"
+    title = f"dry run of pod {namespace}/{check}"
     try:
         cluster.calls.json("POST", path, title=title, query={"dryRun": "All"}, body=pod)
     except ApiFailed as error:
-        if NAME in error.what:
+        if name in error.what:
             return True
         if error.status == 0:
             raise

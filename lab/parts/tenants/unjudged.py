@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lab.errors import ApiFailed, StepFailed
-from lab.kube import OWNER_LABEL
-from lab.paths import assets
+from lab.errors import StepFailed
+from lab.parts.tenants import policy
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
 
-POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 NAME = "kailab-kai-is-changed"
-"""Name of both objects."""
+"""Name of the policy and of its binding."""
 
-_CHECK, _WORDS = "kailab-change-check", "KAI is being changed in this tenant"
+_CHECK = "kailab-change-check"
+"""A dry run of a pod of this name is refused by the policy; see the manifest."""
+
 _FORCE_SECONDS = 20.0
 _AGAIN = 0.2
-
-Json = dict[str, Any]
 
 
 class _NotYetError(Exception):
@@ -42,22 +40,12 @@ def none_unjudged(cluster: Cluster, lab: str) -> Iterator[None]:
         StepFailed: the API server does not act by it in time; it is taken away again, and nothing was changed.
         ApiFailed: the server refused.
     """
-    cluster.apply(documents(lab))
+    cluster.apply(policy.documents(lab, NAME))
     try:
         _wait(cluster)
         yield
     finally:
-        cluster.delete(BINDING, NAME)
-        cluster.delete(POLICY, NAME)
-
-
-def documents(lab: str) -> list[Json]:
-    """The policy and its binding, labelled as the lab's."""
-    import yaml
-
-    text = (assets("manifests") / "tenants" / "kai-is-changed.yaml").read_text()
-    docs: list[Json] = list(yaml.safe_load_all(text))
-    return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs]
+        policy.take_away(cluster, lab, NAME)
 
 
 def _wait(cluster: Cluster) -> None:
@@ -80,16 +68,5 @@ def _wait(cluster: Cluster) -> None:
 
 
 def _ask(cluster: Cluster) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": _CHECK, "namespace": "default"},
-        "spec": {"containers": [{"name": "none", "image": "none"}]},
-    }
-    path = cluster.kinds.named("Pod").path("default")
-    try:
-        cluster.calls.json("POST", path, title=f"dry run of pod {_CHECK}", query={"dryRun": "All"}, body=pod)
-    except ApiFailed as error:
-        if _WORDS in error.what:
-            return
-    raise _NotYetError
+    if not policy.in_force(cluster, "default", NAME, _CHECK):
+        raise _NotYetError
