@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -12,9 +13,12 @@ from typing import Any
 from cluster_fake import FakeCluster, World, ready_deployment, running_pod
 from fakes import FakeRunner
 from test_kai_values import lab
+from test_tenants_values import one
 
 from lab.errors import WaitTimeout
 from lab.kube.kinds import Kinds
+from lab.parts.tenants.moments import Removal
+from lab.parts.tenants.removal import remove_tenant
 from lab.spec import TenantSpec
 
 SPACE = "vcluster-team-a"
@@ -208,3 +212,24 @@ class RemovalWorld(World):
             self.host.have(doc)
         for kind in ("ClusterRole", "ClusterRoleBinding"):
             self.host.put(kind, f"vc-team-a-v-{SPACE}")
+
+
+WEB = "default/web"
+
+
+def inhabited(runner: FakeRunner, folder: Path) -> RemovalWorld:
+    """A tenant with one pod."""
+    world = RemovalWorld(runner, folder, one())
+    world.inhabit(pod("web-x-default-x-team-a", virtual=WEB))
+    return world
+
+
+def helm(world: RemovalWorld) -> None:
+    """Helm will be asked to uninstall the tenant."""
+    world.helm("uninstall", "team-a", "--namespace", SPACE)
+
+
+def remove(world: RemovalWorld, **options: Any) -> Removal:
+    """Remove the tenant, by a clock that goes half a second a look."""
+    ticks = itertools.count(100.0, 0.5)
+    return remove_tenant(world.ctx, world.tenant, clock=lambda: next(ticks), **options)
