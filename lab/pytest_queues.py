@@ -37,11 +37,4 @@ def new_queues(
 
         yield make
         for place in request.node.stash.get(PLACES, []):
-            empty(place)
-
-
-def empty(place: Place) -> None:
-    """Delete a place's pods and what makes them, and wait until they are gone. Raises WaitTimeout."""
-    for kind in OWNERS:
-        place.cluster.delete_all(kind, place.namespace)
-    place.remove()
+            place.empty(*OWNERS)

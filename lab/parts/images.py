@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, Unavailable
@@ -18,7 +19,7 @@ from lab.parts.context import LabContext
 from lab.paths import assets, cache_root
 from lab.spec import LabSpec
 from lab.supply import Choice, Item, Supply
-from lab.supply.store import key_of
+from lab.supply.store import key_of, place
 
 OWNER = "kailab"
 """Label on every container and image of ours; its value is the lab's name."""
@@ -28,8 +29,8 @@ IMAGE_OWNER = "kailab-image"
 
 _TOOLKIT = Item("binary", "container-toolkit")
 
-_KEPT = 4
-"""Baked images that stay in the engine, of all labs together; each takes 2 to 3 GB."""
+_KEPT = 6
+"""Baked images that stay in the engine, of all labs together; each takes 1 to 3 GB."""
 
 
 def base_image(spec: LabSpec) -> Item:
@@ -148,15 +149,36 @@ class NodeImage:
         """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
 
 
+def mark_used(tag: str) -> None:
+    """Note that nodes are made from a baked image: those that were used last are kept."""
+    mark = _mark(tag)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
 def drop_old_images(ctx: LabContext, tag: str) -> None:
-    """Remove all but the newest baked images. The engine itself refuses one that a container runs on."""
+    """Remove all baked images but ``tag`` and those used last; the engine refuses one that a container runs on."""
     listed = ctx.engine.call(
         "images", "--filter", f"label={IMAGE_OWNER}", "--format", "{{.Repository}}:{{.Tag}}", check=False
     ).out.split()
-    newest_first = list(dict.fromkeys(name for name in listed if "<none>" not in name))
-    for name in newest_first[_KEPT:]:
-        if name != tag and ctx.engine.call("rmi", name, check=False).code == 0:
+    others = dict.fromkeys(name for name in listed if "<none>" not in name and name != tag)
+    # the engine lists the newest first, and the order of those that were never used stays
+    for name in sorted(others, key=_used, reverse=True)[_KEPT - 1 :]:
+        if ctx.engine.call("rmi", name, check=False).code == 0:
             ctx.journal.released("image", name)
+            _mark(name).unlink(missing_ok=True)
+
+
+def _mark(tag: str) -> Path:
+    return place("used", tag, key_of(tag))
+
+
+def _used(tag: str) -> float:
+    """When nodes were last made from it, in seconds since the epoch; 0: not known."""
+    try:
+        return _mark(tag).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 @dataclass(frozen=True)

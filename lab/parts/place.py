@@ -89,6 +89,7 @@ class Place:
         namespace: the namespace in ``cluster``.
         tenant: name of the tenant; empty on the host.
         node: all pods go to this node, those apart that say themselves where they want to go; empty: anywhere.
+        grace: seconds that pods get when the place is emptied.
     """
 
     lab: str
@@ -97,6 +98,7 @@ class Place:
     namespace: str
     tenant: str = ""
     node: str = ""
+    grace: int = 1
 
     @classmethod
     def open(
@@ -188,11 +190,28 @@ class Place:
         Raises:
             WaitTimeout: one is still there.
         """
+        self._remove(names, 1, timeout)
+
+    def empty(self, *makers: str, timeout: float = 120.0) -> None:
+        """Delete all pods with the place's own grace, and wait until the host has none of them.
+
+        Args:
+            makers: kinds that would make pods again, such as ``Job``: those go first.
+            timeout: seconds.
+
+        Raises:
+            WaitTimeout: one is still there.
+        """
+        for kind in makers:
+            self.cluster.delete_all(kind, self.namespace)
+        self._remove((), self.grace, timeout)
+
+    def _remove(self, names: tuple[str, ...], grace: int, timeout: float) -> None:
         if names:
             for name in names:
-                self.cluster.delete("Pod", name, self.namespace, grace=1)
+                self.cluster.delete("Pod", name, self.namespace, grace=grace)
         else:
-            self.cluster.delete_all("Pod", self.namespace, grace=1)
+            self.cluster.delete_all("Pod", self.namespace, grace=grace)
         # The virtual pods go first: the syncer makes a host pod anew as long as it sees a virtual one.
         for side in (self._own, self._on_host) if self.tenant else (self._own,):
             side.cluster.wait(
@@ -205,13 +224,13 @@ class Place:
             )
 
     def clear(self, timeout: float = 120.0) -> None:
-        """Delete the pods, wait until they are gone, and delete the namespace without waiting for its end.
+        """Empty the place, and delete the namespace without waiting for its end.
 
         Raises:
             WaitTimeout: a pod is still there.
         """
         try:
-            self.remove(timeout=timeout)
+            self.empty(timeout=timeout)
         finally:
             self.cluster.delete("Namespace", self.namespace)
 

@@ -40,7 +40,8 @@ def stopped(lab: Lab, *components: str) -> Iterator[None]:
     try:
         for component in chosen:
             _scale(lab, names[component], 0)
-            lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
+            # Not 0 seconds: with those the object is gone at once, and its webhook still answers for a moment.
+            lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=1)
             lab.cluster.wait(
                 "Pod", lambda pods: not pods, namespace=NAMESPACE, labels=_pods(lab, component), timeout=WAIT,
                 what=f"KAI's {component} is stopped",

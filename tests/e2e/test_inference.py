@@ -77,8 +77,15 @@ def sharing(place: Place, server: Server, serving: str) -> Sharing:
 
 
 @on_one_node()
-def test_two_servers_share_one_gpu(
-    sharing: Sharing, place: Place, cluster: Cluster, serving: str, probe: Callable[[PodView], Inside]
+def test_two_servers_share_one_gpu_and_answer(
+    sharing: Sharing,
+    place: Place,
+    cluster: Cluster,
+    lab: Lab,
+    server: Server,
+    serving: str,
+    home: NodeView,
+    probe: Callable[[PodView], Inside],
 ) -> None:
     (held,) = reservations(cluster, gpu_group(*sharing.values()))
     for name, pod in sharing.items():
@@ -88,47 +95,43 @@ def test_two_servers_share_one_gpu(
         inside = probe(pod)
         assert inside.visible == (held.gpu_uuid,)
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
+        assert_answers(place, server, name, pod)
+    if server.stand_in:  # another server does not tell what it sees
+        for pod in sharing.values():
+            assert_memory(place, pod, home.gpu_memory or 0, simulated=lab.gpu_mode == "simulated")
 
 
-@on_one_node()
-def test_both_servers_answer(sharing: Sharing, place: Place, server: Server) -> None:
+def assert_answers(place: Place, server: Server, name: str, pod: PodView) -> None:
+    """A server's Service completes a text as vLLM does, and does not know another model."""
     asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
-    for name, pod in sharing.items():
-        front = service(place, name)
-        answer = front.post("/v1/completions", asked, timeout=ANSWER_SECONDS, patience=PATIENCE)
-        assert (answer["object"], answer["model"]) == ("text_completion", server.model)
-        (choice,) = answer["choices"]
-        usage = answer["usage"]
-        assert choice["text"].strip()
-        assert 0 < usage["completion_tokens"] <= 7
-        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
-        with pytest.raises(ApiFailed) as refusal:
-            front.post("/v1/completions", {**asked, "model": "another"}, timeout=ANSWER_SECONDS)
-        assert refusal.value.status == 404
-        if server.stand_in:
-            assert choice["text"] == PROMPT
-            assert Facts.of(front.get("/facts")).hostname == pod.name
+    front = service(place, name)
+    answer = front.post("/v1/completions", asked, timeout=ANSWER_SECONDS, patience=PATIENCE)
+    assert (answer["object"], answer["model"]) == ("text_completion", server.model)
+    (choice,) = answer["choices"]
+    usage = answer["usage"]
+    assert choice["text"].strip()
+    assert 0 < usage["completion_tokens"] <= 7
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    with pytest.raises(ApiFailed) as refusal:
+        front.post("/v1/completions", {**asked, "model": "another"}, timeout=ANSWER_SECONDS)
+    assert refusal.value.status == 404
+    if server.stand_in:
+        assert choice["text"] == PROMPT
+        assert Facts.of(front.get("/facts")).hostname == pod.name
 
 
-@on_one_node()
-def test_memory_as_seen_from_inside_the_servers(
-    sharing: Sharing, place: Place, cluster: Cluster, server: Server, lab: Lab
-) -> None:
-    if not server.stand_in:
-        pytest.skip(f"{server.image} does not tell what it sees")
-    (node,) = {pod.node for pod in sharing.values()}
-    total = NodeView.of(cluster.get("Node", node) or {}).gpu_memory
-    used = sum(SHARES.values()) * (total or 0)
-    for pod in sharing.values():
-        told = facts_when(
-            place,
-            pod,
-            # simulated: what each says it was given; on real GPUs the stand-in uses nothing
-            lambda facts: lab.gpu_mode != "simulated" or abs(facts.devices[0].used - used) <= len(SHARES),
-            timeout=WAIT,
-            what=f"the servers use {used:.0f} MiB of their GPU",
-        )
-        assert [device.memory for device in told.devices] == [total]
+def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) -> None:
+    """A server sees all of its GPU's memory, and what both of them use."""
+    used = sum(SHARES.values()) * total
+    told = facts_when(
+        place,
+        pod,
+        # simulated: what each says it was given; on real GPUs the stand-in uses nothing
+        lambda facts: not simulated or abs(facts.devices[0].used - used) <= len(SHARES),
+        timeout=WAIT,
+        what=f"the servers use {used:.0f} MiB of their GPU",
+    )
+    assert [device.memory for device in told.devices] == [total]
 
 
 @on_one_node()

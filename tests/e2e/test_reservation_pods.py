@@ -30,13 +30,15 @@ def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
 
 
 @on_one_node()
-def test_one_reservation_pod_holds_the_gpu_that_the_pods_see(
+def test_one_reservation_pod_holds_the_gpu_until_its_last_user_goes(
     sharing: tuple[PodView, ...],
+    place: Place,
     cluster: Cluster,
     probe: Callable[[PodView], Inside],
     gpu_uuids: Callable[[str], frozenset[str] | None],
 ) -> None:
-    (held,) = reservations(cluster, gpu_group(*sharing))
+    group = gpu_group(*sharing)
+    (held,) = reservations(cluster, group)
     assert held.phase == "Running"
     assert held.name.startswith("gpu-reservation-")
     assert {held.node} == {pod.node for pod in sharing}
@@ -48,6 +50,22 @@ def test_one_reservation_pod_holds_the_gpu_that_the_pods_see(
         assert inside.visible == (held.gpu_uuid,)
         assert len(inside.gpus) == 1
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
+
+    def wait(count: int, hold: float) -> None:
+        cluster.wait(
+            "Pod",
+            lambda pods: sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count,
+            namespace=RESERVATIONS,
+            labels=f"{GPU_GROUP_LABEL}={group}",
+            timeout=60,
+            hold=hold,
+            what=f"{count} reservation pods of GPU group {group}",
+        )
+
+    place.remove("half", "quarter-a")
+    wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
+    place.remove("quarter-b")
+    wait(0, hold=0)
 
 
 @on_one_node()
@@ -66,24 +84,3 @@ def test_pod_that_does_not_fit_goes_elsewhere_or_waits(
         (held,) = reservations(cluster, full)
         (other,) = reservations(cluster, gpu_group(fourth))
         assert other.gpu_uuid != held.gpu_uuid
-
-
-@on_one_node()
-def test_reservation_pod_goes_with_its_last_user(sharing: tuple[PodView, ...], place: Place, cluster: Cluster) -> None:
-    group = gpu_group(*sharing)
-
-    def wait(count: int, hold: float) -> None:
-        cluster.wait(
-            "Pod",
-            lambda pods: sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count,
-            namespace=RESERVATIONS,
-            labels=f"{GPU_GROUP_LABEL}={group}",
-            timeout=60,
-            hold=hold,
-            what=f"{count} reservation pods of GPU group {group}",
-        )
-
-    place.remove("half", "quarter-a")
-    wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
-    place.remove("quarter-b")
-    wait(0, hold=0)

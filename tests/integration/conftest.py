@@ -27,7 +27,7 @@ from lab.tools.shell import HostRunner
 UP_SECONDS = 900
 
 LONGEST_FIRST = (
-    "test_tenant_lab", "test_real_gpus", "test_supply", "test_kai_changes", "test_gpu_failures", "test_faults",
+    "test_real_gpus", "test_supply", "test_tenant_lab", "test_kai_changes", "test_gpu_failures", "test_faults",
     "test_restart", "test_lifecycle", "test_real_gpu_host",
 )  # fmt: skip
 ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
@@ -35,8 +35,13 @@ ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, unless they have nothing in common; what takes longest comes first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of a file together, unless they have nothing in common; what takes longest comes first.
+
+    What is marked ``long`` runs with KAILAB_LONG=1, as the e2e suites' long tests do with ``--lab-long``.
+    """
+    if os.environ.get("KAILAB_LONG"):
+        config.option.lab_long = True
     for item in items:
         name = item.path.stem
         if item.path.parent == Path(__file__).parent and name not in ONE_BY_ONE:

@@ -89,6 +89,7 @@ class Load:
             self.trouble = error
 
 
+@pytest.mark.long  # and only where two lines of KAI are in bundles
 @pytest.mark.timeout(1800)
 def test_upgrade_under_load(cli: Cli) -> None:
     """The pod that runs goes on, those that come meanwhile are placed, and GPUs can still be shared."""

@@ -59,7 +59,7 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
     assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
     assert first["metadata"]["name"].startswith("t-test-first-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
-    removed = ["create Namespace", "delete all Pod grace 1", "wait Pod", "delete Namespace"]
+    removed = ["create Namespace", "delete all Pod grace 0", "wait Pod", "delete Namespace"]
     assert lab.inside["ml"].log == removed
     assert lab.cluster.log == [*removed, "wait Pod"]  # the last: the tenant's pods, as the host has them
 

@@ -45,10 +45,10 @@ def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab
         "demo: make 2",
         "delete all Deployment grace None",
         "delete all Job grace None",
-        "delete all Pod grace 1",
+        "delete all Pod grace 0",
         "wait Pod",
         "remove queues",
-        "delete all Pod grace 1",
+        "delete all Pod grace 0",
         "wait Pod",
         "delete Namespace",
     ]

@@ -15,6 +15,7 @@ from lab.errors import ApiFailed, LabError
 from lab.parts.cluster.config import FIRST_NODE_PORT, PortMapping, kind_config, owners_of_ports, shape
 from lab.parts.context import LabContext
 from lab.parts.gpu.real_choice import claim
+from lab.parts.images import mark_used
 from lab.spec import LabSpec
 from lab.tools.kind import Kind
 
@@ -97,6 +98,7 @@ class KindCluster:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
+        mark_used(self.image)
         kind.create(ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line))
         ctx.paths.kubeconfig.chmod(0o600)
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
