@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
-
 from faults_meddling import (
     bound_over,
     cordon_spread,
@@ -24,6 +19,8 @@ from faults_meddling import (
     share_set,
 )
 from faults_seeding import (
+    Fault,
+    Seed,
     device_plugin_stopped,
     meddling,
     node_labels_removed,
@@ -32,8 +29,8 @@ from faults_seeding import (
     syncers_stopped,
     uncordon_all,
 )
+from faults_tenants import TENANT_FAULTS
 
-from lab.api import Lab
 from lab.parts.kai.steps import NAMESPACE
 from tests.e2e.kai_components import stopped
 from tests.e2e.shards import shard_changed
@@ -41,22 +38,6 @@ from tests.e2e.shards import shard_changed
 CONFIG = "Config.kai.scheduler"
 SHARDS = ">=0.12"
 """KAI by a SchedulingShard whose actions and plugins can be switched off."""
-
-Seed = Callable[[Lab], AbstractContextManager[Any]]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One fault."""
-
-    id: str
-    what: str
-    """What it does to the running lab; all of it is undone afterwards."""
-    seed: Seed
-    reds: Mapping[str, str]
-    kai: str = ""
-    """KAI versions it can be seeded in; empty: all."""
-
 
 def without_action(action: str) -> Seed:
     """KAI's scheduler without one of its actions."""
@@ -114,6 +95,9 @@ FAULTS = (
             "test_kai_pods.py": "fractions and host",
             "test_reservation_pods.py": "one_reservation",
             "test_coexistence.py": "shared_gpu",
+            "test_inference.py": "two_servers",
+            "test_probe.py": "part_of_a_gpu",
+            "test_storm.py": "twice_as_many",
         },
         SHARDS,
     ),
@@ -184,7 +168,7 @@ FAULTS = (
         "syncers-stopped",
         "the tenants' vClusters are scaled to 0",
         syncers_stopped,
-        {"test_tenants.py": "seen_in_the_tenant"},
+        {"test_tenants.py": "seen_in_the_tenant", "test_compare.py": "whole_gpus"},
     ),
     Fault(
         "limits-lifted",
@@ -286,4 +270,5 @@ FAULTS = (
         {"test_placement.py": "spread"},
         SHARDS,
     ),
+    *TENANT_FAULTS,
 )

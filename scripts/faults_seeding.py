@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from lab.api import Lab
@@ -22,6 +23,24 @@ from tests.e2e.shards import inverse
 SECONDS = 180.0
 LOST_RACE = (404, 409, 422)
 """The suite, or KAI, was quicker: the object is gone, or not as it was."""
+
+Seed = Callable[[Lab], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault."""
+
+    id: str
+    what: str
+    """What it does to the running lab; all of it is undone afterwards."""
+    seed: Seed
+    reds: Mapping[str, str]
+    kai: str = ""
+    """KAI versions it can be seeded in; empty: all."""
+    tenant: str = ""
+    """The mode of a tenant that must be there; empty: none."""
+
 
 Json = dict[str, Any]
 Act = Callable[[Cluster, str, Json], None]

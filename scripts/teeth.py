@@ -101,9 +101,6 @@ class Teeth:
         todo = {suite: tests for suite, tests in reds.items() if not self.known(fault.id, suite, tests)}
         if not todo:
             return
-        if why := kai_lacks(self.lab, fault.kai) if fault.kai else "":
-            self.give_up(fault, todo, IDLE, why)
-            return
         with ExitStack() as seeded:
             try:
                 seeded.enter_context(fault.seed(self.lab))
@@ -113,6 +110,22 @@ class Teeth:
                 for suite, tests in todo.items():
                     self.attempt(fault, suite, tests)
         self.tidy()
+
+    def fitting(self, plan: Sequence[tuple[Fault, dict[str, str]]]) -> list[tuple[Fault, dict[str, str]]]:
+        """What of a plan this lab can serve; the rest is written down with the reason."""
+        found = []
+        for fault, reds in plan:
+            if why := self._lacks(fault):
+                self.give_up(fault, {s: t for s, t in reds.items() if not self.known(fault.id, s, t)}, IDLE, why)
+            else:
+                found.append((fault, reds))
+        return found
+
+    def _lacks(self, fault: Fault) -> str:
+        modes = {tenant.mode for tenant in self.lab.tenants}
+        if fault.tenant and fault.tenant not in modes:
+            return f"lab {self.lab.spec.name} has no tenant of mode {fault.tenant}"
+        return kai_lacks(self.lab, fault.kai) if fault.kai else ""
 
     def known(self, fault: str, suite: str, tests: str) -> bool:
         """Whether an earlier run has the verdict; it is part of this run's then."""
@@ -199,8 +212,9 @@ def tried(asked: argparse.Namespace, lab: Lab, plan: Sequence[tuple[Fault, dict[
     record = Record(asked.json, {"lab": lab.spec.name, "kai": str(lab.kai_version)}, fresh=asked.again)
     teeth = Teeth(lab, record, asked.limit)
     try:
-        teeth.controls(plan)
-        for fault, reds in plan:
+        served = teeth.fitting(plan)
+        teeth.controls(served)
+        for fault, reds in served:
             teeth.fault(fault, reds)
     finally:
         show(teeth.done)
