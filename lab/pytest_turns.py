@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
-            item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long (KAILAB_LONG=1) runs it"))
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long runs it"))
         if disturbs(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(GROUPS[0]))
     share_out(items)

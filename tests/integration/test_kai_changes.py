@@ -1,21 +1,18 @@
-"""KAI is upgraded to another line while pods come and run, and uninstalled without leaving anything in the way."""
+"""KAI is upgraded to another line while pods come and run."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
-from lab.api import Lab
 from lab.errors import LabError
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.kube.views import PodView
-from lab.parts import releases
-from lab.parts.kai.steps import NAMESPACE, RELEASE, RESERVATIONS
+from lab.parts.kai.steps import NAMESPACE, RESERVATIONS
 from lab.parts.kai.values import CHART, kai_images
 from lab.parts.workloads import cpu_pod, fraction_pod
 from lab.spec import LabSpec, load_profile
@@ -122,47 +119,4 @@ def test_upgrade_under_load(cli: Cli) -> None:
     assert joins.gpu_groups == after.gpu_groups
     assert len(cluster.list("Pod", RESERVATIONS)) == 1
     assert cli("status", "--json").json()["ok"]
-    cluster.close()
-
-
-@pytest.mark.timeout(1800)
-def test_uninstall_leaves_nothing_in_the_way(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deployments and webhooks go; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
-    name = "it-uninstall"
-    cli.labs.append(name)
-    up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json").json()
-    if up["facts"]["scheduler"] != "kai":
-        pytest.skip(f"needs KAI: {up['facts']['no_kai']}")
-    monkeypatch.setenv("KAILAB_STATE", cli.env["KAILAB_STATE"])
-    lab = Lab.attach(name)
-    cluster, line = lab.cluster, line_of(str(lab.kai_version))
-    if line.has_operator:
-        # What the operator made is owned by these, and goes with them.
-        cluster.delete("Config.kai.scheduler", "kai-config", wait=180)
-        if line.has_shards:
-            cluster.delete("SchedulingShard", "default", wait=180)
-    releases.helm_for(lab.context("kai")).uninstall(RELEASE, NAMESPACE, hooks=False)
-
-    def gone(kind: str, names: set[str]) -> Callable[[list[dict[str, object]]], bool]:
-        return lambda objects: not names & {obj["metadata"]["name"] for obj in objects}  # type: ignore[index]
-
-    deployments = set(line.deployments)
-    cluster.wait(
-        "Deployment",
-        gone("Deployment", deployments),
-        namespace=NAMESPACE,
-        timeout=180,
-        what="KAI's Deployments are gone",
-    )
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        cluster.wait(kind, gone(kind, set(line.webhooks)), timeout=180, what=f"no {kind} of KAI is left")
-    crds = {obj["metadata"]["name"] for obj in cluster.list("CustomResourceDefinition")}
-    assert not line.crds_in_chart or set(line.crds) <= crds
-    assert {obj["metadata"]["name"] for obj in cluster.list("Queue")} >= {"default", "test"}
-    cluster.apply([cpu_pod("plain", namespace=SPACE, scheduler=None)])
-    cluster.wait_ready("Pod", "plain", SPACE, timeout=120)
-
-    assert cli("up", "--profile", "minimal", "--name", name, "--yes", "--json").json()["ok"]
-    cluster.apply([fraction_pod("again", namespace=SPACE, fraction=0.5, queue="test")], retry=60)
-    cluster.wait_ready("Pod", "again", SPACE, timeout=180)
     cluster.close()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess  # noqa: TID251 - servers and commands under test, from outside
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from lab.kube import Cluster
 from lab.paths import cache_root
+from lab.plan import items_needed, resolve_scheduler
 from lab.spec import load_profile
 from lab.supply import Item, Supply
+from lab.supply.store import key_of, place
 from lab.tools.container import ContainerEngine
 from lab.tools.shell import HostRunner
 from tests.integration.conftest import Cli
@@ -54,18 +58,46 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     assert victim.name in wrong["wrong"][0]
 
 
+@dataclass(frozen=True)
+class Registry:
+    """A real OCI registry (distribution, built from its Go module) on this machine.
+
+    What it holds stays in the cache for the next run: an image is pushed once. The folder's name tells its content.
+    """
+
+    address: str
+    folder: Path
+    images: tuple[Item, ...]
+    """All that a lab of the profile needs and a registry can give."""
+    no_kai: str
+
+    @property
+    def full(self) -> Path:
+        """Is there when everything was pushed."""
+        return self.folder / "full"
+
+
 @pytest.fixture
-def registry(engine: HostRunner, tmp_path: Path) -> Iterator[str]:
-    """A real OCI registry (distribution, built from its Go module) on this machine; gives ``localhost:PORT``."""
-    supply = Supply(load_profile("minimal"), engine, ContainerEngine(engine))
+def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
+    spec = load_profile("minimal", ["gpu.mode=none"])
+    supply = Supply(spec, engine, ContainerEngine(engine))
     if not supply.has("binary", "registry"):
         pytest.skip(f"no registry program: {supply.choices[Item('binary', 'registry')].why}")
+    resolved, no_kai, _ = resolve_scheduler(spec, supply)
+    needed = [item for item in items_needed(resolved, supply) if item.kind == "image"]
+    rows = {item: supply.catalogue.image(item.name) for item in needed}
+    # a node image of ours cannot be told from kindest/node once it is in a registry, so it stays out
+    images = tuple(item for item, row in rows.items() if not row.local and row.recipe != "node")
+    folder = place("test-registry", "of", key_of([supply.identity(item) for item in images], no_kai))
+    for other in folder.parent.glob("*"):
+        if other != folder:
+            shutil.rmtree(other)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     config = {
         "version": 0.1, "http": {"addr": f"0.0.0.0:{port}"},
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+        "storage": {"filesystem": {"rootdirectory": str(folder)}},
     }  # fmt: skip
     (tmp_path / "registry.json").write_text(json.dumps(config))
     process = subprocess.Popen(
@@ -77,37 +109,36 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[str]:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 break
-    yield f"localhost:{port}"
+    yield Registry(f"localhost:{port}", folder, images, no_kai)
     process.send_signal(signal.SIGTERM)
     process.wait(20)
 
 
+def push(registry: Registry, supply: Supply, docker: ContainerEngine, engine: HostRunner) -> None:
+    """Push what the registry lacks, as somebody who mirrors the public ones does."""
+    for item in registry.images:
+        target = f"{registry.address}/{item.name.partition('/')[2]}"
+        docker.call("load", "-q", "-i", str(supply.path(item)))
+        docker.call("tag", item.name, target)
+        docker.call("push", "-q", target)
+        docker.call("rmi", target, item.name)
+    if not registry.no_kai:
+        target = f"oci://{registry.address}/kai-scheduler/kai-scheduler"
+        engine.run([supply.binary("helm"), "push", "--plain-http", supply.chart("kai-scheduler"), target])
+    registry.full.touch()
+
+
 @pytest.mark.timeout(1800)
-def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> None:
+def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry) -> None:
     """Images and charts are pulled from a registry that stands in for the public ones."""
     spec = load_profile("minimal", ["gpu.mode=none"])
     docker = ContainerEngine(engine)
     supply = Supply(spec, engine, docker)
-    from lab.plan import items_needed, resolve_scheduler
-
-    resolved, no_kai, _ = resolve_scheduler(spec, supply)
-    pushed = []
-    for item in items_needed(resolved, supply):
-        row = supply.catalogue.image(item.name)
-        # a node image of ours cannot be told from kindest/node once it is in a registry, so it stays out
-        if item.kind == "image" and not row.local and row.recipe != "node":
-            archive = supply.path(item)
-            docker.call("load", "-q", "-i", str(archive))
-            host, _, rest = item.name.partition("/")
-            docker.call("tag", item.name, f"{registry}/{rest}")
-            docker.call("push", "-q", f"{registry}/{rest}")
-            docker.call("rmi", f"{registry}/{rest}", item.name)
-            pushed.append(host)
-    if not no_kai:
-        target = f"oci://{registry}/kai-scheduler/kai-scheduler"
-        engine.run([supply.binary("helm"), "push", "--plain-http", supply.chart("kai-scheduler"), target])
-
-    mirrors = ", ".join(f"{host}: {registry}" for host in dict.fromkeys(pushed))
+    if not registry.full.exists():
+        push(registry, supply, docker, engine)
+    no_kai = registry.no_kai
+    hosts = dict.fromkeys(item.name.partition("/")[0] for item in registry.images)
+    mirrors = ", ".join(f"{host}: {registry.address}" for host in hosts)
     # programs may come from the cache; what a registry can have must come from it
     args = ("--profile", "minimal", "--name", "it-registry", "--set", "gpu.mode=none",
             "--set", f"supply.mirrors={{{mirrors}}}",
@@ -133,14 +164,12 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     assert up["ok"]
 
     # a pod whose image no node has: containerd pulls it through the mirror
-    from lab.kube import Cluster
-
     cluster = Cluster(Path(up["kubeconfig"]))
     source = "registry.k8s.io/pause:3.10.1"
     docker.call("load", "-q", "-i", str(supply.image(source)))
-    docker.call("tag", source, f"{registry}/it/pulled:1")
-    docker.call("push", "-q", f"{registry}/it/pulled:1")
-    docker.call("rmi", f"{registry}/it/pulled:1", source)
+    docker.call("tag", source, f"{registry.address}/it/pulled:1")
+    docker.call("push", "-q", f"{registry.address}/it/pulled:1")
+    docker.call("rmi", f"{registry.address}/it/pulled:1", source)
     cluster.apply([{
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled", "namespace": "default"},
         "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/it/pulled:1"}]},
@@ -148,7 +177,6 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: str) -> 
     cluster.wait_ready("Pod", {"pulled"}, "default", timeout=120)
     cluster.close()
     cli("down", "--name", "it-registry", "--images")
-
 
 
 def test_build_that_was_killed_goes_on(

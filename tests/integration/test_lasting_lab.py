@@ -1,0 +1,99 @@
+"""What a lab with KAI lives through: its nodes are stopped and started, and KAI is uninstalled and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.api import Lab
+from lab.kai import line_of
+from lab.kube import Cluster
+from lab.kube.views import PodView
+from lab.parts import releases
+from lab.parts.kai.steps import NAMESPACE, RELEASE, RESERVATIONS
+from lab.parts.workloads import cpu_pod, fraction_pod
+from lab.tools.shell import HostRunner
+from tests.integration.conftest import Cli, containers_of
+
+NAME = "it-lasting"
+SPACE = "default"
+UP = ("up", "--profile", "minimal", "--name", NAME, "--yes")
+
+
+@pytest.fixture(scope="module")
+def lasting(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The command, and one lab with KAI for all tests of this file, which leave it whole."""
+    command = Cli(tmp_path_factory.mktemp("lasting"))
+    try:
+        up = command(*UP, "--json").json()
+        if up["facts"]["scheduler"] != "kai":
+            pytest.skip(f"needs KAI: {up['facts']['no_kai']}")
+        yield command
+    finally:
+        command("down", "--name", NAME, code=None)
+    assert command.kubeconfig.read_bytes() == command.before
+
+
+@pytest.mark.timeout(1200)
+def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) -> None:
+    cluster = Cluster(Path(lasting("kubeconfig").out.strip()))
+    cluster.apply([fraction_pod("sharing", namespace=SPACE, fraction=0.5, queue="test")])
+    cluster.wait_ready("Pod", {"sharing"}, SPACE, timeout=120)
+    assert len(cluster.list("Pod", RESERVATIONS)) == 1
+
+    nodes = containers_of(engine, NAME)
+    engine.run(["docker", "stop", "-t", "5", *nodes])
+    status = lasting("status", "--json", code=5).json()
+    assert any("stopped" in step["detail"] for step in status["steps"])
+    again = lasting(*UP, "--ui", "json")
+    assert any("stopped" in event.get("text", "") for event in again.events()), again.err[-2000:]
+
+    # the pod that held a GPU is gone with its reservation, and the GPU can be had again
+    cluster.delete("Pod", "sharing", SPACE, grace=1, wait=60)
+    failed = [pod for pod in map(PodView.of, cluster.list("Pod")) if pod.phase == "Failed"]
+    assert failed == []
+    cluster.apply([fraction_pod("after", namespace=SPACE, fraction=0.5, queue="test")])
+    cluster.wait_ready("Pod", {"after"}, SPACE, timeout=120)
+    assert lasting("status", "--json").json()["ok"]
+    cluster.delete("Pod", "after", SPACE, grace=1, wait=60)
+    cluster.close()
+
+
+@pytest.mark.timeout(1800)
+def test_uninstall_leaves_nothing_in_the_way(lasting: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments and webhooks go; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
+    monkeypatch.setenv("KAILAB_STATE", lasting.env["KAILAB_STATE"])
+    lab = Lab.attach(NAME)
+    cluster, line = lab.cluster, line_of(str(lab.kai_version))
+    if line.has_operator:
+        # What the operator made is owned by these, and goes with them.
+        cluster.delete("Config.kai.scheduler", "kai-config", wait=180)
+        if line.has_shards:
+            cluster.delete("SchedulingShard", "default", wait=180)
+    releases.helm_for(lab.context("kai")).uninstall(RELEASE, NAMESPACE, hooks=False)
+
+    def gone(kind: str, names: set[str]) -> Callable[[list[dict[str, object]]], bool]:
+        return lambda objects: not names & {obj["metadata"]["name"] for obj in objects}  # type: ignore[index]
+
+    deployments = set(line.deployments)
+    cluster.wait(
+        "Deployment",
+        gone("Deployment", deployments),
+        namespace=NAMESPACE,
+        timeout=180,
+        what="KAI's Deployments are gone",
+    )
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        cluster.wait(kind, gone(kind, set(line.webhooks)), timeout=180, what=f"no {kind} of KAI is left")
+    crds = {obj["metadata"]["name"] for obj in cluster.list("CustomResourceDefinition")}
+    assert not line.crds_in_chart or set(line.crds) <= crds
+    assert {obj["metadata"]["name"] for obj in cluster.list("Queue")} >= {"default", "test"}
+    cluster.apply([cpu_pod("plain", namespace=SPACE, scheduler=None)])
+    cluster.wait_ready("Pod", "plain", SPACE, timeout=120)
+
+    assert lasting(*UP, "--json").json()["ok"]
+    cluster.apply([fraction_pod("again", namespace=SPACE, fraction=0.5, queue="test")], retry=60)
+    cluster.wait_ready("Pod", "again", SPACE, timeout=180)
+    cluster.close()
