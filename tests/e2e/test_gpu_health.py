@@ -82,12 +82,12 @@ def test_lost_gpu_is_offered_again_only_when_healed(cluster: Cluster, home: Node
     assert offered(cluster, home) == home.gpus
 
 
-@on_one_node()
-def test_status_names_the_failed_gpu_and_finds_nothing_to_mend(lab: Lab, home: NodeView, clinic: Clinic) -> None:
-    clinic.fail(home, 0)
+@on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
+def test_status_names_the_failed_gpu_and_finds_nothing_to_mend(lab: Lab, gpu_node: NodeView, clinic: Clinic) -> None:
+    clinic.fail(gpu_node, 0)
     steps = {step: seen for step, _, seen in lab.status().steps if step in ("gpu-nodes", "gpu-plugin")}
     assert {seen.state for seen in steps.values()} == {State.READY}
-    assert f"{short_name(lab.spec.name, home.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
+    assert f"{short_name(lab.spec.name, gpu_node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
 
 
 @on_one_node()

@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing sticks out, the filter filters, and pictures of it to be looked at.
+"""The report and a comparison in a real browser: nothing sticks out, the filter filters, and pictures to be looked at.
 
 Screenshots go to ``report/`` in KAILAB_ARTIFACTS, or to the test's own directory. Without Chromium these tests are
 skipped; KAILAB_REQUIRE=browser makes that a failure. On Debian: apt-get install chromium.
@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compare_world import two_sides
+from gpu_map_world import Cluster, Machine, demo, many, node
 
 from lab.parts.gpu.gpu_map import GpuMap
 from lab.report.collecting import Case, SuiteRun
+from lab.report.compare_page import compare_page
 from lab.report.page import write_page
 from lab.report.situation import Situation
 from lab.tools.shell import HostRunner, Result
-from tests.unit.gpu_map_world import Cluster, Machine, demo, many, node
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
 ALWAYS = (
@@ -51,6 +53,25 @@ document.documentElement.dataset.measured = JSON.stringify({
   out, shown, none, wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   cards: document.querySelectorAll("svg.card").length, small: [...document.querySelectorAll("svg.card")]
     .filter((c) => c.getBoundingClientRect().width < 180).length,
+});
+</script>
+"""
+
+# The same for a comparison: its pictures are all of its svg elements.
+DRAWN = """
+<script>
+const out = [];
+for (const picture of document.querySelectorAll("svg")) {
+  const room = picture.viewBox.baseVal;
+  for (const part of picture.querySelectorAll("text, rect")) {
+    const box = part.getBBox();
+    if (box.x < -1 || box.y < -1 || box.x + box.width > room.width + 1 || box.y + box.height > room.height + 1)
+      out.push(picture.getAttribute("aria-label") + ": " + part.textContent);
+  }
+}
+document.documentElement.dataset.measured = JSON.stringify({
+  out, wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  pictures: document.querySelectorAll("svg").length,
 });
 </script>
 """
@@ -143,3 +164,22 @@ def test_pictures_to_look_at(
     browser("--window-size=1280,2000", *dark, f"--screenshot={shot}", page.as_uri())
     assert shot.read_bytes().startswith(b"\x89PNG")
     assert shot.stat().st_size > 50_000  # a blank picture of this size has about 10 kB
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+def test_nothing_sticks_out_of_a_comparison(
+    browser: Callable[..., Result], tmp_path: Path, pictures: Path, width: int
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(compare_page(two_sides()))
+    shot = pictures / f"compare-{width}.png"
+    browser(f"--window-size={width},2600", f"--screenshot={shot}", page.as_uri())
+    assert shot.stat().st_size > 50_000
+    text = page.read_text()
+    # The page allows no script at all; that which measures it needs leave.
+    page.write_text(text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';", 1) + DRAWN)
+    done = browser(f"--window-size={width},900", "--enable-logging=stderr", "--dump-dom", page.as_uri())
+    assert "CONSOLE" not in done.err
+    found = re.search(r'data-measured="([^"]*)"', done.out)
+    assert found is not None
+    assert json.loads(found.group(1).replace("&quot;", '"')) == {"out": [], "wider": 0, "pictures": 8}

@@ -13,54 +13,23 @@ from typing import Any
 import pytest
 from compare_world import (
     SPACE,
-    TENANT_NAME,
-    evicted,
-    gpu,
     gpus,
-    holder,
-    life,
-    planned,
     recording,
-    seen,
+    two_sides,
 )  # fmt: skip
 from rich.console import Console
 
 from lab.compare.measure import Round, measure
-from lab.compare.model import Comparison, Difference, Letter, Run, Side
+from lab.compare.model import Comparison, Side
 from lab.compare.words import figures, order_of_starts, pairs
 from lab.report.compare_page import compare_page
 from lab.report.compare_picture import LABEL, WIDTH, WORDS, axis_end, round_pictures
 from lab.ui.compare_table import comparison_lines, render_comparison
 
-DELETING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
-
-
-def run(letter: Letter, number: int = 1, order: int = 1, *, unlucky: bool = False) -> Run:
-    """Pods ``a`` (half a GPU), ``b`` (evicted where unlucky), ``c`` (pending where unlucky)."""
-    pods = [*life("a", fraction=0.5, scheduled=0.6, running=1.5), *life("b", gpus=1, group="pg-b")]
-    if unlucky:
-        pods += [seen("b", 4.0, gpus=1, node="worker", group="pg-b", meta=DELETING)]
-        pods += life("c", gpus=1, scheduled=None, running=None)
-    else:
-        pods += life("c", gpus=1, scheduled=2.0, running=3.0)
-    record = recording(*pods, evictions=(evicted(3.9, "pg-b", "preempt"),), settled=not unlucky)
-    where = gpus(gpu(0, holder("a", 0.5), holder("z", 0.25, tenant="other")), gpu(1, holder("b", 1.0), shared=False))
-    what = Round(letter, number, order, TENANT_NAME, SPACE)
-    why = {"c": ("Pod t/c: no room", "why [gpu.none]: all GPUs are taken")}
-    return measure(what, record, [planned(name) for name in "abc"], where, why, {}, ["<b>note</b>"] if unlucky else [])
-
 
 @pytest.fixture
 def comparison() -> Comparison:
-    a = Side("a", "team-ml", "own-kai", "KAI 0.9.3 in the tenant", "0.9.3", "1.33.13", ("worker2",))
-    b = Side("b", "team-research", "own-kai", "KAI 0.16.8 in the tenant", "0.16.8", "1.34.4", ())
-    runs = (run("a", 1, 1), run("b", 1, 2, unlucky=True), run("b", 2, 1), run("a", 2, 2))
-    rows = (
-        Difference("annotation", "node_pool", "kai.scheduler/nodepool: x", "", ("a", "b")),
-        Difference("PodGroup", "Job/gang", "1 × (minMember 2)", "2 × (minMember 1)", ()),
-    )
-    told = ("team-ml: Job gang: <i>batch-min-member</i> is left out",)
-    return Comparison("demo", a, b, 2, at_once=False, runs=runs, differences=rows, told=told)
+    return two_sides()
 
 
 def said(comparison: Comparison, *, width: int | None = None, encoding: str = "utf-8") -> str:
