@@ -32,7 +32,12 @@ NAME = "it-gpu"
 LAB: dict[str, Any] = {"name": NAME, "cluster": {"workers": 2}, "gpu": {"mode": "nvidia"}, "scheduler": "default"}
 CONTROL = node_name(NAME, "control-plane", 0)
 WORKERS = [node_name(NAME, "worker", index) for index in range(2)]
-STRATEGIES = ("volume-mount", "cdi", "explicit-mounts")
+STRATEGIES = (
+    "volume-mount",
+    # their host side is in test_real_gpu_host.py
+    pytest.param("cdi", marks=pytest.mark.long),
+    pytest.param("explicit-mounts", marks=pytest.mark.long),
+)
 
 
 class ScratchCli(Cli):

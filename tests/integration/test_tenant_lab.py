@@ -13,13 +13,7 @@ from tests.integration.conftest import Cli, containers_of
 
 NAME = "it-tenants"
 ROOT = Path(__file__).parents[2]
-E2E = "tests/e2e"
-OWN_KAI = f"{E2E}/test_own_kai.py"
-ISOLATION = f"{E2E}/test_isolation.py"
-MAIN = (OWN_KAI, f"{ISOLATION}::test_all_measures_are_in_place",
-        f"{ISOLATION}::test_nothing_is_lost_while_pods_come_and_go_on_both_sides")  # fmt: skip
-ALL = (OWN_KAI, ISOLATION, f"{E2E}/test_tenant_access.py")
-"""With each measure left out in turn, and what each kubeconfig shows."""
+SUITES = ("tests/e2e/test_own_kai.py", "tests/e2e/test_isolation.py", "tests/e2e/test_tenant_access.py")
 LAB = """
 name: it-tenants
 cluster: {workers: 2}
@@ -33,9 +27,9 @@ tenants:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("suites", [MAIN, pytest.param(ALL, marks=pytest.mark.long)], ids=["main", "all"])
-def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner, suites: tuple[str, ...]) -> None:
+def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner) -> None:
     file = cli.root / "lab.yaml"
     file.write_text(LAB)
     plan = cli("plan", "-f", str(file), "--json").json()
@@ -47,7 +41,7 @@ def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner, suites: tuple[st
     assert cli("up", "-f", str(file), "--json").json()["changed"] == 0
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *suites, "--lab", NAME, "--lab-require", "kai", "-q", "-p",
+        [sys.executable, "-m", "pytest", *SUITES, "--lab", NAME, "--lab-require", "kai", "-q", "-p",
          "no:cacheprovider", "-p", "no:xdist", f"--lab-artifacts={cli.root / 'artifacts'}"],
         cwd=ROOT, env={**cli.env, "KAILAB_CHURN_ROUNDS": "3"}, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip

@@ -86,8 +86,9 @@ class FakeEngine:
     def exec(self, node: str, argv: list[str], check: bool = True) -> Result:
         if argv[-2:] == ["ls", "-q"]:
             return Result(tuple(argv), 0, "\n".join(sorted(self.images[node])) + "\nsha256:abc\n", "")
-        self.log.append(f"{node}: {argv[0]} {argv[-2]}")
-        if argv[-2] == "import":
+        loads = "import" in argv
+        self.log.append(f"{node}: {argv[0]} {'import' if loads else argv[-2]}")
+        if loads:
             if self.broken == node:
                 raise CommandFailed(argv, 1, err="no space left on device")
             self.images[node].add(self.holds[self.files[argv[-1]]])
