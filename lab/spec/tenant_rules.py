@@ -67,7 +67,7 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[Broken]:
 
 
 def _nodes(spec: LabSpec) -> Iterator[Broken]:
-    """Each tenant with nodes of its own gets them, nobody else has them, and host KAI keeps one."""
+    """Each tenant with nodes of its own gets them, nobody else has them, and one is left for who has none."""
     workers = worker_names(spec)
     owner: dict[str, Loc] = {}
     left = len(workers)
@@ -84,26 +84,34 @@ def _nodes(spec: LabSpec) -> Iterator[Broken]:
             else:
                 owner[name] = at
                 left -= 1
-    keeps = 1 if spec.scheduler != "default" else 0
+    needy = _nodeless(spec)
+    keeps = 1 if needy else 0
     for index, tenant in enumerate(spec.tenants):
         wanted = nodes_wanted(tenant)
         if isinstance(wanted, tuple) or wanted == 0:
             continue
         if wanted > left - keeps:
-            yield _too_few(spec, tenant, index, wanted, max(left - keeps, 0))
+            yield _too_few(spec, tenant, index, wanted, max(left - keeps, 0), needy)
             return  # those that come after it would only say the same again
         left -= wanted
     if keeps and workers and left < keeps:
         last = max((loc[1] for loc in owner.values() if isinstance(loc[1], int)), default=0)
-        what = "takes the last worker, and KAI on the host needs at least one"
+        what = f"takes the last worker, and {needy} needs at least one"
         yield Broken(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
 
 
-def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int) -> Broken:
+def _nodeless(spec: LabSpec) -> str:
+    """Whose pods need a worker that is nobody's: KAI's on the host, or a tenant's; empty: nobody's."""
+    if spec.scheduler != "default":
+        return "KAI on the host"
+    return next((f"tenant {tenant.name}" for tenant in spec.tenants if not nodes_wanted(tenant)), "")
+
+
+def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> Broken:
     needs = f"needs {_count(wanted, 'worker')} of its own"
     told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
     has = f"of {_count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
-    kept = " (one stays with KAI on the host)" if spec.scheduler != "default" and spec.cluster.workers else ""
+    kept = f" (one stays with {needy})" if needy and spec.cluster.workers else ""
     loc: Loc = ("tenants", index, "mode" if tenant.nodes is None else "nodes")
     return Broken(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
 

@@ -47,13 +47,19 @@ def node_values(tenant: str) -> dict[str, Any]:
 
     vCluster syncs nodes by the selector, and gives pods that have no node yet the same labels as their nodeSelector
     (pkg/controllers/resources/pods/syncer.go). What is tolerated anyway it takes from the taints of the nodes that it
-    shows (pkg/controllers/resources/nodes/syncer.go).
+    shows (pkg/controllers/resources/nodes/syncer.go). Its control plane stays off those nodes where there are others.
     """
+    taint = {"key": NODE_LABEL, "operator": "Equal", "value": tenant, "effect": "NoSchedule"}
+    nobodys = {"matchExpressions": [{"key": NODE_LABEL, "operator": "DoesNotExist"}]}
+    elsewhere = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": nobodys}]}
     return {
+        "controlPlane": {
+            "statefulSet": {"scheduling": {"tolerations": [taint], "affinity": {"nodeAffinity": elsewhere}}}
+        },
         "sync": {
             "fromHost": {"nodes": {"enabled": True, "selector": {"labels": {NODE_LABEL: tenant}}}},
             "toHost": {"pods": {"enforceTolerations": [own_toleration(tenant)]}},
-        }
+        },
     }
 
 
