@@ -7,6 +7,7 @@ anything.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable
@@ -31,7 +32,6 @@ _TOOLKIT = Item("binary", "container-toolkit")
 
 _KEPT = 6
 """Baked images that stay in the engine, of all labs together; each takes 1 to 2 GB."""
-
 
 _CTR = ("ctr", "-n", "k8s.io")
 
@@ -111,7 +111,7 @@ class NodeImage:
         self._wait_for_containerd(ctx, name)
         for number, (item, archive) in enumerate(archives.items(), 1):
             ctx.progress(item.name, number, len(archives))
-            ctx.engine.exec(name, [*_CTR, "images", "import", "--discard-unpacked-layers", str(archive)])
+            ctx.engine.exec(name, [*_CTR, "images", "import", str(archive)])
         # What was unpacked is not needed as an archive any more: half of the node image, and of the time to write it.
         ctx.engine.exec(name, [*_CTR, "content", "prune", "references"])
         ctx.progress("unpacked; writing the image")
@@ -157,8 +157,9 @@ class NodeImage:
 def mark_used(tag: str) -> None:
     """Note that nodes are made from a baked image: those that were used last are kept."""
     mark = _mark(tag)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    with contextlib.suppress(OSError):  # a full disk stops what needs the room, not this
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def drop_old_images(ctx: LabContext, tag: str) -> None:

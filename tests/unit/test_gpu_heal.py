@@ -57,18 +57,6 @@ def test_a_restart_is_healed_and_told(world: World) -> None:
     assert told[0].endswith("nothing makes these again: default/two-gpus, default/whole")
 
 
-def test_reservation_pods_of_a_tenants_kai_are_known_by_where_they_came_from(world: World) -> None:
-    from_tenant = {"vcluster.loft.sh/namespace": "kai-resource-reservation", "runai-gpu-group": "g1"}
-    space = "vcluster-ml"
-    world.cluster.objects += [
-        make_pod("reserves-x-ml", "Failed", space, meta={"labels": from_tenant}, reason="UnexpectedAdmissionError"),
-        _grouped("half-x-ml", "g1", namespace=space),
-        _grouped("other-x-ml", "g2", namespace=space),
-    ]
-    GpuHeal(SPEC).apply(world.ctx)
-    assert world.cluster.deleted == [f"{space}/reserves-x-ml", f"{space}/half-x-ml"]
-
-
 def test_a_lab_in_order_is_left_alone(world: World) -> None:
     world.cluster.objects += [
         _grouped("gpu-reservation-1", "g1", namespace="kai-resource-reservation"),

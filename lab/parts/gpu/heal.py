@@ -2,8 +2,7 @@
 
 When a node restarts, the kubelet admits its pods again before the device plugin has registered, and fails
 those that hold a GPU with UnexpectedAdmissionError. KAI (0.16.8) leaves a failed reservation pod lying: its
-GPU group still counts as placed while the kubelet takes the GPU for free. The same goes for the KAI of a tenant, whose
-pods lie in the tenant's namespace of the host: what is deleted here, its syncer deletes in the tenant.
+GPU group still counts as placed while the kubelet takes the GPU for free.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from lab.engine.step import Effect, Observed
 from lab.kube.views import PodView
 from lab.parts.context import LabContext
-from lab.parts.place import VIRTUAL_NAMESPACE_LABEL
 from lab.spec import LabSpec
 
 RESERVATION_NAMESPACE = "kai-resource-reservation"
@@ -82,17 +80,12 @@ def broken_pods(ctx: LabContext) -> Broken:
 def sort_out(pods: Sequence[PodView]) -> Broken:
     """Pick the broken ones out of all pods."""
     living = [pod for pod in pods if not pod.deleting]
-    reservations = [pod for pod in living if _reserves(pod) and pod.phase == "Failed"]
+    reservations = [pod for pod in living if pod.namespace == RESERVATION_NAMESPACE and pod.phase == "Failed"]
     groups = {group for pod in reservations for group in pod.gpu_groups}
-    rest = [pod for pod in living if not _reserves(pod)]
+    rest = [pod for pod in living if pod.namespace != RESERVATION_NAMESPACE]
     refused = [pod for pod in rest if pod.phase == "Failed" and pod.reason == _REFUSED]
     fractions = [pod for pod in rest if not pod.ended and groups & set(pod.gpu_groups)]
     return Broken(tuple(reservations), tuple(fractions), tuple(refused))
-
-
-def _reserves(pod: PodView) -> bool:
-    """Whether a pod is in KAI's namespace for reservation pods, or was synced from there out of a tenant."""
-    return RESERVATION_NAMESPACE in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
 
 
 def heal_reservations(ctx: LabContext) -> Broken:

@@ -121,7 +121,7 @@ def _load(ctx: LabContext, node: str, archives: list[Path]) -> None:
         inside = f"{_FOLDER}/kailab-import-{key}.tar"
         try:
             ctx.engine.copy_in(node, archive, inside)
-            ctx.engine.exec(node, [*_CTR, "import", "--discard-unpacked-layers", inside])
+            ctx.engine.exec(node, [*_CTR, "import", inside])
         finally:
             ctx.engine.exec(node, ["rm", "-f", inside], check=False)
 
