@@ -42,11 +42,16 @@ def needs_all_gpus(item: pytest.Item) -> bool:
     return "gpu_lock" in getattr(item, "fixturenames", ())
 
 
+def needs_a_nodes_gpus(item: pytest.Item) -> bool:
+    """Whether a test has the GPUs of one node to itself."""
+    return "gpu_home" in getattr(item, "fixturenames", ())
+
+
 def share_out(items: Sequence[pytest.Item]) -> None:
     """Put the tests that need one node's GPUs into the groups by turns."""
     group = itertools.cycle(reversed(GROUPS))
     for item in items:
-        if "gpu_home" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
+        if needs_a_nodes_gpus(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(next(group)))
 
 

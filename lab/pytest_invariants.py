@@ -4,16 +4,18 @@ One process watches for all: the one that hands out the tests. A test fails for 
 and names its namespace, or GPUs that it had for itself (``gpu_lock``, ``gpu_home``); what no test can be blamed for
 fails the run.
 
+What a known defect of KAI is proven to have done (``lab.invariants.causes``) is told at the end and fails nothing; a
+test that it made fail is an expected failure, with that reason.
+
 A test that breaks things on purpose says so: ``@pytest.mark.disturbs("reason")`` excuses everything in the lab while it
 runs alone, ``@pytest.mark.breaks("reserved", reason="…")`` only the invariants it names, on its own pods and GPUs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,15 +28,10 @@ from lab.invariants import Report, Violation, Watcher, broken, known, scopes_of_
 from lab.invariants.blotter import Blotter, Excuse, names_a_test, text_of
 from lab.pytest_gpus import HOME
 from lab.pytest_plugin import ATTACHED, PLACES
+from lab.pytest_watch import Watch, fail_run
 
 if TYPE_CHECKING:
     from lab.api import Lab
-
-SETTLE_SECONDS = 35.0
-"""How long the end of a run waits for what may pass: the grace of a reservation pod and a little more."""
-
-NODEID = "kailab::invariants"
-"""The test that fails, in reports, for what is nobody's."""
 
 MARKER = "breaks(*invariants, reason): breaks these on purpose, on its own pods and GPUs (lab verify names them)"
 
@@ -42,55 +39,7 @@ _FOLDER = "kailab_watch"
 _BLOTTER = pytest.StashKey[Blotter]()
 _BEGIN = pytest.StashKey[datetime]()
 _EXCUSES = pytest.StashKey[tuple[Excuse, ...]]()
-_WATCH = pytest.StashKey["Watch"]()
-
-
-class Watch:
-    """The watcher of one run, and what came of it."""
-
-    def __init__(self, blotter: Blotter) -> None:
-        self.blotter = blotter
-        self.report: Report | None = None
-        self.trouble = ""
-        """Why watching ended before the run."""
-        self._ran: list[tuple[str, float, float]] = []
-
-    @contextlib.contextmanager
-    def over(self, lab: Lab) -> Iterator[None]:
-        """Watch while the tests run, and a little longer for what may pass."""
-        with Watcher(scopes_of_lab(lab), tell=self.blotter.tell) as watcher:
-            self._keep(watcher.look)  # what was wrong before is no test's doing
-            if not self.trouble:
-                watcher.start()
-            yield
-            watcher.stop()
-            if watcher.trouble is not None:
-                self.trouble = str(watcher.trouble).partition("\n")[0]
-            elif not self.trouble:
-                self._keep(lambda: watcher.settle(SETTLE_SECONDS))
-            self.report = watcher.report()
-
-    def _keep(self, act: Callable[[], None]) -> None:
-        """Trouble of watching is kept for the summary: the tests have results of their own."""
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001 - see above
-            self.trouble = str(error).partition("\n")[0] or type(error).__name__
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember when a test ran, for what is nobody's."""
-        if report.when == "call":
-            self._ran.append((report.nodeid, report.start, report.stop))
-
-    def failure(self) -> str:
-        """What is wrong and nobody's; empty when there is nothing."""
-        left = tuple(self.blotter.violations())
-        if not left:
-            return ""
-        times = [violation.since.timestamp() for violation in left]
-        then = [test for test, begin, end in self._ran if any(begin <= time <= end for time in times)]
-        text = str(broken(left, f"{len(left)} violations of invariants that belong to no single test"))
-        return "\n".join([text, *(f"  ran then: {test}" for test in dict.fromkeys(then))])
+_WATCH = pytest.StashKey[Watch]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -131,7 +80,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
             return (yield)
     finally:
         if text := watch.failure():
-            _fail_run(session.config, text)
+            fail_run(session.config, text)
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +109,12 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail the test for what is known to be wrong when its body ends."""
-    result = yield
+    try:
+        result = yield
+    except (Exception, pytest.fail.Exception) as error:
+        if struck := _struck(item):
+            pytest.xfail(f"{struck}: {str(error).partition(chr(10))[0]}")
+        raise
     _check(item)
     return result
 
@@ -180,7 +134,7 @@ class Held:
             raise self._watcher.trouble
         self._watcher.settle()
         report = self._watcher.report()
-        if not report.ok:
+        if any(not violation.defect for violation in report.violations):
             pytest.fail(str(report.error()), pytrace=False)
         return report
 
@@ -208,6 +162,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line(f"{counts}; watched for {watch.report.seconds:.0f} s")
     for violation, excuse in watch.blotter.excused():
         terminalreporter.write_line(f"expected: {violation.invariant} in {excuse.test} ({excuse.reason})")
+    for violation in watch.blotter.by_defects():
+        for number, line in enumerate(violation.lines()):
+            words = f"known defect {violation.defect}: {line}" if number == 0 else f"  {line}"
+            terminalreporter.write_line(words, yellow=True)
     for line in (*([f"watching ended early: {watch.trouble}"] if watch.trouble else []), *watch.report.gaps[:5]):
         terminalreporter.write_line(line, yellow=True)
 
@@ -255,6 +213,15 @@ def _check(item: pytest.Item) -> None:
         pytest.fail(str(broken(mine, f"{len(mine)} violations of invariants in this test")), pytrace=False)
 
 
+def _struck(item: pytest.Item) -> str:
+    """The known defect of KAI that struck while the test ran; empty when none did."""
+    blotter, begin = item.config.stash.get(_BLOTTER, None), item.stash.get(_BEGIN, None)
+    if blotter is None or begin is None:
+        return ""
+    mine = [one for one in blotter.by_defects() if one.since >= begin and _is_of(item, one)]
+    return f"known defect {mine[0].defect} of KAI struck" if mine else ""
+
+
 def _is_of(item: pytest.Item, violation: Violation) -> bool:
     """Whether the test is to blame for a violation that began while it ran."""
     text = text_of(violation)
@@ -271,18 +238,3 @@ def _is_of(item: pytest.Item, violation: Violation) -> bool:
 def _spaces(item: pytest.Item) -> tuple[str, ...]:
     """The namespaces of a test's places."""
     return tuple(place.namespace for place in item.stash.get(PLACES, []))
-
-
-def _fail_run(config: pytest.Config, text: str) -> None:
-    """Report a failed test that stands for the run, so that every report and the exit status have it."""
-    for when in ("setup", "call", "teardown"):
-        failed = when == "call"
-        report = pytest.TestReport(
-            nodeid=NODEID,
-            location=("kailab", None, "invariants"),
-            keywords={},
-            outcome="failed" if failed else "passed",
-            longrepr=text if failed else None,
-            when=when,
-        )
-        config.hook.pytest_runtest_logreport(report=report)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.pytest_gpus import GROUPS, needs_all_gpus, share_out
+from lab.pytest_gpus import GROUPS, needs_a_nodes_gpus, needs_all_gpus, share_out
 
 if TYPE_CHECKING:
     from lab.api import Lab
@@ -36,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the disturbing tests last, in their order, and into the group of the GPU tests; before them those that need
-    all GPUs, so that nobody waits while the GPUs are used node by node.
+    all GPUs, so that nobody waits while the GPUs are used node by node. Tests without GPUs come between: with two
+    workers they run beside those that need all GPUs, which wait most of the time.
     """
     for item in items:
         if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if disturbs(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(GROUPS[0]))
     share_out(items)
-    items.sort(key=lambda item: (disturbs(item), needs_all_gpus(item)))
+    items.sort(key=lambda item: (disturbs(item), needs_all_gpus(item), not needs_a_nodes_gpus(item)))
 
 
 def disturbs(item: pytest.Item) -> bool:

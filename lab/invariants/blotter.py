@@ -92,14 +92,20 @@ class Blotter:
             self._append("claims", {"violation": _id(violation), "test": test})
 
     def violations(self) -> list[Violation]:
-        """All so far that no test has excused and none has failed for."""
+        """All so far that no test expected or failed for, and that no known defect of KAI is proven to have done."""
         claimed = {tuple(row["violation"]) for row in self._rows("claims")}
         excuses = self.excuses()
         return [
             violation
             for violation in map(Violation.from_json, self._rows("violations"))
-            if _id(violation) not in claimed and not any(excuse.covers(violation) for excuse in excuses)
+            if not (
+                violation.defect or _id(violation) in claimed or any(excuse.covers(violation) for excuse in excuses)
+            )
         ]
+
+    def by_defects(self) -> list[Violation]:
+        """The violations that a known defect of KAI is proven to have done."""
+        return [one for one in map(Violation.from_json, self._rows("violations")) if one.defect]
 
     def excused(self) -> list[tuple[Violation, Excuse]]:
         """The violations that a test expected."""

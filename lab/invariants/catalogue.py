@@ -16,21 +16,21 @@ ALL: tuple[Invariant, ...] = (
         "The fractions of the pods on one GPU add up to at most 1.",
         gpus.fractions,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation"),
+        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry"),
     ),
     Invariant(
         "gpu-memory",
         "The memory promised to the pods on one GPU is at most what the GPU has.",
         gpus.memory,
         needs=("Pod", "Node"),
-        defects=("over-packed-burst", "double-reservation"),
+        defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry"),
     ),
     Invariant(
         "whole-gpus",
         "A GPU that a pod or a reservation pod has for itself is given to nobody else.",
         gpus.exclusive,
         needs=("Pod", "Node"),
-        defects=("double-reservation",),
+        defects=("double-reservation", "reservation-lost-on-retry"),
     ),
     Invariant(
         "gpu-held-once",
@@ -56,7 +56,7 @@ ALL: tuple[Invariant, ...] = (
         "A pod that shares a GPU has a live reservation pod.",
         reservations.reserved,
         needs=("Pod",),
-        defects=("early-reservation-removal",),
+        defects=("early-reservation-removal", "reservation-lost-on-retry"),
     ),
     Invariant(
         "group-on-one-node",
@@ -69,6 +69,7 @@ ALL: tuple[Invariant, ...] = (
         "The reservation pod of a GPU group in use has told the UUID of its GPU.",
         reservations.told,
         needs=("Pod",),
+        defects=("reservation-lost-on-retry",),
     ),
     Invariant(
         "gpu-given",
@@ -77,6 +78,7 @@ ALL: tuple[Invariant, ...] = (
         needs=("Pod", "ConfigMap"),
         grace=10,
         why_grace="pods and ConfigMaps come by watches of their own",
+        defects=("reservation-lost-on-retry",),
     ),
     Invariant(
         "reservation-used",

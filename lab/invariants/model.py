@@ -66,6 +66,8 @@ class Violation:
     told: datetime
     """When it had stood for too long."""
     evidence: tuple[str, ...] = ()
+    defect: str = ""
+    """The known defect of KAI that is proven to have done it (lab/kai/lines); empty: none is."""
 
     def lines(self) -> list[str]:
         """The violation in words, the evidence indented."""
@@ -85,6 +87,7 @@ class Violation:
             "since": self.since.isoformat(),
             "told": self.told.isoformat(),
             "evidence": list(self.evidence),
+            "defect": self.defect,
         }
 
     @classmethod

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from lab.invariants.catalogue import ALL
+from lab.invariants.causes import with_cause
 from lab.invariants.judge import Judge
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope
@@ -180,7 +181,8 @@ class Watcher:
         return True
 
     def _found(self, violations: Iterable[Violation]) -> None:
-        for violation in violations:
+        for found in violations:
+            violation = with_cause(found, self._judges[found.where].scope)
             self._violations.append(violation)
             if self._tell is not None:
                 self._tell(violation)

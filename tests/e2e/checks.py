@@ -75,6 +75,12 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
     return dict(held)
 
 
+def needs_two_gpus(home: NodeView) -> None:
+    """Skip a test that leaves a part of its node's GPUs to others."""
+    if home.gpus < 2:
+        pytest.skip(f"needs 2 GPUs on one node, {home.name} has {home.gpus}")
+
+
 def two_nodes_of_two(nodes: Sequence[NodeView]) -> tuple[str, str]:
     """Names of the two GPU nodes, for tests whose arithmetic needs exactly two nodes with two GPUs each."""
     if [node.gpus for node in nodes] != [2, 2]:

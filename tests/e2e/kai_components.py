@@ -27,6 +27,21 @@ def kill(lab: Lab, component: str) -> None:
     lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
 
 
+def end(lab: Lab, component: str) -> None:
+    """End a component's pod and wait until nothing of it answers; its Deployment makes another.
+
+    Raises:
+        WaitTimeout: the pod does not go.
+    """
+    labels = _pods(lab, component)
+    old = {pod["metadata"]["uid"] for pod in lab.cluster.list("Pod", NAMESPACE, labels=labels)}
+    _delete(lab, labels)
+    lab.cluster.wait(
+        "Pod", lambda pods: not old & {pod["metadata"]["uid"] for pod in pods}, namespace=NAMESPACE, labels=labels,
+        timeout=WAIT, what=f"KAI's {component} has ended",
+    )  # fmt: skip
+
+
 @contextmanager
 def stopped(lab: Lab, *components: str) -> Iterator[None]:
     """Components without any pod, the operator among them so that it stays so; KAI is whole again at the end.
@@ -40,8 +55,7 @@ def stopped(lab: Lab, *components: str) -> Iterator[None]:
     try:
         for component in chosen:
             _scale(lab, names[component], 0)
-            # Not 0 seconds: with those the object is gone at once, and its webhook still answers for a moment.
-            lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=1)
+            _delete(lab, _pods(lab, component))
             lab.cluster.wait(
                 "Pod", lambda pods: not pods, namespace=NAMESPACE, labels=_pods(lab, component), timeout=WAIT,
                 what=f"KAI's {component} is stopped",
@@ -61,6 +75,11 @@ def wait_until_up(lab: Lab) -> None:
 
 def _pods(lab: Lab, component: str) -> str:
     return f"app={deployments(lab)[component]}"
+
+
+def _delete(lab: Lab, labels: str) -> None:
+    """Not with 0 seconds: then the object is gone at once, and its webhook still answers for a moment."""
+    lab.cluster.delete_all("Pod", NAMESPACE, labels=labels, grace=1)
 
 
 def _scale(lab: Lab, deployment: str, replicas: int) -> None:

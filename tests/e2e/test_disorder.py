@@ -18,7 +18,7 @@ from lab.parts.workloads_traits import brief, of_priority, on_node
 from lab.spec import QueueSpec
 
 from .checks import gpu_group, on_gpus, on_one_node, reservations, shares
-from .kai_components import kill, stopped, wait_until_up
+from .kai_components import end, kill, wait_until_up
 from .nodes import cordoned, evict
 from .verdicts import NO_QUEUE, WAIT, everyone, refusal
 
@@ -63,13 +63,16 @@ def test_killed_component_loses_no_pod(
 
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
-@pytest.mark.disturbs("KAI's admission webhook is stopped")
-def test_without_admission_only_pods_for_kai_are_refused(lab: Lab, place: Place, queue: str) -> None:
-    with stopped(lab, "admission"):
-        with pytest.raises(ApiFailed, match="failed calling webhook"):
-            place.submit(cpu_pod("for-kai", queue=queue))
-        place.submit(cpu_pod("plain", scheduler=None))
-        place.running("plain", timeout=WAIT)
+@pytest.mark.disturbs("KAI's admission webhook ends")
+def test_without_admission_only_pods_for_kai_are_refused(
+    whole_again: None, lab: Lab, place: Place, queue: str
+) -> None:
+    end(lab, "admission")  # the next one is asked whether it is ready after 5 s, and every 10 s from then on
+    with pytest.raises(ApiFailed, match="failed calling webhook"):
+        place.submit(cpu_pod("for-kai", queue=queue))
+    place.submit(cpu_pod("plain", scheduler=None))
+    place.running("plain", timeout=WAIT)
+    wait_until_up(lab)
     place.submit(cpu_pod("for-kai", queue=queue))
     place.running("for-kai", timeout=WAIT)
 

@@ -67,60 +67,24 @@ def refused(pod: PodView) -> bool:
 
 
 @on_one_node()
-def test_failed_gpu_is_offered_again_only_when_healed(cluster: Cluster, home: NodeView, clinic: Clinic) -> None:
-    clinic.fail(home, 0)
-    assert offered(cluster, home) == home.gpus - 1
-    clinic.heal()
-    assert offered(cluster, home) == home.gpus
-
-
-@on_one_node()
-def test_lost_gpu_is_offered_again_only_when_healed(cluster: Cluster, home: NodeView, clinic: Clinic) -> None:
-    clinic.fail(home, home.gpus - 1, LOST)
-    assert offered(cluster, home) < home.gpus
-    clinic.heal()
-    assert offered(cluster, home) == home.gpus
-
-
-@on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
-def test_status_names_the_failed_gpu_and_finds_nothing_to_mend(lab: Lab, gpu_node: NodeView, clinic: Clinic) -> None:
-    clinic.fail(gpu_node, 0)
-    steps = {step: seen for step, _, seen in lab.status().steps if step in ("gpu-nodes", "gpu-plugin")}
-    assert {seen.state for seen in steps.values()} == {State.READY}
-    assert f"{short_name(lab.spec.name, gpu_node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
-
-
-@on_one_node()
 @pytest.mark.parametrize(
-    "scheduler", [pytest.param(None, id="default"), pytest.param(KAI_SCHEDULER, id="kai", marks=pytest.mark.kai)]
+    ("health", "scheduler"),
+    [
+        pytest.param(ECC, KAI_SCHEDULER, id="ecc-kai", marks=pytest.mark.kai),
+        pytest.param(LOST, None, id="lost-default"),
+    ],
 )
 def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
-    place: Place, queue: str, home: NodeView, clinic: Clinic, scheduler: str | None
+    place: Place, queue: str, cluster: Cluster, home: NodeView, clinic: Clinic, health: Health, scheduler: str | None
 ) -> None:
-    clinic.fail(home, 0)
+    clinic.fail(home, home.gpus - 1, health)
+    assert offered(cluster, home) < home.gpus  # of one that fell off the bus, the plugin takes back all or one
     place.submit(gpu_pod("all", gpus=home.gpus, queue=queue, scheduler=scheduler))
     (waiting,) = place.on_host(refused, "all", timeout=120, what="refused")
     assert waiting.node == ""
     clinic.heal()
     (running,) = place.running("all", timeout=180)
     assert running.node == home.name
-
-
-@on_gpus(least=2)
-@pytest.mark.parametrize(
-    "scheduler", [pytest.param(None, id="default"), pytest.param(KAI_SCHEDULER, id="kai", marks=pytest.mark.kai)]
-)
-def test_pod_that_no_longer_fits_goes_to_another_node(
-    place: Place, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic, scheduler: str | None
-) -> None:
-    node = min(gpu_nodes, key=lambda node: node.gpus)
-    others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}
-    if not others:
-        pytest.skip("only one node has GPUs")
-    clinic.fail(node, 0)
-    place.submit(gpu_pod("all", gpus=node.gpus, queue=queue, scheduler=scheduler))
-    (pod,) = place.running("all", timeout=120)
-    assert pod.node in others
 
 
 @on_one_node()
@@ -131,5 +95,25 @@ def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
     (before,) = place.running("all", timeout=120)
     clinic.fail(home, 0)
     assert offered(cluster, home) == home.gpus - 1
+    clinic.heal()
+    assert offered(cluster, home) == home.gpus
     (after,) = place.host_pods()
     assert (after.uid, after.ready, after.restarts) == (before.uid, True, before.restarts)
+
+
+@on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
+def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
+    lab: Lab, place: Place, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
+) -> None:
+    node = min(gpu_nodes, key=lambda node: node.gpus)
+    clinic.fail(node, 0)
+    steps = {step: seen for step, _, seen in lab.status().steps if step in ("gpu-nodes", "gpu-plugin")}
+    assert {seen.state for seen in steps.values()} == {State.READY}  # nothing to mend
+    assert f"{short_name(lab.spec.name, node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
+    others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}
+    for scheduler in (None, *([KAI_SCHEDULER] if lab.has_kai else [])) if others else ():
+        name = scheduler or "default"
+        place.submit(gpu_pod(name, gpus=node.gpus, queue=queue, scheduler=scheduler))
+        (pod,) = place.running(name, timeout=120)
+        assert pod.node in others
+        place.remove(name, timeout=120)

@@ -21,7 +21,7 @@ from lab.parts.workloads_owned import APP_LABEL
 from lab.parts.workloads_traits import brief, of_priority
 from lab.spec import QueueSpec
 
-from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
+from .checks import assert_scheduled_by_kai, gpu_group, needs_two_gpus, on_one_node, reservations
 from .verdicts import WAIT, bound, decided, everyone, refused
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
@@ -158,10 +158,11 @@ def test_third_server_waits_when_only_that_gpu_has_room(
     assert (gpu_group(third) == shared) == (not others)
 
 
-@on_one_node(2)
+@on_one_node()
 def test_third_server_goes_to_another_gpu(
-    sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str
+    home: NodeView, sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str
 ) -> None:
+    needs_two_gpus(home)
     place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
     (third,) = ready(place, server, THIRD)
     (first_gpu,) = reservations(cluster, gpu_group(*sharing.values()))

@@ -57,6 +57,24 @@ def test_a_restart_is_healed_and_told(world: World) -> None:
     assert told[0].endswith("nothing makes these again: default/two-gpus, default/whole")
 
 
+def test_pods_of_a_tenants_own_kai_are_healed_by_their_copies(world: World) -> None:
+    def copy(name: str, inside: str, phase: str = "Running", owner: str = "", **more: Any) -> Json:
+        labels = {"runai-gpu-group": "g1", "vcluster.loft.sh/namespace": inside}
+        notes = {"vcluster.loft.sh/owner-set-kind": owner} if owner else {}
+        return make_pod(name, phase, "vcluster-ml", meta={"labels": labels, "annotations": notes}, **more)
+
+    world.cluster.objects += [
+        copy("gpu-reservation-1-x", "kai-resource-reservation", "Failed", reason="UnexpectedAdmissionError"),
+        copy("half-x", "default"),
+        copy("made-again-x", "default", owner="ReplicaSet"),
+    ]
+    GpuHeal(SPEC).apply(world.ctx)
+    assert world.cluster.deleted == [f"vcluster-ml/{name}-x" for name in ("gpu-reservation-1", "half", "made-again")]
+    (told,) = [event.text for event in world.events if isinstance(event, Notice)]
+    assert told.startswith("a restart took GPUs away from pods; deleted: 1 failed reservation pod, 2 fraction pods of")
+    assert told.endswith("nothing makes these again: vcluster-ml/half-x")
+
+
 def test_a_lab_in_order_is_left_alone(world: World) -> None:
     world.cluster.objects += [
         _grouped("gpu-reservation-1", "g1", namespace="kai-resource-reservation"),

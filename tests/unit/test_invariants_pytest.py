@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lab_fake import FakeLab, Run, runner
 
-from lab import pytest_invariants
+from lab import pytest_invariants, pytest_watch
 from lab.errors import ApiFailed
 from lab.invariants import ALL, Report, Scope, Verdict, Violation
 
@@ -45,11 +45,12 @@ class FakeWatcher:
         FakeWatcher.last = self
 
     @staticmethod
-    def says(what: str, invariant: str = "reserved", ago: float = 0.0) -> None:
+    def says(what: str, invariant: str = "reserved", ago: float = 0.0, defect: str = "") -> None:
         """The watcher finds something wrong, which began some seconds ago."""
         now = datetime.now(UTC)
         watcher = FakeWatcher.last
-        violation = Violation(invariant, "s", "", what, what, now - timedelta(seconds=ago), now, ("pod x/y: Running",))
+        since, evidence = now - timedelta(seconds=ago), ("pod x/y: Running",)
+        violation = Violation(invariant, "s", "", what, what, since, now, evidence, defect)
         watcher.found.append(violation)
         watcher.tell(violation)
 
@@ -85,7 +86,8 @@ def lab() -> FakeLab:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(pytest_invariants, "Watcher", FakeWatcher)
+    for module in (pytest_invariants, pytest_watch):
+        monkeypatch.setattr(module, "Watcher", FakeWatcher)
     monkeypatch.setattr(FakeWatcher, "fails", None)
     pytester.makeconftest(CONFTEST)
     return runner(pytester, lab, monkeypatch)
@@ -204,6 +206,42 @@ def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
     )
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(["1 violations of invariants in this test", "*AssertionError*"])
+
+
+def test_what_a_known_defect_has_done_is_told_and_fails_nothing(run: Run) -> None:
+    result = run(
+        """
+        def test_fine(place, wrong): wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+        def test_its_fixture(invariants, wrong): wrong("GPU group g", defect="kai-forgets")
+        """
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["known defect kai-forgets: reserved at *: pod t-test-fine-*/a", "*pod x/y: Running"])
+
+
+def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        def test_struck(place, wrong):
+            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+            assert place.namespace == "elsewhere"
+
+        def test_told_to(place, wrong):
+            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+            pytest.fail("no GPU")
+
+        def test_another(place): assert place.namespace == "elsewhere"
+
+        def test_skipped(place, wrong):
+            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+            pytest.skip("not now")
+        """,
+        "-rx",
+    )
+    result.assert_outcomes(xfailed=2, failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["XFAIL *test_told_to* - known defect kai-forgets of KAI struck: no GPU"])
 
 
 def test_the_run_says_what_was_watched(run: Run) -> None:

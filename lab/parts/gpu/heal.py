@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from lab.engine.step import Effect, Observed
 from lab.kube.views import PodView
 from lab.parts.context import LabContext
+from lab.parts.place import VIRTUAL_NAMESPACE_LABEL
 from lab.spec import LabSpec
 
 RESERVATION_NAMESPACE = "kai-resource-reservation"
 _REFUSED = "UnexpectedAdmissionError"
+_VIRTUAL_OWNER = "vcluster.loft.sh/owner-set-kind"
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,17 @@ def broken_pods(ctx: LabContext) -> Broken:
 def sort_out(pods: Sequence[PodView]) -> Broken:
     """Pick the broken ones out of all pods."""
     living = [pod for pod in pods if not pod.deleting]
-    reservations = [pod for pod in living if pod.namespace == RESERVATION_NAMESPACE and pod.phase == "Failed"]
+    reservations = [pod for pod in living if _reserves(pod) and pod.phase == "Failed"]
     groups = {group for pod in reservations for group in pod.gpu_groups}
-    rest = [pod for pod in living if pod.namespace != RESERVATION_NAMESPACE]
+    rest = [pod for pod in living if not _reserves(pod)]
     refused = [pod for pod in rest if pod.phase == "Failed" and pod.reason == _REFUSED]
     fractions = [pod for pod in rest if not pod.ended and groups & set(pod.gpu_groups)]
     return Broken(tuple(reservations), tuple(fractions), tuple(refused))
+
+
+def _reserves(pod: PodView) -> bool:
+    """Whether a KAI made the pod to hold a GPU: the host's, or a tenant's own, whose pods the host has as copies."""
+    return RESERVATION_NAMESPACE in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
 
 
 def heal_reservations(ctx: LabContext) -> Broken:
@@ -105,9 +112,14 @@ def _told(broken: Broken) -> str:
         f" {_count(broken.fractions, 'fraction pod')} of their GPU groups,"
         f" {_count(broken.refused, 'pod')} that a kubelet had refused"
     )
-    bare = [_name(pod) for pod in (*broken.fractions, *broken.refused) if not pod.owner]
+    bare = [_name(pod) for pod in (*broken.fractions, *broken.refused) if not _owned(pod)]
     after = f"nothing makes these again: {', '.join(bare)}" if bare else "their controllers make them again"
     return f"a restart took GPUs away from pods; deleted: {gone}; {after}"
+
+
+def _owned(pod: PodView) -> bool:
+    """Whether a controller makes the pod again; of a tenant's pod vCluster writes its kind into the host's copy."""
+    return bool(pod.owner or pod.annotations.get(_VIRTUAL_OWNER))
 
 
 def _name(pod: PodView) -> str:
