@@ -13,6 +13,7 @@ runs alone, ``@pytest.mark.breaks("reserved", reason="…")`` only the invariant
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
@@ -109,14 +110,28 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail the test for what is known to be wrong when its body ends."""
-    try:
+    with _excusing(item):
         result = yield
+    _check(item)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Fixtures bring pods up, too, and a known defect may strike those."""
+    with _excusing(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _excusing(item: pytest.Item) -> Iterator[None]:
+    """A failure that comes when a known defect of KAI has struck the test is an expected one."""
+    try:
+        yield
     except (Exception, pytest.fail.Exception) as error:
         if struck := _struck(item):
             pytest.xfail(f"{struck}: {str(error).partition(chr(10))[0]}")
         raise
-    _check(item)
-    return result
 
 
 class Held:

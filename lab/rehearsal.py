@@ -6,12 +6,14 @@ business of whoever calls (``save``). What a rollback goes back to is kept here 
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import Busy, Interrupted, LabError, NoLab
+from lab.kube.redact import redact_text
 from lab.parts.place import Place
 from lab.parts.tenants.before import Before, forget, last_change, record
 from lab.parts.tenants.change import Change, Save, change_kai, changed, check_change, running_inside, trial_queue
@@ -32,6 +34,9 @@ SUITES = Path("tests") / "e2e"
 _SUITES_SECONDS = 1800.0
 _NO_TESTS = 5
 """pytest's exit status where nothing was selected."""
+
+_COLUMNS = "400"
+"""Width of pytest's lines, which would otherwise cut off why a test failed."""
 
 _MARKS = "tenants and not disturbs"
 """Those that need a tenant, without those that break or change one: this one is being changed already."""
@@ -135,17 +140,22 @@ def run_suites(lab: Lab, name: str) -> Suites:
     mine = f"[{name}] or [{name}- or -{name}] or -{name}-"
     words: list[str | Path] = [sys.executable, "-m", "pytest", folder, "--lab", lab.spec.name]
     options = ["-m", _MARKS, "-k", mine, "-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--color=no"]
+    kept = lab.paths.root / f"rehearsal-{name}"
+    shutil.rmtree(kept, ignore_errors=True)  # of the last one
+    kept.mkdir(parents=True)
     done = lab.runner.run(
-        [*words, *options], cwd=folder.parent.parent, env={"PYTEST_ADDOPTS": ""}, timeout=_SUITES_SECONDS, check=False
-    )
+        [*words, *options, f"--lab-artifacts={kept}"], cwd=folder.parent.parent,
+        env={"PYTEST_ADDOPTS": "", "COLUMNS": _COLUMNS}, timeout=_SUITES_SECONDS, check=False,
+    )  # fmt: skip
+    (kept / "pytest.txt").write_text(redact_text(done.out))
     lines = [line.strip() for line in done.out.splitlines() if line.strip()]
     summary = lines[-1].strip("= ") if lines else f"pytest said nothing (status {done.code})"
     if done.code == _NO_TESTS:
         return Suites(ran=False, summary=f"no suite is for tenant {name}: {summary}")
-    failed = tuple(line.split(" - ")[0].split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR ")))
+    failed = tuple(line.split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR ")))
     if done.code and not failed:
         failed = (f"pytest ended with status {done.code}: {summary}",)
-    return Suites(ran=True, failed=failed, summary=summary)
+    return Suites(ran=True, failed=failed, summary=summary, folder=str(kept))
 
 
 def _taken_back(

@@ -55,7 +55,7 @@ FAULTS = (
         {
             "test_kai_pods.py": "cpu and host",
             "test_coexistence.py": "goes_round",
-            "test_disorder.py": "killed and podgrouper",
+            "test_disorder.py": "killed",
         },
     ),
     Fault(
@@ -93,7 +93,7 @@ FAULTS = (
         ),
         {
             "test_kai_pods.py": "fractions and host",
-            "test_reservation_pods.py": "one_reservation",
+            "test_reservation_pods.py": "one_reservation_pod",
             "test_coexistence.py": "shared_gpu",
             "test_inference.py": "two_servers",
             "test_probe.py": "part_of_a_gpu",

@@ -35,6 +35,8 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
         page.heading("Suites", "" if found.suites.ran else "none")
         page.line(found.suites.summary, indent=1)
         _list(page, found.suites.failed, "fail")
+        if found.suites.failed:
+            page.line(f"all that pytest said: {found.suites.folder}", indent=1)
     if found.outcome is not None:
         _comparison(page, found.outcome, "What ran before, after all that")
     if found.back is not None:

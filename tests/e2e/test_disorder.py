@@ -49,17 +49,20 @@ def whole_again(lab: Lab) -> Iterator[None]:
     wait_until_up(lab)
 
 
-@pytest.mark.disturbs("a component of KAI is killed")
-@pytest.mark.parametrize("component", ["scheduler", "binder", "podgrouper"])
+@pytest.mark.disturbs("components of KAI are killed")
 @on_gpus()
 def test_killed_component_loses_no_pod(
-    component: str, whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str
+    whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str
 ) -> None:
-    place.submit(fraction_pod("before", fraction=0.5, queue=queue))
-    kill(lab, component)
-    place.submit(fraction_pod("after", fraction=0.5, queue=queue))
-    pods = place.running("before", "after", timeout=WAIT)
-    assert all(used <= 1 for used in shares(cluster, pods).values())
+    names = []
+    for component in ("scheduler", "binder", "podgrouper"):
+        before, after = f"before-{component}", f"after-{component}"
+        names += [before, after]
+        place.submit(fraction_pod(before, fraction=0.25, queue=queue))
+        kill(lab, component)
+        place.submit(fraction_pod(after, fraction=0.25, queue=queue))
+        pods = place.running(*names, timeout=WAIT)
+        assert all(used <= 1 for used in shares(cluster, pods).values())
 
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
@@ -74,7 +77,6 @@ def test_without_admission_only_pods_for_kai_are_refused(
     place.running("plain", timeout=WAIT)
     wait_until_up(lab)
     place.submit(cpu_pod("for-kai", queue=queue))
-    place.running("for-kai", timeout=WAIT)
 
 
 @pytest.mark.disturbs("a node is drained")

@@ -21,7 +21,7 @@ from lab.parts.workloads_owned import APP_LABEL
 from lab.parts.workloads_traits import brief, of_priority
 from lab.spec import QueueSpec
 
-from .checks import assert_scheduled_by_kai, gpu_group, needs_two_gpus, on_one_node, reservations
+from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
 from .verdicts import WAIT, bound, decided, everyone, refused
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
@@ -135,17 +135,28 @@ def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) ->
 
 
 @on_one_node()
-def test_third_server_waits_when_only_that_gpu_has_room(
-    sharing: Sharing, place: Place, server: Server, serving: str, home: NodeView
+def test_third_server_goes_to_another_gpu_or_waits(
+    sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str, home: NodeView
 ) -> None:
-    """0.7 + 0.2 + 0.2 is more than a GPU: it stays out while a pod of 0.05 gets in, and goes where a GPU is freed."""
+    """0.7 + 0.2 + 0.2 is more than a GPU."""
     shared = gpu_group(*sharing.values())
-    others = [f"other-{number}" for number in range(home.gpus - 1)]
+    if home.gpus > 1:
+        place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
+        (third,) = ready(place, server, THIRD)
+        (first_gpu,) = reservations(cluster, shared)
+        (other_gpu,) = reservations(cluster, gpu_group(third))
+        assert other_gpu.gpu_uuid != first_gpu.gpu_uuid
+        assert place.look(third).visible == (other_gpu.gpu_uuid,)
+        served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
+        assert server.model in [model["id"] for model in served]
+        taken_away(place, THIRD)
     # of the same class as the servers, which would otherwise evict them
+    others = [f"other-{number}" for number in range(home.gpus - 1)]
     place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
     place.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
     place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
     assert refused(one(place, THIRD, decided, "placed or refused"))
+    # it stays out while less gets in, and goes where a GPU is freed
     place.submit(fraction_pod("small", fraction=0.05, queue=serving))
     (small,) = place.on_host(lambda pod: bool(pod.gpu_groups), "small", timeout=WAIT, what="on a GPU")
     assert gpu_group(small) == shared
@@ -158,16 +169,8 @@ def test_third_server_waits_when_only_that_gpu_has_room(
     assert (gpu_group(third) == shared) == (not others)
 
 
-@on_one_node()
-def test_third_server_goes_to_another_gpu(
-    home: NodeView, sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str
-) -> None:
-    needs_two_gpus(home)
-    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
-    (third,) = ready(place, server, THIRD)
-    (first_gpu,) = reservations(cluster, gpu_group(*sharing.values()))
-    (other_gpu,) = reservations(cluster, gpu_group(third))
-    assert other_gpu.gpu_uuid != first_gpu.gpu_uuid
-    assert place.look(third).visible == (other_gpu.gpu_uuid,)
-    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
-    assert server.model in [model["id"] for model in served]
+def taken_away(place: Place, app: str) -> None:
+    """Delete a Deployment with its Service, and wait until its pod is gone."""
+    for kind in ("Deployment", "Service"):
+        place.cluster.delete(kind, app, place.namespace)
+    everyone(place, lambda pods: all(pod.labels.get(APP_LABEL) != app for pod in pods), f"{app} is gone")

@@ -13,6 +13,7 @@ from lab.parts.place import Inside, Place
 from lab.parts.workloads import fraction_pod
 
 from .checks import gpu_group, on_one_node, reservations
+from .verdicts import decided
 
 pytestmark = pytest.mark.kai
 
@@ -30,10 +31,11 @@ def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
 
 
 @on_one_node()
-def test_one_reservation_pod_holds_the_gpu_until_its_last_user_goes(
+def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
     sharing: tuple[PodView, ...],
     place: Place,
     cluster: Cluster,
+    queue: str,
     probe: Callable[[PodView], Inside],
     gpu_uuids: Callable[[str], frozenset[str] | None],
 ) -> None:
@@ -51,6 +53,17 @@ def test_one_reservation_pod_holds_the_gpu_until_its_last_user_goes(
         assert len(inside.gpus) == 1
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
 
+    # what does not fit goes elsewhere, or waits
+    place.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
+    (fourth,) = place.on_host(decided, "fourth", what="placed or refused")
+    assert group not in fourth.gpu_groups
+    if fourth.node:
+        # Pods that go while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
+        place.running("fourth")
+        (other,) = reservations(cluster, gpu_group(fourth))
+        assert other.gpu_uuid != held.gpu_uuid
+    place.remove("fourth")
+
     def wait(count: int, hold: float) -> None:
         cluster.wait(
             "Pod",
@@ -66,23 +79,3 @@ def test_one_reservation_pod_holds_the_gpu_until_its_last_user_goes(
     wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
     place.remove("quarter-b")
     wait(0, hold=0)
-
-
-@on_one_node()
-def test_pod_that_does_not_fit_goes_elsewhere_or_waits(
-    sharing: tuple[PodView, ...], place: Place, cluster: Cluster, queue: str
-) -> None:
-    def decided(pod: PodView) -> bool:
-        refused = any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.conditions)
-        return bool(pod.node) or refused
-
-    full = gpu_group(*sharing)
-    place.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
-    (fourth,) = place.on_host(decided, "fourth", what="placed or refused")
-    assert full not in fourth.gpu_groups
-    if fourth.node:
-        # Pods that go while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
-        place.running("fourth")
-        (held,) = reservations(cluster, full)
-        (other,) = reservations(cluster, gpu_group(fourth))
-        assert other.gpu_uuid != held.gpu_uuid

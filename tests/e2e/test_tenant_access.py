@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -149,22 +150,31 @@ def user_secrets(user: Json) -> list[str]:
 
 # --- what is kept of a run
 
+kept = pytest.mark.xdist_group("kept")
+"""In one worker, where they share the pods that they look for."""
 
-@pytest.fixture
-def with_token(lab: Lab, new_place: Callable[[str], Place]) -> dict[str, tuple[Place, Json]]:
+
+@pytest.fixture(scope="module")
+def with_token(lab: Lab) -> Iterator[dict[str, tuple[Place, Json]]]:
     """In each tenant a pod that mounts its ServiceAccount's token: the place, and the pod as the host has it."""
-    found = {}
-    for tenant in lab.tenants:
-        place = new_place(tenant.name)
-        pod = cpu_pod("token", scheduler=None)
-        pod["spec"]["automountServiceAccountToken"] = True
-        place.submit(pod)
-        (view,) = place.running("token", timeout=WAIT)
-        found[tenant.name] = (place, lab.cluster.get("Pod", view.name, view.namespace) or {})
-    return found
+    with ExitStack() as undo:
+        places = {}
+        for tenant in lab.tenants:
+            inside = lab.tenant(tenant.name)
+            place = Place.open(lab.spec.name, lab.cluster, "with-token", tenant=tenant.name, cluster=inside)
+            undo.callback(place.clear)
+            pod = cpu_pod("token", scheduler=None)
+            pod["spec"]["automountServiceAccountToken"] = True
+            place.submit(pod)
+            places[tenant.name] = place
+        found = {}
+        for name, place in places.items():
+            (view,) = place.running("token", timeout=WAIT)
+            found[name] = (place, lab.cluster.get("Pod", view.name, view.namespace) or {})
+        yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def doors(lab: Lab, with_token: dict[str, tuple[Place, Json]]) -> dict[str, str]:
     """What must be nowhere: keys and tokens of the lab's kubeconfigs, of vCluster's Secrets and of synced pods."""
     values: dict[str, str] = {}
@@ -196,6 +206,7 @@ def core(secret: str) -> str:
     return max(text.splitlines(), key=len) if text.startswith("-----BEGIN") else secret
 
 
+@kept
 def test_synced_pods_do_hold_tokens(doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]) -> None:
     """Otherwise the tests below would look for what is not there."""
     tokens = {name.partition(":")[0] for name, value in doors.items() if TOKEN_PREFIX in name and TOKEN.search(value)}
@@ -203,6 +214,7 @@ def test_synced_pods_do_hold_tokens(doors: dict[str, str], with_token: dict[str,
     assert all(any(name.startswith(f"{tenant}: client-key") for name in doors) for tenant in with_token)
 
 
+@kept
 def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     """What ``lab logs`` writes, and so what is kept of failed tests."""
     written = collect_lab(lab, tmp_path / "logs", budget=WAIT)
@@ -211,6 +223,7 @@ def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_pat
     assert {name: what for name, what in found.items() if what} == {}
 
 
+@kept
 def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     """What explain and verify keep of the host and of each tenant."""
     for name, cluster in {HOST: lab.cluster, **{one.name: lab.tenant(one.name) for one in lab.tenants}}.items():
@@ -221,6 +234,7 @@ def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Pat
         assert (name, findings(text, doors)) == (name, [])
 
 
+@kept
 def test_evidence_of_a_wait_holds_no_secrets(
     lab: Lab, doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]
 ) -> None:
@@ -237,6 +251,7 @@ def test_evidence_of_a_wait_holds_no_secrets(
         assert (tenant, findings(f"{inside.value}{host.value}", doors)) == (tenant, [])
 
 
+@kept
 def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     page = write_page(tmp_path / "report.html", situation_of(lab))
     text = page.read_text()
@@ -244,6 +259,7 @@ def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path
     assert findings(text, doors) == []
 
 
+@kept
 def test_what_the_lab_keeps_beside_kubeconfigs_holds_no_secrets(lab: Lab, doors: dict[str, str]) -> None:
     """Its journal, its log of commands, the last run of the suites."""
     doors_of = set(files(lab).values())

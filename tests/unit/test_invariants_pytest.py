@@ -232,6 +232,13 @@ def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -
             wrong(f"pod {place.namespace}/a", defect="kai-forgets")
             pytest.fail("no GPU")
 
+        @pytest.fixture
+        def pods(place, wrong):
+            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+            raise ValueError("no pods")
+
+        def test_its_fixture(pods): pass
+
         def test_another(place): assert place.namespace == "elsewhere"
 
         def test_skipped(place, wrong):
@@ -240,7 +247,7 @@ def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -
         """,
         "-rx",
     )
-    result.assert_outcomes(xfailed=2, failed=1, skipped=1)
+    result.assert_outcomes(xfailed=3, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["XFAIL *test_told_to* - known defect kai-forgets of KAI struck: no GPU"])
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_fake import FakeLab, Run, runner
 
+from lab import pytest_gpus
+from lab.errors import WaitTimeout
+from lab.pytest_gpus import FREE_SECONDS, NUDGE_SECONDS
 from lab.pytest_turns import HELD, turn
 
 pytest_plugins = ["pytester"]
@@ -109,3 +113,23 @@ def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) 
     lab.kai_version = None
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
     assert lab.cluster.log == ["wait Pod"]
+
+
+def test_kai_is_helped_to_let_go_of_gpus(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    nudged: list[list[str]] = []
+
+    def wait(kind: str, *_: object, timeout: float, **__: object) -> list[dict[str, Any]]:
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise WaitTimeout("still reserved")
+        return []
+
+    held: list[dict[str, Any]] = [{"spec": {"nodeName": node}} for node in ("w2", "w1", "w2")]
+    monkeypatch.setattr(lab.cluster, "wait", wait)
+    listed = lab.cluster.list
+    monkeypatch.setattr(lab.cluster, "list", lambda kind, *a, **k: held if kind == "Pod" else listed(kind))
+    monkeypatch.setattr(pytest_gpus, "_nudge", lambda _, nodes: nudged.append(nodes))
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert nudged == [["w1", "w2"]]
+    assert waits == [NUDGE_SECONDS, FREE_SECONDS]

@@ -220,7 +220,7 @@ def test_roll_back_needs_to_know_where_to(bench: Bench) -> None:
 @pytest.fixture
 def pytest_run(runner: FakeRunner) -> Any:
     def declare(out: str, code: int) -> Suites:
-        lab: Any = SimpleNamespace(spec=SimpleNamespace(name="demo"), runner=runner)
+        lab: Any = SimpleNamespace(spec=SimpleNamespace(name="demo"), runner=runner, paths=LabPaths("demo"))
         runner.handle([..., "-m", "pytest"], out=out, code=code)
         return run_suites(lab, "ml")
 
@@ -229,17 +229,22 @@ def pytest_run(runner: FakeRunner) -> Any:
 
 def test_suites_of_the_tenant_alone(pytest_run: Any, runner: FakeRunner) -> None:
     found = pytest_run("...\n==== 3 passed, 2 skipped in 9.1s ====\n", 0)
-    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s")
+    kept = LabPaths("demo").root / "rehearsal-ml"
+    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(kept))
+    assert (kept / "pytest.txt").read_text() == "...\n==== 3 passed, 2 skipped in 9.1s ====\n"
     argv = runner.calls[0].argv
     assert argv[argv.index("--lab") + 1] == "demo"
     assert argv[argv.index("-k") + 1] == "[ml] or [ml- or -ml] or -ml-"
-    assert runner.calls[0].env == {"PYTEST_ADDOPTS": ""}
+    assert f"--lab-artifacts={kept}" in argv
+    assert runner.calls[0].env == {"PYTEST_ADDOPTS": "", "COLUMNS": "400"}
 
 
 def test_suites_that_fail(pytest_run: Any) -> None:
     out = "F.\nFAILED tests/e2e/a.py::b[ml] - assert 1\nERROR tests/e2e/c.py::d[ml]\n1 failed, 1 error in 2s\n"
     found = pytest_run(out, 1)
-    assert found.failed == ("tests/e2e/a.py::b[ml]", "tests/e2e/c.py::d[ml]")
+    assert found.failed == ("tests/e2e/a.py::b[ml] - assert 1", "tests/e2e/c.py::d[ml]")
+    (red,) = Rehearsal("ml", "0.9.8", "0.16.8", None, suites=found).reasons
+    assert red == "2 tests failed: tests/e2e/a.py::b[ml], tests/e2e/c.py::d[ml]"
     assert found.summary == "1 failed, 1 error in 2s"
 
 

@@ -17,13 +17,15 @@ class Suites:
 
     Attributes:
         ran: whether any did.
-        failed: ids of tests that failed.
+        failed: ids of tests that failed, with the first line of the reason.
         summary: pytest's last line, or why none ran.
+        folder: where all that pytest said is kept, and what the cluster looked like when a test failed.
     """
 
     ran: bool
     failed: tuple[str, ...] = ()
     summary: str = ""
+    folder: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The suites as plain data."""
@@ -97,6 +99,7 @@ class Rehearsal:
             yield from self.change.comparison.harm
         yield from (f"trial pod {trial.name}: {trial.problem}" for trial in self.trials if trial.problem)
         if self.suites.failed:
-            yield f"{len(self.suites.failed)} tests failed: {', '.join(self.suites.failed[:4])}"
+            names = [line.split(" - ")[0] for line in self.suites.failed[:4]]
+            yield f"{len(self.suites.failed)} tests failed: {', '.join(names)}"
         if self.outcome is not None:
             yield from self.outcome.harm
