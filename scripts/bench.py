@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench_sides import ROOT, A, B, Bench, base_image, prepare, write_plain
+from bench_sides import ROOT, A, B, Bench, prepare, write_plain
 
 from lab.engine.step import State
 from lab.errors import Busy, LabError
-from lab.parts.images import NodeImage
+from lab.parts.images import NodeImage, base_image
 from lab.paths import cache_root
 
 LAB = [sys.executable, "-m", "lab"]
@@ -149,7 +149,7 @@ def pairs(bench: Bench, runs: int) -> dict[str, list[float]]:
 
 def quick(bench: Bench) -> dict[str, list[float]]:
     """Seconds of what is run often, on a lab that is up."""
-    commands = {
+    commands: dict[str, list[str | Path]] = {
         "lab status": [*LAB, "status", "--name", A],
         "lab --help": [*LAB, "--help"],
         "second lab up": [*LAB, "up", "-f", bench.work / "lab.yaml", "--ui", "plain"],

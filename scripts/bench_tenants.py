@@ -67,6 +67,8 @@ def rollbacks(subject: Subject, runs: int, times: Times) -> list[str]:
     sides: dict[str, Callable[[str], None]] = {"lab": subject.rollback, "by hand": subject.rollback_plain}
     subject.add()
     subject.load_hook_images(options.kai, back)
+    for version in (back, options.kai):  # it is the version before: its images are in the nodes
+        subject.rollback(version)
     place = subject.fill(subject.running_pods())
     for number in range(runs):
         for side in SIDES if number % 2 == 0 else SIDES[::-1]:

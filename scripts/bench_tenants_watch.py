@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lab.errors import ApiFailed, LabError, WaitTimeout
+from lab.invariants.reservations import CONFIGMAP_ANNOTATION
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.kube.kaiviews import RESERVATION_APP
 from lab.kube.ready import is_ready
-from lab.kube.views import PodView
+from lab.kube.views import FRACTION_ANNOTATION, PodView
 from lab.parts.place import Place
 from lab.parts.tenants import moments as moment
 from lab.parts.tenants.canary import Canary
@@ -49,9 +50,10 @@ class RemovalSeen:
         """Run the command and look until all is seen. Raises LabError: the command failed, or something stays."""
         watch = Stopwatch(time.monotonic)
         with ThreadPoolExecutor(3) as pool:
-            looks = [pool.submit(command), pool.submit(self._pods, watch), pool.submit(self._namespace, watch)]
-        for look in looks:
-            look.result()
+            looks: list[Future[object]] = [pool.submit(command)]
+            looks += [pool.submit(look, watch) for look in (self._pods, self._namespace)]
+        for ended in looks:
+            ended.result()
         harm = disturbed(self.holding.others, self.host.list("Pod"))
         if not harm:
             watch.note(moment.HOST_UNDISTURBED, f"{len(self.holding.others)} other pods")
@@ -156,14 +158,30 @@ class RollbackSeen:
         """Send the test pods; a webhook that does not answer yet refuses them."""
         end = time.monotonic() + LIMIT
         for pod in self.pods:
-            while True:
-                try:
-                    self.place.submit(pod)
-                    break
-                except ApiFailed as error:
-                    if time.monotonic() > end:
-                        raise WaitTimeout("KAI's webhooks refuse the test pods", evidence=[error.what]) from error
-                    self.place.cluster.calls.pause(0.25)
+            while refused := self._refused(pod):
+                if time.monotonic() > end:
+                    raise WaitTimeout("KAI's webhooks refuse the test pods", evidence=[refused])
+                self.place.cluster.calls.pause(0.25)
+
+    def _refused(self, pod: Json) -> str:
+        """Create a pod; why it has to be created again, empty when not."""
+        try:
+            self.place.submit(pod)
+        except ApiFailed as error:
+            return error.what
+        if self._judged(pod):
+            return ""
+        # It would never run: whoever types the commands has to find out, and to make it again.
+        self.place.remove(pod["metadata"]["name"], timeout=LIMIT)
+        return "no webhook has seen it"
+
+    def _judged(self, pod: Json) -> bool:
+        """Whether KAI's webhook saw the pod; those with a part of a GPU get the name of a ConfigMap from it."""
+        name, notes = pod["metadata"]["name"], pod["metadata"].get("annotations") or {}
+        if FRACTION_ANNOTATION not in notes:
+            return True
+        made = self.place.cluster.get("Pod", name, self.place.namespace) or {"metadata": {}}
+        return CONFIGMAP_ANNOTATION in (made["metadata"].get("annotations") or {})
 
 
 def tried(look: Callable[[], object], what: str) -> None:

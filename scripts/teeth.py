@@ -21,7 +21,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # this checkout, also where another kailab is installed
 
-from faults import FAULTS, Fault  # noqa: E402
+from faults import FAULTS  # noqa: E402
+from faults_seeding import Fault  # noqa: E402
 from teeth_results import BROKEN, CONTROL, IDLE, Ran, Record, Trial, bad, show, verdict  # noqa: E402
 
 from lab.api import Lab  # noqa: E402
@@ -87,8 +88,8 @@ class Teeth:
         for _, reds in plan:
             for suite, words in reds.items():
                 tests.setdefault(suite, []).append(words)
-        for suite, words in tests.items():
-            every = "" if "" in words else " or ".join(f"({word})" for word in dict.fromkeys(words))
+        for suite, each in tests.items():
+            every = "" if "" in each else " or ".join(f"({words})" for words in dict.fromkeys(each))
             if not self.known(CONTROL, suite, every):
                 self.attempt(None, suite, every)
 

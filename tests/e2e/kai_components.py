@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from lab.api import Lab
 from lab.kai import line_of
+from lab.kube import Cluster
+from lab.parts.context import LabContext
 from lab.parts.kai import Kai
 from lab.parts.kai.steps import NAMESPACE
+from lab.spec import LabSpec
 
 from .verdicts import WAIT
 
@@ -16,18 +19,41 @@ OPERATOR = "operator"
 """It puts back whatever is changed in the Deployments of the other components."""
 
 
-def deployments(lab: Lab) -> dict[str, str]:
+class HasKai(Protocol):
+    """A lab, or a tenant of one with a KAI of its own (``flames.own_kai.OwnKai``)."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where that KAI runs."""
+        ...
+
+    @property
+    def spec(self) -> LabSpec:
+        """What it was installed by."""
+        ...
+
+    @property
+    def kai_version(self) -> str | None:
+        """Its version."""
+        ...
+
+    def context(self, step: str) -> LabContext:
+        """What a step gets that looks after it."""
+        ...
+
+
+def deployments(lab: HasKai) -> dict[str, str]:
     """The Deployment of each component that is there, by its key in the chart's values: scheduler, binder, …"""
     there = {obj["metadata"]["name"] for obj in lab.cluster.list("Deployment", NAMESPACE)}
     return {key: name for name, key in line_of(str(lab.kai_version)).deployments.items() if name in there}
 
 
-def kill(lab: Lab, component: str) -> None:
+def kill(lab: HasKai, component: str) -> None:
     """Take a component's pod away at once; its Deployment makes another."""
     lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
 
 
-def end(lab: Lab, component: str) -> None:
+def end(lab: HasKai, component: str) -> None:
     """End a component's pod and wait until nothing of it answers; its Deployment makes another.
 
     Raises:
@@ -43,7 +69,7 @@ def end(lab: Lab, component: str) -> None:
 
 
 @contextmanager
-def stopped(lab: Lab, *components: str) -> Iterator[None]:
+def stopped(lab: HasKai, *components: str) -> Iterator[None]:
     """Components without any pod, the operator among them so that it stays so; KAI is whole again at the end.
 
     Raises:
@@ -67,20 +93,20 @@ def stopped(lab: Lab, *components: str) -> Iterator[None]:
         wait_until_up(lab)
 
 
-def wait_until_up(lab: Lab) -> None:
+def wait_until_up(lab: HasKai) -> None:
     """Wait until all components are Available and KAI's webhooks answer. Raises LabError."""
     lab.cluster.wait_ready("Deployment", deployments(lab).values(), NAMESPACE, timeout=WAIT)
     Kai(lab.spec).verify(lab.context("kai"))
 
 
-def _pods(lab: Lab, component: str) -> str:
+def _pods(lab: HasKai, component: str) -> str:
     return f"app={deployments(lab)[component]}"
 
 
-def _delete(lab: Lab, labels: str) -> None:
+def _delete(lab: HasKai, labels: str) -> None:
     """Not with 0 seconds: then the object is gone at once, and its webhook still answers for a moment."""
     lab.cluster.delete_all("Pod", NAMESPACE, labels=labels, grace=1)
 
 
-def _scale(lab: Lab, deployment: str, replicas: int) -> None:
+def _scale(lab: HasKai, deployment: str, replicas: int) -> None:
     lab.cluster.patch("Deployment", deployment, {"spec": {"replicas": replicas}}, NAMESPACE)

@@ -7,6 +7,7 @@ and after the fire, timed by watches; of its running pods none may change. ``scr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -33,7 +34,7 @@ pytestmark = [
 FIRES = [
     *(pytest.param(fire, id=fire.id) for fire in fires(PENDING)),
     *(
-        pytest.param(fire, id=f"{fire.id}-{MANY}", marks=pytest.mark.long)
+        pytest.param(replace(fire, id=f"{fire.id}-{MANY}"), id=f"{fire.id}-{MANY}", marks=pytest.mark.long)
         for fire in fires(MANY)
         if fire.id == "pending-pods"
     ),

@@ -64,9 +64,9 @@ def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
     """One pod for each GPU of the lab: each sees one, and together they see all of them."""
     names = {f"gpu-{at}-{gpu.index}": node for at, node in enumerate(planned) for gpu in planned[node]}
     for name, node in names.items():
-        pod = gpu_pod(name, scheduler=None)
-        pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-        place.submit(pod)
+        asked = gpu_pod(name, scheduler=None)
+        asked["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+        place.submit(asked)
     pods = place.running(*names, timeout=180)
     holders: dict[str, str] = {}
     for pod in pods:

@@ -28,7 +28,9 @@ def test_past_usage_counts_against_a_queue(
     names = new_queues(DEPARTMENT, leaf("greedy"), leaf("patient"))
     place.submit(history_pod("history", {names["greedy"]: 1.0, names["patient"]: 0.0}))
     place.running("history", timeout=WAIT)
-    address = cluster.get("Pod", "history", place.namespace)["status"]["podIP"]
+    pod = cluster.get("Pod", "history", place.namespace)
+    assert pod is not None
+    address = pod["status"]["podIP"]
     source = {
         "clientType": "prometheus",
         "connectionString": f"http://{address}:{PORT}{PATH}",

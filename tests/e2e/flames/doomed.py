@@ -37,7 +37,7 @@ def doomed_tenant(lab: Lab, like: TenantSpec) -> Iterator[TenantSpec]:
         yield _added(lab, own if _shared_workers(lab) > 1 else {"mode": "default"})
     finally:
         if NAME in {tenant.name for tenant in lab.tenants}:
-            remove(lab, NAME, ask=lambda _: True).refuse_leftovers()
+            remove(lab, NAME, ask=lambda _: True).removal.raise_left()
 
 
 def _added(lab: Lab, data: dict[str, Any]) -> TenantSpec:
