@@ -129,16 +129,17 @@ class RollbackSeen:
             seen[COMMAND_ENDED] = time.monotonic() - start
 
         inside = self.place.cluster
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             running = pool.submit(ended)
             inside.wait("Pod", self._scheduler, namespace=self.line.namespace, timeout=LIMIT, what=SCHEDULER_READY)
             seen[SCHEDULER_READY] = time.monotonic() - start
-            self._submit()
+            sent = pool.submit(self._submit)  # beside the wait: webhooks may keep all but the first waiting
             inside.wait(
                 "Pod", lambda pods: any(pod.node for pod in map(PodView.of, pods) if pod.name in self.names),
                 namespace=self.place.namespace, timeout=LIMIT, what=FIRST_SCHEDULED,
             )  # fmt: skip
             seen[FIRST_SCHEDULED] = time.monotonic() - start
+            sent.result()
             self.place.running(*self.names, timeout=LIMIT)
             seen[ALL_READY] = time.monotonic() - start
             running.result()
