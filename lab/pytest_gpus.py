@@ -138,8 +138,15 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
     try:
         wait(NUDGE_SECONDS)
     except WaitTimeout:
-        held = lab.cluster.list("Pod", RESERVATIONS, fields=fields)
-        _nudge(request, sorted({pod["spec"]["nodeName"] for pod in held}))
+        kept = set()
+        for pod in lab.cluster.list("Pod", RESERVATIONS, fields=fields):
+            if "deletionTimestamp" in pod["metadata"]:
+                # Told to end while it started, it may not hear of it, and has 30 s of grace.
+                lab.cluster.delete("Pod", pod["metadata"]["name"], RESERVATIONS, grace=0)
+            else:
+                kept.add(pod["spec"]["nodeName"])
+        if kept:
+            _nudge(request, sorted(kept))
         wait(FREE_SECONDS)
 
 

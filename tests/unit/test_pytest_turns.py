@@ -125,11 +125,17 @@ def test_kai_is_helped_to_let_go_of_gpus(run: Run, lab: FakeLab, monkeypatch: py
             raise WaitTimeout("still reserved")
         return []
 
-    held: list[dict[str, Any]] = [{"spec": {"nodeName": node}} for node in ("w2", "w1", "w2")]
+    held: list[dict[str, Any]] = [
+        {"metadata": {"name": f"r-{node}"}, "spec": {"nodeName": node}} for node in ("w2", "w1", "w2")
+    ]
+    held.append({"metadata": {"name": "ending", "deletionTimestamp": "now"}, "spec": {"nodeName": "w3"}})
+    ended: list[tuple[str, object]] = []
+    monkeypatch.setattr(lab.cluster, "delete", lambda kind, name, space, *, grace: ended.append((name, grace)))
     monkeypatch.setattr(lab.cluster, "wait", wait)
     listed = lab.cluster.list
     monkeypatch.setattr(lab.cluster, "list", lambda kind, *a, **k: held if kind == "Pod" else listed(kind))
     monkeypatch.setattr(pytest_gpus, "_nudge", lambda _, nodes: nudged.append(nodes))
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
     assert nudged == [["w1", "w2"]]
+    assert ended == [("ending", 0)]
     assert waits == [NUDGE_SECONDS, FREE_SECONDS]
