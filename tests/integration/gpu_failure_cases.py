@@ -8,6 +8,8 @@ from typing import Any
 
 from lab.parts.gpu.health import Health
 from lab.parts.gpu.health_change import GpuRef, fail, heal
+from lab.parts.gpu.plugin import NAMESPACE as PLUGIN_SPACE
+from lab.parts.gpu.plugin import SELECTOR as PLUGIN_PODS
 from lab.parts.workloads import fraction_pod, gpu_memory_pod
 from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground, bare_plugin, pod, victim
 
@@ -128,12 +130,19 @@ def multiplied(g: Ground) -> None:
     g.no_plugin()
     g.plugin(change)
     g.offers(4)
+    plugin_ready(g)
 
 
 def plugin_again(g: Ground) -> None:
     g.no_plugin()
     g.plugin()
     g.offers(2)
+    plugin_ready(g)
+
+
+def plugin_ready(g: Ground) -> None:
+    """The kubelet tells of the plugin's GPUs before it tells that the plugin's pod is Ready."""
+    g.cluster.wait_ready("Pod", namespace=PLUGIN_SPACE, labels=PLUGIN_PODS, timeout=SECONDS)
 
 
 def class_gone(g: Ground) -> None:
