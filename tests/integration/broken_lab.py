@@ -164,11 +164,15 @@ class Ground:
         )
         self.offers(0)
 
-    def plugin(self, change: Callable[[Json], None] = lambda _: None) -> None:
-        """Install the device plugin, changed or as the lab has it."""
+    def new_plugin(self, gpus: int, change: Callable[[Json], None] = lambda _: None) -> None:
+        """Install the device plugin anew, changed or as the lab has it, and wait until it offers so many GPUs."""
+        self.no_plugin()
         doc = GpuPlugin(self.ctx.spec).documents()[1]
         change(doc)
         self.cluster.apply([doc])
+        self.offers(gpus)
+        # The kubelet tells of its GPUs before it tells that its pod is Ready.
+        self.cluster.wait_ready("Pod", namespace="kube-system", labels="name=nvidia-device-plugin-ds", timeout=SECONDS)
 
     def gone(self, kind: str, namespace: str) -> None:
         """Wait until there are no objects of a kind in a namespace."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from lab.parts.gpu.health import Health
 from lab.parts.gpu.health_change import GpuRef, fail, heal
-from lab.parts.gpu.plugin import NAMESPACE as PLUGIN_SPACE
-from lab.parts.gpu.plugin import SELECTOR as PLUGIN_PODS
 from lab.parts.workloads import fraction_pod, gpu_memory_pod
 from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground, bare_plugin, pod, victim
 
@@ -127,22 +125,11 @@ def multiplied(g: Ground) -> None:
         box["volumeMounts"].append({"name": "config", "mountPath": "/config"})
         box["env"].append({"name": "CONFIG_FILE", "value": "/config/config.yaml"})
 
-    g.no_plugin()
-    g.plugin(change)
-    g.offers(4)
-    plugin_ready(g)
+    g.new_plugin(4, change)
 
 
 def plugin_again(g: Ground) -> None:
-    g.no_plugin()
-    g.plugin()
-    g.offers(2)
-    plugin_ready(g)
-
-
-def plugin_ready(g: Ground) -> None:
-    """The kubelet tells of the plugin's GPUs before it tells that the plugin's pod is Ready."""
-    g.cluster.wait_ready("Pod", namespace=PLUGIN_SPACE, labels=PLUGIN_PODS, timeout=SECONDS)
+    g.new_plugin(2)
 
 
 def class_gone(g: Ground) -> None:
