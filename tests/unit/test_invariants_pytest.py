@@ -2,95 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-
 import pytest
-from lab_fake import FakeLab, Run, runner
+from lab_fake import FakeLab, Run
+from watcher_fake import FakeWatcher, watched
 
-from lab import pytest_invariants, pytest_watch
 from lab.errors import ApiFailed
-from lab.invariants import ALL, Report, Scope, Verdict, Violation
+from lab.invariants import ALL
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = """
-import pytest
-import lab.pytest_invariants as invariants
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config):
-    config.addinivalue_line("markers", "disturbs(reason): for the test")
-    if not config.pluginmanager.is_registered(invariants):
-        config.pluginmanager.register(invariants, "kailab-invariants")
 
 @pytest.fixture
-def wrong(lab):
-    return invariants.Watcher.says
-"""
-
-
-class FakeWatcher:
-    """Finds wrong what a test tells it to."""
-
-    last: FakeWatcher
-    fails: Exception | None = None
-
-    def __init__(self, scopes: Iterable[Scope], *, tell: Callable[[Violation], None] = lambda _: None) -> None:
-        self.scopes = tuple(scopes)
-        self.tell = tell
-        self.found: list[Violation] = []
-        self.trouble = self.fails
-        self.calls: list[str] = []
-        FakeWatcher.last = self
-
-    @staticmethod
-    def says(what: str, invariant: str = "reserved", ago: float = 0.0, defect: str = "") -> None:
-        """The watcher finds something wrong, which began some seconds ago."""
-        now = datetime.now(UTC)
-        watcher = FakeWatcher.last
-        since, evidence = now - timedelta(seconds=ago), ("pod x/y: Running",)
-        violation = Violation(invariant, "s", "", what, what, since, now, evidence, defect)
-        watcher.found.append(violation)
-        watcher.tell(violation)
-
-    def __enter__(self) -> FakeWatcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.calls.append("exit")
-
-    def start(self) -> None:
-        self.calls.append("start")
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-
-    def look(self) -> None:
-        self.calls.append("look")
-
-    def settle(self, limit: float = 0.0) -> None:
-        self.calls.append(f"settle {limit:g}")
-
-    def report(self) -> Report:
-        rows = [
-            Verdict(invariant, "", tuple(v for v in self.found if v.invariant == invariant.id)) for invariant in ALL
-        ]
-        return Report(datetime.now(UTC), 12.0, tuple(rows))
-
-
-@pytest.fixture
-def lab() -> FakeLab:
-    return FakeLab()
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
-    for module in (pytest_invariants, pytest_watch):
-        monkeypatch.setattr(module, "Watcher", FakeWatcher)
-    monkeypatch.setattr(FakeWatcher, "fails", None)
-    pytester.makeconftest(CONFTEST)
-    return runner(pytester, lab, monkeypatch)
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return watched(pytester, FakeLab(), monkeypatch)
 
 
 def test_a_test_fails_for_what_names_its_namespace(run: Run) -> None:
@@ -206,49 +130,6 @@ def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
     )
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(["1 violations of invariants in this test", "*AssertionError*"])
-
-
-def test_what_a_known_defect_has_done_is_told_and_fails_nothing(run: Run) -> None:
-    result = run(
-        """
-        def test_fine(place, wrong): wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-        def test_its_fixture(invariants, wrong): wrong("GPU group g", defect="kai-forgets")
-        """
-    )
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["known defect kai-forgets: reserved at *: pod t-test-fine-*/a", "*pod x/y: Running"])
-
-
-def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -> None:
-    result = run(
-        """
-        import pytest
-
-        def test_struck(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-            assert place.namespace == "elsewhere"
-
-        def test_told_to(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-            pytest.fail("no GPU")
-
-        @pytest.fixture
-        def pods(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-            raise ValueError("no pods")
-
-        def test_its_fixture(pods): pass
-
-        def test_another(place): assert place.namespace == "elsewhere"
-
-        def test_skipped(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-            pytest.skip("not now")
-        """,
-        "-rx",
-    )
-    result.assert_outcomes(xfailed=3, failed=1, skipped=1)
-    result.stdout.fnmatch_lines(["XFAIL *test_told_to* - known defect kai-forgets of KAI struck: no GPU"])
 
 
 def test_the_run_says_what_was_watched(run: Run) -> None:
