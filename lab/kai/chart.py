@@ -16,7 +16,7 @@ from lab.kai.model import HelmKeys, Line
 Json = Mapping[str, Any]
 
 _VALUES = re.compile(r"\.Values\.([A-Za-z0-9_.]+)")
-_ALONE = re.compile(r"^\s*kind: (ConfigMap|Queue)\b", re.MULTILINE)
+_ALONE = re.compile(r"^\s*kind: (ConfigMap|Config|Queue)\b", re.MULTILINE)
 _HOOK, _POLICY = "helm.sh/hook", "helm.sh/hook-delete-policy"
 _PODS = ("Deployment", "DaemonSet", "Job")
 _CRD = "CustomResourceDefinition"
@@ -44,7 +44,7 @@ class Chart:
     priorities: tuple[str, ...]
     """``name=value`` of each PriorityClass."""
     templates: tuple[str, ...]
-    """Files below templates/ that make ConfigMaps or Queues."""
+    """Files below templates/ that make ConfigMaps, Queues or a Config."""
 
     @classmethod
     def of_json(cls, data: Json) -> Chart:
@@ -90,7 +90,7 @@ def chart_of(
         priorities=_sorted(
             f"{doc['metadata']['name']}={doc['value']}" for doc in objects if doc["kind"] == "PriorityClass"
         ),
-        templates=_sorted(path for path, text in templates.items() if _ALONE.search(text)),
+        templates=_sorted(path for path, text in templates.items() if "/_" not in path and _ALONE.search(text)),
     )
 
 
@@ -142,8 +142,8 @@ def _install(line: Line, chart: Chart) -> Iterator[str]:
     for field in ("config_template", "queue_template"):
         if (path := getattr(line, field)) and path not in chart.templates:
             yield f"{field}: the chart has no {path}"
-    if line.config_template and "Config/kai-config" not in chart.inside:
-        yield "config_template: the chart renders no Config/kai-config in a ConfigMap"
+    if line.config_template and "Config/kai-config" not in {*chart.inside, *chart.objects}:
+        yield "config_template: the chart renders no Config/kai-config"
 
 
 def _both(what: str, wanted: Iterable[str], there: Iterable[str]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_the_chart_has_all_that_the_data_names(version: str) -> None:
         (NEW, {"lasting_jobs": ("crd-upgrader",)}, "stale_hook_job is False, which the chart's hook Job contradicts"),
         (NEW, {"templates": ()}, "config_template: the chart has no templates/hooks/post/"),
         (NEW, {"templates": ()}, "queue_template: the chart has no templates/default-queue.yaml"),
-        (NEW, {"inside": ()}, "config_template: the chart renders no Config/kai-config in a ConfigMap"),
+        (NEW, {"inside": ()}, "config_template: the chart renders no Config/kai-config"),
     ],
 )  # fmt: skip
 def test_what_is_not_as_the_data_says_is_told(version: str, change: dict[str, Any], told: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeRunner
-from test_kai_steps import POLICIES, come_up, install, make
+from test_kai_steps import OLD_RENDERED, POLICIES, TOPOLOGIES, come_up, install, make
 from test_kai_values import EXISTING
 
 from lab.engine.events import Notice
@@ -16,6 +16,7 @@ from lab.parts.kai.steps import Kai
 
 def test_0_9_gets_the_crd_that_its_operator_watches(runner: FakeRunner, tmp_path: Path) -> None:
     world = make(runner, tmp_path, version="0.9.8")
+    world.helm("template", out=OLD_RENDERED)
     world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
@@ -23,13 +24,14 @@ def test_0_9_gets_the_crd_that_its_operator_watches(runner: FakeRunner, tmp_path
     assert crd["metadata"]["labels"] == {"kailab": "demo"}
     assert (crd["spec"]["group"], crd["spec"]["names"]["kind"]) == ("nvidia.com", "ClusterPolicy")
     assert [(v["name"], v["served"], v["storage"]) for v in crd["spec"]["versions"]] == [("v1", True, True)]
-    assert f"CRDs that KAI needs are served: {POLICIES}" in world.cluster.waits
+    assert f"CRDs that KAI needs are served: {POLICIES}, {TOPOLOGIES}" in world.cluster.waits
     assert POLICIES in " ".join(effect.what for effect in Kai(world.spec).effects())
 
 
 def test_the_gpu_operators_own_crd_is_left_as_it_is(runner: FakeRunner, tmp_path: Path) -> None:
     world = make(runner, tmp_path, version="0.9.8")
     theirs = world.cluster.put("CustomResourceDefinition", POLICIES)
+    world.helm("template", out=OLD_RENDERED)
     world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
@@ -41,7 +43,7 @@ def test_observe_misses_the_crd_that_the_operator_needs(runner: FakeRunner, tmp_
     install(world)
     seen = Kai(world.spec).observe(world.ctx)
     assert seen.state is State.DRIFTED
-    assert seen.detail == f"its operator needs CRDs that are missing: {POLICIES}"
+    assert seen.detail == f"its operator needs CRDs that are missing: {POLICIES}, {TOPOLOGIES}"
 
 
 @pytest.mark.parametrize("kept", ["", "label", "object"])

@@ -55,12 +55,13 @@ def applied_by_jobs(rendered: Iterable[Json]) -> list[Json]:
 
 
 def config_documents(rendered: Iterable[Json]) -> list[Json]:
-    """The Config in the ConfigMap that kai-config-deployer would apply.
+    """The Config: a hook of the chart (0.9), or in the ConfigMap that kai-config-deployer would apply.
 
     Raises:
         StepFailed: the chart rendered something else.
     """
-    found = [doc for doc in applied_by_jobs(rendered) if doc["kind"] == "Config"]
+    rendered = list(rendered)
+    found = [doc for doc in (*rendered, *applied_by_jobs(rendered)) if doc["kind"] == "Config"]
     if len(found) != 1:
         raise StepFailed(
             f"KAI's chart rendered {len(found)} Config objects instead of one",

@@ -1,8 +1,8 @@
 """CRDs of other projects without which KAI's operator does not stay up; the lab gives them where they are missing.
 
 KAI 0.9 watches ClusterPolicy (nvidia.com/v1) of NVIDIA's gpu-operator and ends after 2 minutes where the API server has
-no such kind (pkg/operator/controller/config_controller.go; looked at first since 0.12). Which line needs which is in
-lab/kai/lines.
+no such kind (pkg/operator/controller/config_controller.go; looked at first since 0.12), and its scheduler waits for
+Kueue's Topology (pkg/scheduler/cache/cache.go). Which line needs which is in lab/kai/lines.
 """
 
 from __future__ import annotations

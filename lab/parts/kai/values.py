@@ -70,9 +70,9 @@ def own_hooks(spec: LabSpec) -> bool:
     """Whether the lab does by the API what the chart's hook Jobs would do.
 
     Each hook Job costs a pod start, one after the other: most of what an install takes. On a cluster of the
-    lab's own their outcome is known: crd-upgrader applies the chart's crds/, topology-migration finds no
-    Kueue to migrate from, and kai-config-deployer applies the Config that the chart itself renders. In
-    somebody else's cluster (Kueue, OpenShift) the Jobs run as the chart has them.
+    lab's own their outcome is known: crd-upgrader applies the chart's crds/ (and Kueue's Topology in 0.9, see
+    ``needed``), topology-migration finds no Kueue to migrate from, and the Config that kai-config-deployer applies is
+    rendered by the chart itself. In somebody else's cluster (Kueue, OpenShift) the Jobs run as the chart has them.
     """
     return spec.cluster.provider == "kind" and line_of(spec.kai.version).hooks == "lab"
 
