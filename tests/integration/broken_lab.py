@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,6 @@ from lab.parts.gpu.devices import gpus_of
 from lab.parts.gpu.diagnose import Diagnosis, diagnose
 from lab.parts.gpu.nodes import gpu_nodes
 from lab.parts.kai.values import kai_images
-from lab.parts.workloads import IMAGE
 from tests.integration.conftest import Cli
 
 Json = dict[str, Any]
@@ -31,6 +30,7 @@ SPACE = "failures"
 RESERVATIONS = "kai-resource-reservation"
 PLUGIN = "nvidia-device-plugin-daemonset"
 SECONDS = 90.0
+NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
 
@@ -80,8 +80,16 @@ class Ground:
     def clear(self) -> None:
         """Delete what the case made."""
         while self.made:
-            kind, name, space = self.made.pop()
+            self._until(self._delete_last)
+
+    def _delete_last(self) -> str:
+        kind, name, space = self.made[-1]
+        try:
             self.cluster.delete(kind, name, space, grace=0, wait=SECONDS)
+        except ApiFailed:  # the API server may be started again with containerd, and at first it knows no rights
+            return ""
+        self.made.pop()
+        return "deleted"
 
     def fails(self, pod: Json, *words: str) -> None:
         """Create a pod and wait until a warning about it, or its status, has one of the words."""
@@ -97,21 +105,25 @@ class Ground:
 
     def ends(self, pod: Json) -> None:
         """Create a pod and wait until it has failed."""
-        self._comes_to(pod, "Failed")
+        self._comes_to(pod, lambda view: view.phase == "Failed", "has failed")
 
     def runs(self, pod: Json) -> None:
         """Create a pod and wait until its container runs, ready or not."""
-        self._comes_to(pod, "Running")
+        self._comes_to(pod, lambda view: view.phase == "Running", "runs")
 
-    def _comes_to(self, pod: Json, phase: str) -> None:
+    def not_pulled(self, pod: Json) -> None:
+        """Create a pod and wait until its status says that its image cannot be pulled; an event says so before."""
+        self._comes_to(pod, lambda view: bool(NOT_PULLED & {*view.waiting_reasons}), "waits for its image in vain")
+
+    def _comes_to(self, pod: Json, told: Callable[[PodView], bool], what: str) -> None:
         name = self.make(pod)["metadata"]["name"]
         self.cluster.wait(
             "Pod",
-            lambda pods: any(PodView.of(one).phase == phase for one in pods),
+            lambda pods: any(told(PodView.of(one)) for one in pods),
             namespace=pod["metadata"]["namespace"],
             fields=f"metadata.name={name}",
             timeout=SECONDS,
-            what=f"pod {name} is {phase}",
+            what=f"pod {name} {what}",
         )
 
     def offers(self, gpus: int, hold: float = 0.0) -> None:
@@ -243,39 +255,6 @@ class Ground:
     def reservation_image(self) -> str:
         """The image of reservation pods."""
         return next(image for image in kai_images(self.ctx.spec) if "reservation" in image.rpartition("/")[2])
-
-
-def pod(
-    name: str, *, image: str = IMAGE, command: tuple[str, ...] = ("sleep", "600"), gpus: int = 0,
-    namespace: str = SPACE, env: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None, **spec: Any,
-) -> Json:  # fmt: skip
-    """A pod that is not KAI's; further words are keys of its spec."""
-    amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    box = {
-        "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": list(command),
-        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
-        "resources": {"limits": amount, "requests": amount}, **spec.pop("container", {}),
-    }  # fmt: skip
-    return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [box], **spec},
-    }  # fmt: skip
-
-
-def victim(*, uuid: str = "all") -> Json:
-    """A pod of RuntimeClass nvidia that asks the runtime for GPUs, and no one else."""
-    return pod("victim", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
-
-
-def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
-    """The device plugin's image under runc, beside the one that serves."""
-    doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
-    box = doc["containers"][0]
-    return pod(
-        "bare-plugin", image=box["image"], command=(*box["command"], *args), env=env,
-        volumes=doc["volumes"], container={"volumeMounts": box["volumeMounts"]},
-    )  # fmt: skip
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Any
 from lab.parts.gpu.health import Health
 from lab.parts.gpu.health_change import GpuRef, fail, heal
 from lab.parts.workloads import fraction_pod, gpu_memory_pod
-from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground, bare_plugin, pod, victim
+from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground
+from tests.integration.broken_pods import bare_plugin, pod, reservation, victim
 
 CONTAINERD = "/etc/containerd/config.toml"
 TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
@@ -185,11 +186,6 @@ def several_seen(g: Ground) -> None:
     g.ends(doc)
 
 
-def reservation(name: str, **more: Any) -> Json:
-    """A pod that passes for one of KAI's reservation pods, without a GPU group."""
-    return pod(name, namespace=RESERVATIONS, labels={"app": RESERVATIONS}, **more)
-
-
 def sharing_off(g: Ground) -> str:
     g.kai_config({"admission": {"gpuSharing": False}})
     return g.refused(fraction_pod("shared", namespace=SPACE))
@@ -278,7 +274,7 @@ CASES = {
     ),
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(
-        lambda g: g.fails(reservation("unpulled", image="registry.kailab.dev/none:1"), "pull"),
+        lambda g: g.not_pulled(reservation("unpulled", image="registry.kailab.dev/none:1")),
         kai=True, unsteady=NOBODYS,
     ),
     "reservation-failed": Case(

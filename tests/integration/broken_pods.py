@@ -1,0 +1,48 @@
+"""The pods that the cases of test_gpu_failures.py send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.parts.gpu import GpuPlugin
+from lab.parts.workloads import IMAGE
+from tests.integration.broken_lab import RESERVATIONS, SPACE, Ground, Json
+
+
+def pod(
+    name: str, *, image: str = IMAGE, command: tuple[str, ...] = ("sleep", "600"), gpus: int = 0,
+    namespace: str = SPACE, env: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None, **spec: Any,
+) -> Json:  # fmt: skip
+    """A pod that is not KAI's; further words are keys of its spec."""
+    amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    box = {
+        "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": list(command),
+        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        "resources": {"limits": amount, "requests": amount}, **spec.pop("container", {}),
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [box], **spec},
+    }  # fmt: skip
+
+
+def victim(*, uuid: str = "all") -> Json:
+    """A pod of RuntimeClass nvidia that asks the runtime for GPUs, and no one else."""
+    return pod("victim", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
+
+
+def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
+    """The device plugin's image under runc, beside the one that serves."""
+    doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
+    box = doc["containers"][0]
+    return pod(
+        "bare-plugin", image=box["image"], command=(*box["command"], *args), env=env,
+        volumes=doc["volumes"], container={"volumeMounts": box["volumeMounts"]},
+    )  # fmt: skip
+
+
+def reservation(name: str, **more: Any) -> Json:
+    """A pod that passes for one of KAI's reservation pods, without a GPU group."""
+    return pod(name, namespace=RESERVATIONS, labels={"app": RESERVATIONS}, **more)
