@@ -89,7 +89,8 @@ class Place:
         namespace: the namespace in ``cluster``.
         tenant: name of the tenant; empty on the host.
         node: all pods go to this node, those apart that say themselves where they want to go; empty: anywhere.
-        grace: seconds that pods get when the place is emptied.
+        grace: seconds that pods get when they are removed.
+        with_pods: kinds of the host whose objects go with the last pods, at once, instead of by the garbage collector.
     """
 
     lab: str
@@ -99,6 +100,7 @@ class Place:
     tenant: str = ""
     node: str = ""
     grace: int = 1
+    with_pods: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -181,7 +183,7 @@ class Place:
         return Inside.of(self.host.exec(pod.name, pod.namespace, ["sh", "-c", _LOOK]))
 
     def remove(self, *names: str, timeout: float = 120.0) -> None:
-        """Delete pods with one second of grace, and wait until the host has none of them.
+        """Delete pods with the place's own grace, and wait until the host has none of them.
 
         Args:
             names: which pods; all when none is named.
@@ -190,10 +192,10 @@ class Place:
         Raises:
             WaitTimeout: one is still there.
         """
-        self._remove(names, 1, timeout)
+        self._remove(names, timeout)
 
     def empty(self, *makers: str, timeout: float = 120.0) -> None:
-        """Delete all pods with the place's own grace, and wait until the host has none of them.
+        """Delete all pods as ``remove`` does, and what would make them again.
 
         Args:
             makers: kinds that would make pods again, such as ``Job``: those go first.
@@ -204,14 +206,15 @@ class Place:
         """
         for kind in makers:
             self.cluster.delete_all(kind, self.namespace)
-        self._remove((), self.grace, timeout)
+        self._remove((), timeout)
 
-    def _remove(self, names: tuple[str, ...], grace: int, timeout: float) -> None:
+    def _remove(self, names: tuple[str, ...], timeout: float) -> None:
         if names:
             for name in names:
-                self.cluster.delete("Pod", name, self.namespace, grace=grace)
+                self.cluster.delete("Pod", name, self.namespace, grace=self.grace)
         else:
-            self.cluster.delete_all("Pod", self.namespace, grace=grace)
+            for kind in ("Pod", *self.with_pods):
+                self.cluster.delete_all(kind, self.namespace, grace=self.grace if kind == "Pod" else None)
         # The virtual pods go first: the syncer makes a host pod anew as long as it sees a virtual one.
         for side in (self._own, self._on_host) if self.tenant else (self._own,):
             side.cluster.wait(

@@ -14,16 +14,24 @@ from lab.kube.views import NodeView
 from lab.lint import parse, read
 from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
+from lab.parts.workloads_traits import on_node
 from lab.paths import assets
+from lab.pytest_fixtures import matching
+from lab.pytest_gpus import GROUPS
 
-from .checks import on_gpus
+from .checks import on_gpus, on_one_node
+
+# One after the other: each looks for what another comparison might leave behind.
+pytestmark = pytest.mark.xdist_group(GROUPS[0])
 
 WAIT = 180.0
+SHARING = ("host-kai", "default")
+"""Modes of tenants that have no nodes of their own."""
 
 
 def together(lab: Lab, *docs: dict[str, Any]) -> Comparison:
-    """A workload in the lab's first two tenants."""
-    a, b = lab.tenants[:2]
+    """A workload in the first two tenants that share the host's nodes."""
+    a, b = matching(lab.tenants, SHARING)[:2]
     return compare(lab, a.name, b.name, parse(yaml.safe_dump_all(docs), "workload"), timeout=WAIT)
 
 
@@ -40,10 +48,10 @@ def nothing_left(lab: Lab) -> None:
     assert not [one for one in labels if one.get("vcluster.loft.sh/namespace", "").startswith("t-compare-")]
 
 
-@pytest.mark.tenants(min=2)
-@on_gpus(2)
-def test_whole_gpus_in_two_tenants(lab: Lab) -> None:
-    found = together(lab, gpu_pod("whole", queue=None), cpu_pod("plain", queue=None))
+@pytest.mark.tenants(*SHARING, min=2)
+@on_one_node()
+def test_whole_gpus_in_two_tenants(lab: Lab, home: NodeView) -> None:
+    found = together(lab, on_node(gpu_pod("whole", queue=None), home.name), cpu_pod("plain", queue=None))
     assert len(found.runs) == 2
     for run in found.runs:
         assert run.settled, run.notes
