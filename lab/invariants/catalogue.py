@@ -69,7 +69,7 @@ ALL: tuple[Invariant, ...] = (
         "The reservation pod of a GPU group in use has told the UUID of its GPU.",
         reservations.told,
         needs=("Pod",),
-        defects=("reservation-lost-on-retry",),
+        defects=("early-reservation-removal", "reservation-lost-on-retry"),
     ),
     Invariant(
         "gpu-given",
