@@ -141,17 +141,6 @@ class Ground:
 
         self._until(attempt)
 
-    def answers(self) -> None:
-        """Wait until the API server lets itself be asked: it may have been started again with containerd."""
-
-        def attempt() -> str:
-            try:
-                return str(len(self.cluster.list("Node")))
-            except ApiFailed:
-                return ""
-
-        self._until(attempt)
-
     def label(self, **labels: str | None) -> None:
         """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
         names = {"present": "nvidia.com/gpu.present", "memory": "nvidia.com/gpu.memory", "fake": "run.ai/fake.gpu"}

@@ -85,11 +85,16 @@ def containerd_case(change: str, *words: str) -> Case:
 
     def produce(g: Ground) -> None:
         change_it(g)
-        g.answers()
+        steady(g)
         if words:
             g.fails(victim(), *words)
 
-    return Case(produce, both(put_back, lambda g: g.offers(2, hold=3.0)), unsteady=RESTARTED)
+    return Case(produce, both(put_back, steady), unsteady=RESTARTED)
+
+
+def steady(g: Ground) -> None:
+    """Wait until the node has been well for a while: seconds after containerd, the API server may start again, too."""
+    g.offers(2, hold=10.0)
 
 
 def moved(files: str, *words: str) -> Case:
@@ -106,7 +111,7 @@ def moved(files: str, *words: str) -> Case:
 def unit_case(unit: str) -> Case:
     return Case(
         lambda g: g.sh(f"systemctl stop {unit}"),
-        both(lambda g: g.sh(f"systemctl start {unit}"), lambda g: g.offers(2, hold=5.0)),
+        both(lambda g: g.sh(f"systemctl start {unit}"), steady),
         # of a unit that is down the whole journal of its last run counts, with what earlier cases left in it
         may=frozenset({"plugin-no-kubelet", "handler-missing"}),
         unsteady=RESTARTED,
