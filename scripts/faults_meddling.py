@@ -11,7 +11,9 @@ from lab.kube.views import RESERVED_GPU_ANNOTATION, NodeView, PodView
 from lab.parts.kai.steps import RESERVATIONS
 from lab.parts.queues import KIND as QUEUE
 from lab.parts.queues import TEST_LABEL
+from lab.parts.tenants.vigil import MARK
 from lab.parts.workloads import KAI_SCHEDULER
+from tests.e2e.flames.course import BASELINE
 from tests.e2e.nodes import ZONE_AND_RACK
 from tests.e2e.shards import SHARD
 
@@ -90,6 +92,27 @@ def evicted(cluster: Cluster, change: str, obj: Json) -> None:
     mine = of_a_test(obj) and pod.scheduler_name == KAI_SCHEDULER and pod.gpu_limit
     if change != "DELETED" and mine and pod.ready and not pod.deleting:
         cluster.delete("Pod", pod.name, pod.namespace, grace=0)
+
+
+def fire_spread() -> Act:
+    """Pods that share a GPU for a test are taken away once the small pods of its vigil have come for a while."""
+    small: set[str] = set()
+    sharing: dict[str, PodView] = {}
+
+    def act(cluster: Cluster, change: str, obj: Json) -> None:
+        pod = PodView.of(obj)
+        if not of_a_test(obj) or change == "DELETED":
+            sharing.pop(pod.uid, None)
+        elif MARK in pod.labels:
+            small.add(pod.uid)
+        elif pod.gpu_fraction and pod.ready and not pod.deleting:
+            sharing[pod.uid] = pod
+        if len(small) > BASELINE:
+            for uid in list(sharing):
+                lost = sharing.pop(uid)
+                cluster.delete("Pod", lost.name, lost.namespace, grace=0)
+
+    return act
 
 
 def reservation_removed(cluster: Cluster, change: str, obj: Json) -> None:

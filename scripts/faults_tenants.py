@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import yaml
-from faults_meddling import evicted
+from faults_meddling import fire_spread
 from faults_seeding import Fault, meddling
 
 from lab.api import Lab
@@ -84,8 +84,8 @@ TENANT_FAULTS = (
     ),
     Fault(
         "fire-spreads",
-        "while a tenant's queues are deleted, GPU pods of the host's KAI are, too",
-        lambda lab: meddling(lab, "Pod", evicted),
+        "while a tenant's queues are deleted, pods that share GPUs on the host are, too",
+        lambda lab: meddling(lab, "Pod", fire_spread()),
         {"test_flames.py": "queues"},
         tenant=OWN,
     ),
