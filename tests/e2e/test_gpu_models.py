@@ -14,6 +14,7 @@ from lab.parts.gpu.devices import SimulatedGpu, gpus_of, product_label
 from lab.parts.gpu.pools import POOL_LABEL, pools_by_node
 from lab.parts.place import Inside, Place
 from lab.parts.workloads import gpu_pod
+from lab.pytest_gpus import gpu_node_names
 
 from .checks import on_gpus
 
@@ -59,9 +60,10 @@ def test_labels_are_those_of_the_model(lab: Lab, cluster: Cluster, planned: Gpus
 
 @on_gpus()
 def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
-    place: Place, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
+    lab: Lab, place: Place, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
 ) -> None:
-    """One pod for each GPU of the lab: each sees one, and together they see all of them."""
+    """One pod for each GPU of the lab that is no tenant's own: each sees one, and together they see all of them."""
+    planned = {node: planned[node] for node in gpu_node_names(lab)}
     names = {f"gpu-{at}-{gpu.index}": node for at, node in enumerate(planned) for gpu in planned[node]}
     for name, node in names.items():
         asked = gpu_pod(name, scheduler=None)
