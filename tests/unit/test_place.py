@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from lab.parts.workloads import cpu_pod
 
 PODS = "/api/v1/namespaces/ns/pods"
 ALL_PODS = "/api/v1/pods"
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
 EVENTS = "/api/v1/namespaces/ns/events"
 SELECTOR = {"labelSelector": "vcluster.loft.sh/managed-by=ml,vcluster.loft.sh/namespace=ns"}
 
@@ -153,6 +155,16 @@ def test_only_the_named_pods_are_removed(on_host: Place, host_api: FakeApi) -> N
     host_api.on("GET", PODS, listing(pod("a"), pod("b")))
     host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
     on_host.remove("a", timeout=5)
+
+
+def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(on_host: Place, host_api: FakeApi) -> None:
+    pods = host_api.on("DELETE", PODS, {"kind": "PodList"})
+    groups = host_api.on("DELETE", GROUPS, {"kind": "PodGroupList"})
+    host_api.on("GET", PODS, listing(pod("a")))
+    host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
+    replace(on_host, grace=0, with_pods=("PodGroup",)).empty(timeout=5)
+    assert pods.requests[0].body["gracePeriodSeconds"] == 0
+    assert "gracePeriodSeconds" not in groups.requests[0].body
 
 
 def test_look_reads_the_workloads_own_environment(on_host: Place, host_api: FakeApi) -> None:
