@@ -59,9 +59,10 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
     assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
     assert first["metadata"]["name"].startswith("t-test-first-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
-    removed = ["create Namespace", "delete all Pod grace 0", "wait Pod", "delete Namespace"]
-    assert lab.inside["ml"].log == removed
-    assert lab.cluster.log == [*removed, "wait Pod"]  # the last: the tenant's pods, as the host has them
+    made, pods, groups = "create Namespace", "delete all Pod grace 0", "delete all PodGroup grace None"
+    assert lab.inside["ml"].log == [made, pods, "wait Pod", "delete Namespace"]
+    # the last: the tenant's pods, as the host has them
+    assert lab.cluster.log == [made, pods, groups, "wait Pod", "delete Namespace", "wait Pod"]
 
 
 def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:

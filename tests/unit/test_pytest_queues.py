@@ -46,9 +46,11 @@ def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab
         "delete all Deployment grace None",
         "delete all Job grace None",
         "delete all Pod grace 0",
+        "delete all PodGroup grace None",
         "wait Pod",
         "remove queues",
         "delete all Pod grace 0",
+        "delete all PodGroup grace None",
         "wait Pod",
         "delete Namespace",
     ]
