@@ -13,7 +13,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from lab.errors import CommandFailed
 from lab.tools.shell import Result, Runner
 
-_REMOVAL_SECONDS = 60.0
+_REMOVAL_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ContainerEngine:
         """Remove containers with their volumes, running or not; those that are already gone are success.
 
         On a busy machine docker gives up ("could not kill: tried to kill container, but did not receive an exit
-        event", seen with 20.10) although the container goes a moment later, so this asks again for a minute.
+        event", seen with 20.10) although the container goes a moment later, so this asks again for a while.
 
         Raises:
             CommandFailed: a container is still there after that.
