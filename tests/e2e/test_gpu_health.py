@@ -111,7 +111,9 @@ def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
     assert {seen.state for seen in steps.values()} == {State.READY}  # nothing to mend
     assert f"{short_name(lab.spec.name, node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
     others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}
-    if others:
-        place.submit(gpu_pod("all", gpus=node.gpus, queue=queue, scheduler=KAI_SCHEDULER if lab.has_kai else None))
-        (pod,) = place.running("all", timeout=120)
+    for scheduler in (None, *([KAI_SCHEDULER] if lab.has_kai else [])) if others else ():
+        name = scheduler or "default"
+        place.submit(gpu_pod(name, gpus=node.gpus, queue=queue, scheduler=scheduler))
+        (pod,) = place.running(name, timeout=120)
         assert pod.node in others
+        place.remove(name, timeout=120)

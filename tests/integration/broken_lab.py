@@ -20,6 +20,7 @@ from lab.parts.gpu import GpuPlugin
 from lab.parts.gpu.devices import gpus_of
 from lab.parts.gpu.diagnose import Diagnosis, diagnose
 from lab.parts.gpu.nodes import gpu_nodes
+from lab.parts.gpu.plugin import NAMESPACE, SELECTOR
 from lab.parts.kai.values import kai_images
 from tests.integration.conftest import Cli
 
@@ -158,8 +159,8 @@ class Ground:
         self.cluster.wait(
             "Pod",
             lambda pods: not pods,
-            namespace="kube-system",
-            labels="name=nvidia-device-plugin-ds",
+            namespace=NAMESPACE,
+            labels=SELECTOR,
             timeout=SECONDS,
             what="the device plugin is gone",
         )
@@ -173,7 +174,7 @@ class Ground:
         self.cluster.apply([doc])
         self.offers(gpus)
         # The kubelet tells of its GPUs before it tells that its pod is Ready.
-        self.cluster.wait_ready("Pod", namespace="kube-system", labels="name=nvidia-device-plugin-ds", timeout=SECONDS)
+        self.cluster.wait_ready("Pod", namespace=NAMESPACE, labels=SELECTOR, timeout=SECONDS)
 
     def gone(self, kind: str, namespace: str) -> None:
         """Wait until there are no objects of a kind in a namespace."""

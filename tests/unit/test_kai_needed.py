@@ -6,12 +6,38 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeRunner
-from test_kai_steps import OLD_RENDERED, POLICIES, TOPOLOGIES, come_up, install, make
+from test_kai_steps import POLICIES, come_up, install, make
 from test_kai_values import EXISTING
 
 from lab.engine.events import Notice
 from lab.engine.step import State
 from lab.parts.kai.steps import Kai
+
+OLD_RENDERED = """
+kind: Config
+metadata: {name: kai-config, namespace: kai-scheduler, annotations: {helm.sh/hook: "pre-install,pre-upgrade"}}
+"""
+TOPOLOGIES = "topologies.kueue.x-k8s.io"
+
+
+def test_0_9_8_gets_its_config_and_crds_without_the_charts_job(runner: FakeRunner, tmp_path: Path) -> None:
+    world = make(runner, tmp_path, version="0.9.8")
+    world.helm("template", out=OLD_RENDERED)
+    upgrade = world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.log == [
+        "apply Namespace kai-scheduler",
+        "delete Job crd-upgrader",
+        f"apply CustomResourceDefinition {POLICIES}",
+        f"apply CustomResourceDefinition {TOPOLOGIES}",
+        "helm template kai-scheduler",
+        "apply CustomResourceDefinition configs.kai.scheduler",
+        "apply CustomResourceDefinition queues.scheduling.run.ai",
+        "apply Config kai-config",
+        "helm upgrade --install",
+    ]
+    assert {"--no-hooks", "--skip-crds"} <= set(upgrade.calls[0].argv)
 
 
 def test_0_9_gets_the_crd_that_its_operator_watches(runner: FakeRunner, tmp_path: Path) -> None:

@@ -32,12 +32,7 @@ metadata: {name: default-parent-queue}
 kind: Queue
 metadata: {name: default-queue}
 """
-OLD_RENDERED = """
-kind: Config
-metadata: {name: kai-config, namespace: kai-scheduler, annotations: {helm.sh/hook: "pre-install,pre-upgrade"}}
-"""
 POLICIES = "clusterpolicies.nvidia.com"
-TOPOLOGIES = "topologies.kueue.x-k8s.io"
 DENIED = ApiFailed(
     'POST Pod default/kailab-webhook-check: admission webhook "admission.kai-scheduler.svc" denied the'
     " request: gpu-fraction annotation value must be a positive number smaller than 1.0 (HTTP 403)",
@@ -129,26 +124,6 @@ def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner,
         "helm upgrade --install",
     ]
     assert not {"--no-hooks", "--skip-crds"} & set(upgrade.calls[0].argv)
-
-
-def test_0_9_8_gets_its_config_and_crds_without_the_charts_job(runner: FakeRunner, tmp_path: Path) -> None:
-    world = make(runner, tmp_path, version="0.9.8")
-    world.helm("template", out=OLD_RENDERED)
-    upgrade = world.helm("upgrade")
-    come_up(world)
-    Kai(world.spec).apply(world.ctx)
-    assert world.log == [
-        "apply Namespace kai-scheduler",
-        "delete Job crd-upgrader",
-        f"apply CustomResourceDefinition {POLICIES}",
-        f"apply CustomResourceDefinition {TOPOLOGIES}",
-        "helm template kai-scheduler",
-        "apply CustomResourceDefinition configs.kai.scheduler",
-        "apply CustomResourceDefinition queues.scheduling.run.ai",
-        "apply Config kai-config",
-        "helm upgrade --install",
-    ]
-    assert {"--no-hooks", "--skip-crds"} <= set(upgrade.calls[0].argv)
 
 
 @pytest.mark.parametrize("status", ["pending-install", "failed"])
