@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -14,6 +14,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.kube import Cluster
+from lab.kube.failure import Unreachable
 from lab.kube.views import NodeView, PodView
 from lab.parts.context import LabContext
 from lab.parts.gpu import GpuPlugin
@@ -25,6 +26,7 @@ from lab.parts.kai.values import kai_images
 from tests.integration.conftest import Cli
 
 Json = dict[str, Any]
+Told = TypeVar("Told", str, Json)
 
 NAME = "it-broken"
 SPACE = "failures"
@@ -75,8 +77,23 @@ class Ground:
         """Create an object; it is deleted after the case."""
         meta = doc["metadata"]
         meta.setdefault("namespace", SPACE)
-        self.made.append((doc["kind"], meta["name"], meta["namespace"]))
-        return self.cluster.create(doc)
+        key = (doc["kind"], meta["name"], meta["namespace"])
+        self.made.append(key)
+
+        def attempt() -> Json:
+            try:
+                return self.cluster.create(doc)
+            except Unreachable:  # the API server may be started again with containerd, even after it has answered
+                return self._there(*key)
+
+        return self._until(attempt)
+
+    def _there(self, kind: str, name: str, space: str) -> Json:
+        """The object, if a request that was not answered made it after all."""
+        try:
+            return self.cluster.get(kind, name, space) or {}
+        except ApiFailed:
+            return {}
 
     def clear(self) -> None:
         """Delete what the case made."""
@@ -230,12 +247,12 @@ class Ground:
 
         self._until(attempt)
 
-    def _until(self, attempt: Callable[[], str]) -> str:
+    def _until(self, attempt: Callable[[], Told]) -> Told:
         retrying = Retrying(
             stop=stop_after_delay(SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda said: not said),
             sleep=self.cluster.calls.pause,
         )  # fmt: skip
-        return str(retrying(attempt))
+        return retrying(attempt)
 
     def reservation_account(self) -> str:
         """The ServiceAccount of reservation pods."""
