@@ -10,7 +10,7 @@ from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL
 from lab.parts import releases
 from lab.parts.context import LabContext
-from lab.parts.tenants import access
+from lab.parts.tenants import access, dns
 from lab.parts.tenants.names import namespace_labels, tenant_namespace
 from lab.parts.tenants.rules import validate_tenants
 from lab.parts.tenants.values import CHART, release_values, tenant_values
@@ -19,8 +19,6 @@ from lab.spec.node_share import beside_host_kai, tenant_nodes
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
-
-_DNS = "k8s-app=vcluster-kube-dns"
 
 _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0
@@ -95,6 +93,8 @@ class Tenant:
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
             return Observed.drifted("its API does not answer")
+        if dns.lost(ctx.tenant(self.tenant.name)):
+            return Observed.drifted("its CoreDNS has lost its configuration")
         return Observed.ready(access.server_of(port))
 
     def apply(self, ctx: LabContext) -> None:
@@ -119,7 +119,7 @@ class Tenant:
         self._wait_for_control_plane(cluster)
         self._write_kubeconfig(ctx, cluster, port)
         ctx.progress("waiting for DNS")
-        self._wait_inside(ctx.tenant(name))
+        self._wait_inside(ctx, ctx.tenant(name))
 
     def verify(self, ctx: LabContext) -> None:
         """See Step. It has happened that another cluster answered, on a port that was taken."""
@@ -181,7 +181,7 @@ class Tenant:
         ctx.journal.owns("file", str(path), self.id)
         access.write_private(path, text)
 
-    def _wait_inside(self, inside: Cluster) -> None:
+    def _wait_inside(self, ctx: LabContext, inside: Cluster) -> None:
         name = self.tenant.name
         _reach(inside, name)
         inside.wait(
@@ -195,16 +195,7 @@ class Tenant:
         values = tenant_values(self.tenant)
         if releases.value_at(values, "controlPlane.coredns.enabled") is False:
             return
-        in_nodes = self.spec.cluster.provider == "kind"
-        inside.wait(
-            "Pod",
-            lambda pods: any(releases.pods_ready([pod]) for pod in pods),
-            namespace="kube-system",
-            labels=_DNS,
-            timeout=_START_SECONDS,
-            fail=lambda pods: releases.pods_stuck(pods, images_present=in_nodes),
-            what=f"CoreDNS of tenant {name} is Ready",
-        )
+        dns.wait_for_dns(ctx, inside, self.tenant, self.namespace)
 
     def _remove_kubeconfig(self, ctx: LabContext) -> None:
         path = ctx.paths.tenant_kubeconfig(self.tenant.name)
