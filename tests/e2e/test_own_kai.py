@@ -268,17 +268,23 @@ def test_all_tenants_at_once_share_no_gpu(
 ) -> None:
     """KAI of several versions and, where a tenant has it, the default scheduler: each gives out GPUs of its own."""
     places: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    others: dict[str, list[Json]] = {}
     for spec in matching(lab.tenants, [OWN, "default"]):
         place = new_place(spec.name)
         if spec.mode == OWN:
             own = OwnKai(lab, spec)
             gpus_of(own, 2)
             wait_until_idle(own)
-            place.submit(part(own, "half", 0.5), gpu_pod("whole", queue=own.queue), cpu_pod("cpu", queue=own.queue))
+            place.submit(part(own, "half", 0.5))
             places[spec.name] = (place, ("half", "whole"))
+            others[spec.name] = [gpu_pod("whole", queue=own.queue), cpu_pod("cpu", queue=own.queue)]
         else:
             place.submit(gpu_pod("whole", scheduler=None))
             places[spec.name] = (place, ("whole",))
+    for name, pods in others.items():  # early-reservation-removal: another bind would take the half's GPU away again
+        place, _ = places[name]
+        place.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
+        place.submit(*pods)
     running = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
     used: dict[str, str] = {}
     for name, (place, _) in places.items():
@@ -289,6 +295,5 @@ def test_all_tenants_at_once_share_no_gpu(
             assert known is None or uuid in known
             used[uuid] = name
     still = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
-    assert {n: [p.uid for p in pods] for n, pods in still.items()} == {
-        n: [p.uid for p in pods] for n, pods in running.items()
-    }
+    uids, before = ({n: [p.uid for p in pods] for n, pods in found.items()} for found in (still, running))
+    assert uids == before

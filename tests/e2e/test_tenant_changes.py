@@ -44,9 +44,14 @@ def load(lab: Lab, tenant: Tenant, new_place: Callable[[str], Place]) -> Place:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
     queue = trial_queue(inner_spec(lab.spec, tenant.spec))
     place = new_place(tenant.name)
-    place.submit(gpu_pod("whole", queue=queue), fraction_pod("half", fraction=0.5, queue=queue))
-    place.inside(lambda pod: pod.ready, "whole", "half", timeout=WAIT, what="Ready")
-    place.submit(fraction_pod("quarter", fraction=0.25, queue=queue))
+    # One after the other: while a fraction is bound, another bind may cost it its GPU (early-reservation-removal).
+    for pod in (
+        fraction_pod("half", fraction=0.5, queue=queue),
+        fraction_pod("quarter", fraction=0.25, queue=queue),
+        gpu_pod("whole", queue=queue),
+    ):
+        place.submit(pod)
+        place.inside(lambda pod: pod.ready, pod["metadata"]["name"], timeout=WAIT, what="Ready")
     _, half, quarter = place.inside(lambda pod: pod.ready, *LOAD, timeout=WAIT, what="Ready")
     assert half.gpu_groups
     assert half.gpu_groups == quarter.gpu_groups

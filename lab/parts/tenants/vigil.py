@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -146,9 +147,13 @@ class Vigil:
         with ExitStack() as stack:
             for one in self._neighbours:
                 stack.callback(one.place.clear)
-                one.place.submit(*one.pods)
-            for one in (one for one in self._neighbours if one.pods):
-                one.place.running(*(pod["metadata"]["name"] for pod in one.pods), timeout=SETTLE_SECONDS)
+            # Pod by pod: before 0.9.16, KAI may lose the GPU of a fraction when another pod is bound at the same time.
+            for pods in itertools.zip_longest(*(one.pods for one in self._neighbours)):
+                wave = [(one.place, pod) for one, pod in zip(self._neighbours, pods, strict=True) if pod]
+                for place, pod in wave:
+                    place.submit(pod)
+                for place, pod in wave:
+                    place.running(pod["metadata"]["name"], timeout=SETTLE_SECONDS)
             stack.enter_context(self._feed)
             stack.enter_context(self._thread(self._pump, "vigil"))
             self._wait(
