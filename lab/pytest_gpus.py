@@ -1,14 +1,15 @@
 """The lab's GPUs for one test alone: all of them, or those of one node, so that two such tests run side by side.
 
-A test takes all of them with the fixture ``gpu_lock``. With ``gpu_home`` it takes one node: its places put their pods
-there, and another worker has another node. ``lab.pytest_plugin`` brings this in.
+A test takes all of them with the fixture ``gpu_lock``. With ``gpu_home`` it takes one node that is free: its places put
+their pods there, and another worker has another node. Whoever comes first is served first. ``lab.pytest_plugin``
+brings this in.
 """
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
     from lab.api import Lab
     from lab.kube.views import NodeView
 
-GROUPS = ("gpus", "gpus-2")
-"""The groups of pytest-xdist that the GPU tests are in. Those that need all GPUs are in the first."""
+GROUP = "gpus"
+"""The group of pytest-xdist of tests that need all GPUs: they run in one worker. Those of one node are in no group: the
+worker that is free takes the next one."""
 
 HOME = pytest.StashKey[str]()
 """The node that a test has for itself."""
 
 LOCK_SECONDS = 240.0
 """How long a test waits for its GPUs: more than the tests of another group take."""
+
+POLL_SECONDS = 0.05
+"""How often a lock is tried that another process holds."""
 
 FREE_SECONDS = 60.0
 """How long KAI may take to let a GPU go whose last user is gone; it does so at once."""
@@ -51,14 +56,6 @@ def needs_a_nodes_gpus(item: pytest.Item) -> bool:
     return "gpu_home" in getattr(item, "fixturenames", ())
 
 
-def share_out(items: Sequence[pytest.Item]) -> None:
-    """Put the tests that need one node's GPUs into the groups by turns."""
-    group = itertools.cycle(reversed(GROUPS))
-    for item in items:
-        if needs_a_nodes_gpus(item) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(next(group)))
-
-
 def gpu_node_names(lab: Lab) -> tuple[str, ...]:
     """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
     from lab.kube.views import NodeView
@@ -80,7 +77,7 @@ def gpu_lock(lab: Lab) -> Iterator[None]:
     Use it with ``@pytest.mark.xdist_group("gpus")``: the group keeps workers from waiting for each other, the
     lock holds without it too. Name it before ``place``: the GPUs are free again when it is released.
     """
-    with _locked([_lock(lab, number) for number in range(max(1, len(gpu_node_names(lab))))]):
+    with _locked(lab, *([_lock(lab, number)] for number in range(max(1, len(gpu_node_names(lab)))))):
         yield
 
 
@@ -88,16 +85,14 @@ def gpu_lock(lab: Lab) -> Iterator[None]:
 def gpu_home(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
     """The node whose GPUs this test has for itself; the pods of its places go there.
 
-    Which one it is follows from the test's group: the worker of another group has another node, if there are two.
+    Which one it is depends on what is free when the test begins.
     """
     nodes = gpu_node_names(lab)
     if not nodes:
         pytest.skip(f"no node of lab {lab.spec.name} has GPUs")
-    mark = request.node.get_closest_marker("xdist_group")
-    number = GROUPS.index(mark.args[0]) % len(nodes) if mark is not None and mark.args[0] in GROUPS else 0
-    request.node.stash[HOME] = nodes[number]
-    with _locked([_lock(lab, number)]):
-        yield nodes[number]
+    with _locked(lab, [_lock(lab, number) for number in range(len(nodes))]) as (free,):
+        request.node.stash[HOME] = nodes[free]
+        yield nodes[free]
 
 
 @pytest.fixture
@@ -167,17 +162,32 @@ def _lock(lab: Lab, number: int) -> Path:
 
 
 @contextmanager
-def _locked(paths: Sequence[Path]) -> Iterator[None]:
-    """Hold the locks, always taken in the same order."""
+def _locked(lab: Lab, *wanted: Sequence[Path]) -> Iterator[list[int]]:
+    """Hold one file of each list, the first that is free; yields which ones.
+
+    Only one test at a time asks, so that who waits for all GPUs is not passed by others that need one node only.
+    """
+    with ExitStack() as held:
+        with ExitStack() as asking:
+            _one_of([lab.paths.lock.with_suffix(".gpus-asked")], asking)
+            free = [_one_of(paths, held) for paths in wanted]
+        yield free
+
+
+def _one_of(paths: Sequence[Path], held: ExitStack) -> int:
+    """Lock the first of these files that is free, until ``held`` is closed; returns which one it is."""
     from filelock import FileLock, Timeout
 
-    with ExitStack() as held:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            try:
-                held.enter_context(FileLock(path, timeout=LOCK_SECONDS))
-            except Timeout:
-                pytest.fail(
-                    f"the lab's GPUs were not free within {LOCK_SECONDS:.0f} s: {path} is locked", pytrace=False
-                )
-        yield
+    locks = [FileLock(path) for path in paths]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        for number, lock in enumerate(locks):
+            with suppress(Timeout):
+                held.enter_context(lock.acquire(blocking=False))
+                return number
+        if time.monotonic() > end:
+            files = " and ".join(map(str, paths))
+            pytest.fail(f"the lab's GPUs were not free within {LOCK_SECONDS:.0f} s: {files} is locked", pytrace=False)
+        time.sleep(POLL_SECONDS)

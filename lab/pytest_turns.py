@@ -1,4 +1,4 @@
-"""Whose turn it is: tests that disturb KAI or the nodes come last, in the GPU tests' worker, and run alone.
+"""Whose turn it is: tests that disturb KAI or the nodes come last, in one worker, and run alone.
 
 A test says so with ``@pytest.mark.disturbs("reason")``. All others share their turn, in every worker and process that
 uses the lab; a disturbing one waits until no other test runs, and none begins before it has put things back.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.pytest_gpus import GROUPS, needs_a_nodes_gpus, needs_all_gpus, share_out
+from lab.pytest_gpus import GROUP, needs_a_nodes_gpus, needs_all_gpus
 
 if TYPE_CHECKING:
     from lab.api import Lab
@@ -35,17 +35,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the disturbing tests last, in their order, and into the group of the GPU tests; before them those that need
-    all GPUs, so that nobody waits while the GPUs are used node by node. Tests without GPUs come between: with two
-    workers they run beside those that need all GPUs, which wait most of the time.
+    """Put the disturbing tests last, and into the group of those that need all GPUs.
+
+    The order is meant for two workers: both begin with the tests that need the GPUs of one node. When these are at
+    their end, one of them goes on with those that need all GPUs, and the other one with those that need none.
     """
     for item in items:
         if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long runs it"))
         if disturbs(item) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(GROUPS[0]))
-    share_out(items)
-    items.sort(key=lambda item: (disturbs(item), needs_all_gpus(item), not needs_a_nodes_gpus(item)))
+            item.add_marker(pytest.mark.xdist_group(GROUP))
+    items.sort(key=lambda item: (disturbs(item), _late(item)))
+
+
+def _late(item: pytest.Item) -> int:
+    """After which others a test comes that disturbs nobody."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None and mark.args[:1] == (GROUP,):
+        return 2 if needs_all_gpus(item) else 1
+    return 0 if needs_a_nodes_gpus(item) else 3
 
 
 def disturbs(item: pytest.Item) -> bool:

@@ -1,4 +1,7 @@
-"""The same workload in two tenants, side by side: both come to rest, the figures hold together, nothing is left."""
+"""The same workload in two tenants, side by side: both come to rest, the figures hold together, nothing is left.
+
+Each test looks for what a comparison might leave behind, so none runs beside another: the GPUs they take see to that.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,8 @@ from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
 from lab.parts.workloads_traits import on_node
 from lab.paths import assets
 from lab.pytest_fixtures import matching
-from lab.pytest_gpus import GROUPS
 
 from .checks import on_gpus, on_one_node
-
-# One after the other: each looks for what another comparison might leave behind.
-pytestmark = pytest.mark.xdist_group(GROUPS[0])
 
 WAIT = 180.0
 SHARING = ("host-kai", "default")
@@ -68,6 +67,7 @@ def test_whole_gpus_in_two_tenants(lab: Lab, home: NodeView) -> None:
 
 
 @pytest.mark.tenants("default")
+@on_gpus()
 def test_fractions_are_refused_where_the_default_scheduler_places_pods(lab: Lab) -> None:
     default = next(one for one in lab.tenants if one.mode == "default")
     other = next((one for one in lab.tenants if one.name != default.name), default)

@@ -14,7 +14,7 @@ from lab.parts.workloads_owned import pod_group
 from lab.parts.workloads_traits import brief, in_group
 from lab.spec import QueueResource, QueueSpec
 
-from .checks import on_gpus, two_nodes_of_two
+from .checks import needs_two_gpus, on_one_node
 from .verdicts import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, staying
 
 pytestmark = pytest.mark.kai
@@ -39,24 +39,24 @@ def test_elastic_gang_starts_at_its_minimum_and_grows(place: Place, new_queues: 
     place.on_host(bound, *members, timeout=WAIT, what="placed")
 
 
-@on_gpus(4)
+@on_one_node(2)
 def test_elastic_gang_gives_back_what_is_above_its_minimum(
-    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+    place: Place, new_queues: NewQueues, home: NodeView
 ) -> None:
-    """A gang that needs all of its pods would lose all four."""
-    two_nodes_of_two(gpu_nodes)
-    half = QueueResource(quota=2)
+    """It has every GPU of the node, one more than its quota; if it needed all of its pods, it would lose all."""
+    needs_two_gpus(home)
+    own = home.gpus - 1
     names = new_queues(
         QueueSpec(name="department"),
-        QueueSpec(name="elastic", parent="department", gpu=half),
-        QueueSpec(name="owner", parent="department", gpu=half),
+        QueueSpec(name="elastic", parent="department", gpu=QueueResource(quota=own)),
+        QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1)),
     )
     group = f"{place.namespace}-elastic"
-    members = ("worker-a", "worker-b", "worker-c", "worker-d")
-    place.submit(pod_group(group, queue=names["elastic"], minimum=2))
+    members = [f"worker-{number}" for number in range(home.gpus)]
+    place.submit(pod_group(group, queue=names["elastic"], minimum=own))
     place.submit(*(in_group(brief(gpu_pod(member, queue=names["elastic"])), group) for member in members))
     workers = place.running(*members, timeout=WAIT)
     place.submit(gpu_pod("owner", queue=names["owner"]))
     place.running("owner", timeout=WAIT)
-    assert len(staying(place, workers)) == 3
+    assert len(staying(place, workers)) == own
     assert evictions(place, *workers) == ["reclaim"]

@@ -12,7 +12,7 @@ import pytest
 from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
+from lab.kube.views import NodeView, PodView, ReservationView
 from lab.parts.inference import Server, inference, service
 from lab.parts.place import Inside, Place
 from lab.parts.probe import Facts, facts_when
@@ -77,7 +77,7 @@ def sharing(place: Place, server: Server, serving: str) -> Sharing:
 
 
 @on_one_node()
-def test_two_servers_share_one_gpu_and_answer(
+def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
     sharing: Sharing,
     place: Place,
     cluster: Cluster,
@@ -99,6 +99,10 @@ def test_two_servers_share_one_gpu_and_answer(
     if server.stand_in:  # another server does not tell what it sees
         for pod in sharing.values():
             assert_memory(place, pod, home.gpu_memory or 0, simulated=lab.gpu_mode == "simulated")
+    shared = gpu_group(*sharing.values())
+    if home.gpus > 1:
+        assert_third_goes_to_another_gpu(place, cluster, server, serving, held)
+    assert_third_waits_beside_full_gpus(place, server, serving, shared, home)
 
 
 def assert_answers(place: Place, server: Server, name: str, pod: PodView) -> None:
@@ -134,29 +138,30 @@ def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) ->
     assert [device.memory for device in told.devices] == [total]
 
 
-@on_one_node()
-def test_third_server_goes_to_another_gpu_or_waits(
-    sharing: Sharing, place: Place, cluster: Cluster, server: Server, serving: str, home: NodeView
+def assert_third_goes_to_another_gpu(
+    place: Place, cluster: Cluster, server: Server, serving: str, first: ReservationView
 ) -> None:
-    """0.7 + 0.2 + 0.2 is more than a GPU."""
-    shared = gpu_group(*sharing.values())
-    if home.gpus > 1:
-        place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
-        (third,) = ready(place, server, THIRD)
-        (first_gpu,) = reservations(cluster, shared)
-        (other_gpu,) = reservations(cluster, gpu_group(third))
-        assert other_gpu.gpu_uuid != first_gpu.gpu_uuid
-        assert place.look(third).visible == (other_gpu.gpu_uuid,)
-        served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
-        assert server.model in [model["id"] for model in served]
-        taken_away(place, THIRD)
+    """0.7 + 0.2 + 0.2 is more than a GPU: it is served by another one, and then taken away."""
+    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
+    (third,) = ready(place, server, THIRD)
+    (other,) = reservations(cluster, gpu_group(third))
+    assert other.gpu_uuid != first.gpu_uuid
+    assert place.look(third).visible == (other.gpu_uuid,)
+    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
+    assert server.model in [model["id"] for model in served]
+    taken_away(place, THIRD)
+
+
+def assert_third_waits_beside_full_gpus(
+    place: Place, server: Server, serving: str, shared: str, home: NodeView
+) -> None:
+    """With all other GPUs in use it waits, while less gets in; it goes where a GPU is freed."""
     # of the same class as the servers, which would otherwise evict them
     others = [f"other-{number}" for number in range(home.gpus - 1)]
     place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
     place.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
     place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
     assert refused(one(place, THIRD, decided, "placed or refused"))
-    # it stays out while less gets in, and goes where a GPU is freed
     place.submit(fraction_pod("small", fraction=0.05, queue=serving))
     (small,) = place.on_host(lambda pod: bool(pod.gpu_groups), "small", timeout=WAIT, what="on a GPU")
     assert gpu_group(small) == shared

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.kube.views import NodeView
+from lab.kube.views import NodeView, PodView
 from lab.parts.place import Place
 from lab.parts.workloads import gpu_pod
 from lab.parts.workloads_traits import brief
 from lab.spec import QueueResource, QueueSpec
 
-from .checks import on_gpus, two_nodes_of_two
+from .checks import needs_two_gpus, on_one_node
 from .verdicts import WAIT, bound, decided, evictions, refused, staying
 
 pytestmark = pytest.mark.kai
@@ -22,37 +22,44 @@ DEPARTMENT = QueueSpec(name="department")
 
 
 @pytest.mark.places("host", "host-kai")
-@on_gpus(4)
-def test_borrowed_gpus_go_back(place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]) -> None:
-    two_nodes_of_two(gpu_nodes)
+@on_one_node(2)
+def test_borrowed_gpus_go_back(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+    """The borrower has every GPU of the node, and a quota of all but one."""
+    needs_two_gpus(home)
     names = new_queues(
         DEPARTMENT,
-        QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=2)),
+        QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=home.gpus - 1)),
         # Without a weight, its quota is all that it may ask back.
-        QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=2, weight=0)),
+        QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1, weight=0)),
     )
-    place.submit(*(brief(gpu_pod(name, gpus=2, queue=names["borrower"])) for name in ("own", "borrowed")))
-    loans = place.running("own", "borrowed", timeout=WAIT)
-    place.submit(gpu_pod("owner", gpus=2, queue=names["owner"]))
+    loans = fill(place, names["borrower"], home.gpus)
+    place.submit(gpu_pod("owner", queue=names["owner"]))
     place.running("owner", timeout=WAIT)
-    (kept,) = staying(place, loans)
-    assert kept.ready
+    kept = staying(place, loans)
+    assert len(kept) == len(loans) - 1
+    assert all(pod.ready for pod in kept)
     assert evictions(place, *loans) == ["reclaim"]
 
 
-@on_gpus(4)
-def test_gpus_within_quota_stay(place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]) -> None:
-    two_nodes_of_two(gpu_nodes)
-    half = QueueResource(quota=2)
+@on_one_node(2)
+def test_gpus_within_quota_stay(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+    """Both queues have what is theirs, and one of them asks for more."""
+    needs_two_gpus(home)
     names = new_queues(
         DEPARTMENT,
-        QueueSpec(name="alpha", parent="department", gpu=half),
-        QueueSpec(name="beta", parent="department", gpu=half),
+        QueueSpec(name="alpha", parent="department", gpu=QueueResource(quota=home.gpus - 1)),
+        QueueSpec(name="beta", parent="department", gpu=QueueResource(quota=1)),
     )
-    place.submit(*(gpu_pod(name, gpus=2, queue=names[name]) for name in ("alpha", "beta")))
-    satisfied = place.running("alpha", "beta", timeout=WAIT)
-    place.submit(gpu_pod("more", gpus=2, queue=names["beta"]))
+    satisfied = fill(place, names["alpha"], home.gpus - 1) + fill(place, names["beta"], 1)
+    place.submit(gpu_pod("more", queue=names["beta"]))
     (more,) = place.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
     assert not bound(more)
-    assert len(staying(place, satisfied)) == 2
+    assert len(staying(place, satisfied)) == home.gpus
+
+
+def fill(place: Place, queue: str, gpus: int) -> tuple[PodView, ...]:
+    """Pods of the queue on so many GPUs, which may be evicted."""
+    names = [f"{queue}-{number}" for number in range(gpus)]
+    place.submit(*(brief(gpu_pod(name, queue=queue)) for name in names))
+    return place.running(*names, timeout=WAIT)

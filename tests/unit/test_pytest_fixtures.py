@@ -92,25 +92,57 @@ def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: py
     result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
 
 
-def test_tests_of_one_node_take_turns_on_the_nodes(run: Run) -> None:
-    """The second group has the second node; places put their pods there, and what needs all GPUs comes after them."""
+def test_a_test_has_a_node_that_is_free(run: Run, lab: FakeLab) -> None:
+    """Its places put their pods there."""
+    text = """
+        def test_one(gpu_home, place):
+            assert (gpu_home, place.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
+        """
+    assert run(text.format(node="worker")).ret == 0
+    with FileLock(lab.paths.lock.with_suffix(".gpus-0")):
+        assert run(text.format(node="worker2")).ret == 0
+
+
+@pytest.mark.parametrize("fixture", ["gpu_home", "gpu_lock"])
+def test_whoever_waits_for_gpus_is_not_passed(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, fixture: str
+) -> None:
+    text = f"def test_gpus({fixture}): pass"
+    monkeypatch.setattr(pytest_gpus, "LOCK_SECONDS", 0.05)
+    with FileLock(lab.paths.lock.with_suffix(".gpus-asked")):
+        run(text).assert_outcomes(errors=1)
+    run(text).assert_outcomes(passed=1)
+
+
+def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
+    """Those of one node first, each for any worker; then the group of those that need all."""
     done = run(
         """
         import pytest
 
-        def test_all(gpu_lock, request): pass
+        def group(request):
+            mark = request.node.get_closest_marker("xdist_group")
+            return mark and mark.args[0]
 
-        @pytest.mark.parametrize("number", [0, 1])
-        def test_one(gpu_home, place, request, number):
-            (group,) = request.node.get_closest_marker("xdist_group").args
-            node = {"gpus": "kailab-demo-worker", "gpus-2": "kailab-demo-worker2"}[group]
-            assert (gpu_home, place.node) == (node, node)
-            assert group == ("gpus-2", "gpus")[number]
+        @pytest.mark.disturbs("all of it")
+        def test_last(gpu_home, request):
+            assert group(request) == "gpus"
+
+        def test_none(): pass
+
+        @pytest.mark.xdist_group("gpus")
+        def test_all(gpu_lock): pass
+
+        @pytest.mark.xdist_group("gpus")
+        def test_grouped(gpu_home): pass
+
+        def test_one(gpu_home, request):
+            assert group(request) is None
         """,
         "-v",
     )
-    done.assert_outcomes(passed=3)
-    done.stdout.fnmatch_lines(["*test_one*", "*test_one*", "*test_all*"])
+    done.assert_outcomes(passed=5)
+    done.stdout.fnmatch_lines(["*test_one*", "*test_grouped*", "*test_all*", "*test_none*", "*test_last*"])
 
 
 def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:
