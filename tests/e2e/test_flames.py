@@ -51,7 +51,7 @@ class Mend:
 
     def __call__(self) -> None:
         """Do it, and prove that the tenant's KAI schedules. Raises LabError."""
-        self.own.mend(self.new_place(self.own.tenant.name))
+        self.own.mend(self.new_place)
         self.done = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lab.api import Lab
@@ -53,11 +54,14 @@ class OwnKai:
         """What a step gets that works inside the tenant."""
         return inside(self.lab.context(step), self.tenant)
 
-    def mend(self, place: Place) -> None:
+    def mend(self, new_place: Callable[[str], Place]) -> None:
         """Make the tenant whole by its own steps, those of ``lab up``, and prove that its KAI schedules again.
 
         A control plane whose pod was deleted begins anew without a volume of its own: then KAI and queues are made
         again too. Raises LabError.
+
+        Args:
+            new_place: makes a place in the tenant; asked once its API answers again.
         """
         vcluster = Tenant(self.lab.spec, self.tenant)
         ctx = self.lab.context(vcluster.id)
@@ -68,6 +72,7 @@ class OwnKai:
             if step.observe(within).state is not State.READY:
                 step.apply(within)
             step.verify(within)
+        place = new_place(self.tenant.name)
         place.submit(cpu_pod("proof", queue=self.queue))
         place.running("proof", timeout=WAIT)
 
