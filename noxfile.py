@@ -52,7 +52,8 @@ def e2e(session: nox.Session) -> None:
     artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
     args = [f"--lab{arg[1:]}" if arg.split("=")[0] == "--require" else arg for arg in session.posargs]
     session.run(
-        str(programs / "python"), "-m", "pytest", "tests/e2e", "-n", "2", "--dist", "loadgroup", "--timeout", "300",
+        str(programs / "python"), "-m", "pytest", "tests/e2e", "--timeout", "300",
+        "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder",  # the order of lab/pytest_turns.py
         f"--junitxml={artifacts}/junit.xml", f"--lab-report={artifacts}/report.html",
         f"--lab-artifacts={artifacts}", *args, **PATIENT,
     )  # fmt: skip
