@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -33,6 +34,7 @@ SPACE = "failures"
 RESERVATIONS = "kai-resource-reservation"
 PLUGIN = "nvidia-device-plugin-daemonset"
 SECONDS = 90.0
+NO_RIGHTS = 'User "kubernetes-admin" cannot'
 NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
@@ -83,7 +85,10 @@ class Ground:
         def attempt() -> Json:
             try:
                 return self.cluster.create(doc)
-            except Unreachable:  # the API server may be started again with containerd, even after it has answered
+            except ApiFailed as error:
+                # the API server may be started again with containerd, even after it has answered
+                if not (isinstance(error, Unreachable) or error.status == 409 or NO_RIGHTS in str(error)):
+                    raise
                 return self._there(*key)
 
         return self._until(attempt)
@@ -98,16 +103,9 @@ class Ground:
     def clear(self) -> None:
         """Delete what the case made."""
         while self.made:
-            self._until(self._delete_last)
-
-    def _delete_last(self) -> str:
-        kind, name, space = self.made[-1]
-        try:
-            self.cluster.delete(kind, name, space, grace=0, wait=SECONDS)
-        except ApiFailed:  # the API server may be started again with containerd, and at first it knows no rights
-            return ""
-        self.made.pop()
-        return "deleted"
+            kind, name, space = self.made[-1]
+            self._answered(partial(self.cluster.delete, kind, name, space, grace=0, wait=SECONDS))
+            self.made.pop()
 
     def fails(self, pod: Json, *words: str) -> None:
         """Create a pod and wait until a warning about it, or its status, has one of the words."""
@@ -118,8 +116,15 @@ class Ground:
             events = [one for one in objects if one["involvedObject"].get("uid") == uid and one["type"] == "Warning"]
             return any(word in one.get("message", "") for one in events for word in words)
 
-        space = pod["metadata"]["namespace"]
-        self.cluster.wait("Event", told, namespace=space, timeout=SECONDS, what=f"a warning about {name}: {words}")
+        self._answered(
+            lambda: self.cluster.wait(
+                "Event",
+                told,
+                namespace=pod["metadata"]["namespace"],
+                timeout=SECONDS,
+                what=f"a warning about {name}: {words}",
+            )
+        )
 
     def ends(self, pod: Json) -> None:
         """Create a pod and wait until it has failed."""
@@ -150,14 +155,8 @@ class Ground:
         def offered(nodes: Iterable[Json]) -> bool:
             return all(view.ready and view.gpus == gpus for view in map(NodeView.of, nodes))
 
-        def attempt() -> str:
-            try:
-                self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=f"{self.node} offers {gpus} GPUs")
-            except ApiFailed:  # the API server may have been started again with containerd
-                return ""
-            return "offered"
-
-        self._until(attempt)
+        what = f"{self.node} offers {gpus} GPUs"
+        self._answered(lambda: self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=what))
 
     def label(self, **labels: str | None) -> None:
         """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
@@ -244,6 +243,18 @@ class Ground:
                 self.made.pop()
                 return ""
             return "made"
+
+        self._until(attempt)
+
+    def _answered(self, ask: Callable[[], object]) -> None:
+        """Ask until the API server answers: started again with containerd, it is away, and then knows no rights."""
+
+        def attempt() -> str:
+            try:
+                ask()
+            except ApiFailed:
+                return ""
+            return "answered"
 
         self._until(attempt)
 
