@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.views import PodView
 from lab.parts import releases
+from lab.parts.tenants.names import tenant_namespace
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
     from lab.parts.context import LabContext
-    from lab.spec import TenantSpec
 
 NAMESPACE, NAME = "kube-system", "coredns"
 """Of its Deployment and its ConfigMap, in the tenant."""
@@ -37,39 +37,38 @@ def lost(inside: Cluster) -> bool:
     return there and inside.get("ConfigMap", NAME, NAMESPACE) is None
 
 
-def wait_for_dns(ctx: LabContext, inside: Cluster, tenant: TenantSpec, namespace: str) -> None:
+def wait_for_dns(ctx: LabContext, name: str) -> None:
     """Wait until CoreDNS is Ready; where its configuration is lost, vCluster starts again and writes it anew.
 
     Args:
         ctx: of the step.
-        inside: the tenant's cluster.
-        tenant: the tenant.
-        namespace: where its control plane is on the host.
+        name: of the tenant.
 
     Raises:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
+    inside = ctx.tenant(name)
     images_present = ctx.spec.cluster.provider == "kind"
     for left in reversed(range(LOOKS)):
         try:
             inside.wait(
                 "Pod", lambda pods: any(releases.pods_ready([pod]) for pod in pods), namespace=NAMESPACE,
-                labels=SELECTOR, timeout=SECONDS, what=f"CoreDNS of tenant {tenant.name} is Ready",
+                labels=SELECTOR, timeout=SECONDS, what=f"CoreDNS of tenant {name} is Ready",
                 fail=lambda pods: releases.pods_stuck(pods, images_present=images_present),
             )  # fmt: skip
         except WaitTimeout:
             if not left:
                 raise
             if lost(inside):
-                _start_again(ctx, inside, tenant.name, namespace)
+                _start_again(ctx, inside, name)
         else:
             return
 
 
-def _start_again(ctx: LabContext, inside: Cluster, name: str, namespace: str) -> None:
+def _start_again(ctx: LabContext, inside: Cluster, name: str) -> None:
     """End vCluster in its container, which keeps the tenant's data: a new pod would begin without any."""
     ctx.progress("CoreDNS has lost its configuration: starting vCluster again")
-    cluster = ctx.cluster()
+    cluster, namespace = ctx.cluster(), tenant_namespace(name)
     for pod in map(PodView.of, cluster.list("Pod", namespace, labels=f"app=vcluster,release={name}")):
         with suppress(ApiFailed):  # the connection may end with the container
             cluster.exec(pod.name, namespace, _END, container=_CONTAINER)

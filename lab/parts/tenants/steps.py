@@ -119,7 +119,7 @@ class Tenant:
         self._wait_for_control_plane(cluster)
         self._write_kubeconfig(ctx, cluster, port)
         ctx.progress("waiting for DNS")
-        self._wait_inside(ctx, ctx.tenant(name))
+        self._wait_inside(ctx)
 
     def verify(self, ctx: LabContext) -> None:
         """See Step. It has happened that another cluster answered, on a port that was taken."""
@@ -181,8 +181,9 @@ class Tenant:
         ctx.journal.owns("file", str(path), self.id)
         access.write_private(path, text)
 
-    def _wait_inside(self, ctx: LabContext, inside: Cluster) -> None:
+    def _wait_inside(self, ctx: LabContext) -> None:
         name = self.tenant.name
+        inside = ctx.tenant(name)
         _reach(inside, name)
         inside.wait(
             "ServiceAccount",
@@ -195,7 +196,7 @@ class Tenant:
         values = tenant_values(self.tenant)
         if releases.value_at(values, "controlPlane.coredns.enabled") is False:
             return
-        dns.wait_for_dns(ctx, inside, self.tenant, self.namespace)
+        dns.wait_for_dns(ctx, name)
 
     def _remove_kubeconfig(self, ctx: LabContext) -> None:
         path = ctx.paths.tenant_kubeconfig(self.tenant.name)
