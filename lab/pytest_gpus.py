@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from lab.kube.views import NodeView
 
 GROUP = "gpus"
-"""The group of pytest-xdist of tests that need all GPUs: they run in one worker. Those of one node are in no group: the
-worker that is free takes the next one."""
+"""The group of pytest-xdist of tests that need all GPUs and KAI: they run in one worker. Those of one node are in no
+group: the worker that is free takes the next one."""
 
 HOME = pytest.StashKey[str]()
 """The node that a test has for itself."""
@@ -74,8 +74,8 @@ def gpu_node_names(lab: Lab) -> tuple[str, ...]:
 def gpu_lock(lab: Lab) -> Iterator[None]:
     """All GPUs of the lab for this test alone, among all processes on this machine.
 
-    Use it with ``@pytest.mark.xdist_group("gpus")``: the group keeps workers from waiting for each other, the
-    lock holds without it too. Name it before ``place``: the GPUs are free again when it is released.
+    Tests with it are in one group of pytest-xdist, so that workers do not wait for each other (``lab.pytest_turns``).
+    Name it before ``place``: the GPUs are free again when it is released.
     """
     with _locked(lab, *([_lock(lab, number)] for number in range(max(1, len(gpu_node_names(lab)))))):
         yield

@@ -13,16 +13,13 @@ from lab.kube.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, Res
 from lab.parts.kai.steps import RESERVATIONS
 from lab.parts.place import Place
 from lab.parts.workloads import KAI_SCHEDULER
-from lab.pytest_gpus import GROUP
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
 def on_gpus(least: int = 1) -> Callable[[Test], Test]:
-    """Mark a test that needs all GPUs for itself: one at a time, in one worker."""
-    return _marked(
-        pytest.mark.gpus(min=least), pytest.mark.xdist_group(GROUP), pytest.mark.usefixtures("gpu_lock", "free_gpus")
-    )
+    """Mark a test that needs all GPUs for itself."""
+    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_lock", "free_gpus"))
 
 
 def on_one_node(least: int = 1) -> Callable[[Test], Test]:

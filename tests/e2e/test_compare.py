@@ -66,6 +66,7 @@ def test_whole_gpus_in_two_tenants(lab: Lab, home: NodeView) -> None:
     nothing_left(lab)
 
 
+@pytest.mark.without_kai
 @pytest.mark.tenants("default")
 @on_gpus()
 def test_fractions_are_refused_where_the_default_scheduler_places_pods(lab: Lab) -> None:

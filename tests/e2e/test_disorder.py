@@ -17,7 +17,7 @@ from lab.parts.workloads_owned import deployment
 from lab.parts.workloads_traits import brief, of_priority, on_node
 from lab.spec import QueueSpec
 
-from .checks import gpu_group, on_gpus, on_one_node, reservations, shares
+from .checks import gpu_group, needs_two_gpus, on_gpus, on_one_node, reservations, shares
 from .kai_components import end, kill, wait_until_up
 from .nodes import cordoned, evict
 from .verdicts import NO_QUEUE, WAIT, everyone, refusal
@@ -49,11 +49,12 @@ def whole_again(lab: Lab) -> Iterator[None]:
     wait_until_up(lab)
 
 
-@pytest.mark.disturbs("components of KAI are killed")
-@on_gpus()
+@pytest.mark.disturbs("components of KAI are killed", only="kai")
+@on_one_node(2)
 def test_killed_component_loses_no_pod(
-    whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str
+    whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str, home: NodeView
 ) -> None:
+    needs_two_gpus(home)
     names = []
     for component in ("scheduler", "binder", "podgrouper"):
         before, after = f"before-{component}", f"after-{component}"
@@ -66,7 +67,7 @@ def test_killed_component_loses_no_pod(
 
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
-@pytest.mark.disturbs("KAI's admission webhook ends")
+@pytest.mark.disturbs("KAI's admission webhook ends", only="kai")
 def test_without_admission_only_pods_for_kai_are_refused(
     whole_again: None, lab: Lab, place: Place, queue: str
 ) -> None:
@@ -79,7 +80,7 @@ def test_without_admission_only_pods_for_kai_are_refused(
     place.submit(cpu_pod("for-kai", queue=queue))
 
 
-@pytest.mark.disturbs("a node is drained")
+@pytest.mark.disturbs("a node is drained", only="kai")
 @on_gpus(4)
 def test_pods_of_a_drained_node_come_back_elsewhere(
     sharing: list[PodView], place: Place, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]

@@ -20,6 +20,7 @@ from lab.parts.workloads import KAI_SCHEDULER, gpu_pod
 from lab.pytest_gpus import HOME
 
 from .checks import on_gpus, on_one_node
+from .verdicts import bound
 
 ECC = Health(48)
 LOST = Health(OFF_THE_BUS, lost=True)
@@ -71,7 +72,7 @@ def refused(pod: PodView) -> bool:
     ("health", "scheduler"),
     [
         pytest.param(ECC, KAI_SCHEDULER, id="ecc-kai", marks=pytest.mark.kai),
-        pytest.param(LOST, None, id="lost-default"),
+        pytest.param(LOST, None, id="lost-default", marks=pytest.mark.without_kai),
     ],
 )
 def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
@@ -87,6 +88,7 @@ def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
     assert running.node == home.name
 
 
+@pytest.mark.without_kai
 @on_one_node()
 def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
     place: Place, home: NodeView, cluster: Cluster, clinic: Clinic
@@ -114,6 +116,6 @@ def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
     for scheduler in (None, *([KAI_SCHEDULER] if lab.has_kai else [])) if others else ():
         name = scheduler or "default"
         place.submit(gpu_pod(name, gpus=node.gpus, queue=queue, scheduler=scheduler))
-        (pod,) = place.running(name, timeout=120)
+        (pod,) = place.on_host(bound, name, timeout=120, what="placed")
         assert pod.node in others
         place.remove(name, timeout=120)

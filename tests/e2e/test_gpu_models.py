@@ -24,6 +24,8 @@ PCI = "pci.device_id,pci.sub_device_id"
 
 Gpus = dict[str, tuple[SimulatedGpu, ...]]
 
+pytestmark = pytest.mark.without_kai
+
 
 @pytest.fixture
 def planned(lab: Lab) -> Gpus:

@@ -99,10 +99,9 @@ def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
     if server.stand_in:  # another server does not tell what it sees
         for pod in sharing.values():
             assert_memory(place, pod, home.gpu_memory or 0, simulated=lab.gpu_mode == "simulated")
-    shared = gpu_group(*sharing.values())
+    assert_third_waits_beside_full_gpus(place, server, serving, gpu_group(*sharing.values()), home)
     if home.gpus > 1:
-        assert_third_goes_to_another_gpu(place, cluster, server, serving, held)
-    assert_third_waits_beside_full_gpus(place, server, serving, shared, home)
+        assert_served_by_another_gpu(place, cluster, server, held)
 
 
 def assert_answers(place: Place, server: Server, name: str, pod: PodView) -> None:
@@ -138,24 +137,10 @@ def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) ->
     assert [device.memory for device in told.devices] == [total]
 
 
-def assert_third_goes_to_another_gpu(
-    place: Place, cluster: Cluster, server: Server, serving: str, first: ReservationView
-) -> None:
-    """0.7 + 0.2 + 0.2 is more than a GPU: it is served by another one, and then taken away."""
-    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
-    (third,) = ready(place, server, THIRD)
-    (other,) = reservations(cluster, gpu_group(third))
-    assert other.gpu_uuid != first.gpu_uuid
-    assert place.look(third).visible == (other.gpu_uuid,)
-    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
-    assert server.model in [model["id"] for model in served]
-    taken_away(place, THIRD)
-
-
 def assert_third_waits_beside_full_gpus(
     place: Place, server: Server, serving: str, shared: str, home: NodeView
 ) -> None:
-    """With all other GPUs in use it waits, while less gets in; it goes where a GPU is freed."""
+    """0.7 + 0.2 + 0.2 is more than a GPU: with all others in use it waits, while less gets in, until one is freed."""
     # of the same class as the servers, which would otherwise evict them
     others = [f"other-{number}" for number in range(home.gpus - 1)]
     place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
@@ -174,8 +159,11 @@ def assert_third_waits_beside_full_gpus(
     assert (gpu_group(third) == shared) == (not others)
 
 
-def taken_away(place: Place, app: str) -> None:
-    """Delete a Deployment with its Service, and wait until its pod is gone."""
-    for kind in ("Deployment", "Service"):
-        place.cluster.delete(kind, app, place.namespace)
-    everyone(place, lambda pods: all(pod.labels.get(APP_LABEL) != app for pod in pods), f"{app} is gone")
+def assert_served_by_another_gpu(place: Place, cluster: Cluster, server: Server, first: ReservationView) -> None:
+    """The third server has a GPU of its own, and answers from there."""
+    (third,) = ready(place, server, THIRD)
+    (other,) = reservations(cluster, gpu_group(third))
+    assert other.gpu_uuid != first.gpu_uuid
+    assert place.look(third).visible == (other.gpu_uuid,)
+    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
+    assert server.model in [model["id"] for model in served]

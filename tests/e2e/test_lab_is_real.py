@@ -25,6 +25,7 @@ def with_gpus(cluster: Cluster) -> list[NodeView]:
     return [node for node in map(NodeView.of, cluster.list("Node")) if node.gpus]
 
 
+@pytest.mark.without_kai
 def test_nodes_are_ready(lab: Lab, cluster: Cluster) -> None:
     nodes = [NodeView.of(obj) for obj in cluster.list("Node")]
     cluster.wait_ready("Node", [node.name for node in nodes], timeout=10)
@@ -33,12 +34,14 @@ def test_nodes_are_ready(lab: Lab, cluster: Cluster) -> None:
         assert {node.kubelet_version for node in nodes} == {f"v{lab.spec.cluster.kubernetes}"}
 
 
+@pytest.mark.without_kai
 def test_pytest_kind_is_attached(lab: Lab, cluster: Cluster, kind_cluster: Any) -> None:
     assert kind_cluster.name == lab.kind_name
     listed = set(kind_cluster.kubectl("get", "nodes", "-o", "name").split())
     assert listed == {f"node/{NodeView.of(obj).name}" for obj in cluster.list("Node")}
 
 
+@pytest.mark.without_kai
 @on_gpus()
 def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
     if lab.gpu_mode != "simulated":
@@ -48,6 +51,7 @@ def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> 
     assert seen == {name: (pool.per_node, pool.memory, product_label(pool.model)) for name, pool in pools.items()}
 
 
+@pytest.mark.without_kai
 @pytest.mark.gpus
 def test_runtime_class_leads_to_the_nvidia_handler(cluster: Cluster) -> None:
     runtime_class = cluster.get("RuntimeClass", "nvidia")
@@ -55,6 +59,7 @@ def test_runtime_class_leads_to_the_nvidia_handler(cluster: Cluster) -> None:
     assert runtime_class["handler"] == "nvidia"
 
 
+@pytest.mark.without_kai
 @on_gpus()
 def test_device_plugin_runs_unprivileged(cluster: Cluster) -> None:
     pods = [
@@ -71,12 +76,14 @@ def test_device_plugin_runs_unprivileged(cluster: Cluster) -> None:
             assert not container.get("securityContext", {}).get("privileged")
 
 
+@pytest.mark.without_kai
 def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Inside]) -> None:
     place.submit(cpu_pod("plain", scheduler=None))
     (pod,) = place.running("plain")
     assert probe(pod).devices == ()
 
 
+@pytest.mark.without_kai
 @on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
     place: Place,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lab.api import Lab
-from lab.kube.views import NodeView
+from lab.kube.views import NodeView, PodView
 from lab.parts.place import Place
 from lab.parts.workloads import fraction_pod, gpu_pod
 from lab.parts.workloads_traits import on_node
@@ -38,21 +39,20 @@ def spread(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.kai(">=0.12")
-@pytest.mark.disturbs("KAI's scheduler restarts with another placement strategy")
+@pytest.mark.disturbs("KAI's scheduler restarts with another placement strategy", only="kai")
 @on_gpus(4)
 def test_pods_are_spread_over_nodes_and_gpus(
     spread: None, place: Place, queue: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     two_nodes_of_two(gpu_nodes)
-    place.submit(gpu_pod("first", queue=queue))
-    (first,) = place.on_host(bound, "first", timeout=WAIT, what="placed")
-    place.submit(gpu_pod("second", queue=queue))
-    (second,) = place.on_host(bound, "second", timeout=WAIT, what="placed")
-    assert second.node != first.node
-    place.remove("first", timeout=WAIT)
-    halves = ("half-a", "half-b")
-    for name in halves:  # on a node with two free GPUs, one after the other
-        place.submit(on_node(fraction_pod(name, fraction=0.5, queue=queue), first.node))
-        place.on_host(bound, name, timeout=WAIT, what="placed")
-    a, b = place.on_host(lambda pod: bool(pod.gpu_groups), *halves, timeout=WAIT, what="on a GPU")
+
+    def placed(pod: dict[str, Any]) -> PodView:
+        place.submit(pod)
+        (view,) = place.on_host(bound, pod["metadata"]["name"], timeout=WAIT, what="placed")
+        return view
+
+    first = placed(fraction_pod("half-a", fraction=0.5, queue=queue))
+    assert placed(gpu_pod("whole", queue=queue)).node != first.node
+    placed(on_node(fraction_pod("half-b", fraction=0.5, queue=queue), first.node))
+    a, b = place.on_host(lambda pod: bool(pod.gpu_groups), "half-a", "half-b", timeout=WAIT, what="on a GPU")
     assert gpu_group(a) != gpu_group(b)

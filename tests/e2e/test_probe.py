@@ -35,6 +35,7 @@ def restricted(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
+@pytest.mark.without_kai
 def test_pod_without_a_gpu(place: Place) -> None:
     place.submit(restricted(serving(cpu_pod("none", scheduler=None))))
     (pod,) = place.running("none", timeout=WAIT)
@@ -45,6 +46,7 @@ def test_pod_without_a_gpu(place: Place) -> None:
     assert facts.env == {}
 
 
+@pytest.mark.without_kai
 @on_one_node()
 def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> None:
     place.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
@@ -85,6 +87,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, place: Place, cluster: Cluster, queu
         )
 
 
+@pytest.mark.without_kai
 def test_vllms_command_line_starts_the_stand_in(place: Place) -> None:
     """The container of the reference text's Deployment, with the image alone replaced."""
     pod = serving(cpu_pod("vllm", scheduler=None))
@@ -105,6 +108,7 @@ def test_vllms_command_line_starts_the_stand_in(place: Place) -> None:
     assert refused.value.status == 404
 
 
+@pytest.mark.without_kai
 def test_probe_ends_at_once_when_told_to(place: Place, cluster: Cluster) -> None:
     """As the first process of its container it would ignore SIGTERM, and be killed after the grace of 10 minutes."""
     pod = serving(cpu_pod("ending", scheduler=None))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.kube.views import NodeView, PodView
+from lab.kube.views import NodeView
 from lab.parts.place import Place
 from lab.parts.workloads import gpu_pod
 from lab.parts.workloads_traits import brief
@@ -32,7 +32,9 @@ def test_borrowed_gpus_go_back(place: Place, new_queues: NewQueues, home: NodeVi
         # Without a weight, its quota is all that it may ask back.
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1, weight=0)),
     )
-    loans = fill(place, names["borrower"], home.gpus)
+    borrowing = [f"loan-{number}" for number in range(home.gpus)]
+    place.submit(*(brief(gpu_pod(name, queue=names["borrower"])) for name in borrowing))
+    loans = place.running(*borrowing, timeout=WAIT)
     place.submit(gpu_pod("owner", queue=names["owner"]))
     place.running("owner", timeout=WAIT)
     kept = staying(place, loans)
@@ -50,16 +52,11 @@ def test_gpus_within_quota_stay(place: Place, new_queues: NewQueues, home: NodeV
         QueueSpec(name="alpha", parent="department", gpu=QueueResource(quota=home.gpus - 1)),
         QueueSpec(name="beta", parent="department", gpu=QueueResource(quota=1)),
     )
-    satisfied = fill(place, names["alpha"], home.gpus - 1) + fill(place, names["beta"], 1)
+    taken = {f"alpha-{number}": names["alpha"] for number in range(home.gpus - 1)} | {"beta": names["beta"]}
+    place.submit(*(brief(gpu_pod(name, queue=queue)) for name, queue in taken.items()))
+    satisfied = place.on_host(bound, *taken, timeout=WAIT, what="placed")
     place.submit(gpu_pod("more", queue=names["beta"]))
     (more,) = place.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
     assert not bound(more)
     assert len(staying(place, satisfied)) == home.gpus
-
-
-def fill(place: Place, queue: str, gpus: int) -> tuple[PodView, ...]:
-    """Pods of the queue on so many GPUs, which may be evicted."""
-    names = [f"{queue}-{number}" for number in range(gpus)]
-    place.submit(*(brief(gpu_pod(name, queue=queue)) for name in names))
-    return place.running(*names, timeout=WAIT)

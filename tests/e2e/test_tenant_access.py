@@ -39,7 +39,7 @@ SECRETS = "/api/v1/secrets"
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.tenants
+pytestmark = [pytest.mark.tenants, pytest.mark.without_kai]
 
 
 def files(lab: Lab) -> dict[str, Path]:
@@ -150,9 +150,6 @@ def user_secrets(user: Json) -> list[str]:
 
 # --- what is kept of a run
 
-kept = pytest.mark.xdist_group("kept")
-"""In one worker, where they share the pods that they look for."""
-
 
 @pytest.fixture(scope="module")
 def with_token(lab: Lab) -> Iterator[dict[str, tuple[Place, Json]]]:
@@ -206,7 +203,6 @@ def core(secret: str) -> str:
     return max(text.splitlines(), key=len) if text.startswith("-----BEGIN") else secret
 
 
-@kept
 def test_synced_pods_do_hold_tokens(doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]) -> None:
     """Otherwise the tests below would look for what is not there."""
     tokens = {name.partition(":")[0] for name, value in doors.items() if TOKEN_PREFIX in name and TOKEN.search(value)}
@@ -214,7 +210,6 @@ def test_synced_pods_do_hold_tokens(doors: dict[str, str], with_token: dict[str,
     assert all(any(name.startswith(f"{tenant}: client-key") for name in doors) for tenant in with_token)
 
 
-@kept
 def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     """What ``lab logs`` writes, and so what is kept of failed tests."""
     written = collect_lab(lab, tmp_path / "logs", budget=WAIT)
@@ -223,7 +218,6 @@ def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_pat
     assert {name: what for name, what in found.items() if what} == {}
 
 
-@kept
 def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     """What explain and verify keep of the host and of each tenant."""
     for name, cluster in {HOST: lab.cluster, **{one.name: lab.tenant(one.name) for one in lab.tenants}}.items():
@@ -234,7 +228,6 @@ def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Pat
         assert (name, findings(text, doors)) == (name, [])
 
 
-@kept
 def test_evidence_of_a_wait_holds_no_secrets(
     lab: Lab, doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]
 ) -> None:
@@ -251,7 +244,6 @@ def test_evidence_of_a_wait_holds_no_secrets(
         assert (tenant, findings(f"{inside.value}{host.value}", doors)) == (tenant, [])
 
 
-@kept
 def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
     page = write_page(tmp_path / "report.html", situation_of(lab))
     text = page.read_text()
@@ -259,7 +251,6 @@ def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path
     assert findings(text, doors) == []
 
 
-@kept
 def test_what_the_lab_keeps_beside_kubeconfigs_holds_no_secrets(lab: Lab, doors: dict[str, str]) -> None:
     """Its journal, its log of commands, the last run of the suites."""
     doors_of = set(files(lab).values())

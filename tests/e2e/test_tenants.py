@@ -45,12 +45,14 @@ def assert_kai_kept_away(place: Place, name: str) -> None:
     assert place.host.list("PodGroup", pod.namespace) == []
 
 
+@pytest.mark.without_kai
 @pytest.mark.tenants("default")
 def test_default_tenant_never_sees_kai(tenant: Tenant, place: Place) -> None:
     place.submit(cpu_pod("plain", scheduler=None))
     assert_kai_kept_away(place, "plain")
 
 
+@pytest.mark.without_kai
 @pytest.mark.tenants("default")
 @on_one_node()
 def test_default_tenant_gets_whole_gpus(tenant: Tenant, place: Place) -> None:
@@ -61,6 +63,7 @@ def test_default_tenant_gets_whole_gpus(tenant: Tenant, place: Place) -> None:
     assert len(inside.gpus) == len(inside.visible) == 1
 
 
+@pytest.mark.without_kai
 @pytest.mark.tenants(min=2)
 def test_tenants_do_not_see_each_other(lab: Lab, new_place: Callable[[str], Place]) -> None:
     mine, other = (new_place(tenant.name) for tenant in lab.tenants[:2])
@@ -71,6 +74,7 @@ def test_tenants_do_not_see_each_other(lab: Lab, new_place: Callable[[str], Plac
     assert other.cluster.get("Namespace", mine.namespace) is None
 
 
+@pytest.mark.without_kai
 @pytest.mark.tenants
 def test_kubeconfigs_are_private(lab: Lab) -> None:
     files = [lab.paths.kubeconfig, *(lab.paths.tenant_kubeconfig(tenant.name) for tenant in lab.tenants)]

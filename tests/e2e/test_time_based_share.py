@@ -19,7 +19,7 @@ from .verdicts import WAIT
 pytestmark = pytest.mark.kai(">=0.14")
 
 
-@pytest.mark.disturbs("KAI's scheduler restarts with a usage history")
+@pytest.mark.disturbs("KAI's scheduler restarts with a usage history", only="kai")
 @on_gpus(GPUS)
 def test_past_usage_counts_against_a_queue(
     lab: Lab, cluster: Cluster, place: Place, new_queues: Callable[..., dict[str, str]]

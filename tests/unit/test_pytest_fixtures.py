@@ -115,7 +115,7 @@ def test_whoever_waits_for_gpus_is_not_passed(
 
 
 def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
-    """Those of one node first, each for any worker; then the group of those that need all."""
+    """Those of one node first, each for any worker; then the group of those that need all; last those without KAI."""
     done = run(
         """
         import pytest
@@ -124,14 +124,34 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
             mark = request.node.get_closest_marker("xdist_group")
             return mark and mark.args[0]
 
-        @pytest.mark.disturbs("all of it")
-        def test_last(gpu_home, request):
+        @pytest.mark.disturbs("KAI", only="kai")
+        def test_last(request):
             assert group(request) == "gpus"
+
+        @pytest.mark.disturbs("KAI", only="kai")
+        def test_before_last(gpu_home, request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.disturbs("all of it")
+        def test_first_of_those_that_disturb(gpu_lock, request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.without_kai
+        def test_without_kai_all(gpu_lock, request):
+            assert group(request) == "without_kai"
+
+        @pytest.mark.without_kai
+        def test_without_kai_one(gpu_home, request):
+            assert group(request) == "without_kai"
+
+        @pytest.mark.without_kai
+        def test_without_kai_none(request):
+            assert group(request) == "without_kai"
 
         def test_none(): pass
 
-        @pytest.mark.xdist_group("gpus")
-        def test_all(gpu_lock): pass
+        def test_all(gpu_lock, request):
+            assert group(request) == "gpus"
 
         @pytest.mark.xdist_group("gpus")
         def test_grouped(gpu_home): pass
@@ -141,8 +161,10 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
         """,
         "-v",
     )
-    done.assert_outcomes(passed=5)
-    done.stdout.fnmatch_lines(["*test_one*", "*test_grouped*", "*test_all*", "*test_none*", "*test_last*"])
+    done.assert_outcomes(passed=10)
+    order = ["one", "grouped", "all", "none", "without_kai_none", "without_kai_one", "without_kai_all"]
+    order += ["first_of_those_that_disturb", "before_last", "last"]
+    done.stdout.fnmatch_lines([f"*::test_{name} *" for name in order])
 
 
 def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:

@@ -93,6 +93,41 @@ def test_only_tests_of_a_lab_take_a_turn(run: Run, lab: FakeLab) -> None:
     assert lock_of(lab).exists()
 
 
+KINDS = {
+    "test_plain": "def test_plain(lab): pass",
+    "test_without": "@pytest.mark.without_kai\ndef test_without(lab): pass",
+    "test_kai": "@pytest.mark.disturbs('KAI restarts', only='kai')\ndef test_kai(lab): pass",
+    "test_all": "@pytest.mark.disturbs('all of it')\ndef test_all(lab): pass",
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "kai", "waiting"),
+    [
+        ((".turn", True), "0.16.8", {"test_plain", "test_without", "test_kai", "test_all"}),
+        ((".turn", False), "0.16.8", {"test_all"}),
+        ((".turn-kai", True), "0.16.8", {"test_plain", "test_kai"}),
+        ((".turn-kai", False), "0.16.8", {"test_kai"}),
+        ((".turn-kai", True), "0.9.8", {"test_plain", "test_without", "test_kai"}),
+        ((".turn-kai", True), None, {"test_plain", "test_kai"}),
+    ],
+)
+def test_who_waits_for_whom(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, held: tuple[str, bool], kai: str | None, waiting: set[str]
+) -> None:
+    """Webhooks of KAI 0.12 and older see the pods of all schedulers: nobody makes any while it is disturbed."""
+    lab.kai_version = kai
+    wait = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: wait(file, how | fcntl.LOCK_NB))
+    suffix, alone = held
+    with turn(lab.paths.lock.with_suffix(suffix), alone=alone):
+        for name, text in KINDS.items():
+            done = run(f"import pytest\n{text}")
+            done.assert_outcomes(**({"errors": 1} if name in waiting else {"passed": 1}))
+    for text in KINDS.values():
+        run(f"import pytest\n{text}").assert_outcomes(passed=1)
+
+
 def test_a_turn_that_the_caller_holds_is_not_waited_for(
     run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

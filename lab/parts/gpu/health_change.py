@@ -115,6 +115,8 @@ def _heal_node(ctx: LabContext, node: str, before: Failures, rest: Failures) -> 
         return
     _write(ctx, node, {})
     total = len(_gpus(ctx, node))
+    # What the kubelet said before can be mistaken for its word on the new plugin if it offered all GPUs all the time.
+    hold = 0.0 if _offered(ctx, node) < total else _STATUS_SECONDS
     ctx.progress(f"starting the device plugin of {short_name(ctx.spec.name, node)} again")
     cluster = ctx.cluster()
     old = {pod.name for pod in _plugin_pods(ctx) if pod.node == node}
@@ -128,7 +130,7 @@ def _heal_node(ctx: LabContext, node: str, before: Failures, rest: Failures) -> 
         timeout=_SECONDS,
         what=f"the device plugin runs on {node} again",
     )
-    _wait(ctx, node, Offer(total), hold=_STATUS_SECONDS)
+    _wait(ctx, node, Offer(total), hold=hold)
     if rest:
         after = offer_of(total, rest.values())
         _fail_noticed(ctx, node, {}, rest, replace(after, gpus=total - after.failed, failed=0))
