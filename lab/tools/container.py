@@ -47,6 +47,11 @@ class ContainerEngine:
         """Run one engine command. Raises CommandFailed."""
         return self._run.run([self.name, *args], stdin=stdin, check=check, timeout=timeout)
 
+    def cgroup_version(self) -> str:
+        """Version of the machine's cgroups as the engine has them: 1 or 2. Raises CommandFailed."""
+        field = "{{.Host.CgroupsVersion}}" if self.name == "podman" else "{{.CgroupVersion}}"
+        return self.call("info", "--format", field, timeout=30).out.strip().lstrip("v")
+
     def exec(
         self,
         container: str,

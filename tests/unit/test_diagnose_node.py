@@ -52,6 +52,7 @@ REFUSED = "accept-nvidia-visible-devices-envvar-when-unprivileged = false"
 MODULE = "NVRM version: NVIDIA UNIX x86_64  580.65.06  Release"
 OLD = "library /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.86.15"
 RUNTIME = f'[{NEW_KEY}.runtimes.nvidia.options]\nBinaryName = "x"\n'
+RUNC = f"[{NEW_KEY}.runtimes.runc.options]\n"
 
 BROKEN: list[tuple[str, dict[str, str], str]] = [
     ("device-missing", {"devices": f"/dev/nvidia0 195:0\n{CONTROL}"}, "device /dev/nvidia1 is missing"),
@@ -89,6 +90,11 @@ BROKEN: list[tuple[str, dict[str, str], str]] = [
     ),
     ("handler-missing", {"containerd": "version = 2"}, "containerd has no handler nvidia"),
     ("handler-cgroups", {"containerd": RUNTIME}, "containerd's handler nvidia has no SystemdCgroup = true"),
+    (
+        "handler-cgroups",
+        {"containerd": f"{RUNC}SystemdCgroup = false\n{RUNTIME}SystemdCgroup = true"},
+        "containerd's handler nvidia has no SystemdCgroup = false",
+    ),
     (
         "containerd-not-restarted",
         {"changed": "/etc/containerd/config.toml"},
@@ -128,6 +134,12 @@ def test_each_break_is_said_and_known(symptom: str, changes: dict[str, str], lin
     (verdict,) = [one for one in (stage.verdict("worker") for stage in found) if one.level != "ok"]
     assert verdict.level == ("warn" if symptom in WARNINGS else "fail")
     assert verdict.fix
+
+
+@pytest.mark.parametrize("systemd", ["true", "false"])
+def test_the_handler_makes_cgroups_as_runc_does(systemd: str) -> None:
+    """In labs on cgroup v1 that is without systemd."""
+    assert troubles(containerd=f"{RUNC}SystemdCgroup = {systemd}\n{RUNTIME}SystemdCgroup = {systemd}") == []
 
 
 def test_several_troubles_of_a_stage_are_one_verdict() -> None:

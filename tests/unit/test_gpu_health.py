@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_world import SPEC, WORKERS, World, plugin_pod, pretend_machine, wanted
@@ -194,6 +195,34 @@ def test_healing_one_leaves_the_other_failed(world: World) -> None:
     assert heal(world.ctx, [GpuRef(NODE, 0)]) == (GpuRef(NODE, 0),)
     assert failures_in(world.nodes[NODE].conf) == {1: Health(94)}
     assert GpuPlugin(SPEC).observe(world.ctx).detail == "4 GPUs, 1 of them failed"
+
+
+@pytest.mark.parametrize(
+    ("failed", "offered", "held"),
+    [
+        pytest.param((1,), 1, 0.0, id="offering-all-is-news"),
+        pytest.param((1,), 2, 3.0, id="all-were-offered-before"),
+        pytest.param((0, 1), 0, 3.0, id="another-fails-again"),
+    ],
+)
+def test_the_kubelets_word_must_hold_where_it_may_be_old(
+    world: World, monkeypatch: pytest.MonkeyPatch, failed: tuple[int, ...], offered: int, held: float
+) -> None:
+    world.cluster.change = by_plugin(world)
+    for index in failed:
+        fail(world.ctx, GpuRef(NODE, index), ECC)
+    world.offer(NODE, offered)
+    holds: list[float] = []
+    wait = world.cluster.wait
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if kwargs["what"] == f"{NODE} offers 2 GPUs":
+            holds.append(kwargs["hold"])
+        return wait(*args, **kwargs)
+
+    monkeypatch.setattr(world.cluster, "wait", watched)
+    heal(world.ctx, [GpuRef(NODE, failed[0])])
+    assert holds == [held]
 
 
 def test_healing_what_is_well_changes_nothing(world: World) -> None:

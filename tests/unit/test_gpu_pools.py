@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,33 @@ def test_kind_gets_the_labels_of_the_pools() -> None:
     kubelet, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
     assert dns["kind"] == "ClusterConfiguration"
+
+
+@pytest.mark.parametrize(
+    ("spec", "handlers"),
+    [
+        (SPEC, {"runc", "test-handler", "nvidia"}),
+        (LabSpec.model_validate({"gpu": {"mode": "none"}}), {"runc", "test-handler"}),
+    ],
+)
+def test_on_cgroup_v1_nodes_leave_systemd_out(spec: LabSpec, handlers: set[str]) -> None:
+    config = kind_config(spec, (), own_node=False, old_cgroups=True)
+    (kubelet,) = [
+        patch["cgroupDriver"]
+        for patch in map(yaml.safe_load, config["kubeadmConfigPatches"])
+        if "cgroupDriver" in patch
+    ]
+    assert kubelet == "cgroupfs"
+    last: dict[str, bool] = {}
+    for patch in map(tomllib.loads, config["containerdConfigPatches"]):
+        runtimes = patch["plugins"]["io.containerd.grpc.v1.cri"].get("containerd", {}).get("runtimes", {})
+        last |= {name: one["options"]["SystemdCgroup"] for name, one in runtimes.items()}
+    assert last == dict.fromkeys(handlers, False)
+
+
+def test_on_cgroup_v2_kinds_own_driver_stays() -> None:
+    assert "SystemdCgroup = false" not in str(kind_config(SPEC, (), own_node=False))
+    assert "cgroupDriver" not in str(kind_config(SPEC, (), own_node=False))
 
 
 def test_kind_mounts_real_gpus_into_their_node_only() -> None:

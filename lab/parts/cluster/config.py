@@ -42,6 +42,7 @@ def kind_config(
     ports: tuple[PortMapping, ...],
     *,
     own_node: bool,
+    old_cgroups: bool = False,
     mounts: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> dict[str, Any]:
     """The configuration for ``kind create cluster``.
@@ -50,6 +51,7 @@ def kind_config(
         spec: the lab.
         ports: for the first control plane.
         own_node: the node image was built here, so it has no default CNI and another CoreDNS.
+        old_cgroups: the machine has cgroup v1, and the nodes leave systemd out of their pods' cgroups.
         mounts: ``extraMounts`` by the node's name, for real GPUs.
     """
     config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
@@ -75,6 +77,11 @@ def kind_config(
         config["kubeadmConfigPatches"].append(yaml.safe_dump(dns))
     if pools:
         config["containerdConfigPatches"].append((assets("kind") / "gpu" / "containerd-nvidia.toml").read_text())
+    if old_cgroups:
+        folder = assets("kind") / "cgroup-v1"
+        files = ("containerd.toml", *(["containerd-nvidia.toml"] if pools else []))
+        config["containerdConfigPatches"] += [(folder / name).read_text() for name in files]
+        config["kubeadmConfigPatches"].append((folder / "kubelet.yaml").read_text())
     return config
 
 

@@ -93,7 +93,9 @@ class KindCluster:
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         with _free_ports(owners_of_ports(self.spec), ctx) as ports:
-            config = yaml.safe_dump(kind_config(self.spec, ports, own_node=self.own_node, mounts=mounts))
+            old_cgroups = ctx.engine.cgroup_version() == "1"
+            wanted = kind_config(self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts)
+            config = yaml.safe_dump(wanted)
         for port in ports:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.host.verdict import Level, Verdict
 from lab.parts.gpu.devices import DEVICE_MAJOR
@@ -132,6 +133,10 @@ def _toolkit(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
         yield Trouble("the toolkit ignores NVIDIA_VISIBLE_DEVICES of unprivileged containers")
 
 
+def _systemd(handler: Mapping[str, Any]) -> bool:
+    return (handler.get("options") or {}).get("SystemdCgroup") is True
+
+
 def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
     for unit, name in (("containerd", "containerd"), ("kubelet", "the kubelet")):
         if (state := facts.units.get(unit) or "unknown") != "active":
@@ -142,8 +147,12 @@ def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
     handler = facts.containerd.handlers.get(HANDLER)
     if handler is None:
         yield Trouble(f"containerd has no handler {HANDLER}")
-    elif (handler.get("options") or {}).get("SystemdCgroup") is not True:
-        yield Trouble(f"containerd's handler {HANDLER} has no SystemdCgroup = true")
+    else:
+        # kind gives runc what its kubelet's cgroup driver needs: systemd, or cgroupfs in labs on cgroup v1.
+        others = facts.containerd.handlers.get("runc")
+        wanted = others is None or _systemd(others)
+        if _systemd(handler) != wanted:
+            yield Trouble(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
     for path in facts.changed:
         yield Trouble(f"containerd has not been restarted since {path} changed", "warn")
     if facts.containerd.default == HANDLER:

@@ -115,8 +115,8 @@ def _heal_node(ctx: LabContext, node: str, before: Failures, rest: Failures) -> 
         return
     _write(ctx, node, {})
     total = len(_gpus(ctx, node))
-    # What the kubelet said before can be mistaken for its word on the new plugin if it offered all GPUs all the time.
-    hold = 0.0 if _offered(ctx, node) < total else _STATUS_SECONDS
+    # All GPUs offered may be the kubelet's word of before; and a starting plugin does not hear of what fails at once.
+    hold = _STATUS_SECONDS if rest or _offered(ctx, node) >= total else 0.0
     ctx.progress(f"starting the device plugin of {short_name(ctx.spec.name, node)} again")
     cluster = ctx.cluster()
     old = {pod.name for pod in _plugin_pods(ctx) if pod.node == node}
