@@ -119,7 +119,9 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     spec, base = bench.twin, bench.base()
     folder.mkdir(parents=True)
     ports = free_ports(owners_of_ports(spec))
-    files: dict[str, Any] = {"kind.yaml": kind_config(spec, ports, own_node=base is not None)}
+    old_cgroups = bench.lab.session.engine.cgroup_version() == "1"  # as the lab's own side
+    config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
+    files: dict[str, Any] = {"kind.yaml": config}
     if bench.lab.has_kai:
         files["kai.json"] = kai_values(spec)
         if spec.queues:

@@ -11,6 +11,7 @@ from lab.parts.place import Inside, Place
 from lab.parts.workloads import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node
+from .syncing import copied
 
 pytestmark = [pytest.mark.kai, pytest.mark.places("host", "host-kai")]
 
@@ -52,7 +53,7 @@ def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
     for pod in pods:
         assert_scheduled_by_kai(place, pod, "Fraction")
     assert len({pod.node for pod in pods}) == 1
-    place.inside(lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group")
+    copied(place, lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group")
 
 
 @on_one_node()

@@ -51,7 +51,7 @@ def test_non_preemptible_work_is_not_preempted(place: Place, new_queues: NewQueu
     queue = new_queues(*TREE)["team"]
     names = [f"build-{number}" for number in range(home.gpus)]
     place.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))
-    building = place.on_host(bound, *names, timeout=WAIT, what="placed")
+    building = place.running(*names, timeout=WAIT)
     place.submit(of_priority(gpu_pod("inference", queue=queue), "inference"))
     (inference,) = place.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
     assert refused(inference)

@@ -54,7 +54,7 @@ def test_gpus_within_quota_stay(place: Place, new_queues: NewQueues, home: NodeV
     )
     taken = {f"alpha-{number}": names["alpha"] for number in range(home.gpus - 1)} | {"beta": names["beta"]}
     place.submit(*(brief(gpu_pod(name, queue=queue)) for name, queue in taken.items()))
-    satisfied = place.on_host(bound, *taken, timeout=WAIT, what="placed")
+    satisfied = place.running(*taken, timeout=WAIT)
     place.submit(gpu_pod("more", queue=names["beta"]))
     (more,) = place.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)

@@ -13,6 +13,7 @@ from lab.parts.workloads import cpu_pod, gpu_pod
 from lab.pytest_fixtures import Tenant
 
 from .checks import on_one_node
+from .syncing import copied
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -23,7 +24,8 @@ def test_what_kai_writes_is_seen_in_the_tenant(tenant: Tenant, place: Place, que
     place.submit(cpu_pod("seen", queue=queue))
     (on_host,) = place.running("seen")
     # The syncer copies annotations by difference; it may take more than one round.
-    (virtual,) = place.inside(
+    (virtual,) = copied(
+        place,
         lambda pod: bool(pod.ready and pod.pod_group and pod.received_resource_type),
         "seen",
         what="Ready, with KAI's annotations,",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from lab.errors import WaitTimeout
 from lab.kube.views import PodView
 from tests.e2e.shards import inverse
+from tests.e2e.syncing import CONFLICT, copied
 from tests.e2e.usage_history import PORT, history_pod
 from tests.e2e.verdicts import NO_QUEUE, bound, decided, refusal, refused
 
@@ -79,3 +83,55 @@ def test_the_history_answers_what_kai_asks() -> None:
 def test_the_history_is_ready_when_it_serves() -> None:
     (container,) = history_pod("history", {})["spec"]["containers"]
     assert container["readinessProbe"]["tcpSocket"]["port"] == PORT
+
+
+class Tenanted:
+    """A place in a tenant whose pods are ready, and its events."""
+
+    namespace, tenant = "t", "ml"
+
+    def __init__(self, labelled: set[str], *told: tuple[str, str, str]) -> None:
+        self.labelled, self.told, self.cluster = labelled, told, self
+
+    def inside(self, until: Callable[[PodView], bool], *names: str, what: str, **_: object) -> tuple[PodView, ...]:
+        groups = {name: {"runai-gpu-group": "g"} if name in self.labelled else {} for name in names}
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        pods = tuple(
+            PodView.of({"metadata": {"name": name, "namespace": "t", "labels": labels}, "spec": {}, "status": ready})
+            for name, labels in groups.items()
+        )
+        if not all(map(until, pods)):
+            raise WaitTimeout(what)
+        return pods
+
+    def list(self, kind: str, namespace: str) -> list[dict[str, Any]]:
+        return [
+            {"metadata": {}, "involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message}
+            for name, reason, message in self.told
+        ]
+
+
+LOST = ("a", "SyncError", f"patch host object: {CONFLICT}; please apply your changes")
+
+
+@pytest.mark.parametrize(
+    ("place", "ending"),
+    [
+        (Tenanted({"a", "b"}), None),
+        (Tenanted({"b"}, LOST), pytest.xfail.Exception),
+        (Tenanted({"b"}), WaitTimeout),
+        (Tenanted({"a"}, LOST), WaitTimeout),
+        (Tenanted({"b"}, ("a", "SyncError", "no such host")), WaitTimeout),
+        (Tenanted({"b"}, ("a", "Bound", CONFLICT)), WaitTimeout),
+    ],
+)
+def test_only_a_conflict_excuses_what_is_not_copied(place: Any, ending: type[BaseException] | None) -> None:
+    with pytest.raises(ending) if ending else nullcontext():
+        assert len(copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")) == 2
+
+
+def test_on_the_host_nothing_is_copied() -> None:
+    place: Any = Tenanted({"b"}, LOST)
+    place.tenant = ""
+    with pytest.raises(WaitTimeout):
+        copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")
