@@ -60,3 +60,8 @@ def test_nothing_to_remove_runs_nothing(engine: ContainerEngine, runner: FakeRun
 def test_version_of_the_machines_cgroups(runner: FakeRunner, name: str, field: str, said: str, version: str) -> None:
     runner.handle(f"{name} info --format {field}", out=said)
     assert ContainerEngine(runner, name).cgroup_version() == version
+
+
+def test_an_engine_that_does_not_tell_its_cgroups_is_no_error(runner: FakeRunner) -> None:
+    runner.handle("nerdctl info", code=1, err="template: can't evaluate field CgroupVersion")
+    assert ContainerEngine(runner, "nerdctl").cgroup_version() == ""
