@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, also where another kailab is installed
 
 from lab.api import Lab  # noqa: E402
+from lab.host.engines import look  # noqa: E402
+from lab.host.machine import Machine  # noqa: E402
 from lab.kai import line_of  # noqa: E402
-from lab.parts.cluster.config import FIRST_NODE_PORT, PortMapping, kind_config, owners_of_ports  # noqa: E402
+from lab.parts.cluster.config import kind_config  # noqa: E402
+from lab.parts.cluster.ports import free_ports  # noqa: E402
 from lab.parts.images import NodeImage, base_image, control_plane_images, own_node  # noqa: E402
 from lab.parts.kai.values import kai_deployments, kai_values  # noqa: E402
 from lab.parts.queues import queue_documents  # noqa: E402
@@ -118,15 +119,16 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     """Write the folder that ``plain_lab.sh`` works from."""
     spec, base = bench.twin, bench.base()
     folder.mkdir(parents=True)
-    ports = free_ports(owners_of_ports(spec))
-    old_cgroups = bench.lab.session.engine.cgroup_version() == "1"  # as the lab's own side
-    config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
+    session = bench.lab.session
+    old_cgroups = look(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as the lab's own side
+    with free_ports(spec) as ports:
+        config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
     files: dict[str, Any] = {"kind.yaml": config}
     if bench.lab.has_kai:
         files["kai.json"] = kai_values(spec)
         if spec.queues:
             files["queues.json"] = {"apiVersion": "v1", "kind": "List", "items": queue_documents(spec)}
-    published = {port.owner: Port(port.host, port.node) for port in ports}
+    published = {port.owner: Port(port.host, port.node) for port in ports.mappings}
     for tenant in spec.tenants:
         files[f"tenant-{tenant.name}.json"] = release_values(spec, tenant, published[tenant.name])
     for name, data in files.items():
@@ -156,18 +158,3 @@ def node_names(spec: LabSpec) -> list[str]:
     """The node containers as kind names them."""
     counts = {"control-plane": spec.cluster.control_planes, "worker": spec.cluster.workers}
     return [f"{B}-{role}{n if n > 1 else ''}" for role, count in counts.items() for n in range(1, count + 1)]
-
-
-def free_ports(owners: Sequence[str]) -> tuple[PortMapping, ...]:
-    """Ports of 127.0.0.1 that are free now."""
-    sockets = [socket.socket() for _ in owners]
-    try:
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return tuple(
-            PortMapping(owner, listener.getsockname()[1], FIRST_NODE_PORT + number)
-            for number, (owner, listener) in enumerate(zip(owners, sockets, strict=True))
-        )
-    finally:
-        for listener in sockets:
-            listener.close()

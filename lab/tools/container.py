@@ -47,12 +47,6 @@ class ContainerEngine:
         """Run one engine command. Raises CommandFailed."""
         return self._run.run([self.name, *args], stdin=stdin, check=check, timeout=timeout)
 
-    def cgroup_version(self) -> str:
-        """Version of the machine's cgroups as the engine has them, 1 or 2; empty where it does not tell."""
-        field = "{{.Host.CgroupsVersion}}" if self.name == "podman" else "{{.CgroupVersion}}"
-        told = self.call("info", "--format", field, check=False, timeout=30)
-        return told.out.strip().lstrip("v") if told.code == 0 else ""
-
     def exec(
         self,
         container: str,

@@ -51,17 +51,3 @@ def test_what_never_goes_is_an_error(
 def test_nothing_to_remove_runs_nothing(engine: ContainerEngine, runner: FakeRunner) -> None:
     engine.remove()
     assert runner.lines == []
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "said", "version"),
-    [("docker", "{{.CgroupVersion}}", "1\n", "1"), ("podman", "{{.Host.CgroupsVersion}}", "v2\n", "2")],
-)
-def test_version_of_the_machines_cgroups(runner: FakeRunner, name: str, field: str, said: str, version: str) -> None:
-    runner.handle(f"{name} info --format {field}", out=said)
-    assert ContainerEngine(runner, name).cgroup_version() == version
-
-
-def test_an_engine_that_does_not_tell_its_cgroups_is_no_error(runner: FakeRunner) -> None:
-    runner.handle("nerdctl info", code=1, err="template: can't evaluate field CgroupVersion")
-    assert ContainerEngine(runner, "nerdctl").cgroup_version() == ""

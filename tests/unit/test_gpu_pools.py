@@ -10,7 +10,8 @@ import yaml
 from gpu_world import World, pretend_machine, wanted
 
 from lab.engine.step import State
-from lab.parts.cluster.config import PortMapping, has_gpus, kind_config, shape
+from lab.parts.cluster.config import has_gpus, kind_config, shape
+from lab.parts.cluster.ports import ClusterPorts, PortMapping
 from lab.parts.gpu import GpuLabels, GpuNodes, GpuPlugin, gpu_steps
 from lab.parts.gpu.devices import gpus_of
 from lab.parts.gpu.pools import node_name, pool_of, pools_by_node, said, short_name
@@ -70,7 +71,7 @@ def test_the_gpus_in_words() -> None:
 
 
 def test_kind_gets_the_labels_of_the_pools() -> None:
-    config = kind_config(SPEC, (PortMapping("a", 1, 2),), own_node=True)
+    config = kind_config(SPEC, ClusterPorts(3, (PortMapping("a", 1, 2),)), own_node=True)
     control, *workers = config["nodes"]
     h100 = {"kailab": "demo", "kailab/pool": "h100", "nvidia.com/gpu.present": "true"}
     assert control["labels"] == {"kailab": "demo"}
@@ -82,7 +83,9 @@ def test_kind_gets_the_labels_of_the_pools() -> None:
         {"kailab": "demo"},
     ]
     assert [node["role"] for node in workers] == ["worker"] * 5
-    assert "extraPortMappings" in control
+    (mapped,) = control["extraPortMappings"]
+    assert (mapped["hostPort"], mapped["containerPort"], mapped["listenAddress"]) == (1, 2, "127.0.0.1")
+    assert config["networking"] == {"apiServerPort": 3, "disableDefaultCNI": True}
     kubelet, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
     assert dns["kind"] == "ClusterConfiguration"
@@ -96,7 +99,7 @@ def test_kind_gets_the_labels_of_the_pools() -> None:
     ],
 )
 def test_on_cgroup_v1_nodes_leave_systemd_out(spec: LabSpec, handlers: set[str]) -> None:
-    config = kind_config(spec, (), own_node=False, old_cgroups=True)
+    config = kind_config(spec, ClusterPorts(3), own_node=False, old_cgroups=True)
     (kubelet,) = [
         patch["cgroupDriver"]
         for patch in map(yaml.safe_load, config["kubeadmConfigPatches"])
@@ -111,19 +114,21 @@ def test_on_cgroup_v1_nodes_leave_systemd_out(spec: LabSpec, handlers: set[str])
 
 
 def test_on_cgroup_v2_kinds_own_driver_stays() -> None:
-    assert "SystemdCgroup = false" not in str(kind_config(SPEC, (), own_node=False))
-    assert "cgroupDriver" not in str(kind_config(SPEC, (), own_node=False))
+    assert "SystemdCgroup = false" not in str(kind_config(SPEC, ClusterPorts(3), own_node=False))
+    assert "cgroupDriver" not in str(kind_config(SPEC, ClusterPorts(3), own_node=False))
 
 
 def test_kind_mounts_real_gpus_into_their_node_only() -> None:
     mount = {"hostPath": "/dev/null", "containerPath": "/var/run/nvidia-container-devices/GPU-1"}
-    nodes = kind_config(lab(2, mode="nvidia", pools=[]), (), own_node=False, mounts={"kailab-demo-worker2": [mount]})
+    nodes = kind_config(
+        lab(2, mode="nvidia", pools=[]), ClusterPorts(3), own_node=False, mounts={"kailab-demo-worker2": [mount]}
+    )
     assert [node.get("extraMounts") for node in nodes["nodes"]] == [None, None, [mount]]
 
 
 def test_without_workers_every_control_plane_has_gpus() -> None:
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0, "controlPlanes": 3}})
-    nodes = kind_config(spec, (), own_node=False)["nodes"]
+    nodes = kind_config(spec, ClusterPorts(3), own_node=False)["nodes"]
     assert [node["labels"].get("nvidia.com/gpu.present") for node in nodes] == ["true"] * 3
     assert list(pools_by_node(spec)) == [node_name("demo", "control-plane", index) for index in range(3)]
 

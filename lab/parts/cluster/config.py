@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from lab.parts.cluster.ports import ClusterPorts
 from lab.parts.gpu.pools import node_labels, node_name, pools_by_node
 from lab.paths import assets
 from lab.spec import LabSpec
@@ -17,29 +17,10 @@ from lab.spec import LabSpec
 COREDNS_TAG = "v1.12.4"
 """The supply's CoreDNS; kubeadm 1.34 would ask for v1.12.1."""
 
-SPARE_PORTS = 4
-"""Tenants that can be added to a running lab: kind fixes port mappings when it creates the cluster."""
-
-FIRST_NODE_PORT = 30440
-
-
-@dataclass(frozen=True)
-class PortMapping:
-    """A port of 127.0.0.1 on this machine that leads to a NodePort; ``owner`` is a tenant's name or ``spare-<n>``."""
-
-    owner: str
-    host: int
-    node: int
-
-
-def owners_of_ports(spec: LabSpec) -> tuple[str, ...]:
-    """Who gets a port: the lab file's tenants, then spares."""
-    return (*(tenant.name for tenant in spec.tenants), *(f"spare-{n}" for n in range(SPARE_PORTS)))
-
 
 def kind_config(
     spec: LabSpec,
-    ports: tuple[PortMapping, ...],
+    ports: ClusterPorts,
     *,
     own_node: bool,
     old_cgroups: bool = False,
@@ -49,7 +30,7 @@ def kind_config(
 
     Args:
         spec: the lab.
-        ports: for the first control plane.
+        ports: of this machine that lead into the cluster.
         own_node: the node image was built here, so it has no default CNI and another CoreDNS.
         old_cgroups: the machine has cgroup v1, and the nodes leave systemd out of their pods' cgroups.
         mounts: ``extraMounts`` by the node's name, for real GPUs.
@@ -68,11 +49,12 @@ def kind_config(
     first, *others = (node("control-plane", index) for index in range(spec.cluster.control_planes))
     first["extraPortMappings"] = [
         {"containerPort": port.node, "hostPort": port.host, "listenAddress": "127.0.0.1", "protocol": "TCP"}
-        for port in ports
+        for port in ports.mappings
     ]
     config["nodes"] = [first, *others, *(node("worker", index) for index in range(spec.cluster.workers))]
+    config["networking"] = {"apiServerPort": ports.api}
     if own_node:
-        config["networking"] = {"disableDefaultCNI": True}
+        config["networking"]["disableDefaultCNI"] = True
         dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS_TAG}}
         config["kubeadmConfigPatches"].append(yaml.safe_dump(dns))
     if pools:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import yaml
 
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError
-from lab.parts.cluster.config import FIRST_NODE_PORT, PortMapping, kind_config, owners_of_ports, shape
+from lab.host.engines import look
+from lab.host.machine import Machine
+from lab.parts.cluster.config import kind_config, shape
+from lab.parts.cluster.ports import free_ports
 from lab.parts.context import LabContext
 from lab.parts.gpu.real_choice import claim
 from lab.parts.images import mark_used
@@ -92,11 +92,11 @@ class KindCluster:
             ctx.progress("removing what an earlier creation left")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
-        with _free_ports(owners_of_ports(self.spec), ctx) as ports:
-            old_cgroups = ctx.engine.cgroup_version() == "1"
+        old_cgroups = look(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
+        with free_ports(self.spec) as ports:
             wanted = kind_config(self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts)
             config = yaml.safe_dump(wanted)
-        for port in ports:
+        for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
@@ -145,24 +145,6 @@ class KindCluster:
 
     def _kind(self, ctx: LabContext) -> Kind:
         return Kind(ctx.run, ctx.supply.binary("kind"), ctx.engine.name)
-
-
-@contextlib.contextmanager
-def _free_ports(owners: tuple[str, ...], ctx: LabContext) -> Iterator[tuple[PortMapping, ...]]:
-    """Ports of 127.0.0.1 that are free now; they stay reserved until the block ends."""
-    sockets = []
-    try:
-        for _ in owners:
-            listener = socket.socket()
-            listener.bind(("127.0.0.1", 0))
-            sockets.append(listener)
-        yield tuple(
-            PortMapping(owner, listener.getsockname()[1], FIRST_NODE_PORT + number)
-            for number, (owner, listener) in enumerate(zip(owners, sockets, strict=True))
-        )
-    finally:
-        for listener in sockets:
-            listener.close()
 
 
 def _tell(ctx: LabContext, line: str) -> None:
