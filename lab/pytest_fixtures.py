@@ -136,7 +136,7 @@ def gpu_total(lab: Lab) -> int:
 def shared_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
     """The nodes that belong to no tenant alone: those that the host schedules to."""
     from lab.kube.views import NodeView
-    from lab.parts.tenants.names import NODE_LABEL
+    from lab.spec.tenant_labels import NODE_LABEL
 
     return tuple(node for node in map(NodeView.of, cluster.list("Node")) if NODE_LABEL not in node.labels)
 

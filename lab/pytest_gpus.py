@@ -60,8 +60,8 @@ def gpu_node_names(lab: Lab) -> tuple[str, ...]:
     """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
     from lab.kube.views import NodeView
     from lab.parts.gpu.pools import pools_by_node, short_name
-    from lab.parts.tenants.names import NODE_LABEL
     from lab.spec import tenant_nodes
+    from lab.spec.tenant_labels import NODE_LABEL
 
     if lab.spec.cluster.provider == "kind":
         own = {name for names in tenant_nodes(lab.spec).values() for name in names}

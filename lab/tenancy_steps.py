@@ -15,10 +15,10 @@ from lab.parts.images import builds_needed
 from lab.parts.kai.steps import NAMESPACE, RELEASE
 from lab.parts.kai.values import release_values
 from lab.parts.tenants.load_images import TenantImages
-from lab.parts.tenants.names import HOST_KAI_LABEL
 from lab.plan import build_plan, items_needed
 from lab.spec import LabSpec
 from lab.spec.node_share import beside_host_kai, tenant_nodes
+from lab.spec.tenant_labels import HOST_KAI_LABEL
 
 if TYPE_CHECKING:
     from lab.api import Lab

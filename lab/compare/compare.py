@@ -21,8 +21,8 @@ from lab.parts.gpu.gpu_map import GpuMap
 from lab.parts.gpu.gpu_map_follow import GpuSource
 from lab.parts.gpu.holders import sort_pods
 from lab.parts.place import Place
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.why import because
+from lab.spec.tenant_labels import NODE_LABEL
 
 Say = Callable[[str], None]
 

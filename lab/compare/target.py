@@ -15,7 +15,7 @@ from lab.kube.world import take
 from lab.lint import Setting
 from lab.lint.setting import setting_of
 from lab.parts.tenants.inside import inner_spec
-from lab.parts.tenants.names import NODE_LABEL
+from lab.spec.tenant_labels import NODE_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

@@ -21,9 +21,6 @@ GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 GPU_REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 """Time slicing: so many nvidia.com/gpu for each GPU (GPU feature discovery)."""
 
-NODE_LABEL = "kailab.dev/tenant"
-"""On nodes that the lab gave to one tenant alone; the value is its name (lab.parts.tenants.names)."""
-
 # What vCluster writes on the host's copy of a pod (0.36.1, pkg/controllers/resources/pods/translate).
 MANAGED_BY = "vcluster.loft.sh/managed-by"
 VIRTUAL_NAMESPACE = "vcluster.loft.sh/namespace"

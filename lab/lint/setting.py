@@ -11,9 +11,7 @@ from lab.kai import line_of
 from lab.lint.model import QueueFact, Setting
 from lab.lint.queues import default_queues, fact_of
 from lab.spec import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes, worker_names
-
-HOST_KAI = {"kailab.dev/kai": "host"}
-"""Label of the namespaces that belong to the host's KAI, where it must look at no others (lab.parts.tenants.names)."""
+from lab.spec.tenant_labels import HOST_KAI
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """What an own-kai tenant gets that names no queues (lab.parts.tenants.inside)."""

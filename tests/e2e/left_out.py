@@ -17,8 +17,9 @@ from lab.kube.views import NodeView
 from lab.parts.kai.steps import NAMESPACE
 from lab.parts.tenants import policy
 from lab.parts.tenants.isolation import Isolation
-from lab.parts.tenants.names import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
+from lab.parts.tenants.names import tenant_namespace
 from lab.parts.tenants.own_nodes import TenantNodes, owners
+from lab.spec.tenant_labels import HOST_KAI_LABEL, NODE_LABEL
 
 from .verdicts import WAIT
 

@@ -15,11 +15,11 @@ from lab.compare import Comparison, compare
 from lab.errors import ManifestsRefused
 from lab.kube.views import NodeView
 from lab.lint import parse, read
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
 from lab.parts.workloads_traits import on_node
 from lab.paths import assets
 from lab.pytest_fixtures import matching
+from lab.spec.tenant_labels import NODE_LABEL
 
 from .checks import on_gpus, on_one_node
 

@@ -236,15 +236,14 @@ class Ground:
     def accepted(self, pod: Json) -> None:
         """Create a pod until it is not refused any more."""
 
-        def attempt() -> str:
+        def ask() -> None:
             try:
                 self.make(pod)
             except ApiFailed:
                 self.made.pop()
-                return ""
-            return "made"
+                raise
 
-        self._until(attempt)
+        self._answered(ask)
 
     def _answered(self, ask: Callable[[], object]) -> None:
         """Ask until the API server answers: started again with containerd, it is away, and then knows no rights."""

@@ -10,8 +10,8 @@ from explain_world import Scene, deployment, meta, node
 from lab.errors import ApiFailed
 from lab.kube.kinds import Kinds
 from lab.parts.tenants import policy
-from lab.parts.tenants.names import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.spec import ClusterSpec, GpuSpec, LabSpec, TenantSpec
+from lab.spec.tenant_labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 
 SPACE = "vcluster-ml"
 SPEC = LabSpec(

@@ -24,8 +24,6 @@ from invariants_world import (
 from test_invariants_watch import HOST, broken, watched
 
 from lab.invariants import Breach, Scope
-from lab.invariants.scene import NODE_LABEL
-from lab.parts.tenants import names
 
 ML = copy_of(reservation("g-ml", "GPU-1"), "ml")
 ML_USER = copy_of(share("a", 0.5, "g-ml"), "ml")
@@ -108,10 +106,6 @@ NODES = (node("w1"), node("w2", tenant="ml"))
 
 def on_nodes(*objs: Json) -> list[Breach]:
     return breaches("tenant-nodes", *NODES, *objs)
-
-
-def test_the_label_is_the_labs() -> None:
-    assert NODE_LABEL == names.NODE_LABEL
 
 
 def test_everybody_on_nodes_of_their_own() -> None:

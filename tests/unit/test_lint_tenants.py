@@ -11,10 +11,11 @@ from test_tenants_values import one, with_tenants
 
 from lab.errors import SpecError
 from lab.lint import Finding, Setting, lint, parse
-from lab.lint.setting import HOST_KAI, TENANT_QUEUES, setting_of
+from lab.lint.setting import TENANT_QUEUES, setting_of
 from lab.parts.tenants import names
 from lab.parts.tenants.inside import inner_spec
 from lab.spec import LabSpec
+from lab.spec.tenant_labels import HOST_KAI
 
 OWN = one("own-kai", "ml", kai_version="0.7.11", kubernetes="1.33.13", gpu_sharing=False)
 OTHERS = (one("host-kai", "dev"), one("default", "plain"))

@@ -13,13 +13,11 @@ from isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, put, scene, spa
 
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
-from lab.explain.rules.tenants import HOST_KAI_LABEL as EXPLAINED_LABEL
-from lab.explain.rules.tenants import HOST_KAI_VALUE
 from lab.parts.tenants import policy
 from lab.parts.tenants.isolation import Isolation, isolation_steps
 from lab.parts.tenants.measures import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, lacks
-from lab.parts.tenants.names import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.spec import LabSpec, TenantSpec
+from lab.spec.tenant_labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 
 
 def found(made: Scene) -> list[tuple[str, str]]:
@@ -106,10 +104,6 @@ def test_the_policy_is_the_labs_and_names_host_kai_alone() -> None:
     assert rule["spec"]["matchConstraints"]["namespaceSelector"] == {"matchLabels": {OWN_KAI_LABEL: "true"}}
     (condition,) = rule["spec"]["matchConditions"]
     assert "startsWith('system:serviceaccount:kai-scheduler:')" in condition["expression"]
-
-
-def test_explain_knows_the_label_that_the_lab_gives() -> None:
-    assert {EXPLAINED_LABEL: HOST_KAI_VALUE} == HOST_KAI
 
 
 DENIED = ApiFailed(f"POST: ValidatingAdmissionPolicy '{policy.NAME}' denied request", status=403)

@@ -13,9 +13,9 @@ from fakes import FakeRunner
 
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.tenants.own_nodes import TenantNodes, give_back, owners, tenant_node_steps
 from lab.spec import ClusterSpec, GpuSpec, LabSpec, TenantSpec
+from lab.spec.tenant_labels import NODE_LABEL
 
 FIRST, SECOND, THIRD = "kailab-demo-worker", "kailab-demo-worker2", "kailab-demo-worker3"
 

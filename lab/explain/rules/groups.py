@@ -11,6 +11,7 @@ from lab.explain.installation import GROUPER
 from lab.explain.rule import UNBOUND, rule
 from lab.explain.voices import newest, of_event
 from lab.kube.fields import labels_of, parts
+from lab.spec.tenant_labels import HOST_KAI_LABEL
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')
 """PodGrouperWarning that every bare pod may get (issue #499)."""
@@ -30,7 +31,7 @@ def namespace_left_out(case: Case) -> Finding | None:
     space = case.world.get("Namespace", case.pod.namespace)
     if kai is None or not case.by_kai or case.pod.pod_group or space is None or not kai.namespace_selector:
         return None
-    if "kailab.dev/kai" in kai.namespace_selector:
+    if HOST_KAI_LABEL in kai.namespace_selector:
         return None  # the lab's own label: tenant.not-opted-in says more
     there = labels_of(parts(space)[0])
     lacking = [f"{key}={value}" for key, value in kai.namespace_selector.items() if there.get(key) != value]

@@ -8,12 +8,10 @@ from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding, Stage
 from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
 from lab.kube.fields import labels_of, parts
+from lab.spec.tenant_labels import HOST_KAI
 
 _PATIENCE = timedelta(seconds=15)
 _SYNCER = "vCluster 0.36.1, pkg/controllers/resources/pods/syncer.go"
-
-HOST_KAI_LABEL, HOST_KAI_VALUE = "kailab.dev/kai", "host"
-"""What the lab labels namespaces with that belong to the host's KAI, where tenants have one of their own."""
 
 
 @rule(
@@ -219,9 +217,9 @@ def not_opted_in(case: Case) -> Finding | None:
     if case.side.startswith("tenant") or not case.by_kai or case.kai is None or space is None:
         return None
     told = _selecting(case)
-    if not told or labels_of(parts(space)[0]).get(HOST_KAI_LABEL) == HOST_KAI_VALUE:
+    if not told or HOST_KAI.items() <= labels_of(parts(space)[0]).items():
         return None
-    label = f"{HOST_KAI_LABEL}={HOST_KAI_VALUE}"
+    label = _label()
     return Finding(
         f"the host's KAI looks only at namespaces labelled {label}, as tenants have a KAI of their own beside it,"
         f" and {case.pod.namespace} is not",
@@ -236,14 +234,18 @@ def _selecting(case: Case) -> tuple[str, ...]:
     if kai is None:
         return ()
     told = []
-    if kai.namespace_selector.get(HOST_KAI_LABEL) == HOST_KAI_VALUE:
-        told.append(f"pod-grouper: --namespace-label-selector {HOST_KAI_LABEL}={HOST_KAI_VALUE}")
+    if HOST_KAI.items() <= kai.namespace_selector.items():
+        told.append(f"pod-grouper: --namespace-label-selector {_label()}")
     for obj in case.world.of("MutatingWebhookConfiguration"):
         name = parts(obj)[0].get("name", "")
         chosen = [(w.get("namespaceSelector") or {}).get("matchLabels") or {} for w in obj.get("webhooks") or []]
-        if name in kai.line.webhooks and any(labels.get(HOST_KAI_LABEL) == HOST_KAI_VALUE for labels in chosen):
-            told.append(f"webhook configuration {name}: namespaceSelector {HOST_KAI_LABEL}={HOST_KAI_VALUE}")
+        if name in kai.line.webhooks and any(HOST_KAI.items() <= labels.items() for labels in chosen):
+            told.append(f"webhook configuration {name}: namespaceSelector {_label()}")
     return tuple(told)
+
+
+def _label() -> str:
+    return ",".join(f"{key}={value}" for key, value in HOST_KAI.items())
 
 
 @rule(

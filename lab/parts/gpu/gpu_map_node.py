@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lab.invariants.scene import NODE_LABEL
 from lab.kube.fields import Obj, gpus_in, parts, whole
 from lab.kube.nodeview import NodeView
 from lab.parts.gpu.evidence import Device, NodeEvidence
 from lab.parts.gpu.gpu_map import Gpu, Holder, NodeGpus
 from lab.parts.gpu.holders import GpuPod
+from lab.spec.tenant_labels import NODE_LABEL
 
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 """GPU feature discovery: to how many pods one GPU is given (time-slicing)."""

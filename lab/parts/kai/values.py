@@ -8,9 +8,9 @@ from lab.kai import Line, line_of
 from lab.parts.cluster.config import has_gpus
 from lab.parts.gpu.pools import RUNTIME_CLASS
 from lab.parts.releases import base_values, merged, value_at, with_value
-from lab.parts.tenants.names import HOST_KAI, NODE_LABEL
 from lab.spec import LabSpec
 from lab.spec.node_share import beside_host_kai
+from lab.spec.tenant_labels import HOST_KAI, NODE_LABEL
 
 CHART = "kai-scheduler"
 """Name of the chart in the lab's supply."""

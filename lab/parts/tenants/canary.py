@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import WaitTimeout
 from lab.kube import OWNER_LABEL
 from lab.kube.views import NodeView, PodView
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.workloads import KAI_SCHEDULER, gpu_pod
 from lab.spec import LabSpec, TenantSpec
+from lab.spec.tenant_labels import NODE_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

@@ -13,9 +13,9 @@ from lab.kube.world import World, take
 from lab.parts.context import LabContext
 from lab.parts.tenants import policy, shelter
 from lab.parts.tenants.measures import KEEPS_OFF, KINDS, MEASURES, OPT_IN, OWN_KAI, Lack, lacks, tenant_spaces
-from lab.parts.tenants.names import HOST_KAI, HOST_KAI_LABEL
 from lab.spec import LabSpec
 from lab.spec.node_share import beside_host_kai
+from lab.spec.tenant_labels import HOST_KAI, HOST_KAI_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

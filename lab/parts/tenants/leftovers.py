@@ -19,7 +19,8 @@ from lab.kube.kaiviews import RESERVATION_APP
 from lab.kube.views import NodeView
 from lab.parts.place import MANAGED_BY_LABEL
 from lab.parts.tenants.holding import reserved
-from lab.parts.tenants.names import NODE_LABEL, tenant_namespace
+from lab.parts.tenants.names import tenant_namespace
+from lab.spec.tenant_labels import NODE_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

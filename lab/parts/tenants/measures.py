@@ -15,9 +15,10 @@ from lab.kai import line_of
 from lab.kube.ready import is_ready
 from lab.kube.world import World
 from lab.parts.tenants import policy
-from lab.parts.tenants.names import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
+from lab.parts.tenants.names import tenant_namespace
 from lab.parts.tenants.own_nodes import owners
 from lab.spec import LabSpec
+from lab.spec.tenant_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
 
 KINDS = (
     "Namespace", "Node", "Pod", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",

@@ -11,10 +11,10 @@ from typing import Any
 from lab.kai import line_of
 from lab.kube.kaiviews import quantity
 from lab.parts.releases import value_at
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.tenants.quota import hard_limits
 from lab.parts.tenants.values import own_toleration
 from lab.spec import TenantSpec
+from lab.spec.tenant_labels import NODE_LABEL
 
 Values = Mapping[str, Any]
 

@@ -1,25 +1,8 @@
-"""The labels by which tenants are kept apart, and where a tenant lives on the host."""
+"""Where a tenant lives on the host, and what its namespace there carries."""
 
 from __future__ import annotations
 
-NODE_LABEL = "kailab.dev/tenant"
-"""Label and taint key of the nodes that belong to one tenant; the value is the tenant's name.
-
-Also the node pool label of the host's KAI (Helm ``global.nodePoolLabelKey``): its default shard has the nodes without
-this label. A key of the lab's own, because a tenant's KAI sees the label too and must not take it for a pool of its
-own (KAI's default is ``kai.scheduler/node-pool``).
-"""
-
-OWN_KAI_LABEL = "kailab.dev/own-kai"
-"""On the host namespace of a tenant with a KAI of its own, value ``true``: the policy that keeps the host's KAI off
-selects by it."""
-
-HOST_KAI_LABEL = "kailab.dev/kai"
-"""On namespaces that belong to the host's KAI, value ``host``, where that KAI is told to look at no others (Helm
-``global.namespaceLabelSelector``)."""
-
-HOST_KAI = {HOST_KAI_LABEL: "host"}
-"""What a namespace must carry for the host's KAI to look at its pods, beside tenants with a KAI of their own."""
+from lab.spec.tenant_labels import HOST_KAI, OWN_KAI_LABEL
 
 
 def tenant_namespace(tenant: str) -> str:

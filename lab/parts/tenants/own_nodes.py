@@ -18,9 +18,10 @@ from lab.kube.views import PodView
 from lab.parts.context import LabContext
 from lab.parts.gpu.pools import node_name
 from lab.parts.place import MANAGED_BY_LABEL
-from lab.parts.tenants.names import NODE_LABEL, tenant_namespace
+from lab.parts.tenants.names import tenant_namespace
 from lab.spec import LabSpec
 from lab.spec.node_share import tenant_nodes
+from lab.spec.tenant_labels import NODE_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

@@ -44,9 +44,10 @@ from lab.parts.tenants.leftovers import (
     role_names,
 )
 from lab.parts.tenants.moments import Removal, Stopwatch
-from lab.parts.tenants.names import NODE_LABEL, tenant_namespace
+from lab.parts.tenants.names import tenant_namespace
 from lab.parts.tenants.own_nodes import give_back
 from lab.spec import TenantSpec
+from lab.spec.tenant_labels import NODE_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

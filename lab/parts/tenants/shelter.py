@@ -21,7 +21,7 @@ from lab.kube import OWNER_LABEL
 from lab.kube.ready import is_ready
 from lab.kube.views import GPU_GROUP_LABEL
 from lab.kube.world import World, take
-from lab.parts.tenants.names import OWN_KAI_LABEL
+from lab.spec.tenant_labels import OWN_KAI_LABEL
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

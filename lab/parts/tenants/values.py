@@ -9,9 +9,9 @@ from lab.parts.cluster.config import has_gpus
 from lab.parts.gpu.pools import RUNTIME_CLASS
 from lab.parts.releases import base_values, merged, value_at
 from lab.parts.tenants.access import Port, context_name, server_of
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.tenants.quota import quota_values
 from lab.spec import LabSpec, TenantSpec, tenant_nodes
+from lab.spec.tenant_labels import NODE_LABEL
 
 CHART = "vcluster"
 """Name of the chart in the lab's supply."""

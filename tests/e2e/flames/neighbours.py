@@ -9,11 +9,11 @@ from lab.api import Lab
 from lab.kube.views import NodeView
 from lab.parts.place import Place
 from lab.parts.tenants.inside import inner_spec
-from lab.parts.tenants.names import NODE_LABEL
 from lab.parts.tenants.vigil import Neighbour
 from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, fraction_pod
 from lab.pytest_fixtures import HOST
 from lab.spec import TenantSpec
+from lab.spec.tenant_labels import NODE_LABEL
 
 from .own_kai import OwnKai, with_class
 
