@@ -24,7 +24,8 @@ from lab.parts.gpu.node_files import (
 )
 from lab.parts.gpu.node_state import NodeState, differences, look
 from lab.parts.gpu.nvml_library import build_library, node_arch, source_digest
-from lab.parts.gpu.pools import PRESENT_LABEL, node_labels, pools_by_node, said, short_name
+from lab.parts.gpu.pool_labels import missing_lines, put_labels
+from lab.parts.gpu.pools import PRESENT_LABEL, pools_by_node, said, short_name
 from lab.spec import LabSpec
 from lab.tools.container import Container
 from lab.tools.shell import Result
@@ -95,11 +96,7 @@ class GpuNodes:
         if all(state.untouched for state in states.values()):
             return Observed.absent()
         diff = [f"{name}: {line}" for name, state in states.items() for line in differences(wanted[name], state)]
-        diff += [
-            f"{name}: label {key}={value} is missing"
-            for name, labels in self._unlabelled(ctx).items()
-            for key, value in labels.items()
-        ]
+        diff += missing_lines(ctx, self.spec)
         if diff:
             return Observed.drifted("GPU nodes differ", diff)
         return Observed.ready("; failed: ".join([said(self.spec), *self._failed(sick)]))
@@ -117,9 +114,7 @@ class GpuNodes:
         library = build_library(ctx.run, ctx.progress)
         ctx.progress("writing GPUs into the nodes", 0, len(wanted))
         each(lambda name: _install(ctx, name, wanted[name].payload(library)), list(wanted))
-        cluster = ctx.cluster()
-        for name, labels in self._unlabelled(ctx).items():
-            cluster.patch("Node", name, {"metadata": {"labels": labels}})
+        put_labels(ctx, self.spec)
 
     def verify(self, ctx: LabContext) -> None:
         """The nodes are as planned, and the toolkit itself resolves every GPU.
@@ -172,17 +167,6 @@ class GpuNodes:
             for index, health in failed.items()
         ]
         return [", ".join(lines)] if lines else []
-
-    def _unlabelled(self, ctx: LabContext) -> dict[str, dict[str, str]]:
-        """The labels that each GPU node lacks; nodes that lack none are left out."""
-        present = {
-            node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in ctx.cluster().list("Node")
-        }
-        lacking = {
-            name: {key: value for key, value in node_labels(pool).items() if present.get(name, {}).get(key) != value}
-            for name, pool in pools_by_node(self.spec).items()
-        }
-        return {name: labels for name, labels in lacking.items() if labels}
 
     def _refuse_bare(self, states: dict[str, NodeState]) -> None:
         lines = [f"{name}: {line}" for name, state in states.items() for line in state.lacks()]

@@ -11,7 +11,8 @@ from lab.host.nvml import GpuDevice, query
 from lab.parts.context import LabContext
 from lab.parts.gpu.assign import Shares
 from lab.parts.gpu.nodes import each
-from lab.parts.gpu.pools import node_labels, pools_by_node, said, short_name
+from lab.parts.gpu.pool_labels import missing_lines, put_labels
+from lab.parts.gpu.pools import pools_by_node, said, short_name
 from lab.parts.gpu.real_shares import recorded
 from lab.parts.gpu.real_state import (
     CDI_SPEC,
@@ -66,11 +67,7 @@ class RealGpuNodes:
             for name, state in states.items()
             for line in differences(self._files(shares.get(name, ())), shares.get(name, ()), state)
         ]
-        diff += [
-            f"{name}: label {key}={value} is missing"
-            for name, labels in self._unlabelled(ctx).items()
-            for key, value in labels.items()
-        ]
+        diff += missing_lines(ctx, self.spec)
         if diff:
             return Observed.drifted("GPU nodes differ", diff)
         held = [f"{short_name(self.spec.name, node)}: {_told(gpus)}" for node, gpus in shares.items()]
@@ -94,9 +91,7 @@ class RealGpuNodes:
             ctx.engine.exec(name, ["sh", "-s"], stdin=script, timeout=120)
 
         each(prepare, list(states))
-        cluster = ctx.cluster()
-        for name, labels in self._unlabelled(ctx).items():
-            cluster.patch("Node", name, {"metadata": {"labels": labels}})
+        put_labels(ctx, self.spec)
 
     def verify(self, ctx: LabContext) -> None:
         """The nodes have what the journal says, and the machine knows each of these GPUs.
@@ -129,17 +124,6 @@ class RealGpuNodes:
         names = [node.name for node in ctx.nodes()]
         states = each(lambda name: look(ctx, name, self._files(shares.get(name, ()))), names)
         return dict(zip(names, states, strict=True))
-
-    def _unlabelled(self, ctx: LabContext) -> dict[str, dict[str, str]]:
-        """The labels that each GPU node lacks; nodes that lack none are left out."""
-        present = {
-            node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in ctx.cluster().list("Node")
-        }
-        lacking = {
-            name: {key: value for key, value in node_labels(pool).items() if present.get(name, {}).get(key) != value}
-            for name, pool in pools_by_node(self.spec).items()
-        }
-        return {name: labels for name, labels in lacking.items() if labels}
 
     def _refuse_bare(self, shares: Shares, states: Mapping[str, RealState]) -> None:
         lines = [f"{name}: no GPU was given to it" for name in pools_by_node(self.spec) if name not in shares]
