@@ -3,14 +3,16 @@
 A test says so with ``@pytest.mark.disturbs("reason")``. All others share their turn, in every worker and process that
 uses the lab; a disturbing one waits until no other test runs, and none begins before it has put things back.
 With ``only="kai"`` it waits for those alone that KAI has a part in: tests marked ``without_kai`` go on beside it.
-``lab.pytest_plugin`` brings this in.
+A worker keeps its share of KAI from one test that shares it to the next: a disturbing test of another worker begins
+when that one has none left, and not after each of them. ``lab.pytest_plugin`` brings this in.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 MARKER = "disturbs"
 WITHOUT_KAI = "without_kai"
 LONG = "long"
+PATIENCE = 60.0
+"""Seconds that a disturbing test of one worker may wait for the tests another one still has, one after the other."""
+
 HELD = "KAILAB_TURN_HELD"
 """In the environment of a pytest run whose caller holds the turn already, alone: the file it holds."""
 
@@ -34,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     alone = "stops or changes what other tests need; runs last and alone; only='kai': beside tests without_kai"
     config.addinivalue_line("markers", f"{MARKER}(reason, only=''): {alone}")
     config.addinivalue_line("markers", f"{WITHOUT_KAI}: KAI has no part in it, and may be down meanwhile")
+    config.stash[SHARE] = Share()
+    config.add_cleanup(config.stash[SHARE].give_back)
     config.addinivalue_line("markers", f"{LONG}: takes minutes; runs with --lab-long")
 
 
@@ -85,6 +92,56 @@ def disturbs(item: pytest.Item) -> bool:
     return item.get_closest_marker(MARKER) is not None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Give the share of KAI back when the next test does not share it, or somebody has waited long enough."""
+    try:
+        return (yield)
+    finally:
+        share = item.config.stash[SHARE]
+        if nextitem is None or not _shares_kai(nextitem) or share.waited_for():
+            share.give_back()
+
+
+def _shares_kai(item: pytest.Item) -> bool:
+    return "lab" in getattr(item, "fixturenames", ()) and not disturbs(item) and not _without_kai(item)
+
+
+class Share:
+    """This worker's share of a lab's turn and of its KAI, kept over several tests."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._path: Path | None = None
+        self._since = 0.0
+
+    def take(self, path: Path) -> None:
+        """Hold both, shared with others; what is held already stays."""
+        if self._path == path:
+            return
+        self.give_back()
+        with ExitStack() as taken:
+            taken.enter_context(turn(path, alone=False))
+            taken.enter_context(turn(kai_turn(path), alone=False))
+            self._held = taken.pop_all()
+        self._path, self._since = path, time.time()
+
+    def give_back(self) -> None:
+        """Let others have it; nothing where nothing is held."""
+        self._held.close()
+        self._path = None
+
+    def waited_for(self) -> bool:
+        """Whether a disturbing test has waited for PATIENCE seconds, and its own time runs out."""
+        if self._path is None:
+            return False
+        asked = max(path.stat().st_mtime for path in (self._path, kai_turn(self._path)))
+        return self._since < asked < time.time() - PATIENCE
+
+
+SHARE: pytest.StashKey[Share] = pytest.StashKey()
+
+
 @pytest.fixture(autouse=True)
 def _turn(request: pytest.FixtureRequest) -> Iterator[None]:
     """The test's turn; tests that do not use a lab need none."""
@@ -97,12 +154,18 @@ def _turn(request: pytest.FixtureRequest) -> Iterator[None]:
     if os.environ.get(HELD) == str(path):
         yield
         return
+    share = request.config.stash[SHARE]
+    if mark is None and (not _without_kai(request.node) or _minds_kai(lab)):
+        share.take(path)
+        yield
+        return
+    share.give_back()
     only_kai = mark is not None and mark.kwargs.get("only") == "kai"
     alone = mark is not None and not only_kai
     with ExitStack() as held:
         held.enter_context(turn(path, alone=alone))
-        if not alone and (not _without_kai(request.node) or _minds_kai(lab)):
-            held.enter_context(turn(path.with_suffix(".turn-kai"), alone=only_kai))
+        if only_kai:
+            held.enter_context(turn(kai_turn(path), alone=True))
         yield
 
 
@@ -116,6 +179,11 @@ def _minds_kai(lab: Lab) -> bool:
 def turn_of(lab: Lab) -> Path:
     """The file by which all processes agree on the turn of a lab; who holds it alone, has KAI alone too."""
     return lab.paths.lock.with_suffix(".turn")
+
+
+def kai_turn(path: Path) -> Path:
+    """The file beside a lab's turn for KAI alone."""
+    return path.with_suffix(".turn-kai")
 
 
 @contextmanager
@@ -132,5 +200,7 @@ def turn(path: Path, *, alone: bool, wait: bool = True) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a") as file:
+        if alone:
+            path.touch()  # tells those who hold it that somebody waits, and since when
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
         yield  # closing the file gives the turn back

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from lab_fake import FakeLab, Run, runner
 
-from lab import pytest_gpus
+from lab import pytest_gpus, pytest_turns
 from lab.errors import WaitTimeout
 from lab.pytest_gpus import FREE_SECONDS, NUDGE_SECONDS
-from lab.pytest_turns import HELD, turn
+from lab.pytest_turns import HELD, PATIENCE, kai_turn, turn
 
 pytest_plugins = ["pytester"]
 
@@ -140,6 +140,60 @@ def test_a_turn_can_be_asked_for_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "demo.turn"
     with turn(path, alone=False), pytest.raises(BlockingIOError), turn(path, alone=True, wait=False):
         pass
+
+
+WATCHING = """
+    import fcntl
+    import pytest
+
+    @pytest.hookimpl(tryfirst=True, wrapper=True)
+    def pytest_runtest_protocol(item, nextitem):
+        try:
+            return (yield)
+        finally:
+            if nextitem is not None:
+                with open("{path}", "a") as other, open("seen", "a") as seen:
+                    try:
+                        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        seen.write("free")
+                    except BlockingIOError:
+                        seen.write("kept")
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "seen"),
+    [
+        ("def test_b(lab): pass", "kept"),
+        ("@pytest.mark.skip\ndef test_b(lab): pass", "kept"),
+        ("@pytest.mark.without_kai\ndef test_b(lab): pass", "free"),
+        ("@pytest.mark.disturbs('it')\ndef test_b(lab): pass", "free"),
+        ("def test_b(): pass", "free"),
+    ],
+)
+def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
+    run: Run, lab: FakeLab, pytester: pytest.Pytester, second: str, seen: str
+) -> None:
+    path = kai_turn(lock_of(lab))
+    pytester.makeconftest(WATCHING.format(path=path))
+    run(f"import pytest\ndef test_a(lab): pass\n{second}")
+    assert (pytester.path / "seen").read_text() == seen
+    with turn(path, alone=True, wait=False):
+        pass  # at the end nothing is held
+
+
+@pytest.mark.parametrize(("asked", "patience", "seen"), [(1, PATIENCE, "kept"), (1, -5, "free"), (-1, -5, "kept")])
+def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
+    run: Run, lab: FakeLab, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
+    asked: int, patience: float, seen: str,
+) -> None:  # fmt: skip
+    """One that asked before the share was taken had its turn since."""
+    path = kai_turn(lock_of(lab))
+    pytester.makeconftest(WATCHING.format(path=path))
+    monkeypatch.setattr(pytest_turns, "PATIENCE", patience)
+    at = f"time.time() + {asked}"
+    run(f"import os, time\ndef test_a(lab): os.utime({str(path)!r}, ({at}, {at}))\ndef test_b(lab): pass")
+    assert (pytester.path / "seen").read_text() == seen
 
 
 def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
