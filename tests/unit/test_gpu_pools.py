@@ -86,9 +86,10 @@ def test_kind_gets_the_labels_of_the_pools() -> None:
     (mapped,) = control["extraPortMappings"]
     assert (mapped["hostPort"], mapped["containerPort"], mapped["listenAddress"]) == (1, 2, "127.0.0.1")
     assert config["networking"] == {"apiServerPort": 3, "disableDefaultCNI": True}
-    kubelet, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
+    kubelet, etcd, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
-    assert dns["kind"] == "ClusterConfiguration"
+    assert etcd["kind"] == dns["kind"] == "ClusterConfiguration"
+    assert etcd["etcd"]["local"]["extraArgs"] == {"unsafe-no-fsync": "true"}
 
 
 @pytest.mark.parametrize(
