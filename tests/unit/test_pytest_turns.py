@@ -196,6 +196,11 @@ def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
     assert (pytester.path / "seen").read_text() == seen
 
 
+def test_a_share_of_a_lab_that_is_taken_down_meanwhile_is_given_back(run: Run, lab: FakeLab) -> None:
+    path = kai_turn(lock_of(lab))
+    run(f"import os\ndef test_a(lab): os.unlink({str(path)!r})\ndef test_b(lab): pass").assert_outcomes(passed=2)
+
+
 def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
     assert lab.cluster.log == ["wait Pod"]
