@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,9 @@ _TOOLKIT = Item("binary", "container-toolkit")
 
 _KEPT = 6
 """Baked images that stay in the engine, of all labs together; each takes 1 to 2 GB."""
+
+_PATIENCE = 1.0
+"""Seconds between two looks at whether the run was cancelled, while another lab bakes."""
 
 _CTR = ("ctr", "-n", "k8s.io")
 
@@ -82,12 +85,18 @@ class NodeImage:
         return Observed.ready(self.tag) if ctx.engine.image_id(self.tag) else Observed.absent()
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
+        """See Step. Labs that come up at once may need the same image: one bakes it, the others wait."""
+        with _alone(ctx, self.tag):
+            if ctx.engine.image_id(self.tag) is None:
+                self._make(ctx)
+
+    def _make(self, ctx: LabContext) -> None:
         base = base_image(self.spec)
         ctx.progress("loading the base image")
         archive = ctx.supply.path(base, ctx.progress)
         ctx.engine.call("load", "-q", "-i", str(archive))
-        name = f"kailab-bake-{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
+        # with the lab's name: 'lab down' of a lab whose bake was killed must not meet another one's
+        name = f"kailab-bake-{self.spec.name}-{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
         # a bake that was killed leaves its container behind
         ctx.engine.remove(name)
         ctx.journal.owns("container", name, self.id)
@@ -152,6 +161,26 @@ class NodeImage:
 
     def undo(self, ctx: LabContext) -> None:
         """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
+
+
+@contextlib.contextmanager
+def _alone(ctx: LabContext, tag: str) -> Iterator[None]:
+    """Hold the right to bake ``tag`` on this machine. Raises Interrupted."""
+    from filelock import FileLock, Timeout
+
+    path = place("locks", tag, key_of(tag))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{path}.lock")
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=_PATIENCE)
+        except Timeout:
+            ctx.progress("waiting for another lab that bakes it")
+            ctx.engine.image_id(tag)  # a command of a cancelled run raises Interrupted
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def mark_used(tag: str) -> None:
