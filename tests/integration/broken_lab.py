@@ -40,6 +40,11 @@ NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
 UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
 
 
+def is_unwell(seen: Diagnosis) -> bool:
+    """Whether the doctor sees anything."""
+    return bool(seen.symptoms or seen.unread) or any(verdict.level != "ok" for verdict in seen.path)
+
+
 @dataclass
 class Ground:
     """The lab, its one node, and what a case made in it."""
@@ -71,9 +76,13 @@ class Ground:
         """What the doctor sees now."""
         return diagnose(self.ctx)
 
-    def symptoms(self) -> set[str]:
-        """Ids of the symptoms it sees now."""
-        return {found.symptom.id for found in self.diagnosed().symptoms}
+    def well(self) -> Diagnosis:
+        """What the doctor sees once nothing is wrong any more, or else at last: objects tell of a repair one by one."""
+        retrying = Retrying(
+            stop=stop_after_delay(SECONDS), retry=retry_if_result(is_unwell), sleep=self.cluster.calls.pause,
+            wait=wait_fixed(1), retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )  # fmt: skip
+        return retrying(self.diagnosed)
 
     def make(self, doc: Json) -> Json:
         """Create an object; it is deleted after the case."""

@@ -48,7 +48,7 @@ def test_failure(ground: Ground, symptom: str) -> None:
             ground.clear()
         finally:
             case.restore(ground)
-    after = ground.diagnosed()
+    after = ground.well()
     assert after.symptoms == ()
     assert [verdict for verdict in after.path if verdict.level != "ok"] == []
 

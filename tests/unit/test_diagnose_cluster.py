@@ -54,6 +54,16 @@ CASES: dict[str, tuple[World, list[str]]] = {
         world(gpu_node(gpus=0), plugin_pod(ready=False, waiting="CrashLoopBackOff")),
         ["plugin-crashes", "plugin-missing", "allocatable-short"],
     ),
+    "plugin starts, its GPUs are offered": (
+        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)), []
+    ),
+    "plugin starts, no GPU is offered": (
+        world(gpu_node(gpus=0), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)),
+        ["plugin-missing", "allocatable-short"],
+    ),
+    "plugin is slow": (
+        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=20)), ["plugin-missing"]
+    ),
     "not labelled": (
         world(gpu_node(gpus=0, present=""), daemon_set(0), drop=["Pod"]), ["plugin-unwanted", "gpu-present-label"]
     ),

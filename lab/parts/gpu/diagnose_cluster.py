@@ -116,7 +116,8 @@ def _plugin(world: World, node: str, *, short: bool) -> Iterator[Trouble]:
     if short and not any(view.ready for view, _ in mine):
         yield Trouble(f"no device plugin runs on {node}")
     for view, obj in mine:
-        if not view.ready:
+        # the kubelet tells of the GPUs first, and of the Ready plugin later
+        if not view.ready and (short or not _starts(obj, world.at)):
             yield Trouble(f"device plugin {title_of(view)} is not ready: {state_of(obj)}", where=title_of(view))
 
 
@@ -145,8 +146,13 @@ def _reservations(pods: list[Obj], now: datetime) -> Iterator[Trouble]:
             continue
         if view.phase == "Failed":
             yield Trouble(f"reservation pod {view.name} has failed: {state_of(obj)}", where=title_of(view))
-        elif state_of(obj) not in ("Pending", "ContainerCreating", "new") or age(obj, now) > _NEW:
+        elif not _starts(obj, now):
             yield Trouble(f"reservation pod {view.name} is not ready: {state_of(obj)}", where=title_of(view))
+
+
+def _starts(obj: Obj, now: datetime) -> bool:
+    """Whether a pod that is not ready may only be new."""
+    return state_of(obj) in ("Pending", "ContainerCreating", "new") and age(obj, now) <= _NEW
 
 
 def age(obj: Obj, now: datetime) -> timedelta:
