@@ -82,6 +82,9 @@ class _Sudo:
         sbin = Path("/usr/sbin") / name
         return self._run.which(name) or (sbin if self._machine.path(str(sbin)).is_file() else None)
 
+    def stopped(self) -> bool:
+        return self._run.stopped()
+
     def run(
         self, argv: Sequence[str | Path], *, stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout: float | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from lab.parts.context import LabContext
 from lab.paths import assets, cache_root
 from lab.spec import LabSpec
 from lab.supply import Choice, Item, Supply
-from lab.supply.store import key_of, place
+from lab.supply.store import alone, key_of, place
 
 OWNER = "kailab"
 """Label on every container and image of ours; its value is the lab's name."""
@@ -32,9 +32,6 @@ _TOOLKIT = Item("binary", "container-toolkit")
 
 _KEPT = 6
 """Baked images that stay in the engine, of all labs together; each takes 1 to 2 GB."""
-
-_PATIENCE = 1.0
-"""Seconds between two looks at whether the run was cancelled, while another lab bakes."""
 
 _CTR = ("ctr", "-n", "k8s.io")
 
@@ -86,7 +83,7 @@ class NodeImage:
 
     def apply(self, ctx: LabContext) -> None:
         """See Step. Labs that come up at once may need the same image: one bakes it, the others wait."""
-        with _alone(ctx, self.tag):
+        with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("another lab makes it; waiting")):
             if ctx.engine.image_id(self.tag) is None:
                 self._make(ctx)
 
@@ -161,26 +158,6 @@ class NodeImage:
 
     def undo(self, ctx: LabContext) -> None:
         """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
-
-
-@contextlib.contextmanager
-def _alone(ctx: LabContext, tag: str) -> Iterator[None]:
-    """Hold the right to bake ``tag`` on this machine. Raises Interrupted."""
-    from filelock import FileLock, Timeout
-
-    path = place("locks", tag, key_of(tag))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{path}.lock")
-    while not lock.is_locked:
-        try:
-            lock.acquire(timeout=_PATIENCE)
-        except Timeout:
-            ctx.progress("waiting for another lab that bakes it")
-            ctx.engine.image_id(tag)  # a command of a cancelled run raises Interrupted
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def mark_used(tag: str) -> None:

@@ -29,7 +29,7 @@ _MERGED = ("bin", "lib", "lib64", "sbin")
 def layer(recipe: DebLayer, run: Runner) -> Layer:
     """A layer with the files of the recipe's packages; made once. Raises CommandFailed."""
     target = place("layers", f"{recipe.name}.tar", key_of(asdict(recipe)))
-    with making(target) as needed:
+    with making(target, run) as needed:
         if needed:
             debian = Debian(run)
             with tempfile.TemporaryDirectory(prefix="kailab-debs-") as folder:

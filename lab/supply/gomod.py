@@ -34,7 +34,7 @@ def folder_of(recipe: GoRecipe) -> Path:
 def build(recipe: GoRecipe, run: Runner, progress: Progress) -> Path:
     """Build all programs of ``recipe`` unless they are there; returns their folder. Raises CommandFailed."""
     target = folder_of(recipe)
-    with making(target) as needed:
+    with making(target, run, progress) as needed:
         if not needed:
             return target
         progress(f"{recipe.name}: waiting for a build slot", None, None)

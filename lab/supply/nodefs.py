@@ -78,7 +78,7 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
 def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
     """The node's root file system as a tar; made once. Raises CommandFailed (debootstrap needs root)."""
     target = place("rootfs", f"{recipe.name}.tar", key_of(asdict(recipe), 1))
-    with making(target) as needed:
+    with making(target, run, progress) as needed:
         if needed:
             debian = Debian(run)
             if run.which("debootstrap") is None:

@@ -76,7 +76,7 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
     target = archive_path(row, catalogue)
     if target is None:
         raise LabError(f"image {row.reference} has no recipe")
-    with making(target) as needed:
+    with making(target, run, progress) as needed:
         if not needed:
             return target
         if row.recipe == "node":
@@ -101,7 +101,7 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
 def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> Path:
     """Package a chart from its folder in a Go module, with the released version. Raises CommandFailed."""
     target = chart_path(row)
-    with making(target) as needed:
+    with making(target, run) as needed:
         if needed:
             recipe = catalogue.go[row.build["recipe"]]
             source = Go(run).download(recipe.module, recipe.version) / row.build["folder"]

@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import Interrupted, LabError
 from lab.paths import cache_root
+from lab.tools.shell import Runner
 
 
 def key_of(*parts: Any) -> str:
@@ -61,14 +62,54 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def making(target: Path) -> Iterator[bool]:
-    """Hold the lock of ``target`` and say whether it still has to be made (another process may have been quicker)."""
-    from filelock import FileLock
+def alone(name: str, stopped: Callable[[], bool], waits: Callable[[], object]) -> Iterator[None]:
+    """Hold the right to make what ``name`` names: no other thread and no other lab on this machine has it meanwhile.
 
-    lock = cache_root() / "locks" / f"{hashlib.sha256(str(target).encode()).hexdigest()[:16]}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    Args:
+        name: what is made, the same for all that make it.
+        stopped: whether to wait no longer.
+        waits: called once if another one has the right.
+
+    Raises:
+        Interrupted: stopped while it waited.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(f"{place('locks', Path(name).name, key_of(name))}.lock")
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        waits()
+        try:
+            lock.acquire(cancel_check=stopped)
+        except Timeout:
+            raise Interrupted(f"stopped while another lab made {name}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def making(
+    target: Path,
+    run: Runner | None = None,
+    progress: Callable[[str, int | None, int | None], object] = lambda *_: None,
+) -> Iterator[bool]:
+    """Hold the right to make ``target``; whether it still has to be made (another process may have been quicker).
+
+    Args:
+        target: what is made.
+        run: whose cancel ends the waiting; None: what is made takes seconds, and is waited for.
+        progress: told if another one makes it.
+
+    Raises:
+        Interrupted: the run was cancelled while another process made it.
+    """
     if target.exists():
         yield False
         return
-    with FileLock(lock):
+    stopped = run.stopped if run else lambda: False
+    with alone(str(target), stopped, lambda: progress(f"another lab makes {target.name}; waiting", None, None)):
         yield not target.exists()

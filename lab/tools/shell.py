@@ -70,6 +70,10 @@ class Runner(Protocol):
         """The program's path, or None."""
         ...
 
+    def stopped(self) -> bool:
+        """Whether the run was cancelled: nothing more is started."""
+        ...
+
 
 class HostRunner:
     """Runs commands on this machine and ends them when ``cancel`` is set.
@@ -92,6 +96,10 @@ class HostRunner:
         """The program's path, or None."""
         found = shutil.which(name)
         return Path(found) if found else None
+
+    def stopped(self) -> bool:
+        """See Runner.stopped."""
+        return self.cancel.is_set()
 
     def run(
         self,

@@ -75,6 +75,7 @@ class FakeRunner:
         self.handlers: list[Handler] = []
         self.programs: dict[str, str] = dict(which or {})
         self.unexpected: list[str] = []
+        self.cancelled = False
         self._lock = threading.Lock()
 
     def handle(
@@ -118,6 +119,10 @@ class FakeRunner:
     def which(self, name: str) -> Path | None:
         """See Runner.which."""
         return Path(self.programs[name]) if name in self.programs else None
+
+    def stopped(self) -> bool:
+        """See Runner.stopped: what a test has set."""
+        return self.cancelled
 
     def run(
         self,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from another_lab import AnotherLab
 from fakes import FakeRunner
-from filelock import FileLock
 
 from lab.errors import Interrupted
-from lab.parts import images
 from lab.parts.images import NodeImage
 from lab.spec import LabSpec
-from lab.supply.store import key_of, place
 from lab.tools.container import ContainerEngine
 
 TAG = "kailab/node:v1.34.4-abc"
@@ -22,13 +21,11 @@ LOOK = f"docker image inspect --format {{{{.Id}}}} {TAG}"
 
 
 @pytest.fixture
-def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileLock:
-    """What another lab holds that bakes the image."""
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnotherLab]:
     monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(images, "_PATIENCE", 0.02)
-    path = place("locks", TAG, key_of(TAG))
-    path.parent.mkdir()
-    return FileLock(f"{path}.lock")
+    lab = AnotherLab()
+    yield lab
+    lab.ends()
 
 
 class Baker:
@@ -42,7 +39,7 @@ class Baker:
             if waiting is not None:
                 waiting()
 
-        self.ctx: Any = SimpleNamespace(engine=ContainerEngine(runner), progress=progress)
+        self.ctx: Any = SimpleNamespace(engine=ContainerEngine(runner), progress=progress, run=runner)
         self.step = NodeImage(LabSpec(), (), TAG)
 
     def apply(self) -> list[str]:
@@ -51,31 +48,33 @@ class Baker:
         return self.said
 
 
-def test_what_another_lab_has_baked_meanwhile_is_not_baked_again(runner: FakeRunner, other: FileLock) -> None:
-    runner.handle(LOOK, code=1, times=1)
+def test_what_another_lab_has_baked_meanwhile_is_not_baked_again(runner: FakeRunner, other: AnotherLab) -> None:
     runner.handle(LOOK, out="sha256:1\n")
-    other.acquire()
-    said = Baker(runner, waiting=other.release).apply()
-    assert said == ["waiting for another lab that bakes it"]
+    assert other.begins(TAG)
+    said = Baker(runner, waiting=other.ends).apply()
+    assert said == ["another lab makes it; waiting"]
     assert set(runner.lines) == {LOOK.replace("{{.Id}}", "'{{.Id}}'")}  # nothing was loaded, run or committed
 
 
-def test_a_lab_that_waits_stops_on_ctrl_c(runner: FakeRunner, other: FileLock) -> None:
-    runner.handle(LOOK, raises=Interrupted("stopped"))
-    with other, pytest.raises(Interrupted):
-        Baker(runner).apply()
+def test_a_lab_that_waits_stops_on_ctrl_c(runner: FakeRunner, other: AnotherLab) -> None:
+    def press() -> None:
+        runner.cancelled = True
+
+    assert other.begins(TAG)
+    with pytest.raises(Interrupted):
+        Baker(runner, waiting=press).apply()
+    assert runner.lines == []
 
 
 def test_a_bake_that_fails_lets_the_next_lab_try(
-    runner: FakeRunner, other: FileLock, monkeypatch: pytest.MonkeyPatch
+    runner: FakeRunner, other: AnotherLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner.handle(LOOK, code=1)
     tried: list[str] = []
 
     def make(step: NodeImage, _: object) -> None:
         tried.append(step.tag)
-        with pytest.raises(TimeoutError):
-            other.acquire(timeout=0.02)
+        assert not other.begins(TAG)
         raise OSError("disk full")
 
     monkeypatch.setattr(NodeImage, "_make", make)
@@ -83,5 +82,4 @@ def test_a_bake_that_fails_lets_the_next_lab_try(
         with pytest.raises(OSError, match="disk full"):
             Baker(runner).apply()
     assert tried == [TAG, TAG]
-    with other:
-        pass
+    assert other.begins(TAG)

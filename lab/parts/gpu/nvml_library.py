@@ -111,7 +111,7 @@ def build_library(run: Runner, progress: Progress = lambda _: None) -> Path:
     """
     arch = node_arch()
     folder = library_in_cache(arch).parent
-    with making(folder) as needed:
+    with making(folder, run) as needed:
         if needed:
             with replacing(folder) as temporary:
                 temporary.mkdir()
@@ -161,7 +161,7 @@ def _zig(run: Runner, why: str) -> list[str | Path]:
     home = cache_root() / "venvs" / ZIGLANG.replace("==", "-")
     python = home / "bin" / "python"
     done = home / "installed"
-    with making(done) as needed:
+    with making(done, run) as needed:
         if needed:
             try:
                 run.run([sys.executable, "-m", "venv", "--clear", home], timeout=120)

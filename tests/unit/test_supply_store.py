@@ -1,0 +1,75 @@
+"""What several labs need from the cache is made by one of them; the others wait, and can be stopped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from another_lab import AnotherLab
+from fakes import FakeRunner
+
+from lab.errors import Interrupted
+from lab.supply.store import making
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
+    return tmp_path / "images" / "thing.tar-abc"
+
+
+@pytest.fixture
+def other() -> Iterator[AnotherLab]:
+    lab = AnotherLab()
+    yield lab
+    lab.ends()
+
+
+def make(target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    target.touch()
+
+
+def test_one_that_waits_says_so_and_finds_what_was_made_meanwhile(
+    target: Path, runner: FakeRunner, other: AnotherLab
+) -> None:
+    said: list[str] = []
+
+    def told(text: str, *_: object) -> None:
+        said.append(text)
+        make(target)
+        other.ends()
+
+    assert other.begins(str(target))
+    with making(target, runner, told) as needed:
+        assert not needed
+    assert said == ["another lab makes thing.tar-abc; waiting"]
+
+
+def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
+    def cancel(*_: object) -> None:
+        runner.cancelled = True
+
+    assert other.begins(str(target))
+    with (
+        pytest.raises(Interrupted, match=r"stopped while another lab made .*thing\.tar-abc"),
+        making(target, runner, cancel),
+    ):
+        pytest.fail("it went on")
+
+
+def test_what_failed_is_made_by_the_next(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
+    with contextlib.suppress(OSError), making(target, runner) as needed:
+        assert needed
+        assert not other.begins(str(target))
+        raise OSError("disk full")
+    assert other.begins(str(target))
+
+
+def test_what_is_there_needs_no_lock(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
+    make(target)
+    with making(target, runner) as needed:
+        assert not needed
+    assert not (tmp_path / "locks").exists()
