@@ -22,7 +22,7 @@ class _Hiccup(Exception):
 
 
 def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", member: str = "") -> Path:
-    """Download ``url`` to ``target``, check it, and take ``member`` out of it when it is a tar archive.
+    """Download the program ``url`` to ``target``, check it, and take ``member`` out of it when it is a tar archive.
 
     Raises:
         Unavailable: the server refused, the network failed three times, or the checksum differs.
@@ -52,6 +52,7 @@ def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", m
                 with unpacked.open("wb") as file:
                     shutil.copyfileobj(source, file)
             unpacked.replace(temporary)
+        temporary.chmod(0o755)
     return target
 
 

@@ -59,20 +59,20 @@ def exists(reference: str, engine: ContainerEngine) -> bool:
 
 
 @_patient
-def pull(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine) -> None:
-    """Pull an image and give it its own name when it came from a mirror. Tried three times. Raises CommandFailed."""
-    source = mirrored(reference, mirrors)
-    engine.call("pull", "-q", source)
-    if source != reference:
-        engine.call("tag", source, reference)
-
-
 def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path) -> Path:
-    """Pull an image into an archive; the engine keeps it only where it had it before. Raises CommandFailed."""
-    names = dict.fromkeys([reference, mirrored(reference, mirrors)])
-    new = [name for name in names if engine.image_id(name) is None]
-    pull(reference, mirrors, engine)
+    """Pull an image into an archive; the engine keeps it only where it had it before.
+
+    Tried three times, from the pull on: whatever else fetches or removes images may take it from the engine.
+
+    Raises:
+        CommandFailed: it cannot be pulled or written.
+    """
+    source = mirrored(reference, mirrors)
+    new = [name for name in dict.fromkeys([reference, source]) if engine.image_id(name) is None]
     try:
+        engine.call("pull", "-q", source)
+        if source != reference:
+            engine.call("tag", source, reference)
         return save(reference, engine, target)
     finally:
         for name in new:

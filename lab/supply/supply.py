@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.errors import Unavailable
+from lab.errors import CommandFailed, Unavailable
 from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
 from lab.supply.catalogue import KAI_CHART, ChartRow, Item, beside, chart_version, load
 from lab.supply.choose import Choice, Chooser, wanted_version
 from lab.supply.recipes import Progress
+from lab.supply.store import making
 from lab.tools.container import ContainerEngine
 from lab.tools.shell import Runner
 
@@ -99,7 +100,7 @@ class Supply:
             case "none":
                 raise Unavailable(f"{item} cannot be had", evidence=choice.why, fix=choice.fix)
             case "present":
-                return self._present(item, choice)
+                return self._present(item, choice, progress)
             case "bundle":
                 return self._from_bundle(item)
             case "registry":
@@ -107,7 +108,7 @@ class Supply:
             case _:
                 return self._build(item, progress)
 
-    def _present(self, item: Item, choice: Choice) -> Path:
+    def _present(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = self.wanted(item)
         known: list[Path | None] = [recipes.fetched(item, version)]
         if item.kind == "binary":
@@ -120,7 +121,14 @@ class Supply:
             if path is not None and path.exists():
                 return path
         if item.kind == "image":
-            return registry.save(item.name, self.engine, recipes.fetched(item, ""))
+            try:
+                return registry.save(item.name, self.engine, recipes.fetched(item, ""))
+            except CommandFailed:
+                if self.engine.image_id(item.name) is not None:
+                    raise
+                # somebody removed it after the plan was made
+                del self.choices[item]
+                return self.path(item, progress)
         return Path(choice.where)
 
     def _from_bundle(self, item: Item) -> Path:
@@ -138,14 +146,16 @@ class Supply:
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = self.wanted(item)
         target = recipes.fetched(item, version)
-        progress(f"fetching {choice.where}", None, None)
-        if item.kind == "image":
-            return registry.fetch(item.name, self.mirrors, self.engine, target)
-        if item.kind == "chart":
-            return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
-        row = self.catalogue.binaries[item.name]
-        download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
-        target.chmod(0o755)
+        with making(target, self.run, progress) as needed:
+            if not needed:
+                return target
+            progress(f"fetching {choice.where}", None, None)
+            if item.kind == "image":
+                return registry.fetch(item.name, self.mirrors, self.engine, target)
+            if item.kind == "chart":
+                return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
+            row = self.catalogue.binaries[item.name]
+            download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
         return target
 
     def _build(self, item: Item, progress: Progress) -> Path:
