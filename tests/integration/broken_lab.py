@@ -147,6 +147,15 @@ class Ground:
         """Create a pod and wait until its status says that its image cannot be pulled; an event says so before."""
         self._comes_to(pod, lambda view: bool(NOT_PULLED & {*view.waiting_reasons}), "waits for its image in vain")
 
+    def unscheduled(self, pod: Json, word: str) -> Json:
+        """Create a pod and wait until its conditions say why no node takes it; the pod as it is then."""
+
+        def told(view: PodView) -> bool:
+            return any(word in one.message for one in view.conditions)
+
+        self._comes_to(pod, told, f"is not scheduled: {word}")
+        return self.cluster.get("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"]) or {}
+
     def _comes_to(self, pod: Json, told: Callable[[PodView], bool], what: str) -> None:
         name = self.make(pod)["metadata"]["name"]
         self.cluster.wait(
@@ -166,6 +175,11 @@ class Ground:
 
         what = f"{self.node} offers {gpus} GPUs"
         self._answered(lambda: self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=what))
+
+    def served(self, gpus: int) -> None:
+        """Wait until a plugin that is Ready offers so many GPUs; the kubelet tells of the GPUs first."""
+        self.offers(gpus)
+        self.cluster.wait_ready("Pod", namespace=NAMESPACE, labels=SELECTOR, timeout=SECONDS)
 
     def label(self, **labels: str | None) -> None:
         """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
@@ -197,9 +211,7 @@ class Ground:
         doc = GpuPlugin(self.ctx.spec).documents()[1]
         change(doc)
         self.cluster.apply([doc])
-        self.offers(gpus)
-        # The kubelet tells of its GPUs before it tells that its pod is Ready.
-        self.cluster.wait_ready("Pod", namespace=NAMESPACE, labels=SELECTOR, timeout=SECONDS)
+        self.served(gpus)
 
     def gone(self, kind: str, namespace: str) -> None:
         """Wait until there are no objects of a kind in a namespace."""
@@ -216,16 +228,17 @@ class Ground:
         """Change KAI's Config; its operator follows."""
         self.cluster.patch("Config", "kai-config", {"spec": patch})
 
-    def hurry_binder(self) -> None:
-        """Have KAI's binder wait for reservation pods for a short while only, and see that it does."""
-        self.kai_config({"binder": {"resourceReservation": {"allocationTimeout": 10}}})
+    def binder_waits(self, seconds: int | None) -> None:
+        """Have KAI's binder wait so many seconds for reservation pods (None: as KAI has it), and see that it does."""
+        self.kai_config({"binder": {"resourceReservation": {"allocationTimeout": seconds}}})
 
         def follows(pods: Iterable[Json]) -> bool:
-            ready = [one for one in pods if PodView.of(one).ready]
-            return bool(ready) and all("allocation-timeout=10" in json.dumps(one["spec"]) for one in ready)
+            told = [json.dumps(one["spec"]) for one in pods if PodView.of(one).ready]
+            return bool(told) and all(("allocation-timeout=10" in text) == (seconds == 10) for text in told)
 
         self.cluster.wait(
-            "Pod", follows, namespace="kai-scheduler", labels="app=binder", timeout=SECONDS, what="the binder hurries"
+            "Pod", follows, namespace="kai-scheduler", labels="app=binder", timeout=SECONDS,
+            what=f"the binder waits {seconds} s for reservation pods"
         )
 
     def refused(self, pod: Json) -> str:
@@ -235,8 +248,8 @@ class Ground:
             try:
                 self.cluster.create(pod)
             except ApiFailed as error:
-                # the webhook's pods are being replaced
-                return "" if "failed calling webhook" in str(error) else str(error)
+                # the webhook's pods are being replaced, and a busy server may have answered nothing
+                return str(error) if "denied the request" in str(error) else ""
             self.cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0, wait=SECONDS)
             return ""
 
@@ -294,8 +307,6 @@ def ground_of(command: Cli) -> Iterator[Ground]:
             lab = Lab.attach(NAME)
             ground = Ground(lab.context("failures"), up["facts"]["scheduler"] == "kai")
             ground.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-            if ground.kai:
-                ground.hurry_binder()
             yield ground
             lab.session.close()
     finally:

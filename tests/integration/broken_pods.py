@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from lab.parts.gpu import GpuPlugin
 from lab.parts.workloads import IMAGE
 from tests.integration.broken_lab import RESERVATIONS, SPACE, Ground, Json
+
+_NUMBERS = itertools.count(1)
 
 
 def pod(
@@ -30,7 +33,8 @@ def pod(
 
 def victim(*, uuid: str = "all") -> Json:
     """A pod of RuntimeClass nvidia that asks the runtime for GPUs, and no one else."""
-    return pod("victim", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
+    # what the node says of a pod, it says by name, and for a while: each has its own
+    return pod(f"victim-{next(_NUMBERS)}", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
 
 
 def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:

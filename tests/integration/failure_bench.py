@@ -51,7 +51,7 @@ class Bench:
     host: ScratchHost
     plugin: Path
 
-    def sh(self, text: str, *hidden: str, timeout: float = 60) -> str:
+    def sh(self, text: str, *hidden: str, timeout: float = 120) -> str:
         """Run a shell script there; all that it says. Mounts that it makes end with it, and hidden files come back."""
         hide = "".join(f"mount --bind /dev/null {path}\n" for path in hidden)
         body = f"exec 2>&1\n{hide}{textwrap.dedent(text)}"
@@ -89,12 +89,13 @@ class Bench:
             mkdir -p {KUBELET_DIR}
             : >/run/plugin.log  # an earlier run's words are not this one's
             {words} {self.plugin} >/run/plugin.log 2>&1 &
-            for _ in $(seq 120); do
+            for _ in $(seq 600); do
                 grep -q '{until}' /run/plugin.log && break
                 kill -0 $! 2>/dev/null || break
                 sleep 0.1
             done
-            kill $! 2>/dev/null
+            kill -9 $! 2>/dev/null  # one that may stop in peace first waits for the kubelet, in vain
+            wait $!
             cat /run/plugin.log
         """, *hidden)  # fmt: skip
 

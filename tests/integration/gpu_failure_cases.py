@@ -150,8 +150,8 @@ def class_gone(g: Ground) -> None:
 
 
 def insufficient(g: Ground) -> str:
-    g.fails(pod("greedy", gpus=99), "Insufficient nvidia.com/gpu")
-    return str(g.cluster.get("Pod", "greedy", SPACE))
+    # the event comes first, and the condition after it
+    return str(g.unscheduled(pod("greedy", gpus=99), "Insufficient nvidia.com/gpu"))
 
 
 def reservation_under_runc(g: Ground) -> None:
@@ -169,6 +169,7 @@ def _crashed(obj: Json) -> bool:
 
 
 def bind_gives_up(g: Ground) -> None:
+    g.binder_waits(10)
     g.runtime_class("runc")
     g.fails(fraction_pod("late", namespace=SPACE), "failed waiting for GPU reservation pod")
 
@@ -264,7 +265,7 @@ CASES = {
     "gpus-multiplied": Case(multiplied, plugin_again),
     "plugin-unwanted": Case(
         both(lambda g: g.label(present=None), lambda g: g.offers(0)),
-        both(lambda g: g.label(present="true"), lambda g: g.offers(2)),
+        both(lambda g: g.label(present="true"), lambda g: g.served(2)),
         frozenset({"gpu-present-label"}),
     ),
     "smi-not-found": Case(lambda g: g.fails(pod("smi", command=("nvidia-smi", "-L")), "executable file not found")),
@@ -275,7 +276,8 @@ CASES = {
     "gpu-memory-label": Case(no_memory_label, lambda g: g.label(memory=str(g.ctx.spec.gpu_pools[0].memory))),
     "reservation-nvml": Case(reservation_under_runc, reservations_again, CLASS, kai=True),
     "reservation-timeout": Case(
-        bind_gives_up, reservations_again, CLASS, frozenset({"reservation-nvml", "reservation-waits"}), kai=True
+        bind_gives_up, both(reservations_again, lambda g: g.binder_waits(None)), CLASS,
+        frozenset({"reservation-nvml", "reservation-waits"}), kai=True
     ),
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(

@@ -146,18 +146,26 @@ def missing_platform(bench: Bench) -> str:
         for _ in $(seq 100); do ctr -a /run/c/sock version >/dev/null 2>&1 && break; sleep 0.1; done
         ctr -a /run/c/sock -n k8s.io images import --all-platforms --digests --snapshotter=native /run/image.tar
         kill -9 $!
+        wait $!
     """)
 
 
-def containerd(config: str) -> Text:
-    """Start a containerd of its own with a configuration, and read what it says at its start."""
+def containerd(config: str, until: str) -> Text:
+    """Start a containerd of its own with a configuration, and read what it says until it has said a word."""
     return lambda bench: bench.sh(f"""
         cat >/run/containerd.toml <<'END'
 {config}
 END
         cd /run
-        timeout -s KILL 2 containerd -c containerd.toml --root /run/c/root --state /run/c/state --address /run/c/sock
-        true
+        containerd -c containerd.toml --root /run/c/root --state /run/c/state --address /run/c/sock >log 2>&1 &
+        for _ in $(seq 600); do
+            grep -q '{until}' log && break
+            kill -0 $! 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -9 $! 2>/dev/null
+        wait $!
+        cat log
     """)
 
 
@@ -172,7 +180,7 @@ def failing_gpu(bench: Bench) -> str:
         sed 's/^gpu index=1 /&xid=79 /' $conf >/run/sick.conf
         mkdir -p /var/lib/kubelet/device-plugins
         KAILAB_NVML_CONFIG=/run/nvml.conf {bench.plugin} --kubelet-socket= >/run/plugin.log 2>&1 &
-        for _ in $(seq 40); do
+        for _ in $(seq 100); do
             cat /run/sick.conf >/run/nvml.conf
             sleep 0.3
             grep -q XidCriticalError /run/plugin.log && break
@@ -180,6 +188,7 @@ def failing_gpu(bench: Bench) -> str:
             sleep 0.3
         done
         kill $!
+        wait $!
         cat /run/plugin.log
     """)
 
@@ -212,13 +221,15 @@ CASES: Mapping[str, Text] = {
     "kubeadm-old-config": old_kubeadm_config,
     "image-digest-missing": missing_platform,
     "dpkg-cross-device": mounted_toolkit,
-    "containerd-config-broken": containerd("version = ["),
+    "containerd-config-broken": containerd("version = [", "failed to load TOML"),
     "containerd-default-unknown": containerd(
-        'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\n  default_runtime_name = "nvidia"'
+        'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\n  default_runtime_name = "nvidia"',
+        "no corresponding runtime",
     ),
     "containerd-mirrors": containerd(
         'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
-        '[plugins."io.containerd.grpc.v1.cri".registry.mirrors."localhost:5001"]\n  endpoint = ["http://r:5000"]'
+        '[plugins."io.containerd.grpc.v1.cri".registry.mirrors."localhost:5001"]\n  endpoint = ["http://r:5000"]',
+        "cannot be set when",
     ),
     "handler-cgroups": lambda b: b.container(ALL, runc="runc.real --systemd-cgroup"),
     "low-level-runtime-missing": lambda b: b.container(ALL, config=(('"/usr/sbin/runc.real"', '"/usr/bin/nope"'),)),

@@ -24,7 +24,7 @@ def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
-    seen = ground.diagnosed()
+    seen = ground.well()
     assert seen.symptoms == ()
     assert [verdict for verdict in seen.path if verdict.level != "ok"] == []
     assert seen.unread == ()

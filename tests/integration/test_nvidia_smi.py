@@ -56,7 +56,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process with a long name."""
     process = subprocess.Popen(["bash", "-c", "exec -a /opt/conda/envs/a-rather-long-one/bin/python3 sleep 60"])
-    HostRunner().run(["sh", "-c", f"until grep -q python3 /proc/{process.pid}/cmdline; do :; done"], timeout=30)
+    HostRunner().run(["sh", "-c", f"until grep -q ^/opt/conda /proc/{process.pid}/cmdline; do :; done"], timeout=30)
     yield process
     process.kill()
     process.wait()

@@ -29,6 +29,16 @@ from tests.integration.conftest import Cli
 ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set", "queues=[]")
 
 
+def own_cache(cli: Cli, name: str, *shared: str) -> None:
+    """Give the command a cache of its own, with some of the real one; who uses which node image is known to both."""
+    folder = cli.root / name
+    folder.mkdir()
+    for made in ("used", "locks", *shared):
+        (cache_root() / made).mkdir(parents=True, exist_ok=True)
+        (folder / made).symlink_to(cache_root() / made)
+    cli.env["KAILAB_CACHE"] = str(folder)
+
+
 @pytest.mark.timeout(1800)
 def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     bundle = cli.root / "offline"
@@ -38,7 +48,7 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     assert any(entry["name"].startswith("docker.io/kindest/node") for entry in shown["entries"])
 
     # nothing of the real cache, and no other source: what comes up now came from the bundle
-    cli.env["KAILAB_CACHE"] = str(cli.root / "empty-cache")
+    own_cache(cli, "empty-cache")
     cli.labs.append("it-bundle")
     lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
     up = cli(
@@ -159,10 +169,7 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
             "--set", f"supply.mirrors={{{mirrors}}}",
             "--set", "supply.sources=[registry, present, build]")  # fmt: skip
     cli.labs.append("it-registry")
-    cli.env["KAILAB_CACHE"] = str(cli.root / "cache")
-    (cli.root / "cache").mkdir()
-    for made in ("go", "rootfs", "layers"):
-        (cli.root / "cache" / made).symlink_to(cache_root() / made)
+    own_cache(cli, "cache", "go", "rootfs", "layers")
     plan = cli("plan", *args, "--json").json()
     sources = {entry["name"]: entry["source"] for entry in plan["supply"]}
     assert (
