@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from lab.errors import CommandFailed
 from lab.tools.shell import OnLine, Runner
+
+_TAKEN = re.compile(r"node\(s\) already exist for a cluster|container name \S+ is already in use")
+"""What kind says of a node that is there at first, and an engine of one that comes meanwhile."""
 
 
 class Kind:
@@ -24,14 +29,27 @@ class Kind:
     def create(
         self, name: str, config: str, image: str, kubeconfig: Path, on_line: OnLine | None = None
     ) -> None:
-        """Create a cluster; on failure its containers stay for a look. Raises CommandFailed."""
-        self._run.run(
-            [
-                self.binary, "create", "cluster", "--name", name, "--image", image, "--config", "-",
-                "--kubeconfig", kubeconfig, "--retain",
-            ],
-            stdin=config, env=self._env, on_line=on_line, timeout=900,
-        )  # fmt: skip
+        """Create a cluster; on failure its containers stay for a look.
+
+        The engine's command that makes a node outlives a kind that was killed. Where its node comes late, into this
+        creation, it is deleted and all is created once more.
+
+        Raises:
+            CommandFailed: kind or the engine refused.
+        """
+        argv: list[str | Path] = [
+            self.binary, "create", "cluster", "--name", name, "--image", image, "--config", "-",
+            "--kubeconfig", kubeconfig, "--retain",
+        ]  # fmt: skip
+        for late in (False, True):
+            try:
+                self._run.run(argv, stdin=config, env=self._env, on_line=on_line, timeout=900)
+            except CommandFailed as error:
+                if late or not _TAKEN.search(error.out + error.err):
+                    raise
+                self.delete(name, kubeconfig)
+            else:
+                return
 
     def delete(self, name: str, kubeconfig: Path) -> None:
         """Delete a cluster; already gone is success. Raises CommandFailed."""
