@@ -16,7 +16,11 @@ from typing import Any, NoReturn
 
 import pytest
 import sh  # noqa: TID251 - to be closed
+from another_lab import AnotherLab
 from fakes import FakeClock, FakeRunner
+from kube_fake import FakeApi
+
+from lab.kube import Cluster, follow, wait
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "")
 
@@ -123,3 +127,36 @@ def runner() -> Iterator[FakeRunner]:
 def clock() -> FakeClock:
     """A clock that stands still until advanced."""
     return FakeClock()
+
+
+@pytest.fixture
+def other() -> Iterator[AnotherLab]:
+    """Another lab on this machine; what it makes is made when the test ends."""
+    lab = AnotherLab()
+    yield lab
+    lab.ends()
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    """A strict API server; the test fails when it declared an answer that was never asked for."""
+    fake = FakeApi()
+    yield fake
+    if unmet := fake.unmet():
+        pytest.fail("\n".join(unmet), pytrace=False)
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    """What ``cluster`` would have waited between tries, in seconds."""
+    return []
+
+
+@pytest.fixture
+def cluster(api: FakeApi, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The cluster behind ``api``; it loses no time."""
+    monkeypatch.setattr(follow, "PAUSE", 0.01)
+    monkeypatch.setattr(wait, "FIRST_LIST", 0.3)
+    made = Cluster(Path("/lab/kubeconfig"), "kind-kailab-demo", transport=api)
+    monkeypatch.setattr(made.calls, "pause", pauses.append)
+    return made

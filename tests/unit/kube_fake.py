@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.kube import Cluster
 from lab.kube.transport import ExecOutcome, TransportError
 
 Json = dict[str, Any]
 CUT = TransportError("Connection reset by peer")
 REFUSED = TransportError("Connection refused", unsent=True)
+
+PODS = "/api/v1/namespaces/ns/pods"
+EVENTS = "/api/v1/namespaces/ns/events"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
 
 
 @dataclass(frozen=True)
@@ -219,3 +224,32 @@ def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "",
     for part, values in more.items():
         obj.setdefault(part, {}).update(values)
     return obj
+
+
+def running(count: int) -> Any:
+    """Whether so many of the pods run."""
+    return lambda pods: sum(p["status"]["phase"] == "Running" for p in pods) == count
+
+
+def event(reason: str, message: str, about: Json, at: str, **more: Any) -> Json:
+    """A warning about an object."""
+    meta = about["metadata"]
+    involved = {"kind": about["kind"], "name": meta["name"], "namespace": "ns", "uid": meta["uid"]}
+    return {
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "involvedObject": involved,
+        "lastTimestamp": at,
+        **more,
+    }
+
+
+def wait_for(cluster: Cluster, predicate: Any, timeout: float = 5, **more: Any) -> list[Json]:
+    """Wait for pods in ``ns``."""
+    return cluster.wait("Pod", predicate, namespace="ns", timeout=timeout, what="pods run", **more)
+
+
+def queue(name: str = "test") -> Json:
+    """A queue of KAI."""
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": {}}

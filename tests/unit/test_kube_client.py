@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_fake import CUT, REFUSED, FakeApi, listing, pod, status
+from kube_fake import CUT, PODS, QUEUES, REFUSED, FakeApi, listing, pod, status
 
 from lab.errors import ApiFailed, Interrupted
 from lab.kube import Cluster
 from lab.kube.transport import ExecOutcome, TransportError
-
-PODS = "/api/v1/namespaces/ns/pods"
-QUEUES = "/apis/scheduling.run.ai/v2/queues"
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def pauses() -> list[float]:
-    return []
-
-
-@pytest.fixture
-def cluster(api: FakeApi, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster(Path("/lab/kubeconfig"), "kind-kailab-demo", transport=api)
-    monkeypatch.setattr(made.calls, "pause", pauses.append)
-    return made
-
-
-def queue(name: str = "test") -> dict[str, Any]:
-    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
-
 
 # --- get, list, patch
 

@@ -3,57 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_fake import CUT, REFUSED, FakeApi, Json, Stream, listing, pod, status
+from kube_fake import CUT, PODS, REFUSED, FakeApi, Json, Stream, listing, pod, running, status, wait_for
 
 from lab.errors import ApiFailed
-from lab.kube import Cluster, follow, wait
+from lab.kube import Cluster
 from lab.kube.transport import TransportError
-
-PODS = "/api/v1/namespaces/ns/pods"
-EVENTS = "/api/v1/namespaces/ns/events"
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def cluster(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(follow, "PAUSE", 0.01)
-    monkeypatch.setattr(wait, "FIRST_LIST", 0.3)
-    made = Cluster(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
-    return made
-
-
-def running(count: int) -> Any:
-    return lambda pods: sum(p["status"]["phase"] == "Running" for p in pods) == count
-
-
-def event(reason: str, message: str, about: Json, at: str, **more: Any) -> Json:
-    meta = about["metadata"]
-    involved = {"kind": about["kind"], "name": meta["name"], "namespace": "ns", "uid": meta["uid"]}
-    return {
-        "type": "Warning",
-        "reason": reason,
-        "message": message,
-        "involvedObject": involved,
-        "lastTimestamp": at,
-        **more,
-    }
-
-
-def wait_for(cluster: Cluster, predicate: Any, timeout: float = 5, **more: Any) -> list[Json]:
-    return cluster.wait("Pod", predicate, namespace="ns", timeout=timeout, what="pods run", **more)
 
 
 def test_what_already_holds_needs_no_watch(api: FakeApi, cluster: Cluster) -> None:

@@ -6,55 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from kube_fake import CUT, REFUSED, FakeApi, Json, Stream, listing, pod, status
+from kube_fake import CUT, EVENTS, PODS, REFUSED, FakeApi, Json, Stream, event, listing, pod, running, status, wait_for
 
 from lab.errors import Interrupted, WaitTimeout
-from lab.kube import Cluster, follow, wait
-
-PODS = "/api/v1/namespaces/ns/pods"
-EVENTS = "/api/v1/namespaces/ns/events"
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def cluster(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(follow, "PAUSE", 0.01)
-    monkeypatch.setattr(wait, "FIRST_LIST", 0.3)
-    made = Cluster(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
-    return made
-
-
-def running(count: int) -> Any:
-    return lambda pods: sum(p["status"]["phase"] == "Running" for p in pods) == count
-
-
-def event(reason: str, message: str, about: Json, at: str, **more: Any) -> Json:
-    meta = about["metadata"]
-    involved = {"kind": about["kind"], "name": meta["name"], "namespace": "ns", "uid": meta["uid"]}
-    return {
-        "type": "Warning",
-        "reason": reason,
-        "message": message,
-        "involvedObject": involved,
-        "lastTimestamp": at,
-        **more,
-    }
-
-
-def wait_for(cluster: Cluster, predicate: Any, timeout: float = 5, **more: Any) -> list[Json]:
-    return cluster.wait("Pod", predicate, namespace="ns", timeout=timeout, what="pods run", **more)
+from lab.kube import Cluster
 
 
 def test_timeout_shows_states_and_the_newest_events(api: FakeApi, cluster: Cluster) -> None:
@@ -89,7 +46,8 @@ def test_timeout_shows_states_and_the_newest_events(api: FakeApi, cluster: Clust
         "event 10:00:01 Pod/b Early: first",
         "event 10:00:05 ×4 Pod/a Late: second",
     )
-    assert caught.value.fix == "look closer: kubectl --kubeconfig /lab/kubeconfig describe pod -n ns"
+    kubectl = "kubectl --kubeconfig /lab/kubeconfig --context kind-kailab-demo"
+    assert caught.value.fix == f"look closer: {kubectl} describe pod -n ns"
 
 
 def test_timeout_without_objects_shows_the_namespaces_warnings(api: FakeApi, cluster: Cluster) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,14 +16,6 @@ from lab.tools.container import ContainerEngine
 
 TAG = "kailab/node:v1.34.4-abc"
 LOOK = f"docker image inspect --format {{{{.Id}}}} {TAG}"
-
-
-@pytest.fixture
-def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnotherLab]:
-    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
-    lab = AnotherLab()
-    yield lab
-    lab.ends()
 
 
 class Baker:

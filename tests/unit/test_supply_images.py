@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,7 @@ LOOK = f"docker image inspect --format {{{{.Id}}}} {NAME}"
 
 
 @pytest.fixture
-def other() -> Iterator[AnotherLab]:
-    lab = AnotherLab()
-    yield lab
-    lab.ends()
-
-
-@pytest.fixture
-def supply(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
-    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
+def supply(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> Supply:
     monkeypatch.setattr(registry, "reachable", lambda host: host == "ghcr.io")
     monkeypatch.setattr(registry.fetch.retry, "sleep", lambda seconds: None)  # type: ignore[attr-defined]
     spec = LabSpec.model_validate({"supply": {"sources": ["present", "registry"]}})

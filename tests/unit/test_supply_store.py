@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,8 @@ from lab.supply.store import making
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path))
+def target(tmp_path: Path) -> Path:
     return tmp_path / "images" / "thing.tar-abc"
-
-
-@pytest.fixture
-def other() -> Iterator[AnotherLab]:
-    lab = AnotherLab()
-    yield lab
-    lab.ends()
 
 
 def make(target: Path) -> None:
@@ -72,4 +63,4 @@ def test_what_is_there_needs_no_lock(target: Path, runner: FakeRunner, tmp_path:
     make(target)
     with making(target, runner) as needed:
         assert not needed
-    assert not (tmp_path / "locks").exists()
+    assert not (tmp_path / "cache" / "locks").exists()
