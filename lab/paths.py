@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 
 _CACHE_TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
@@ -28,7 +28,11 @@ def state_root() -> Path:
 
 
 def cache_root() -> Path:
-    """Directory of what can be had again: downloads, builds, bundles. Made on first use with a CACHEDIR.TAG."""
+    """Directory of what can be had again: downloads, builds, bundles. Made on first use with a CACHEDIR.TAG.
+
+    Raises:
+        LabError: it cannot be made.
+    """
     if override := os.environ.get("KAILAB_CACHE"):
         root = Path(override).expanduser().absolute()
     else:
@@ -37,8 +41,14 @@ def cache_root() -> Path:
         root = user_cache_path("kailab", appauthor=False)
     tag = root / "CACHEDIR.TAG"
     if not tag.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        tag.write_text(_CACHE_TAG)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            tag.write_text(_CACHE_TAG)
+        except OSError as error:
+            raise LabError(
+                f"the cache directory {root} cannot be made: {error.strerror}",
+                fix="set KAILAB_CACHE to a directory that can be written, with 10 GiB of room",
+            ) from error
     return root
 
 

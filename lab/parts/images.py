@@ -83,7 +83,7 @@ class NodeImage:
 
     def apply(self, ctx: LabContext) -> None:
         """See Step. Labs that come up at once may need the same image: one bakes it, the others wait."""
-        with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("another lab makes it; waiting")):
+        with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("it is being made already; waiting")):
             if ctx.engine.image_id(self.tag) is None:
                 self._make(ctx)
 

@@ -55,10 +55,14 @@ def replacing(target: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise LabError(
-            f"{target} cannot be written: {error.strerror}",
-            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
-        ) from error
+        raise _not_written(target, error) from error
+
+
+def _not_written(target: Path, error: OSError) -> LabError:
+    return LabError(
+        f"{target} cannot be written: {error.strerror}",
+        fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
+    )
 
 
 @contextlib.contextmanager
@@ -72,19 +76,23 @@ def alone(name: str, stopped: Callable[[], bool], waits: Callable[[], object]) -
 
     Raises:
         Interrupted: stopped while it waited.
+        LabError: the disk is full or the cache cannot be written.
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(f"{place('locks', Path(name).name, key_of(name))}.lock")
-    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    path = place("locks", f"{Path(name).name}.lock", key_of(name))
+    lock = FileLock(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout:
         waits()
         try:
             lock.acquire(cancel_check=stopped)
         except Timeout:
-            raise Interrupted(f"stopped while another lab made {name}") from None
+            raise Interrupted(f"stopped while it waited for {name} to be made") from None
+    except OSError as error:
+        raise _not_written(path, error) from error
     try:
         yield
     finally:
@@ -111,5 +119,5 @@ def making(
         yield False
         return
     stopped = run.stopped if run else lambda: False
-    with alone(str(target), stopped, lambda: progress(f"another lab makes {target.name}; waiting", None, None)):
+    with alone(str(target), stopped, lambda: progress(f"{target.name} is being made already; waiting", None, None)):
         yield not target.exists()

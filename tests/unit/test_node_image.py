@@ -42,7 +42,7 @@ def test_what_another_lab_has_baked_meanwhile_is_not_baked_again(runner: FakeRun
     runner.handle(LOOK, out="sha256:1\n")
     assert other.begins(TAG)
     said = Baker(runner, waiting=other.ends).apply()
-    assert said == ["another lab makes it; waiting"]
+    assert said == ["it is being made already; waiting"]
     assert set(runner.lines) == {LOOK.replace("{{.Id}}", "'{{.Id}}'")}  # nothing was loaded, run or committed
 
 

@@ -9,7 +9,8 @@ import pytest
 from another_lab import AnotherLab
 from fakes import FakeRunner
 
-from lab.errors import Interrupted
+from lab.errors import Interrupted, LabError
+from lab.paths import cache_root
 from lab.supply.store import making
 
 
@@ -36,7 +37,7 @@ def test_one_that_waits_says_so_and_finds_what_was_made_meanwhile(
     assert other.begins(str(target))
     with making(target, runner, told) as needed:
         assert not needed
-    assert said == ["another lab makes thing.tar-abc; waiting"]
+    assert said == ["thing.tar-abc is being made already; waiting"]
 
 
 def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
@@ -45,7 +46,7 @@ def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: Fa
 
     assert other.begins(str(target))
     with (
-        pytest.raises(Interrupted, match=r"stopped while another lab made .*thing\.tar-abc"),
+        pytest.raises(Interrupted, match=r"stopped while it waited for .*thing\.tar-abc to be made"),
         making(target, runner, cancel),
     ):
         pytest.fail("it went on")
@@ -64,3 +65,18 @@ def test_what_is_there_needs_no_lock(target: Path, runner: FakeRunner, tmp_path:
     with making(target, runner) as needed:
         assert not needed
     assert not (tmp_path / "cache" / "locks").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "locks").touch()  # instead of the folder
+    with pytest.raises(LabError, match=r"cache/locks/thing\.tar-abc\.lock-\w+ cannot be written: File exists"):
+        making(target, runner).__enter__()
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(LabError, match="file/cache cannot be made: Not a directory") as caught:
+        cache_root()
+    assert "KAILAB_CACHE" in caught.value.fix
