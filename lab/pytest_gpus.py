@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+
+from lab.tools.lock import lock_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,16 +178,11 @@ def _locked(lab: Lab, *wanted: Sequence[Path]) -> Iterator[list[int]]:
 
 def _one_of(paths: Sequence[Path], held: ExitStack) -> int:
     """Lock the first of these files that is free, until ``held`` is closed; returns which one it is."""
-    from filelock import FileLock, Timeout
-
-    locks = [FileLock(path) for path in paths]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     end = time.monotonic() + LOCK_SECONDS
     while True:
-        for number, lock in enumerate(locks):
-            with suppress(Timeout):
-                held.enter_context(lock.acquire(blocking=False))
+        for number, path in enumerate(paths):
+            if (lock := lock_now(path)) is not None:
+                held.enter_context(lock)
                 return number
         if time.monotonic() > end:
             files = " and ".join(map(str, paths))

@@ -21,6 +21,7 @@ from lab.spec.added import dump_added, load_added, with_added
 from lab.spec.gpu import GpuSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
+from lab.tools.lock import lock_now
 from lab.tools.shell import HostRunner
 
 
@@ -70,7 +71,7 @@ class Session:
             added = load_added(saved.get("added"))
             spec = with_added(spec, added)
             return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"), added=added)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             names = ", ".join(lab_names()) or "none"
             raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -166,20 +167,15 @@ class Session:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that changes this lab. Raises Busy."""
-        from filelock import FileLock, Timeout
-
-        try:
-            self.paths.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with FileLock(self.paths.lock, timeout=0):
-                yield
-        except Timeout:
+        """Be the only process that changes this lab. Raises Busy, LabError (the state cannot be written)."""
+        held = lock_now(self.paths.lock)
+        if held is None:
             raise Busy(
                 f"another kailab process is changing lab {self.spec.name!r}",
                 fix="wait for it, or stop it with Ctrl-C",
-            ) from None
-        except PermissionError as error:
-            raise LabError(f"{self.paths.lock} cannot be written", fix="set KAILAB_STATE") from error
+            )
+        with held:
+            yield
 
     def close(self) -> None:
         """Close connections."""

@@ -25,6 +25,7 @@ from lab.engine.step import State
 from lab.errors import Busy, LabError
 from lab.parts.images import NodeImage, base_image
 from lab.paths import cache_root
+from lab.tools.lock import lock_now
 
 LAB = [sys.executable, "-m", "lab"]
 REPEATS = 5
@@ -208,8 +209,6 @@ def main() -> int:
     if options.runs < 1:
         parser.error("--runs: at least 1")
     signal.signal(signal.SIGTERM, _terminated)
-    from filelock import FileLock, Timeout
-
     with tempfile.TemporaryDirectory(prefix="kailab-bench-") as name:
         work = Path(name)
         os.environ["KAILAB_STATE"] = str(work / "state")
@@ -218,11 +217,11 @@ def main() -> int:
             if options.dry_run:
                 show(bench)
                 return 0
-            try:
-                with FileLock(cache_root() / "bench.lock", timeout=0):
-                    measure(bench, options.runs, options.keep_images)
-            except Timeout:
-                raise Busy("another bench runs on this machine", fix="wait for it") from None
+            held = lock_now(cache_root() / "bench.lock")
+            if held is None:
+                raise Busy("another bench runs on this machine", fix="wait for it")
+            with held:
+                measure(bench, options.runs, options.keep_images)
         except LabError as error:
             print(f"bench: {error.what}", *error.evidence, f"next: {error.fix}", sep="\n  ", file=sys.stderr)
             return 1

@@ -91,8 +91,14 @@ def memory(at: Look) -> Iterator[Finding]:
 
 @check("disk", "disk space")
 def disk(at: Look) -> Iterator[Finding]:
-    """Is there room where images, builds and state are kept?"""
+    """Is there room where images, builds and state are kept, and may it be taken?"""
     for place in at.facts.disks:
+        if not place.writable:
+            yield fail(
+                f"{place.what}: {place.path} cannot be written",
+                f'sudo chown -R "$USER" {place.path}, or KAILAB_{place.what.upper()}=/a/directory/of/yours',
+            )
+            continue
         if place.what == "state":
             continue
         said = f"{place.what}: {place.free_mib / 1024:.1f} GiB free in {place.path}"

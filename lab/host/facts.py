@@ -68,11 +68,12 @@ class CgroupFacts:
 
 @dataclass(frozen=True)
 class DiskFacts:
-    """Room on the file system that holds ``what`` (engine, cache or state)."""
+    """Room on the file system that holds ``what`` (engine, cache or state); whether this user may write there."""
 
     what: str
     path: str
     free_mib: int
+    writable: bool = True
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,9 @@ def _disks(machine: Machine, found: tuple[EngineFacts, ...]) -> tuple[DiskFacts,
     disks = []
     for what, place in places.items():
         there = machine.path(str(place)) if what == "engine" else place
-        standing = next((path for path in (there, *there.parents) if path.exists()), Path("/"))
-        disks.append(DiskFacts(what, str(place), shutil.disk_usage(standing).free // _MIB))
+        standing = next((path for path in (there, *there.parents) if os.access(path, os.F_OK)), Path("/"))
+        ours = what == "engine" or (standing.is_dir() and os.access(standing, os.W_OK | os.X_OK))
+        disks.append(DiskFacts(what, str(place), shutil.disk_usage(standing).free // _MIB, ours))
     return tuple(disks)
 
 

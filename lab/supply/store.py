@@ -10,11 +10,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from lab.errors import Interrupted, LabError
+from lab.errors import LabError
 from lab.paths import cache_root
+from lab.tools.lock import lock
 from lab.tools.shell import Runner
 
 
@@ -55,19 +57,16 @@ def replacing(target: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno is None:
             raise
-        raise _not_written(target, error) from error
+        raise LabError(
+            f"{target} cannot be written: {error.strerror}",
+            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
+        ) from error
 
 
-def _not_written(target: Path, error: OSError) -> LabError:
-    return LabError(
-        f"{target} cannot be written: {error.strerror}",
-        fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
-    )
-
-
-@contextlib.contextmanager
-def alone(name: str, stopped: Callable[[], bool], waits: Callable[[], object]) -> Iterator[None]:
-    """Hold the right to make what ``name`` names: no other thread and no other lab on this machine has it meanwhile.
+def alone(
+    name: str, stopped: Callable[[], bool], waits: Callable[[], object] = lambda: None
+) -> AbstractContextManager[None]:
+    """The right to make what ``name`` names: no other thread and no other lab on this machine has it meanwhile.
 
     Args:
         name: what is made, the same for all that make it.
@@ -78,25 +77,7 @@ def alone(name: str, stopped: Callable[[], bool], waits: Callable[[], object]) -
         Interrupted: stopped while it waited.
         LabError: the disk is full or the cache cannot be written.
     """
-    from filelock import FileLock, Timeout
-
-    path = place("locks", f"{Path(name).name}.lock", key_of(name))
-    lock = FileLock(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(blocking=False)
-    except Timeout:
-        waits()
-        try:
-            lock.acquire(cancel_check=stopped)
-        except Timeout:
-            raise Interrupted(f"stopped while it waited for {name} to be made") from None
-    except OSError as error:
-        raise _not_written(path, error) from error
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock(place("locks", f"{Path(name).name}.lock", key_of(name)), stopped, waits)
 
 
 @contextlib.contextmanager

@@ -96,6 +96,7 @@ CASES = [
     ("memory", has(available_mib=1500), "warn", None),
     ("disk", GOOD, "ok", None),
     ("disk", has(disks=(DiskFacts("cache", "/c", 4095),)), "fail", None),
+    ("disk", has(disks=(DiskFacts("state", "/s", 60000, writable=False),)), "fail", None),
     ("disk", has(disks=(DiskFacts("cache", "/c", 4096),)), "warn", None),
     ("nvidia", GOOD, "skip", None),
 ]

@@ -113,7 +113,7 @@ def claim(ctx: LabContext, step: str) -> dict[str, list[Mount]]:
             evidence=[f"needed: {fix}" for fix in choice.changes],
             fix="lab up again; 'lab plan' shows what it changes on this machine",
         )
-    with claiming():
+    with claiming(ctx.run):
         here = {gpu.uuid for gpu in facts.gpus}
         shares = recorded(ctx.journal)
         if not shares or not {gpu.uuid for gpus in shares.values() for gpu in gpus} <= here:

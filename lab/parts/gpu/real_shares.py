@@ -5,8 +5,8 @@ Labs on one machine do not take each other's GPUs: what another lab's journal cl
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from lab.engine.journal import Journal
 from lab.errors import SpecError
@@ -15,6 +15,8 @@ from lab.host.nvml import GpuDevice
 from lab.parts.gpu.assign import Shares, assign
 from lab.paths import state_root
 from lab.spec import LabSpec
+from lab.tools.lock import lock
+from lab.tools.shell import Runner
 
 KIND = "gpu"
 """Kind of the journal's records; the name is the GPU's UUID."""
@@ -88,12 +90,6 @@ def _why(facts: NvidiaFacts, taken: Mapping[str, str]) -> list[str]:
     ]
 
 
-@contextlib.contextmanager
-def claiming() -> Iterator[None]:
-    """Be the only kailab process that shares GPUs out."""
-    from filelock import FileLock
-
-    lock = state_root() / "locks" / "gpus.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with FileLock(lock):
-        yield
+def claiming(run: Runner) -> AbstractContextManager[None]:
+    """Be the only kailab process that shares GPUs out. Raises Interrupted: the run was cancelled meanwhile."""
+    return lock(state_root() / "locks" / "gpus.lock", run.stopped)
