@@ -23,11 +23,11 @@ from lab.parts.host import HostReady
 from lab.parts.kai.values import kai_values
 from lab.parts.queues import queue_documents
 from lab.parts.tenants import validate_tenants
-from lab.paths import LabPaths, state_root
+from lab.paths import LabPaths, lab_names, state_root
 from lab.plan import Plan, build_plan, resolve_gpus, resolve_scheduler
 from lab.removal import down
 from lab.results import DownReport, PlanReport, StatusReport, UpReport
-from lab.session import Session, lab_names, name_of
+from lab.session import Session, name_of
 from lab.spec import LabSpec, TenantSpec
 from lab.spec.added import checked_with_added, with_added
 from lab.tools.shell import Runner

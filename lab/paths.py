@@ -17,6 +17,8 @@ _CACHE_TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
 )
 
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+
 
 def state_root() -> Path:
     """Directory of everything kailab must remember: labs, journals, host changes."""
@@ -25,6 +27,24 @@ def state_root() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("kailab", appauthor=False)
+
+
+def lab_names() -> tuple[str, ...]:
+    """Labs that have state on this machine.
+
+    Raises:
+        LabError: the state may not be read.
+    """
+    labs = state_root() / "labs"
+    try:
+        return tuple(sorted(path.name for path in labs.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise LabError(
+            f"{labs} cannot be read: {error.strerror}",
+            fix="be the user who brought the labs up, or set KAILAB_STATE to a directory of yours",
+        ) from error
 
 
 def cache_root() -> Path:
@@ -40,15 +60,15 @@ def cache_root() -> Path:
 
         root = user_cache_path("kailab", appauthor=False)
     tag = root / "CACHEDIR.TAG"
-    if not tag.exists():
-        try:
+    try:
+        if not tag.exists():
             root.mkdir(parents=True, exist_ok=True)
             tag.write_text(_CACHE_TAG)
-        except OSError as error:
-            raise LabError(
-                f"the cache directory {root} cannot be made: {error.strerror}",
-                fix="set KAILAB_CACHE to a directory that can be written, with 10 GiB of room",
-            ) from error
+    except OSError as error:
+        raise LabError(
+            f"the cache directory {root} cannot be made: {error.strerror}",
+            fix="set KAILAB_CACHE to a directory that can be written, with 10 GiB of room",
+        ) from error
     return root
 
 
@@ -70,7 +90,7 @@ class LabPaths:
     name: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", self.name):
+        if not _NAME.fullmatch(self.name):
             raise SpecError(
                 f"{self.name!r} is no name for a lab", fix="use lower-case letters, digits and '-', 40 at most"
             )

@@ -15,7 +15,7 @@ from lab.engine.journal import Journal
 from lab.errors import Busy, LabError, NoLab
 from lab.kube import Cluster
 from lab.parts.context import LabContext
-from lab.paths import LabPaths, state_root
+from lab.paths import LabPaths, lab_names
 from lab.spec import LabSpec, TenantSpec, dump_spec, load_dumped
 from lab.spec.added import dump_added, load_added, with_added
 from lab.spec.gpu import GpuSpec
@@ -74,7 +74,7 @@ class Session:
         except (FileNotFoundError, NotADirectoryError):
             names = ", ".join(lab_names()) or "none"
             raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
                 f"the state of lab {name!r} cannot be read: {type(error).__name__}: {error}",
                 fix=f"lab down --name {name}, then lab up",
@@ -189,12 +189,6 @@ def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
         return load_added(json.loads(paths.spec.read_text()).get("added"))
     except (OSError, ValueError, AttributeError):
         return ()
-
-
-def lab_names() -> tuple[str, ...]:
-    """Labs that have state on this machine."""
-    labs = state_root() / "labs"
-    return tuple(sorted(path.name for path in labs.iterdir() if path.is_dir())) if labs.is_dir() else ()
 
 
 def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:

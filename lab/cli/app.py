@@ -130,7 +130,7 @@ def down(
         which = spec_of(file, profile, None, name).name if file or profile else name_of(name)
     except NoLab:
         # several labs must be told apart; none at all is what 'down' is for
-        from lab.session import lab_names
+        from lab.paths import lab_names
 
         if lab_names():
             raise

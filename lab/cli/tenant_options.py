@@ -17,13 +17,15 @@ def complete_tenant(incomplete: str) -> list[str]:
     import json
     from contextlib import suppress
 
-    from lab.paths import LabPaths, state_root
+    from lab.paths import LabPaths, lab_names
 
     names: set[str] = set()
-    labs = state_root() / "labs"
-    for folder in labs.iterdir() if labs.is_dir() else ():
-        with suppress(Exception):  # a shell that completes must never show a traceback
-            saved = json.loads(LabPaths(folder.name).spec.read_text())
+    labs: tuple[str, ...] = ()
+    with suppress(Exception):  # a shell that completes must never show a traceback
+        labs = lab_names()
+    for lab in labs:
+        with suppress(Exception):
+            saved = json.loads(LabPaths(lab).spec.read_text())
             names.update(tenant["name"] for tenant in (*saved["asked"]["tenants"], *saved.get("added", ())))
     return sorted(name for name in names if name.startswith(incomplete))
 

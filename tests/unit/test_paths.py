@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from lab import paths
-from lab.paths import LabPaths
+from lab.errors import LabError
+from lab.paths import LabPaths, cache_root, lab_names
 
 
 def test_state_and_cache_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,3 +79,34 @@ def test_assets_of_a_wheel_lie_in_the_package(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "lab" / "_assets" / "kind").mkdir(parents=True)
     monkeypatch.setattr(paths, "__file__", str(tmp_path / "lab" / "paths.py"))
     assert paths.assets("kind") == tmp_path / "lab" / "_assets" / "kind"
+
+
+def test_labs_are_the_folders_of_the_state_that_can_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAILAB_STATE", str(tmp_path))
+    assert lab_names() == ()
+    for name in ("b", "a-1", "lost+found", "Demo"):
+        (tmp_path / "labs" / name).mkdir(parents=True)
+    (tmp_path / "labs" / "file").touch()
+    assert lab_names() == ("a-1", "b")
+    monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "labs" / "file"))
+    assert lab_names() == ()
+
+
+def test_state_of_another_user_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAILAB_STATE", str(tmp_path))
+
+    def refused(path: Path) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(LabError, match="/labs cannot be read: Permission denied") as caught:
+        lab_names()
+    assert "KAILAB_STATE" in caught.value.fix
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(LabError, match="file/cache cannot be made: Not a directory") as caught:
+        cache_root()
+    assert "KAILAB_CACHE" in caught.value.fix

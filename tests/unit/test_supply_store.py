@@ -10,7 +10,6 @@ from another_lab import AnotherLab
 from fakes import FakeRunner
 
 from lab.errors import Interrupted, LabError
-from lab.paths import cache_root
 from lab.supply.store import making
 
 
@@ -72,11 +71,3 @@ def test_a_cache_that_cannot_be_written_is_named(target: Path, runner: FakeRunne
     (tmp_path / "cache" / "locks").touch()  # instead of the folder
     with pytest.raises(LabError, match=r"cache/locks/thing\.tar-abc\.lock-\w+ cannot be written: File exists"):
         making(target, runner).__enter__()
-
-
-def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(LabError, match="file/cache cannot be made: Not a directory") as caught:
-        cache_root()
-    assert "KAILAB_CACHE" in caught.value.fix

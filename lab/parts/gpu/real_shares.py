@@ -13,7 +13,7 @@ from lab.errors import SpecError
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.host.nvml import GpuDevice
 from lab.parts.gpu.assign import Shares, assign
-from lab.paths import state_root
+from lab.paths import LabPaths, lab_names, state_root
 from lab.spec import LabSpec
 from lab.tools.lock import lock
 from lab.tools.shell import Runner
@@ -53,13 +53,11 @@ def record(journal: Journal, step: str, shares: Shares, strategy: str) -> None:
 
 def taken_by_others(lab: str) -> dict[str, str]:
     """UUID → name of the other lab here that has it. Raises LabError."""
-    labs = state_root() / "labs"
-    names = sorted(path.name for path in labs.iterdir() if path.is_dir()) if labs.is_dir() else []
     return {
         owned.name: name
-        for name in names
+        for name in lab_names()
         if name != lab
-        for owned in Journal(labs / name / "journal.jsonl").owned(KIND)
+        for owned in Journal(LabPaths(name).journal).owned(KIND)
     }
 
 
