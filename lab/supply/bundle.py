@@ -66,7 +66,7 @@ class Bundle:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
                 f"{path} is no kailab bundle: {type(error).__name__}: {error}",
-                fix="make one with 'lab bundle create --out DIR'",
+                fix="take it away, or make one with 'lab bundle create --out DIR'",
             ) from error
         for entry in entries:
             inside = PurePosixPath(entry.file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from lab.errors import CommandFailed, Unavailable
@@ -29,9 +30,6 @@ class Supply:
         run: how commands are run.
         engine: the container engine.
         engine_runs: whether it runs already; before that nothing is asked of it.
-
-    Raises:
-        LabError: the bundle named in the lab file cannot be read.
     """
 
     def __init__(self, spec: LabSpec, run: Runner, engine: ContainerEngine, *, engine_runs: bool = True) -> None:
@@ -41,8 +39,6 @@ class Supply:
         self.engine_runs = engine_runs
         self.catalogue = beside(load(spec.cluster.kubernetes), [tenant.kubernetes for tenant in spec.tenants])
         self.mirrors = dict(spec.supply.mirrors)
-        named = (Bundle.open(spec.supply.bundle.expanduser()),) if spec.supply.bundle else ()
-        self.bundles: tuple[Bundle, ...] = (*named, *installed())
         vclusters = [tenant.vcluster for tenant in spec.tenants]
         self.versions = {
             **{name: row.version for name, row in self.catalogue.binaries.items()},
@@ -50,6 +46,16 @@ class Supply:
             "vcluster": vclusters[0] if vclusters else self.catalogue.charts["vcluster"].version,
         }
         self.choices: dict[Item, Choice] = {}
+
+    @cached_property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """The lab file's bundle and those in the cache; read when first asked for: 'lab down' needs none.
+
+        Raises:
+            LabError: one of them cannot be read.
+        """
+        named = (Bundle.open(self.spec.supply.bundle.expanduser()),) if self.spec.supply.bundle else ()
+        return (*named, *installed())
 
     def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
         """Decide where items come from; remembered, so that a later ``path`` follows what the plan said."""
