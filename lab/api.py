@@ -17,6 +17,7 @@ from lab.host.nvidia.discovery import discover
 from lab.kube import Cluster
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
+from lab.parts.cluster.strangers import refuse_strangers
 from lab.parts.context import LabContext
 from lab.parts.gpu.diagnose_host import needs_of
 from lab.parts.host import HostReady
@@ -143,6 +144,7 @@ class Lab:
         Raises:
             Unavailable: something required (``kai``) cannot be had.
             SpecError: the lab file asks for what this release cannot do.
+            NameTaken: there are nodes of a lab of that name, which is somebody else's.
         """
         asked = self.session.asked
         host = gather(self.runner)
@@ -152,6 +154,8 @@ class Lab:
         wanted = asked.cluster.engine
         name = wanted if wanted != "auto" else next(iter(running), "docker")
         self.session = Session(asked, asked, {}, name, name in running, self.session.bus, self.session.cancel)
+        if self.session.engine_runs:
+            refuse_strangers(self.session.scope("plan"))
         added = self.session.added or ()
         checked_with_added(asked, added)
         nvidia = discover(self.runner, host, engine=wanted)

@@ -154,6 +154,13 @@ class InvariantBroken(LabError):
     title = "invariant"
 
 
+class NameTaken(LabError):
+    """Another user's lab, or another state directory's, has that name."""
+
+    exit_code = 14
+    title = "name taken"
+
+
 class Interrupted(LabError):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
 
@@ -179,6 +186,7 @@ EXIT_CODES: dict[int, str] = {
             ApiFailed,
             ManifestsRefused,
             InvariantBroken,
+            NameTaken,
             Interrupted,
         )
     },

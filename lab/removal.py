@@ -11,6 +11,7 @@ from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
 from lab.host import undo_all
 from lab.parts import teardown
+from lab.parts.cluster.strangers import refuse_strangers
 from lab.paths import host_journal
 from lab.results import DownReport
 from lab.session import Session
@@ -24,6 +25,7 @@ def down(
     host: bool = False,
     bus: Bus | None = None,
     cancel: threading.Event | None = None,
+    unnamed: bool = False,
 ) -> DownReport:
     """Take a lab away, from any half-made state, and prove it.
 
@@ -31,8 +33,10 @@ def down(
         name: the lab; one that is already gone is success.
         keep_images: leave the baked node images for the next ``lab up``.
         host: also undo what was changed on this machine.
+        unnamed: nobody named the lab, so it must be one of this state directory.
 
     Raises:
+        NameTaken: nobody named the lab, and its containers are somebody else's.
         Leftovers: something of the lab still exists.
     """
     session = _session_for_down(name, bus or Bus(), cancel)
@@ -44,6 +48,8 @@ def down(
         engine_answers = engine_there and session.engine.call("version", check=False).code == 0
         scope = session.scope
         if engine_answers:
+            if unnamed:
+                refuse_strangers(scope("containers"))
             steps = teardown.teardown(keep_images=keep_images)
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name).down()
             if record.cancelled:

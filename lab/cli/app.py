@@ -139,7 +139,7 @@ def down(
         raise HostNotReady("--host was not agreed to", fix="run with --yes")
     bus, cancel = Bus(), threading.Event()
     with stopping(cancel), attach(bus, ui):
-        report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel)
+        report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel, unnamed=name is None)
     print_json(report.as_json()) if as_json else render_down(report)
 
 

@@ -14,7 +14,7 @@ import signal
 import subprocess  # noqa: TID251 - the command under test, from outside
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Cli:
     root: Path
     env: dict[str, str] = field(default_factory=dict)
     labs: list[str] = field(default_factory=list)
+    cleared: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.kubeconfig = self.root / "home" / ".kube" / "config"
@@ -97,6 +98,7 @@ class Cli:
 
     def __call__(self, *words: str, code: int | None = 0, timeout: float = UP_SECONDS) -> Done:
         """Run a command and check its exit code (None: any)."""
+        self._clear(words)
         done = subprocess.run(
             self.argv(*words), env=self.env, capture_output=True, text=True, timeout=timeout, check=False,
             cwd=self.root, stdin=subprocess.DEVNULL,
@@ -105,8 +107,17 @@ class Cli:
             assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def _clear(self, words: Sequence[str]) -> None:
+        """Take away what a test run that was killed left of a lab that is to come up."""
+        name = words[words.index("--name") + 1] if words[0] == "up" and "--name" in words else ""
+        if name.startswith("it-") and name not in self.cleared:
+            self.cleared.add(name)
+            if containers_of(HostRunner(), name):
+                self("down", "--name", name)
+
     def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
         """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
+        self._clear(words)
         process = subprocess.Popen(
             self.argv(*words, "--ui", "json"), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             cwd=self.root, stdin=subprocess.DEVNULL,

@@ -29,6 +29,16 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
     assert took < 60, f"a second up took {took:.1f} s"  # the benchmark measures; other tests' labs come up meanwhile
 
+    # the same name under another state directory: another user's, and not to be touched
+    another = Cli(cli.root / "another", cleared={"it-life"})
+    nodes = containers_of(engine, "it-life")
+    for command in (("up", *args, "--yes"), ("plan", *args)):
+        assert "not by this state directory" in another(*command, code=14).err
+    (another.root / "lab.yaml").write_text("name: it-life\n")
+    assert "lab down --name it-life" in another("down", code=14).err
+    assert containers_of(engine, "it-life") == nodes
+    assert cli("status", "--name", "it-life", "--json").json()["ok"]
+
     assert "several labs" in cli("status", code=9).err
     status = cli("status", "--name", "it-life", "--json").json()
     assert status["ok"]

@@ -13,6 +13,7 @@ from lab.host.engines import look
 from lab.host.machine import Machine
 from lab.parts.cluster.config import kind_config, shape
 from lab.parts.cluster.ports import free_ports
+from lab.parts.cluster.strangers import refuse_strangers
 from lab.parts.context import LabContext
 from lab.parts.gpu.real_choice import claim
 from lab.parts.images import mark_used
@@ -89,6 +90,7 @@ class KindCluster:
             self._start(ctx, kind)
             return
         if nodes:
+            refuse_strangers(ctx)
             ctx.progress("removing what an earlier creation left")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
