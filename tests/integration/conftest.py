@@ -108,11 +108,13 @@ class Cli:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def _clear(self, words: Sequence[str]) -> None:
-        """Take away what a test run that was killed left of a lab that is to come up."""
-        name = words[words.index("--name") + 1] if words[0] == "up" and "--name" in words else ""
-        if name.startswith("it-") and name not in self.cleared:
+        """Take away what a test run that was killed left of the labs that are to come up."""
+        if words[0] not in ("up", "plan"):
+            return
+        named = [words[words.index("--name") + 1]] if "--name" in words else []
+        for name in {*named, *self.labs} - self.cleared:
             self.cleared.add(name)
-            if containers_of(HostRunner(), name):
+            if name.startswith("it-") and containers_of(HostRunner(), name):
                 self("down", "--name", name)
 
     def until(self, stop: Callable[[dict[str, Any]], bool], sent: int, *words: str, delay: float = 0.0) -> Done:
