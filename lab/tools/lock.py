@@ -15,7 +15,7 @@ def lock_now(path: Path) -> AbstractContextManager[object] | None:
     Raises:
         LabError: its file cannot be written.
     """
-    from filelock import FileLock, Timeout
+    from filelock import FileLock, Timeout  # noqa: TID251 - this is the door
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +42,7 @@ def lock(path: Path, stopped: Callable[[], bool], waits: Callable[[], object] = 
         Interrupted: stopped while it waited.
         LabError: its file cannot be written.
     """
-    from filelock import FileLock, Timeout
+    from filelock import FileLock, Timeout  # noqa: TID251 - this is the door
 
     held = lock_now(path)
     if held is None:

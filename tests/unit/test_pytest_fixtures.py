@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from filelock import FileLock
 from lab_fake import FakeLab, Run, runner
 
 from lab import pytest_gpus
+from lab.tools.lock import lock
 
 pytest_plugins = ["pytester"]
 
@@ -85,7 +85,7 @@ def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: py
     text = "def test_alone(gpu_lock): pass"
     run(text).assert_outcomes(passed=1)
     monkeypatch.setattr(pytest_gpus, "LOCK_SECONDS", 0.05)
-    with FileLock(lab.paths.lock.with_suffix(".gpus-0")):
+    with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
         result = run(text)
         assert run("def test_on_one(gpu_home): assert gpu_home == 'kailab-demo-worker2'").ret == 0
     result.assert_outcomes(errors=1)
@@ -99,7 +99,7 @@ def test_a_test_has_a_node_that_is_free(run: Run, lab: FakeLab) -> None:
             assert (gpu_home, place.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
         """
     assert run(text.format(node="worker")).ret == 0
-    with FileLock(lab.paths.lock.with_suffix(".gpus-0")):
+    with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
         assert run(text.format(node="worker2")).ret == 0
 
 
@@ -109,7 +109,7 @@ def test_whoever_waits_for_gpus_is_not_passed(
 ) -> None:
     text = f"def test_gpus({fixture}): pass"
     monkeypatch.setattr(pytest_gpus, "LOCK_SECONDS", 0.05)
-    with FileLock(lab.paths.lock.with_suffix(".gpus-asked")):
+    with lock(lab.paths.lock.with_suffix(".gpus-asked"), stopped=lambda: True):
         run(text).assert_outcomes(errors=1)
     run(text).assert_outcomes(passed=1)
 
