@@ -6,6 +6,7 @@ State (what labs own) and cache (what can be made again) are kept apart: deletin
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ def state_root() -> Path:
     return user_state_path("kailab", appauthor=False)
 
 
+def owner() -> str:
+    """A short name for the state directory, to tell its labs from others' of the same name: 12 hex digits."""
+    return hashlib.sha256(os.path.realpath(state_root()).encode()).hexdigest()[:12]
+
+
 def lab_names() -> tuple[str, ...]:
     """Labs that have state on this machine.
 
@@ -47,18 +53,22 @@ def lab_names() -> tuple[str, ...]:
         ) from error
 
 
+def cache_path() -> Path:
+    """Where ``cache_root`` is, or will be."""
+    if override := os.environ.get("KAILAB_CACHE"):
+        return Path(override).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kailab", appauthor=False)
+
+
 def cache_root() -> Path:
     """Directory of what can be had again: downloads, builds, bundles. Made on first use with a CACHEDIR.TAG.
 
     Raises:
         LabError: it cannot be made.
     """
-    if override := os.environ.get("KAILAB_CACHE"):
-        root = Path(override).expanduser().absolute()
-    else:
-        from platformdirs import user_cache_path
-
-        root = user_cache_path("kailab", appauthor=False)
+    root = cache_path()
     tag = root / "CACHEDIR.TAG"
     try:
         if not tag.exists():
@@ -109,6 +119,11 @@ class LabPaths:
     def spec(self) -> Path:
         """The lab file as resolved by the last ``lab up``."""
         return self.root / "lab.json"
+
+    @property
+    def owner(self) -> Path:
+        """A file that the lab's nodes mount: by where it is mounted they are known as this state directory's."""
+        return self.root / "owner"
 
     @property
     def lock(self) -> Path:

@@ -11,7 +11,7 @@ from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
 from lab.host import undo_all
 from lab.parts import teardown
-from lab.parts.cluster.strangers import refuse_strangers
+from lab.parts.cluster.strangers import refuse_strangers, strangers
 from lab.paths import host_journal
 from lab.results import DownReport
 from lab.session import Session
@@ -36,7 +36,7 @@ def down(
         unnamed: nobody named the lab, so it must be one of this state directory.
 
     Raises:
-        NameTaken: nobody named the lab, and its containers are somebody else's.
+        NameTaken: nobody named the lab, and its containers are somebody else's; with ``host`` they are passed over.
         Leftovers: something of the lab still exists.
     """
     session = _session_for_down(name, bus or Bus(), cancel)
@@ -47,9 +47,11 @@ def down(
         engine_there = session.runner.which(session.engine.name) is not None
         engine_answers = engine_there and session.engine.call("version", check=False).code == 0
         scope = session.scope
-        if engine_answers:
-            if unnamed:
-                refuse_strangers(scope("containers"))
+        if engine_answers and unnamed and not host:
+            refuse_strangers(scope("containers"))
+        if engine_answers and unnamed and strangers(scope("containers")):
+            pass  # none of ours, and the machine's changes are to be undone all the same
+        elif engine_answers:
             steps = teardown.teardown(keep_images=keep_images)
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name).down()
             if record.cancelled:
@@ -72,7 +74,7 @@ def down(
         raise Leftovers(
             f"{len(left)} thing(s) of lab {name!r} remain",
             evidence=left,
-            fix="run lab down again; lab doctor lists them",
+            fix=f"run lab down --name {name} again; lab doctor lists them",
         )
     return report
 

@@ -96,7 +96,7 @@ def disk(at: Look) -> Iterator[Finding]:
         if not place.writable:
             yield fail(
                 f"{place.what}: {place.path} cannot be written",
-                f'sudo chown -R "$USER" {place.path}, or KAILAB_{place.what.upper()}=/a/directory/of/yours',
+                f"KAILAB_{place.what.upper()}=/a/directory/of/yours, or have it given to you (chown -R)",
             )
             continue
         if place.what == "state":

@@ -202,7 +202,7 @@ def _disks(machine: Machine, found: tuple[EngineFacts, ...]) -> tuple[DiskFacts,
     engine = next((engine for engine in found if engine.running), None)
     places = {
         "engine": Path(engine.root_dir if engine and engine.root_dir else "/var/lib/docker"),
-        "cache": paths.cache_root(),
+        "cache": paths.cache_path(),
         "state": paths.state_root(),
     }
     disks = []

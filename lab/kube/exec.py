@@ -9,9 +9,16 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kube.calls import Calls
 from lab.kube.kinds import POD
-from lab.kube.transport import TransportError
+from lab.kube.transport import ExecOutcome, TransportError
 
 LINES = 12
+
+_NOT_BEGUN = "waiting for init preliminary setup"
+"""What runc says when the process that was to become the command died before it began: it has not run, and is asked for
+again. Seen with runc 1.1.15 on a busy node, once in some thousand commands."""
+
+_PAUSE = 0.5
+"""Seconds before that."""
 
 
 def read_log(
@@ -39,11 +46,25 @@ def run_in_pod(
         ("stderr", "true"),
         *(("command", a) for a in argv),
     ]
+    path = POD.path(namespace, pod, "exec")
+    for last in (False, False, True):
+        outcome = _ask(calls, path, query, timeout, what)
+        if outcome.status is not None and outcome.status.get("status") == "Success":
+            return outcome.out
+        ending = _ending(outcome.status)
+        if last or _NOT_BEGUN not in ending:
+            lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
+            raise ApiFailed(f"{what}: {ending}", evidence=lines, fix="see its output above")
+        calls.pause(_PAUSE)
+    raise AssertionError(what)
+
+
+def _ask(
+    calls: Calls, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str
+) -> ExecOutcome:
     cancel = calls.cancel
     try:
-        outcome = calls.transport.exec(
-            POD.path(namespace, pod, "exec"), query, timeout, lambda: cancel is not None and cancel.is_set()
-        )
+        return calls.transport.exec(path, query, timeout, lambda: cancel is not None and cancel.is_set())
     except TransportError as failure:
         raise calls.server.unreachable(failure) from failure
     except TimeoutError as error:
@@ -57,10 +78,6 @@ def run_in_pod(
             status=error.status,
             fix="see whether the container runs",
         ) from error
-    if outcome.status is not None and outcome.status.get("status") == "Success":
-        return outcome.out
-    lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
-    raise ApiFailed(f"{what}: {_ending(outcome.status)}", evidence=lines, fix="see its output above")
 
 
 def _default_container(calls: Calls, namespace: str, pod: str) -> str:

@@ -17,13 +17,16 @@ from pathlib import Path
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, Unavailable
 from lab.parts.context import LabContext
-from lab.paths import assets, cache_root
+from lab.paths import assets, cache_root, owner
 from lab.spec import LabSpec
 from lab.supply import Choice, Item, Supply
 from lab.supply.store import alone, key_of, place
 
 OWNER = "kailab"
 """Label on every container and image of ours; its value is the lab's name."""
+
+STATE = "kailab-state"
+"""Label on every container of ours; its value tells the state directory, since labs of others may be named alike."""
 
 IMAGE_OWNER = "kailab-image"
 """Label on baked images; another key than OWNER, since containers inherit the labels of their image."""
@@ -93,7 +96,8 @@ class NodeImage:
         archive = ctx.supply.path(base, ctx.progress)
         ctx.engine.call("load", "-q", "-i", str(archive))
         # with the lab's name: 'lab down' of a lab whose bake was killed must not meet another one's
-        name = f"kailab-bake-{self.spec.name}-{hashlib.sha256(self.tag.encode()).hexdigest()[:12]}"
+        key = hashlib.sha256(f"{owner()} {self.tag}".encode()).hexdigest()[:12]
+        name = f"kailab-bake-{self.spec.name}-{key}"
         # a bake that was killed leaves its container behind
         ctx.engine.remove(name)
         ctx.journal.owns("container", name, self.id)
@@ -109,7 +113,8 @@ class NodeImage:
         archives = {item: ctx.supply.path(item, ctx.progress) for item in self.images}
         mounts = {str(path.parent) for path in archives.values()} | {str(cache_root())}
         ctx.engine.call(
-            "run", "-d", "--privileged", "--name", name, "--label", f"{OWNER}={self.spec.name}", "--network", "none",
+            "run", "-d", "--privileged", "--name", name, "--label", f"{OWNER}={self.spec.name}",
+            "--label", f"{STATE}={owner()}", "--network", "none",
             # overlay snapshots cannot lie on the container's own overlay
             "-v", "/var/lib/containerd", *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")],
             "--entrypoint", "containerd", base,
@@ -126,7 +131,7 @@ class NodeImage:
         self._add_adoption(ctx, name)
         ctx.engine.call(
             "commit", "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []",
-            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}=", name, self.tag,
+            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}= {STATE}=", name, self.tag,
         )  # fmt: skip
 
     def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:

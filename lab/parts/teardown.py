@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.parts.context import NODE_LABEL, LabContext
-from lab.parts.images import IMAGE_OWNER, OWNER
+from lab.parts.images import IMAGE_OWNER, OWNER, STATE
+from lab.paths import owner
 
 KIND_NETWORK = "kind"
 """kind puts all clusters of a machine on one network; the lab removes it only if it made it and it is unused."""
@@ -117,8 +118,11 @@ def teardown(*, keep_images: bool) -> tuple[_Gone, ...]:
 
 
 def container_names(ctx: LabContext) -> list[str]:
-    """Containers that carry the lab's label or kind's label for its cluster."""
-    labelled = [*ctx.nodes(), *ctx.engine.containers(f"{OWNER}={ctx.spec.name}")]
+    """Containers that carry kind's label for its cluster, or the lab's label and no other state directory's."""
+    labelled = [*ctx.nodes(), *(
+        container for container in ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
+        if container.labels.get(STATE, owner()) == owner()
+    )]  # fmt: skip
     return sorted({container.name for container in labelled})
 
 

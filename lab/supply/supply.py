@@ -61,12 +61,14 @@ class Supply:
         """Decide where items come from; remembered, so that a later ``path`` follows what the plan said."""
         asked = {item: self.item(item.kind, item.name, item.version) for item in items}
         new = [item for item in dict.fromkeys(asked.values()) if item not in self.choices]
-        chooser = Chooser(
+        self.choices.update(self._chooser().choose(new))
+        return {item: self.choices[same] for item, same in asked.items()}
+
+    def _chooser(self) -> Chooser:
+        return Chooser(
             self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run,
             self.engine if self.engine_runs else None,
         )  # fmt: skip
-        self.choices.update(chooser.choose(new))
-        return {item: self.choices[same] for item, same in asked.items()}
 
     def item(self, kind: str, name: str, version: str = "") -> Item:
         """An item in one spelling only: it names no version where that is the lab file's own."""
@@ -133,7 +135,7 @@ class Supply:
                 if self.engine.image_id(item.name) is not None:
                     raise
                 # somebody removed it after the plan was made
-                del self.choices[item]
+                self.choices.update(self._chooser().choose([item]))
                 return self.path(item, progress)
         return Path(choice.where)
 

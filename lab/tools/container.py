@@ -27,6 +27,8 @@ class Container:
     ip: str
     image: str
     gateway: str = ""
+    mounts: tuple[str, ...] = ()
+    """Where something of the machine, or a volume, is mounted in it."""
 
 
 class ContainerEngine:
@@ -95,6 +97,7 @@ class ContainerEngine:
             ip=ip,
             image=data["Config"].get("Image", ""),
             gateway=gateway,
+            mounts=tuple(str(mount["Destination"]) for mount in data.get("Mounts") or ()),
         )
 
     @retry(

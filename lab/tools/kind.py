@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from lab.errors import CommandFailed
@@ -27,12 +28,27 @@ class Kind:
         self._env = {"KIND_EXPERIMENTAL_PROVIDER": engine}
 
     def create(
-        self, name: str, config: str, image: str, kubeconfig: Path, on_line: OnLine | None = None
+        self,
+        name: str,
+        config: str,
+        image: str,
+        kubeconfig: Path,
+        on_line: OnLine | None = None,
+        *,
+        again: Callable[[], object] = lambda: None,
     ) -> None:
         """Create a cluster; on failure its containers stay for a look.
 
         The engine's command that makes a node outlives a kind that was killed. Where its node comes late, into this
         creation, it is deleted and all is created once more.
+
+        Args:
+            name: the cluster's.
+            config: of kind, as YAML.
+            image: the node image.
+            kubeconfig: where it is written.
+            on_line: called with each line that kind says.
+            again: called before anything is deleted; raises where the node in the way is somebody else's.
 
         Raises:
             CommandFailed: kind or the engine refused.
@@ -47,6 +63,7 @@ class Kind:
             except CommandFailed as error:
                 if late or not _TAKEN.search(error.out + error.err):
                     raise
+                again()
                 self.delete(name, kubeconfig)
             else:
                 return

@@ -18,7 +18,7 @@ def lock_now(path: Path) -> AbstractContextManager[object] | None:
     from filelock import FileLock, Timeout  # noqa: TID251 - this is the door
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(path).acquire(blocking=False)
     except Timeout:
         return None

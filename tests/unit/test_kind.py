@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeRunner
 
-from lab.errors import CommandFailed
+from lab.errors import CommandFailed, NameTaken
 from lab.tools.kind import Kind
 
 # Docker 20.10
@@ -31,6 +31,15 @@ def test_a_node_that_came_late_is_deleted_and_all_is_created_again(runner: FakeR
     runner.handle(CREATE)
     create(runner)
     assert [line.split()[1] for line in runner.lines] == ["create", "delete", "create"]
+
+
+def test_a_node_of_somebody_else_is_not_deleted(runner: FakeRunner) -> None:
+    def refuse() -> None:
+        raise NameTaken("theirs")
+
+    runner.handle(CREATE, code=1, err=THERE, times=1)
+    with pytest.raises(NameTaken, match="theirs"):
+        Kind(runner, Path("/kind")).create("kailab-demo", "", "node:1", Path("/lab/kubeconfig"), again=refuse)
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,19 @@ def test_exec_that_cannot_run_is_told(api: FakeApi, cluster: Cluster, answer: An
         cluster.exec("a", "ns", ["true"], "main")
 
 
+def test_exec_that_never_began_is_asked_for_again(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
+    died = {"status": "Failure", "message": "OCI runtime exec failed: exec failed: unable to start container process:"
+            " waiting for init preliminary setup: read init-p: connection reset by peer: unknown"}  # fmt: skip
+    answers = [ExecOutcome("", "", died), ExecOutcome("GPU-1\n", "", {"status": "Success"})]
+    api.exec_answer = lambda cancelled: answers.pop(0)
+    assert cluster.exec("a", "ns", ["nvidia-smi"], "main") == "GPU-1\n"
+    assert pauses == [0.5]
+    api.exec_answer = ExecOutcome("", "", died)
+    with pytest.raises(ApiFailed, match="waiting for init preliminary setup"):
+        cluster.exec("a", "ns", ["nvidia-smi"], "main")
+    assert len(api.execs) == 5
+
+
 def test_exec_stops_when_cancelled(api: FakeApi, cluster: Cluster) -> None:
     cluster.cancel = threading.Event()
 

@@ -25,6 +25,7 @@ def kind_config(
     own_node: bool,
     old_cgroups: bool = False,
     mounts: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    owner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The configuration for ``kind create cluster``.
 
@@ -34,6 +35,7 @@ def kind_config(
         own_node: the node image was built here, so it has no default CNI and another CoreDNS.
         old_cgroups: the machine has cgroup v1, and the nodes leave systemd out of their pods' cgroups.
         mounts: ``extraMounts`` by the node's name, for real GPUs.
+        owner: one of ``extraMounts`` that says whose the nodes are.
     """
     config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
     pools = pools_by_node(spec)
@@ -41,7 +43,7 @@ def kind_config(
     def node(role: str, index: int) -> dict[str, Any]:
         name = node_name(spec.name, role, index)
         labels = node_labels(pools[name]) if name in pools else {}
-        extra = [dict(mount) for mount in (mounts or {}).get(name, ())]
+        extra = [dict(mount) for mount in (*([owner] if owner else ()), *(mounts or {}).get(name, ()))]
         return {
             "role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {}),
         }  # fmt: skip

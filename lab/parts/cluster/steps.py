@@ -13,7 +13,7 @@ from lab.host.engines import look
 from lab.host.machine import Machine
 from lab.parts.cluster.config import kind_config, shape
 from lab.parts.cluster.ports import free_ports
-from lab.parts.cluster.strangers import refuse_strangers
+from lab.parts.cluster.strangers import owner_mount, refuse_strangers
 from lab.parts.context import LabContext
 from lab.parts.gpu.real_choice import claim
 from lab.parts.images import mark_used
@@ -96,14 +96,20 @@ class KindCluster:
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         old_cgroups = look(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
-            wanted = kind_config(self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts)
+            wanted = kind_config(
+                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts,
+                owner=owner_mount(ctx),
+            )  # fmt: skip
             config = yaml.safe_dump(wanted)
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         mark_used(self.image)
-        kind.create(ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line))
+        kind.create(
+            ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line),
+            again=lambda: refuse_strangers(ctx),
+        )  # fmt: skip
         ctx.paths.kubeconfig.chmod(0o600)
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
 

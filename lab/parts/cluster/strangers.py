@@ -1,20 +1,35 @@
 """Node containers of the lab's name that this user's kailab did not make: they are another's, and are left alone.
 
-Two users of one machine, or two state directories, may name their labs alike; the engine knows only the name.
+Two users of one machine, or two state directories, may name their labs alike; kind and the engine know only the name.
+So each node mounts a file at a path that names the state directory. Where a file is mounted, every engine tells as it
+was asked; where it comes from, some rewrite.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from lab.errors import NameTaken
 from lab.parts.context import LabContext
+from lab.paths import owner
+from lab.tools.container import Container
+
+_MARK = "/etc/kailab/owner-"
+
+
+def owner_mount(ctx: LabContext) -> dict[str, Any]:
+    """The mount by which a node is known, for kind; its file is made."""
+    ctx.paths.owner.write_text(f"The nodes of lab {ctx.spec.name} mount this file: they belong to this directory.\n")
+    return {"hostPath": str(ctx.paths.owner), "containerPath": f"{_MARK}{owner()}", "readOnly": True}
 
 
 def strangers(ctx: LabContext) -> tuple[str, ...]:
-    """Names of such containers. A lab writes down that it makes a cluster before it makes it. Raises LabError."""
-    ours = any(owned.name == ctx.kind_name for owned in ctx.journal.owned("cluster"))
-    if ours or ctx.spec.cluster.provider != "kind":
+    """Names of such containers. Raises LabError."""
+    if ctx.spec.cluster.provider != "kind":
         return ()
-    return tuple(sorted(node.name for node in ctx.nodes()))
+    # an earlier kailab's nodes have no mark; its labs wrote down that they make a cluster before they made it
+    claimed = any(owned.name == ctx.kind_name for owned in ctx.journal.owned("cluster"))
+    return tuple(sorted(node.name for node in ctx.nodes() if not _is_ours(node, claimed)))
 
 
 def refuse_strangers(ctx: LabContext) -> None:
@@ -30,3 +45,8 @@ def refuse_strangers(ctx: LabContext) -> None:
             evidence=names,
             fix=f"--name gives yours another name; if they are what is left of yours, lab down --name {name}",
         )
+
+
+def _is_ours(node: Container, claimed: bool) -> bool:
+    marks = [path for path in node.mounts if path.startswith(_MARK)]
+    return f"{_MARK}{owner()}" in marks if marks else claimed
