@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from lab.engine.events import Bus
+from lab.engine.events import Bus, Notice
 from lab.engine.journal import Journal
 from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
@@ -50,7 +50,8 @@ def down(
         if engine_answers and unnamed and not host:
             refuse_strangers(scope("containers"))
         if engine_answers and unnamed and strangers(scope("containers")):
-            pass  # none of ours, and the machine's changes are to be undone all the same
+            # the machine's changes are to be undone all the same
+            session.bus.emit(Notice("warning", f"lab {name!r} here is another state directory's, and is left alone"))
         elif engine_answers:
             steps = teardown.teardown(keep_images=keep_images)
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name).down()
