@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.kube.failure import Unreachable
@@ -24,7 +21,6 @@ from lab.parts.gpu.diagnose import Diagnosis, diagnose
 from lab.parts.gpu.nodes import gpu_nodes
 from lab.parts.gpu.plugin import NAMESPACE, SELECTOR
 from lab.parts.kai.values import kai_images
-from tests.integration.conftest import Cli
 
 Json = dict[str, Any]
 Told = TypeVar("Told", str, Json)
@@ -36,8 +32,6 @@ PLUGIN = "nvidia-device-plugin-daemonset"
 SECONDS = 90.0
 NO_RIGHTS = 'User "kubernetes-admin" cannot'
 NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
-
-UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
 
 
 def is_unwell(seen: Diagnosis) -> bool:
@@ -294,21 +288,3 @@ class Ground:
     def reservation_image(self) -> str:
         """The image of reservation pods."""
         return next(image for image in kai_images(self.ctx.spec) if "reservation" in image.rpartition("/")[2])
-
-
-@contextmanager
-def ground_of(command: Cli) -> Iterator[Ground]:
-    """Brings the lab up, and takes it down again."""
-    command.labs.append(NAME)
-    try:
-        up = json.loads(command(*UP).out)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("KAILAB_STATE", command.env["KAILAB_STATE"])
-            lab = Lab.attach(NAME)
-            ground = Ground(lab.context("failures"), up["facts"]["scheduler"] == "kai")
-            ground.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-            yield ground
-            lab.session.close()
-    finally:
-        command("down", "--name", NAME, code=None)
-    assert command.kubeconfig.read_bytes() == command.before

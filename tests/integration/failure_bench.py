@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,3 +179,22 @@ def kubernetes(name: str) -> Path:
     if not found.is_file():
         pytest.skip(f"{name} is not in the cache: a lab whose node image is built here puts it there")
     return found
+
+
+def containerd(config: str, until: str) -> Callable[[Bench], str]:
+    """Start a containerd of its own with a configuration, and read what it says until it has said a word."""
+    return lambda bench: bench.sh(f"""
+        cat >/run/containerd.toml <<'END'
+{config}
+END
+        cd /run
+        containerd -c containerd.toml --root /run/c/root --state /run/c/state --address /run/c/sock >log 2>&1 &
+        for _ in $(seq 600); do
+            grep -q '{until}' log && break
+            kill -0 $! 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -9 $! 2>/dev/null
+        wait $!
+        cat log
+    """)

@@ -12,7 +12,7 @@ import pytest
 
 from lab.parts.gpu.symptoms import in_text, normal
 from lab.tools.shell import HostRunner
-from tests.integration.failure_bench import LIBRARY, Bench, failure_bench, kubernetes
+from tests.integration.failure_bench import LIBRARY, Bench, containerd, failure_bench, kubernetes
 from tests.integration.scratch.driver import GPUS, VERSION
 
 Text = Callable[[Bench], str]
@@ -147,25 +147,6 @@ def missing_platform(bench: Bench) -> str:
         ctr -a /run/c/sock -n k8s.io images import --all-platforms --digests --snapshotter=native /run/image.tar
         kill -9 $!
         wait $!
-    """)
-
-
-def containerd(config: str, until: str) -> Text:
-    """Start a containerd of its own with a configuration, and read what it says until it has said a word."""
-    return lambda bench: bench.sh(f"""
-        cat >/run/containerd.toml <<'END'
-{config}
-END
-        cd /run
-        containerd -c containerd.toml --root /run/c/root --state /run/c/state --address /run/c/sock >log 2>&1 &
-        for _ in $(seq 600); do
-            grep -q '{until}' log && break
-            kill -0 $! 2>/dev/null || break
-            sleep 0.1
-        done
-        kill -9 $! 2>/dev/null
-        wait $!
-        cat log
     """)
 
 

@@ -5,22 +5,39 @@ One lab with one node and two simulated GPUs serves all cases. What needs no clu
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
 import pytest
 
+from lab.api import Lab
 from lab.parts.gpu.symptoms import in_text
 from lab.tools.shell import HostRunner
-from tests.integration.broken_lab import NAME, Ground, ground_of
+from tests.integration.broken_lab import NAME, SPACE, Ground
 from tests.integration.conftest import Cli
 from tests.integration.gpu_failure_cases import CASES
+
+UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
 
 
 @pytest.fixture(scope="module")
 def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with ground_of(Cli(tmp_path_factory.mktemp("broken"))) as made:
-        yield made
+    """The lab comes up, and is taken down again."""
+    command = Cli(tmp_path_factory.mktemp("broken"))
+    command.labs.append(NAME)
+    try:
+        up = json.loads(command(*UP).out)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KAILAB_STATE", command.env["KAILAB_STATE"])
+            lab = Lab.attach(NAME)
+            ground = Ground(lab.context("failures"), up["facts"]["scheduler"] == "kai")
+            ground.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+            yield ground
+            lab.session.close()
+    finally:
+        command("down", "--name", NAME, code=None)
+    assert command.kubeconfig.read_bytes() == command.before
 
 
 def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
