@@ -12,7 +12,7 @@ import socket
 import subprocess  # noqa: TID251 - to be closed
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 import sh  # noqa: TID251 - to be closed
@@ -22,6 +22,7 @@ from kube_fake import FakeApi
 
 from lab.kube import Cluster, follow, wait
 
+Strict = TypeVar("Strict", FakeRunner, FakeApi)
 LOOPBACK = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "")
 
 
@@ -114,13 +115,17 @@ def _guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
         pytest.fail("; ".join(guard.refused), pytrace=False)
 
 
-@pytest.fixture
-def runner() -> Iterator[FakeRunner]:
-    """A strict runner; the test fails when it declared a command that was never run."""
-    fake = FakeRunner()
+def strictly(fake: Strict) -> Iterator[Strict]:
+    """A fake for one test, which fails when it declared what was never asked for."""
     yield fake
     if unmet := fake.unmet():
         pytest.fail("\n".join(unmet), pytrace=False)
+
+
+@pytest.fixture
+def runner() -> Iterator[FakeRunner]:
+    """A strict runner; the test fails when it declared a command that was never run."""
+    yield from strictly(FakeRunner())
 
 
 @pytest.fixture
@@ -140,10 +145,7 @@ def other() -> Iterator[AnotherLab]:
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
     """A strict API server; the test fails when it declared an answer that was never asked for."""
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
+    yield from strictly(FakeApi())
 
 
 @pytest.fixture

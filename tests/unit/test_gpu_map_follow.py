@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import pytest
 from gpu_map_world import Machine, pod
 from kube_fake import CUT, REFUSED, FakeApi, Json, Stream, listing, status
 
 from lab.errors import ApiFailed
-from lab.kube import Cluster as Server
-from lab.kube import follow
+from lab.kube import Cluster
 from lab.parts.gpu.evidence import NodeEvidence
 from lab.parts.gpu.gpu_map import GpuMap
 from lab.parts.gpu.gpu_map_follow import GpuFollow, GpuSource
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def server(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(follow, "PAUSE", 0.01)
-    made = Server(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
-    return made
 
 
 class Nodes:
@@ -58,33 +40,33 @@ def next_of(maps: GpuFollow) -> GpuMap:
     return found
 
 
-def test_map_is_read_from_pods_and_nodes_and_only_gpu_nodes_are_asked(api: FakeApi, server: Server) -> None:
+def test_map_is_read_from_pods_and_nodes_and_only_gpu_nodes_are_asked(api: FakeApi, cluster: Cluster) -> None:
     nodes = Nodes()
     api.on("GET", NODES, listing(nodes.machine.node(), {"metadata": {"name": "plain"}}))
     api.on("GET", PODS, listing(pod("one", gpus=1, node="worker")))
     nodes.machine.held = {"/default/one": [0]}
-    found = GpuSource(server, nodes).read()
+    found = GpuSource(cluster, nodes).read()
     assert nodes.asked == [["worker"]]
     assert [holder.title for holder in found.gpus[0].holders] == ["default/one"]
     assert found.others == 1
 
 
-def test_refused_server_is_an_error(api: FakeApi, server: Server) -> None:
+def test_refused_server_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, status(401, "Unauthorized"))
     api.on("GET", PODS, status(401, "Unauthorized"))
     with pytest.raises(ApiFailed):
-        GpuSource(server).read()
+        GpuSource(cluster).read()
 
 
-def test_context_that_may_not_list_nodes_gets_no_empty_map(api: FakeApi, server: Server) -> None:
+def test_context_that_may_not_list_nodes_gets_no_empty_map(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, status(403, "nodes is forbidden"))
     api.on("GET", PODS, listing())
     with pytest.raises(ApiFailed, match="needs Node objects") as error:
-        GpuSource(server).read()
+        GpuSource(cluster).read()
     assert "may list the nodes" in error.value.fix
 
 
-def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeApi, server: Server) -> None:
+def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeApi, cluster: Cluster) -> None:
     nodes, go, on = Nodes(), threading.Event(), threading.Event()
     api.on("GET", NODES, listing(nodes.machine.node()))
     api.on("GET", NODES, Stream())
@@ -93,7 +75,7 @@ def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeA
     plain = versioned(pod("plain", node="worker"), "12")
     runs = versioned(pod("one", gpus=1, node="worker"), "13")
     api.on("GET", PODS, Stream(go, ("ADDED", waits), on, ("ADDED", plain), ("MODIFIED", runs)))
-    with GpuFollow(GpuSource(server, nodes)) as maps:
+    with GpuFollow(GpuSource(cluster, nodes)) as maps:
         first = next_of(maps)
         assert (len(first.gpus), first.waiting) == (1, ())
         assert maps.next(0.1) is None
@@ -107,27 +89,27 @@ def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeA
     assert len(nodes.asked) == 3
 
 
-def test_follow_survives_a_cut_connection(api: FakeApi, server: Server) -> None:
+def test_follow_survives_a_cut_connection(api: FakeApi, cluster: Cluster) -> None:
     nodes = Nodes()
     api.on("GET", NODES, listing(nodes.machine.node()))
     api.on("GET", NODES, Stream())
     go = threading.Event()
     api.on("GET", PODS, listing(), listing(versioned(pod("late", gpus=1, phase="Pending"), "20"), version="20"))
     api.on("GET", PODS, Stream(go, CUT), Stream())
-    with GpuFollow(GpuSource(server, nodes)) as maps:
+    with GpuFollow(GpuSource(cluster, nodes)) as maps:
         assert next_of(maps).waiting == ()
         go.set()
         assert [found.title for found in next_of(maps).waiting] == ["default/late"]
         assert maps.trouble == ""
 
 
-def test_follow_says_why_nothing_comes(api: FakeApi, server: Server) -> None:
+def test_follow_says_why_nothing_comes(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, listing())
     api.on("GET", NODES, Stream())
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(CUT))
     api.on("GET", PODS, REFUSED, always=True)
-    with GpuFollow(GpuSource(server)) as maps:
+    with GpuFollow(GpuSource(cluster)) as maps:
         assert next_of(maps).gpus == ()
         for _ in range(100):
             if "does not answer" in maps.trouble:

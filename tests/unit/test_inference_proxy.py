@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from kube_fake import FakeApi, status
 
@@ -16,21 +13,6 @@ from lab.parts.place import Place
 
 COMPLETIONS = "/api/v1/namespaces/ns/services/vllm:80/proxy/v1/completions"
 NOBODY = status(503, 'no endpoints available for service "vllm:80"')
-
-
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def cluster(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
-    return made
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kube_fake import CUT, REFUSED, FakeApi, Stream, listing, pod, status
@@ -18,22 +16,10 @@ QUEUES = "/apis/scheduling.run.ai/v2/queues"
 ONE = {"limit": "1"}
 
 
-@pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def cluster(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(follow, "PAUSE", 0.01)
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "ABSENT_SECONDS", 0.01)
     monkeypatch.setattr(stream, "TAKE_SECONDS", 0.05)
-    made = Cluster(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
-    return made
 
 
 def collect(count: int, *sources: Source) -> list[News]:

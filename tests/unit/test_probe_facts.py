@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,18 +21,8 @@ SUCCESS = {"status": "Success"}
 
 
 @pytest.fixture
-def api() -> Iterator[FakeApi]:
-    fake = FakeApi()
-    yield fake
-    if unmet := fake.unmet():
-        pytest.fail("\n".join(unmet), pytrace=False)
-
-
-@pytest.fixture
-def place(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Place:
-    host = Cluster(Path("/lab/kubeconfig"), transport=api)
-    monkeypatch.setattr(host.calls, "pause", lambda seconds: None)
-    return Place("demo", host, host, "ns")
+def place(cluster: Cluster) -> Place:
+    return Place("demo", cluster, cluster, "ns")
 
 
 def told(used: int | None = 5, **more: Any) -> str:
