@@ -11,7 +11,7 @@ from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
 from lab.host import undo_all
 from lab.parts import teardown
-from lab.parts.cluster.strangers import refuse_strangers, strangers
+from lab.parts.cluster.strangers import name_taken, strangers
 from lab.paths import host_journal
 from lab.results import DownReport
 from lab.session import Session
@@ -47,9 +47,10 @@ def down(
         engine_there = session.runner.which(session.engine.name) is not None
         engine_answers = engine_there and session.engine.call("version", check=False).code == 0
         scope = session.scope
-        if engine_answers and unnamed and not host:
-            refuse_strangers(scope("containers"))
-        if engine_answers and unnamed and strangers(scope("containers")):
+        theirs = strangers(scope("containers")) if engine_answers and unnamed else ()
+        if theirs and not host:
+            raise name_taken(name, theirs)
+        if theirs:
             # the machine's changes are to be undone all the same
             session.bus.emit(Notice("warning", f"lab {name!r} here is another state directory's, and is left alone"))
         elif engine_answers:

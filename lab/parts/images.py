@@ -8,7 +8,6 @@ anything.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -96,8 +95,7 @@ class NodeImage:
         archive = ctx.supply.path(base, ctx.progress)
         ctx.engine.call("load", "-q", "-i", str(archive))
         # with the lab's name: 'lab down' of a lab whose bake was killed must not meet another one's
-        key = hashlib.sha256(f"{owner()} {self.tag}".encode()).hexdigest()[:12]
-        name = f"kailab-bake-{self.spec.name}-{key}"
+        name = f"kailab-bake-{self.spec.name}-{key_of(owner(), self.tag)}"
         # a bake that was killed leaves its container behind
         ctx.engine.remove(name)
         ctx.journal.owns("container", name, self.id)

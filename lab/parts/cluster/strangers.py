@@ -7,6 +7,7 @@ was asked; where it comes from, some rewrite.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lab.errors import NameTaken
@@ -39,12 +40,16 @@ def refuse_strangers(ctx: LabContext) -> None:
         NameTaken: there are such containers.
     """
     if names := strangers(ctx):
-        name = ctx.spec.name
-        raise NameTaken(
-            f"{len(names)} node containers of a lab {name!r} are here, and not by this state directory",
-            evidence=names,
-            fix=f"--name gives yours another name; if they are what is left of yours, lab down --name {name}",
-        )
+        raise name_taken(ctx.spec.name, names)
+
+
+def name_taken(lab: str, nodes: Sequence[str]) -> NameTaken:
+    """The error of somebody else's nodes."""
+    return NameTaken(
+        f"{len(nodes)} node containers of a lab {lab!r} are here, and not by this state directory",
+        evidence=nodes,
+        fix=f"--name gives yours another name; if they are what is left of yours, lab down --name {lab}",
+    )
 
 
 def _is_ours(node: Container, claimed: bool) -> bool:
