@@ -61,9 +61,9 @@ def e2e(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def teeth(session: nox.Session) -> None:
-    """Seed faults into a lab of its own: which suites catch them (--lab NAME; arguments go to scripts/teeth.py)."""
+    """Seed faults into a lab of its own: which suites catch them (arguments go to scripts/fault_injection/run.py)."""
     programs = environment(session)
-    session.run(str(programs / "python"), "scripts/teeth.py", *session.posargs, **PATIENT)
+    session.run(str(programs / "python"), "-m", "scripts.fault_injection.run", *session.posargs, **PATIENT)
 
 
 @nox.session
@@ -101,6 +101,6 @@ def types(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Time a warm 'lab up' against a plain script of the same commands (arguments go to scripts/bench.py)."""
+    """Time a warm 'lab up' against a plain script of the same commands (arguments go to scripts/bench/bench.py)."""
     programs = environment(session)
-    session.run(str(programs / "python"), "scripts/bench.py", *session.posargs, **PATIENT)
+    session.run(str(programs / "python"), "-m", "scripts.bench.bench", *session.posargs, **PATIENT)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lab.api import Lab
+    from lab.config import LabSpec, load_spec
     from lab.errors import LabError
-    from lab.spec import LabSpec, load_spec
 
 __all__ = ["Lab", "LabError", "LabSpec", "__version__", "load_spec"]
 __version__ = "0.1.0"
 
-_HOMES = {"Lab": "lab.api", "LabError": "lab.errors", "LabSpec": "lab.spec", "load_spec": "lab.spec"}
+_HOMES = {"Lab": "lab.api", "LabError": "lab.errors", "LabSpec": "lab.config", "load_spec": "lab.config"}
 
 
 def __getattr__(name: str) -> Any:

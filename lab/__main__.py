@@ -47,7 +47,7 @@ def _tell(error: Exception, as_json: bool) -> None:
 
         print(json.dumps(error.as_json(), indent=1))  # noqa: T201
         return
-    from lab.ui.render import render_error
+    from lab.ui.lab import render_error
 
     render_error(error)
 

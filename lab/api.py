@@ -7,31 +7,31 @@ from pathlib import Path
 
 import yaml
 
-from lab import runs
+from lab.config import LabSpec, TenantSpec
+from lab.config.added_tenants import checked_with_added, with_added
 from lab.engine.events import Bus, Notice
 from lab.engine.run import Engine
 from lab.engine.step import Effect, Observed
 from lab.errors import HostNotReady, NoLab
+from lab.gpu.diagnosis.host import needs_of
 from lab.host import Verdict, doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.kube import Cluster
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
-from lab.parts.cluster.strangers import refuse_strangers
-from lab.parts.context import LabContext
-from lab.parts.gpu.diagnose_host import needs_of
-from lab.parts.host import HostReady
-from lab.parts.kai.values import kai_values
-from lab.parts.queues import queue_documents
-from lab.parts.tenants import validate_tenants
+from lab.operations.down import down
+from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
+from lab.operations.results import DownReport, PlanReport, StatusReport, UpReport
 from lab.paths import LabPaths, lab_names, state_root
-from lab.plan import Plan, build_plan, resolve_gpus, resolve_scheduler
-from lab.removal import down
-from lab.results import DownReport, PlanReport, StatusReport, UpReport
-from lab.session import Session, name_of
-from lab.spec import LabSpec, TenantSpec
-from lab.spec.added import checked_with_added, with_added
-from lab.tools.shell import Runner
+from lab.session import run_history
+from lab.session.context import LabContext
+from lab.session.session import Session, name_of
+from lab.steps.cluster.ownership import refuse_strangers
+from lab.steps.host import HostReady
+from lab.steps.kai.values import kai_values
+from lab.steps.queues import queue_documents
+from lab.tenants import validate_tenants
+from lab.tools.process import Runner
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 _BLOCKING = "fail"
@@ -200,7 +200,7 @@ class Lab:
         seen: Mapping[str, Observed] = {}
         if self.session.engine_runs:
             seen = self._engine(plan).observe()
-        estimate = plan.critical_path(runs.step_seconds(state_root() / "runs"), seen)
+        estimate = plan.critical_path(run_history.step_seconds(state_root() / "runs"), seen)
         return PlanReport(plan, seen, verdicts, estimate)
 
     def up(self, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
@@ -221,9 +221,9 @@ class Lab:
             self.session.save()
             for text in plan.notices:
                 self.bus.emit(Notice("warning", text))
-            estimate = plan.critical_path(runs.step_seconds(state_root() / "runs"))
+            estimate = plan.critical_path(run_history.step_seconds(state_root() / "runs"))
             record = self._engine(plan).up(estimate)
-            runs.save(self.paths.runs, record, dict(plan.facts))
+            run_history.save(self.paths.runs, record, dict(plan.facts))
             record.raise_failure()
         return UpReport(
             self.spec.name, record, plan.facts, plan.notices, self.paths.kubeconfig,

@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the models of this checkout, also where another kailab is installed
 
-from lab.spec.schema import schema_text  # noqa: E402
+from lab.config.schema import schema_text  # noqa: E402
 
 if __name__ == "__main__":
-    target = ROOT / "lab" / "spec" / "lab.schema.json"
+    target = ROOT / "lab" / "config" / "lab.schema.json"
     target.write_text(schema_text(), encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")

@@ -73,7 +73,7 @@ def up(
     """Bring the lab up, or finish what an earlier run began. Running it twice changes nothing."""
     from lab.cli.signals import stopping
     from lab.ui import attach
-    from lab.ui.render import render_up
+    from lab.ui.lab import render_up
 
     lab = lab_of(file, profile, settings, name)
     needs = required(require)
@@ -88,7 +88,7 @@ def plan(
     require: Require = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
-    from lab.ui.planned import render_plan
+    from lab.ui.plan import render_plan
 
     report = lab_of(file, profile, settings, name).plan(required(require))
     print_json(report.as_json()) if as_json else render_plan(report)
@@ -100,7 +100,7 @@ def plan(
 def status(name: Name = None, as_json: AsJson = False) -> None:
     """How the lab stands: each step, tenants, kubeconfigs. Exit code 5 when something is not ready."""
     from lab.api import Lab
-    from lab.ui.render import render_status
+    from lab.ui.lab import render_status
 
     report = Lab.attach(name).status()
     print_json(report.as_json()) if as_json else render_status(report)
@@ -122,9 +122,9 @@ def down(
     from lab.cli.signals import stopping
     from lab.engine.events import Bus
     from lab.errors import HostNotReady, NoLab
-    from lab.session import name_of
+    from lab.session.session import name_of
     from lab.ui import attach
-    from lab.ui.render import render_down
+    from lab.ui.lab import render_down
 
     try:
         which = spec_of(file, profile, None, name).name if file or profile else name_of(name)
@@ -179,7 +179,7 @@ def kubeconfig(
 @app.command(epilog="Example: lab schema > lab.schema.json")
 def schema() -> None:
     """Print the JSON Schema of lab files."""
-    from lab.spec import schema_text
+    from lab.config import schema_text
 
     typer.echo(schema_text(), nl=False)
 
@@ -192,8 +192,8 @@ def init(
     ),
 ) -> None:
     """Write a lab file with every key explained."""
+    from lab.config import init_text
     from lab.errors import SpecError
-    from lab.spec import init_text
 
     text = init_text(profile)
     try:
@@ -229,7 +229,7 @@ def _asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
     def ask(effects: tuple[Effect, ...]) -> bool:
         if yes:
             return True
-        from lab.ui.render import render_effects
+        from lab.ui.lab import render_effects
 
         render_effects(effects)
         return _confirm("make these changes?")

@@ -31,7 +31,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
-    from lab.bundling import create_bundle
+    from lab.operations.bundle import create_bundle
 
     bundle = create_bundle(
         spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo
@@ -67,7 +67,7 @@ def show(where: Where, as_json: AsJson = False) -> None:
     if as_json:
         print_json(bundle.as_json())
         return
-    from lab.ui.render import render_table
+    from lab.ui.lab import render_table
 
     rows = [[e.kind, e.name, e.version, f"{e.size / 2**20:.1f} MiB", e.sha256[:12]] for e in bundle.entries]
     render_table(f"{where} ({bundle.created})", ("kind", "name", "version", "size", "sha256"), rows)

@@ -11,7 +11,7 @@ from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, s
 
 if TYPE_CHECKING:
     from lab.api import Lab
-    from lab.spec import LabSpec
+    from lab.config import LabSpec
 
 LogFile = Annotated[
     str | None,
@@ -41,11 +41,11 @@ def doctor(
 def _examine(
     file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, as_json: bool
 ) -> None:
-    from lab.parts.gpu.diagnose import diagnose
-    from lab.parts.gpu.diagnose_facts import portable
-    from lab.parts.gpu.diagnose_host import examine
-    from lab.tools.shell import HostRunner
-    from lab.ui.diagnosed import render_diagnosis, render_machine, render_symptoms
+    from lab.gpu.diagnosis.anonymize import portable
+    from lab.gpu.diagnosis.diagnose import diagnose
+    from lab.gpu.diagnosis.host import examine
+    from lab.tools.process import HostRunner
+    from lab.ui.doctor import render_diagnosis, render_machine, render_symptoms
 
     spec, lab = _meant(file, profile, settings, name)
     here = examine(HostRunner(), spec)
@@ -96,8 +96,8 @@ def _log(log: str, as_json: bool) -> None:
     import sys
 
     from lab.errors import SpecError
-    from lab.parts.gpu.symptoms import in_text
-    from lab.ui.diagnosed import render_symptoms
+    from lab.gpu.diagnosis.symptoms import in_text
+    from lab.ui.doctor import render_symptoms
 
     try:
         text = sys.stdin.read() if log == "-" else Path(log).expanduser().read_text(errors="replace")
@@ -113,8 +113,8 @@ def _log(log: str, as_json: bool) -> None:
 
 
 def _known(as_json: bool) -> None:
-    from lab.parts.gpu.symptoms import symptoms
-    from lab.ui.diagnosed import render_known
+    from lab.gpu.diagnosis.symptoms import symptoms
+    from lab.ui.doctor import render_known
 
     rows = tuple(symptoms().values())
     print_json([row.as_json() for row in rows]) if as_json else render_known(rows)

@@ -31,7 +31,7 @@ def explain(
 ) -> None:  # fmt: skip
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
     from lab.explain import all_rules
-    from lab.ui.explained import render_explained, render_picture, render_rules
+    from lab.ui.explain import render_explained, render_picture, render_rules
 
     if rules:
         rows = all_rules()
@@ -70,7 +70,7 @@ def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | N
 
 
 def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> Worlds:
-    from lab.parts.why import open_cluster, read
+    from lab.operations.explain import open_cluster, read
 
     if kubeconfig is not None:
         return open_cluster(kubeconfig, context)

@@ -9,8 +9,8 @@ import typer
 from lab.cli.options import AsJson, Name, print_json
 
 if TYPE_CHECKING:
-    from lab.parts.context import LabContext
-    from lab.parts.gpu.health_change import GpuRef
+    from lab.gpu.simulated.fault_injection import GpuRef
+    from lab.session.context import LabContext
 
 gpu_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
@@ -29,9 +29,9 @@ def fail(
 ) -> None:  # fmt: skip
     """Let a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
     from lab.api import Lab
-    from lab.parts.gpu.health import OFF_THE_BUS, Health
-    from lab.parts.gpu.health_change import fail as let_fail
-    from lab.parts.gpu.health_change import find, ignored
+    from lab.gpu.simulated.fault_injection import fail as let_fail
+    from lab.gpu.simulated.fault_injection import find, ignored
+    from lab.gpu.simulated.health import OFF_THE_BUS, Health
 
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
@@ -55,8 +55,8 @@ def heal(
     """Heal simulated GPUs, and wait until their nodes offer them again. Starts their device plugins again."""
     from lab.api import Lab
     from lab.errors import SpecError
-    from lab.parts.gpu.health_change import every_gpu, find
-    from lab.parts.gpu.health_change import heal as make_well
+    from lab.gpu.simulated.fault_injection import every_gpu, find
+    from lab.gpu.simulated.fault_injection import heal as make_well
 
     if bool(gpus) == every:
         raise SpecError("name the GPUs to heal, or --all", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
@@ -76,7 +76,7 @@ def models(as_json: AsJson = False) -> None:
     """List the GPU models that a lab file can name by their short names, with the figures of the real ones."""
     from dataclasses import asdict
 
-    from lab.spec.gpu_models import gpu_models
+    from lab.config.gpu_models import gpu_models
 
     if as_json:
         print_json([asdict(model) for model in gpu_models()])
@@ -90,8 +90,8 @@ def models(as_json: AsJson = False) -> None:
 
 
 def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:
-    from lab.parts.gpu.devices import gpu_uuid
-    from lab.parts.gpu.pools import short_name
+    from lab.gpu.pools import short_name
+    from lab.gpu.simulated.devices import gpu_uuid
 
     return {
         "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}", "node": gpu.node, "index": gpu.index,

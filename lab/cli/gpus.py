@@ -10,7 +10,7 @@ import typer
 from lab.cli.options import AsJson, Name, print_json
 
 if TYPE_CHECKING:
-    from lab.parts.gpu.gpu_map_follow import GpuSource
+    from lab.gpu.map.watch import GpuSource
 
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Any cluster instead of a lab; it is only read.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig. Default: its current one.")]
@@ -40,7 +40,7 @@ def gpus(
         return
     from rich.console import Console
 
-    from lab.ui.gpu_table import render_gpus
+    from lab.ui.gpus import render_gpus
 
     render_gpus(found, title, Console(highlight=False, emoji=False, markup=False), width)
 
@@ -53,7 +53,7 @@ def source_of(name: str | None, kubeconfig: Path | None, context: str | None) ->
         NoLab: there is no such lab.
     """
     from lab.errors import SpecError
-    from lab.parts.gpu.gpu_map_follow import GpuSource
+    from lab.gpu.map.watch import GpuSource
 
     if kubeconfig is None:
         if context is not None:
@@ -77,7 +77,7 @@ def _watch(source: GpuSource, title: str, as_json: bool) -> None:
     import signal
 
     from lab.errors import Interrupted
-    from lab.parts.gpu.gpu_map_follow import GpuFollow
+    from lab.gpu.map.watch import GpuFollow
     from lab.ui.gpu_watch import watch_gpus
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -20,7 +20,7 @@ def _several() -> None:
 def versions(as_json: AsJson = False) -> None:
     """List the version lines: releases, Kubernetes, queues, features and known defects."""
     from lab.kai import lines
-    from lab.ui.kai_table import render_kai_versions
+    from lab.ui.kai_versions import render_kai_versions
 
     known = tuple(lines().values())
     print_json([line.as_json() for line in known]) if as_json else render_kai_versions(known)

@@ -31,7 +31,7 @@ def lint(
     """
     from lab.errors import SpecError
     from lab.lint import RULES, lint_files
-    from lab.ui.findings import render_findings, render_rules
+    from lab.ui.lint import render_findings, render_rules
 
     if rules:
         rows = [{"id": one.id, "title": one.title, "source": one.source} for one in RULES.values()]
@@ -59,12 +59,12 @@ def _setting(
     changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
     inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
     if anywhere:
-        from lab.spec import LabSpec
+        from lab.config import LabSpec
 
         return Setting(line_of(kai or LabSpec().kai.version))
     if not (file or profile or changed):
         from lab.errors import NoLab
-        from lab.session import Session, name_of
+        from lab.session.session import Session, name_of
 
         try:
             return setting_of(Session.attached(name_of(name)).spec, **inside)

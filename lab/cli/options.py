@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from lab.api import Lab
-    from lab.spec import LabSpec
+    from lab.config import LabSpec
 
 File = Annotated[
     Path | None, typer.Option("-f", "--file", help="Lab file. Default: lab.yaml here, else the profile demo.")
@@ -36,7 +36,7 @@ def spec_of(
     file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None
 ) -> LabSpec:
     """The lab file that the options mean. Raises SpecError."""
-    from lab.spec import resolve_spec
+    from lab.config import resolve_spec
 
     return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
 

@@ -20,8 +20,8 @@ def report(
 ) -> None:
     """Write an HTML page: the lab's facts and GPUs, how it came up, its last run of the suites."""
     from lab.api import Lab
+    from lab.report.lab_report import situation_of
     from lab.report.page import write_page
-    from lab.report.situation import situation_of
 
     lab = Lab.attach(name)
     now = situation_of(lab)

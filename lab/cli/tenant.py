@@ -47,10 +47,10 @@ def add(
 ) -> None:  # fmt: skip
     """Add a tenant to the lab that runs, or finish what an earlier add began. Refused before anything is touched."""
     from lab.cli.signals import stopping
-    from lab.spec.added import draft
-    from lab.tenancy_add import add as add_tenant
+    from lab.config.added_tenants import draft
+    from lab.operations.tenant.add import add as add_tenant
     from lab.ui import attach
-    from lab.ui.tenant_table import render_added
+    from lab.ui.tenants import render_added
 
     options = {
         "mode": mode or ("own-kai" if kai and not file else None), "kaiVersion": kai, "kubernetes": kubernetes,
@@ -77,9 +77,9 @@ def remove(
     """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
     from lab.cli.signals import stopping
     from lab.errors import Leftovers
-    from lab.tenancy_remove import remove as remove_tenant
+    from lab.operations.tenant.remove import remove as remove_tenant
     from lab.ui import attach
-    from lab.ui.tenant_table import render_removed
+    from lab.ui.tenants import render_removed
 
     lab = _lab(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
@@ -98,8 +98,8 @@ def remove(
 @tenant_app.command("list", epilog="Examples: lab tenant list · lab tenant list --name demo --json")
 def list_(name: Name = None, as_json: AsJson = False) -> None:
     """List the tenants: mode, versions, own nodes, GPUs, pods, whether each answers. One added later has a '+'."""
-    from lab.tenancy import states
-    from lab.ui.tenant_table import render_tenants
+    from lab.operations.tenant.status import states
+    from lab.ui.tenants import render_tenants
 
     lab = _lab(name)
     found = states(lab)
@@ -114,8 +114,8 @@ def status(
     name: Name = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """How tenants stand, step by step. Exit code 5 when something is not ready."""
-    from lab.tenancy import status as status_of
-    from lab.ui.tenant_table import render_tenant_status
+    from lab.operations.tenant.status import status as status_of
+    from lab.ui.tenants import render_tenant_status
 
     lab = _lab(name)
     found = status_of(lab, [tenant] if tenant else [])
@@ -138,8 +138,8 @@ def connect(
     import shlex
     import shutil
 
-    from lab.tenancy import kubeconfig
-    from lab.tools.handover import hand_over
+    from lab.operations.tenant.status import kubeconfig
+    from lab.tools.exec import hand_over
 
     lab = _lab(name)
     path = kubeconfig(lab, tenant)

@@ -11,7 +11,7 @@ from lab.cli.options import AsJson, Name, Ui, print_json
 from lab.cli.tenant_options import TenantName, complete_tenant
 
 if TYPE_CHECKING:
-    from lab.rehearsal import Rehearsal
+    from lab.operations.tenant.rehearse import Rehearsal
 
 
 def upgrade(
@@ -27,7 +27,7 @@ def upgrade(
     """Rehearse another KAI version in a tenant: snapshot, upgrade, suites, verdict; back to before when it is red."""
     from lab.api import Lab
     from lab.cli.signals import stopping
-    from lab.tenancy_change import upgrade as rehearse
+    from lab.operations.tenant.upgrade import upgrade as rehearse
     from lab.ui import attach
 
     lab = Lab.attach(name)
@@ -44,7 +44,7 @@ def rollback(
     """Bring the KAI of a tenant back to the version before; running pods and fractions stay, and it is timed."""
     from lab.api import Lab
     from lab.cli.signals import stopping
-    from lab.tenancy_change import roll_back
+    from lab.operations.tenant.upgrade import roll_back
     from lab.ui import attach
 
     lab = Lab.attach(name)
@@ -88,7 +88,7 @@ def compare(
         return
     from rich.console import Console
 
-    from lab.ui.compare_table import render_comparison
+    from lab.ui.compare import render_comparison
 
     render_comparison(found, Console(highlight=False, emoji=False, markup=False))
     if html is not None:
@@ -109,7 +109,7 @@ def _tell(report: Rehearsal, as_json: bool) -> None:
     if as_json:
         print_json(report.as_json())
     else:
-        from lab.ui.rehearsal_table import render_rehearsal
+        from lab.ui.tenant_rehearsal import render_rehearsal
 
         render_rehearsal(report)
     if not (report.green or report.kept):

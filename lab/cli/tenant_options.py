@@ -58,7 +58,7 @@ def asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
     def ask(effects: tuple[Effect, ...]) -> bool:
         import sys
 
-        from lab.ui.tenant_table import render_changes
+        from lab.ui.tenants import render_changes
 
         render_changes(effects)
         return yes or (sys.stdin.isatty() and typer.confirm("make these changes?", err=True))

@@ -32,7 +32,7 @@ def verify(
     from lab.cli.signals import stopping
     from lab.errors import InvariantBroken, WaitTimeout
     from lab.invariants.verify import verify as judge
-    from lab.ui.violations import render_verify
+    from lab.ui.verify import render_verify
 
     scopes, title, cancel = _scopes(name, kubeconfig, context)
 

@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from lab.compare.annotation_diff import Wrote, differences, wrote
 from lab.compare.measure import Round, measure, reservations_of
 from lab.compare.model import Comparison, Run
 from lab.compare.record import Recorder
 from lab.compare.recording import TENANT, Recording
 from lab.compare.target import LabLike, Target, target_of
 from lab.compare.workload import Fitted, fit
-from lab.compare.written import Wrote, differences, wrote
+from lab.config.labels import NODE_LABEL
 from lab.errors import SpecError, WaitTimeout
-from lab.kube.views import NodeView
+from lab.gpu.map.model import GpuMap
+from lab.gpu.map.pods import sort_pods
+from lab.gpu.map.watch import GpuSource
 from lab.lint import Document
-from lab.parts.gpu.gpu_map import GpuMap
-from lab.parts.gpu.gpu_map_follow import GpuSource
-from lab.parts.gpu.holders import sort_pods
-from lab.parts.place import Place
-from lab.parts.why import because
-from lab.spec.tenant_labels import NODE_LABEL
+from lab.objects.views import NodeView
+from lab.operations.explain import because
+from lab.workloads.namespace import Place
 
 Say = Callable[[str], None]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from lab.compare.model import Device, Fairness, Letter, Packing, PodRun, Run
 from lab.compare.recording import HOST, TENANT, EvictSeen, PodSeen, Recording
 from lab.compare.workload import Planned
-from lab.kube.views import PodView
-from lab.parts.gpu.gpu_map import Gpu, GpuMap, Holder
-from lab.parts.gpu.holders import GpuPod
+from lab.gpu.map.model import Gpu, GpuMap, Holder
+from lab.gpu.map.pods import GpuPod
+from lab.objects.views import PodView
 
 _HASH_LABEL = "pod-template-hash"
 """On the pods of a Deployment: the end of their ReplicaSet's name."""

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from types import TracebackType
 
 from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, evictions
-from lab.compare.standing import Standing
+from lab.compare.settling import Standing
 from lab.errors import WaitTimeout
-from lab.kube.fields import Obj, annotations_of, parts
-from lab.kube.stream import News, Source, Streams
-from lab.kube.views import PodGroupView
-from lab.parts.gpu.holders import gpu_pod
-from lab.parts.place import Place
-from lab.parts.tenants.names import tenant_namespace
+from lab.gpu.map.pods import gpu_pod
+from lab.kube.informers import News, Source, Streams
+from lab.objects.fields import Obj, annotations_of, parts
+from lab.objects.views import PodGroupView
+from lab.tenants.names import tenant_namespace
+from lab.workloads.namespace import Place
 
 UID_ANNOTATION = "vcluster.loft.sh/object-uid"
 """On a pod of the host: the UID of the tenant's pod (vCluster 0.36.1, pkg/util/translate/types.go)."""

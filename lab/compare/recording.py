@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.kube.fields import Obj, annotations_of, parts
-from lab.kube.views import EventView, PodGroupView
-from lab.parts.gpu.holders import GpuPod
+from lab.gpu.map.pods import GpuPod
+from lab.objects.fields import Obj, annotations_of, parts
+from lab.objects.views import EventView, PodGroupView
 
 TENANT, HOST = "tenant", "host"
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lab.compare.model import Letter, Side
+from lab.config.labels import NODE_LABEL
 from lab.errors import LabError, NoLab
 from lab.explain.installation import installation
 from lab.kai import Line, line_of
-from lab.kube.views import NodeView
-from lab.kube.world import take
 from lab.lint import Setting
 from lab.lint.setting import setting_of
-from lab.parts.tenants.inside import inner_spec
-from lab.spec.tenant_labels import NODE_LABEL
+from lab.objects.views import NodeView
+from lab.snapshot.cluster_snapshot import take
+from lab.tenants.vcluster.inner_lab import inner_spec
 
 if TYPE_CHECKING:
+    from lab.config import LabSpec, TenantSpec
     from lab.kube import Cluster
-    from lab.parts.context import LabContext
-    from lab.spec import LabSpec, TenantSpec
+    from lab.session.context import LabContext
 
 DEFAULT_SCHEDULER = "default-scheduler"
 

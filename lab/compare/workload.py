@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.compare.keys import NEEDED, WRITTEN, meaning, spelled
+from lab.compare.kai_keys import NEEDED, WRITTEN, meaning, spelled
 from lab.compare.target import DEFAULT_SCHEDULER, Target
 from lab.errors import ManifestsRefused
 from lab.kai import lines

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from lab.errors import SpecError
 from lab.kai import Line, line_of, lines
-from lab.kube.fields import Obj, parts
-from lab.kube.podview import PodView
-from lab.kube.ready import rollout
-from lab.kube.world import World
+from lab.kube.readiness import rollout
+from lab.objects.fields import Obj, parts
+from lab.objects.pod import PodView
+from lab.snapshot.cluster_snapshot import World
 
 _ENOUGH = 3
 """Deployments by which KAI is known: one name alone, such as admission or scheduler, may be anybody's."""

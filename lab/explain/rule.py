@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lab.explain.finding import Finding, Stage
 
 if TYPE_CHECKING:
-    from lab.explain.case import Case
+    from lab.explain.pod_context import Case
 
 UNBOUND = (Stage.UNBOUND,)
 BOUND = (Stage.BOUND,)

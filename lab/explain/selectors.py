@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.kube.fields import Obj, whole
-from lab.kube.nodeview import NodeView
+from lab.objects.fields import Obj, whole
+from lab.objects.node import NodeView
 
 
 def node_matches(spec: Obj, node: NodeView) -> str:

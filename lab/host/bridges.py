@@ -6,7 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 _BRIDGE = re.compile(r"(?:docker0|br-[0-9a-f]{12})")
 _TABLES = ("filter", "nat")

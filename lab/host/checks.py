@@ -11,7 +11,7 @@ from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
 from lab.host.verdict import CHECKS, Finding, Look, Needs, Verdict, check, fail, ok, skip, warn
 from lab.tools.go import MINIMUM
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 __all__ = ["doctor", "engine_checks"]
 

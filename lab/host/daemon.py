@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from lab.errors import HostNotReady, Leftovers
 from lab.host import bridges, engines
+from lab.host.file_backup import HostJournal, record, records
 from lab.host.machine import Machine
-from lab.host.restore import HostJournal, record, records
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 PIDFILE = "/run/kailab/dockerd.pid"
 LOG = "/var/log/kailab-dockerd.log"

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 NAMES = ("docker", "podman", "nerdctl")
 """In the order in which ``auto`` prefers them; the ones kind has a provider for."""

@@ -20,7 +20,7 @@ from lab.errors import CommandFailed
 from lab.host import capabilities, engines, nvml
 from lab.host.engines import EngineFacts
 from lab.host.machine import Machine
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 _MIB = 2**20
 

@@ -11,15 +11,15 @@ from typing import Protocol
 
 from lab.errors import LabError, Leftovers
 from lab.host.daemon import StartEngine
+from lab.host.file_backup import HostJournal
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
 from lab.host.nvidia.cdi_fix import NvidiaCdi
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
 from lab.host.packages import BuildTools, InstallEngine
-from lab.host.restore import HostJournal
 from lab.host.runtime import RuntimeWrapper
 from lab.host.verdict import Verdict
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 
 class Fix(Protocol):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from lab.errors import HostNotReady
 from lab.host.facts import cgroups
+from lab.host.file_backup import HostJournal, record, records
 from lab.host.machine import Machine
-from lab.host.restore import HostJournal, record, records
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 WANTED = {
     "fs.inotify.max_user_instances": 1024,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.errors import CommandFailed, HostNotReady
-from lab.tools.shell import OnLine, Result, Runner
+from lab.tools.process import OnLine, Result, Runner
 
 
 @dataclass(frozen=True)

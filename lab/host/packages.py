@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from lab.errors import HostNotReady, Leftovers
 from lab.host import daemon, engines
 from lab.host.facts import COMPILERS, os_release
+from lab.host.file_backup import HostJournal, record, records
 from lab.host.machine import Machine
-from lab.host.restore import HostJournal, record, records
 from lab.tools.apt import Apt
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 DATA = (
     "/etc/docker", "/etc/docker/key.json", "/etc/containerd", "/var/lib/docker", "/var/lib/containerd",

@@ -10,9 +10,9 @@ from typing import Any
 from lab.errors import HostNotReady, Leftovers
 from lab.host import daemon
 from lab.host.engine_checks import RUNTIME
+from lab.host.file_backup import HostJournal, put_back, records, write_file
 from lab.host.machine import Machine
-from lab.host.restore import HostJournal, put_back, records, write_file
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 CONFIG = "/etc/docker/daemon.json"
 PLACE = f"/usr/local/lib/kailab/{RUNTIME}"

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
 from lab.tools.debian import Debian
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 if TYPE_CHECKING:
     import http.client

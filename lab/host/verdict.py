@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.sources import Source
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 Level = Literal["ok", "warn", "fail", "skip"]
 

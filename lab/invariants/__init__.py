@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from lab.invariants.catalogue import ALL, known
+from lab.invariants.cluster_state import Scene
 from lab.invariants.model import Breach, Invariant, Violation
-from lab.invariants.scene import Scene
 from lab.invariants.scope import Scope, scopes_of, scopes_of_lab
 from lab.invariants.verdict import Report, Verdict, broken
 from lab.invariants.watcher import Watcher

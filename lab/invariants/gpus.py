@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lab.invariants.cluster_state import PodState, Scene
 from lab.invariants.model import Breach
-from lab.invariants.scene import PodState, Scene
 
 HUNDREDTHS = 100
 """The memory that KAI takes for a GPU of a node without the label nvidia.com/gpu.memory."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lab.invariants.scene import Scene
+from lab.invariants.cluster_state import Scene
 
 
 @dataclass(frozen=True)

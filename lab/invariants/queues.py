@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.invariants.cluster_state import PodState, Scene
 from lab.invariants.gpus import share, some
 from lab.invariants.model import Breach
-from lab.invariants.scene import PodState, Scene
-from lab.kube.kaiviews import QueueView, Share
+from lab.objects.kai import QueueView, Share
 
 UNLIMITED = -1.0
 MEGABYTE = 1_000_000

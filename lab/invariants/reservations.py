@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.invariants.cluster_state import PodState, Scene
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
-from lab.invariants.scene import PodState, Scene
 
 CONFIGMAP_ANNOTATION = "runai/shared-gpu-configmap"
 """On a fractional pod: how the names of its ConfigMaps start."""

@@ -10,8 +10,8 @@ from lab.errors import SpecError
 from lab.kai import line_of, release
 
 if TYPE_CHECKING:
+    from lab.config import TenantSpec
     from lab.kube import Cluster
-    from lab.spec import TenantSpec
 
 OWN_KAI = "own-kai"
 """Mode of tenants with a KAI of their own (lab file, tenants[].mode)."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from lab.config.labels import NODE_LABEL
+from lab.invariants.cluster_state import PodState, Scene
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import Breach
-from lab.invariants.scene import PodState, Scene
-from lab.kube.fields import labels_of
-from lab.kube.kaiviews import quantity
-from lab.spec.tenant_labels import NODE_LABEL
+from lab.objects.fields import labels_of
+from lab.objects.kai import quantity
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
 """The cluster's own, in kind: what runs there has been there before any node was given away, and wants no GPU."""

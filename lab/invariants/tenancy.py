@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.invariants.cluster_state import Scene
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
-from lab.invariants.scene import Scene
 
 
 def own_pods(scene: Scene) -> Iterator[Breach]:

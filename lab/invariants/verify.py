@@ -12,7 +12,7 @@ from lab.invariants.model import Invariant
 from lab.invariants.scope import Scope
 from lab.invariants.verdict import Report
 from lab.invariants.watcher import Feed, Watcher
-from lab.kube.stream import Source, Streams
+from lab.kube.informers import Source, Streams
 
 QUIET_LIMIT = 600.0
 """Seconds after which a cluster that never gets quiet is given up, unless told otherwise."""

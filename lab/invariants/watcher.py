@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Protocol
 
 from lab.invariants.catalogue import ALL
-from lab.invariants.causes import with_cause
-from lab.invariants.judge import Judge
+from lab.invariants.evaluator import Judge
+from lab.invariants.known_defects import with_cause
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope
 from lab.invariants.verdict import Report, Verdict
-from lab.kube.stream import News, Source, Streams
+from lab.kube.informers import News, Source, Streams
 
 FIRST_SECONDS = 30.0
 """How long the first lists may take; what has not come by then is not judged until it comes."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lab.invariants.cluster_state import KAI_SCHEDULER, PodState, Scene
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
-from lab.invariants.scene import KAI_SCHEDULER, PodState, Scene
-from lab.kube.fields import Obj
+from lab.objects.fields import Obj
 
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 

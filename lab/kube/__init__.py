@@ -6,7 +6,7 @@ Nothing outside this room imports ``kubernetes``, and the room itself only when 
 from __future__ import annotations
 
 from lab.kube.client import OWNER_LABEL, Cluster
-from lab.kube.redact import redact
 from lab.kube.transport import Transport
+from lab.objects.redact import redact
 
 __all__ = ["OWNER_LABEL", "Cluster", "Transport", "redact"]

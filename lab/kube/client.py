@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.calls import MERGE_PATCH, Calls
+from lab.kube.apply import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
 from lab.kube.exec import read_log, run_in_pod
-from lab.kube.follow import Change, Follower
 from lab.kube.http import KubeTransport
-from lab.kube.kinds import Kinds
+from lab.kube.reflector import Change, Follower
+from lab.kube.rest import MERGE_PATCH, Calls
+from lab.kube.rest_mapper import Kinds
 from lab.kube.transport import Transport
 from lab.kube.wait import FailFast, Predicate, Wait, judge_ready, selector
-from lab.kube.write import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
 
 OWNER_LABEL = "kailab"
 """Label of everything the lab creates in a cluster; its value is the lab's name."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.calls import Calls
-from lab.kube.kinds import POD
+from lab.kube.rest import Calls
+from lab.kube.rest_mapper import POD
 from lab.kube.transport import ExecOutcome, TransportError
 
 LINES = 12

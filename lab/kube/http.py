@@ -120,11 +120,7 @@ class KubeTransport:
     ) -> ExecOutcome:
         """See Transport."""
         from kubernetes.stream import ws_client  # noqa: TID251 - this is the door
-        from websocket import (
-            WebSocketBadStatusException,
-            WebSocketConnectionClosedException,
-            WebSocketException,
-        )
+        from websocket import WebSocketBadStatusException, WebSocketConnectionClosedException, WebSocketException
 
         untyped: Any = ws_client
         url = untyped.get_websocket_url(self.server + path, query)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kube.evidence import gather, state_of, title_of
-from lab.kube.follow import Follower, key_of
-from lab.kube.ready import is_ready, replaced, why_never
+from lab.kube.describe import gather, state_of, title_of
+from lab.kube.readiness import is_ready, replaced, why_never
+from lab.kube.reflector import Follower, key_of
 
 if TYPE_CHECKING:
     from lab.kube.client import Cluster

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from lab.config.document import line_at
 from lab.errors import SpecError
-from lab.spec.document import line_at
 
 Loc = tuple[str | int, ...]
 

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes, worker_names
+from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.kai import line_of
 from lab.lint.model import QueueFact, Setting
 from lab.lint.queues import default_queues, fact_of
-from lab.spec import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes, worker_names
-from lab.spec.tenant_labels import HOST_KAI
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
-"""What an own-kai tenant gets that names no queues (lab.parts.tenants.inside)."""
+"""What an own-kai tenant gets that names no queues (lab.tenants.vcluster.inner_lab)."""
 
 
 def setting_of(spec: LabSpec, tenant: str = "", version: str = "") -> Setting:

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import LabError
-from lab.parts.kai.steps import NAMESPACE as KAI_NAMESPACE
-from lab.parts.kai.steps import RESERVATIONS
-from lab.parts.place import MANAGED_BY_LABEL, Place
+from lab.report.object_text import dump, events_of, gpus_of, summary
 from lab.report.scrub import scrub
-from lab.report.summaries import dump, events_of, gpus_of, summary
+from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
+from lab.steps.kai.step import RESERVATIONS
+from lab.workloads.namespace import MANAGED_BY_LABEL, Place
 
 if TYPE_CHECKING:
+    from lab.config import LabSpec, TenantSpec
     from lab.kube import Cluster
-    from lab.spec import LabSpec, TenantSpec
 
 LOG_LINES = 400
 _THREADS = 4

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.compare.words import figures, moment, order_of_starts, pairs, state, where
-from lab.report.compare_picture import LABEL, LANE, WIDTH, WORDS, round_pictures
+from lab.compare.text import figures, moment, order_of_starts, pairs, state, where
+from lab.report.compare_chart import LABEL, LANE, WIDTH, WORDS, round_pictures
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lab.errors import LabError
-from lab.report.collecting import OUTCOMES, Case, SuiteRun
-from lab.report.gpu_picture import Picture, Tones, picture_of
-from lab.report.situation import Situation
-from lab.report.steps import Chart, step_chart, suite_chart
+from lab.report.gpu_cards import Picture, Tones, picture_of
+from lab.report.lab_report import Situation
+from lab.report.suite_run import OUTCOMES, Case, SuiteRun
+from lab.report.timing_chart import Chart, step_chart, suite_chart
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lab.kube.redact import redact_text as scrub
+from lab.objects.redact import redact_text as scrub
 
 __all__ = ["scrub"]

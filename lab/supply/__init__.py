@@ -1,7 +1,7 @@
 """Where binaries, images and charts come from: present → bundle → registry → build."""
 
 from lab.supply.catalogue import Item
-from lab.supply.choose import Choice
+from lab.supply.resolve import Choice
 from lab.supply.supply import Supply
 
 __all__ = ["Choice", "Item", "Supply"]

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.supply.cache import replacing
 from lab.supply.catalogue import arch
-from lab.supply.store import replacing
 
 # struct vfs_cap_data (linux/capability.h): revision 2, effective; permitted: CAP_NET_BIND_SERVICE (bit 10)
 _NET_BIND_SERVICE = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0).decode("ascii")

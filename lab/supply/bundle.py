@@ -18,8 +18,8 @@ from typing import Any
 from lab.errors import LabError
 from lab.paths import bundles_root, cache_root
 from lab.supply.archive import digest
+from lab.supply.cache import key_of, making, replacing
 from lab.supply.catalogue import Item
-from lab.supply.store import key_of, making, replacing
 
 SCHEMA = 1
 

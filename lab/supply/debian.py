@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab.supply.archive import Layer, digest, layer_from_files
+from lab.supply.cache import key_of, making, place
 from lab.supply.catalogue import DebLayer
-from lab.supply.store import key_of, making, place
 from lab.tools.debian import Debian
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 # Documentation and such: of no use inside an image, and half of its files.
 _DROP = (

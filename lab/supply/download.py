@@ -12,7 +12,7 @@ from pathlib import Path
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lab.errors import Unavailable
-from lab.supply.store import replacing
+from lab.supply.cache import replacing
 
 _SECONDS = 60
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from lab.supply.cache import key_of, making, place, replacing
 from lab.supply.catalogue import GoRecipe
-from lab.supply.store import key_of, making, place, replacing
 from lab.tools.go import Go
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
 

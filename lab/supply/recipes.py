@@ -10,12 +10,12 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.paths import assets
-from lab.supply import debian, gomod, nodefs
+from lab.supply import debian, gomod, node_rootfs
 from lab.supply.archive import layer_from_files, write_image
+from lab.supply.cache import key_of, making, place, replacing
 from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item
-from lab.supply.store import key_of, making, place, replacing
 from lab.tools.go import Go
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
 
@@ -60,7 +60,7 @@ def archive_path(row: ImageRow, catalogue: Catalogue) -> Path | None:
     parts: list[object] = [asdict(row), [asdict(catalogue.go[name]) for name in sorted(recipes)]]
     parts += [asdict(catalogue.debs[name]) for name in row.layers]
     if row.recipe == "node":
-        parts += nodefs.inputs(catalogue)
+        parts += node_rootfs.inputs(catalogue)
     if row.recipe in COMPILED:
         parts += [_FLAGS, {path.name: path.read_text() for path in _sources(row.recipe)}]
     return place("images", f"{row.reference}.tar", key_of(parts))
@@ -80,7 +80,7 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
         if not needed:
             return target
         if row.recipe == "node":
-            return nodefs.make(row, catalogue, target, run, progress)
+            return node_rootfs.make(row, catalogue, target, run, progress)
         layers = [debian.layer(catalogue.debs[name], run) for name in row.layers]
         files: dict[str, Path] = {}
         for inside, source in row.files.items():

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lab.errors import CommandFailed
-from lab.supply.store import replacing
+from lab.supply.cache import replacing
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 _CONNECT_SECONDS = 2.0
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+from lab.config import LabSpec
 from lab.errors import CommandFailed, Unavailable
-from lab.spec import LabSpec
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
+from lab.supply.cache import making
 from lab.supply.catalogue import KAI_CHART, ChartRow, Item, beside, chart_version, load
-from lab.supply.choose import Choice, Chooser, wanted_version
 from lab.supply.recipes import Progress
-from lab.supply.store import making
+from lab.supply.resolve import Choice, Chooser, wanted_version
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 
 def _silent(text: str, done: int | None, total: int | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lab.errors import CommandFailed
 from lab.tools.debian import Debian
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 _ENV = {"DEBIAN_FRONTEND": "noninteractive"}
 

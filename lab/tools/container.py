@@ -11,7 +11,7 @@ from pathlib import Path
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from lab.errors import CommandFailed
-from lab.tools.shell import Result, Runner
+from lab.tools.process import Result, Runner
 
 _REMOVAL_SECONDS = 150.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lab.errors import CommandFailed
-from lab.tools.shell import OnLine, Runner
+from lab.tools.process import OnLine, Runner
 
 _patient = retry(
     retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(3), reraise=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lab.errors import CommandFailed
-from lab.tools.shell import OnLine, Runner
+from lab.tools.process import OnLine, Runner
 
 MINIMUM = (1, 26)
 """vCluster 0.36 and KAI 0.16 ask for go 1.26 in their go.mod."""

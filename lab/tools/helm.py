@@ -15,7 +15,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.paths import cache_root
-from lab.tools.shell import Result, Runner
+from lab.tools.process import Result, Runner
 
 _CHART = re.compile(r"^(?P<name>.+?)-(?P<version>v?\d+\..*)$")
 _HISTORY = 3

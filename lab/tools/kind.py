@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.errors import CommandFailed
-from lab.tools.shell import OnLine, Runner
+from lab.tools.process import OnLine, Runner
 
 _TAKEN = re.compile(r"node\(s\) already exist for a cluster|container name \S+ is already in use")
 """What kind says of a node that is there at first, and an engine of one that comes meanwhile."""

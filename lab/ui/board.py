@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished
-from lab.ui.story import Row, Story
-from lab.ui.words import Words, steps, whole_seconds
+from lab.ui.run_state import Row, Story
+from lab.ui.terminal import Words, steps, whole_seconds
 
 STYLES = {
     "waiting": "dim",

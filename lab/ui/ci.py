@@ -14,8 +14,8 @@ from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepProgress, StepStarted
 from lab.ui.plain import QUIET, Plain, progress
-from lab.ui.story import Row
-from lab.ui.words import seconds
+from lab.ui.run_state import Row
+from lab.ui.terminal import seconds
 
 
 class _Folding(Plain):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from lab.parts.gpu.gpu_map import Gpu, GpuState
-from lab.ui.words import Words
+from lab.gpu.map.model import Gpu, GpuState
+from lab.ui.terminal import Words
 
 STYLES = {
     GpuState.FREE: "green",

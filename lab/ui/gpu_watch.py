@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Protocol
 
-from lab.parts.gpu.gpu_map import GpuMap
-from lab.parts.gpu.gpu_map_changes import GpuChange, changes
-from lab.parts.gpu.gpu_map_lines import summary_line
-from lab.ui.words import Words
+from lab.gpu.map.diff import GpuChange, changes
+from lab.gpu.map.model import GpuMap
+from lab.gpu.map.text import summary_line
+from lab.ui.terminal import Words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +90,7 @@ def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) 
     from rich.live import Live
     from rich.text import Text
 
-    from lab.ui.gpu_table import GpuTable
+    from lab.ui.gpus import GpuTable
 
     now = now or datetime.now
     words = Words(console.encoding)

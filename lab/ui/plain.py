@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
-from lab.ui.story import Row, Story
-from lab.ui.words import Words, steps, whole_seconds
+from lab.ui.run_state import Row, Story
+from lab.ui.terminal import Words, steps, whole_seconds
 
 QUIET = 10.0
 """Seconds without a line about a step before its progress is worth one."""

@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from lab.kube import Cluster
-from lab.kube.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, ReservationView
-from lab.parts.kai.steps import RESERVATIONS
-from lab.parts.place import Place
-from lab.parts.workloads import KAI_SCHEDULER
+from lab.objects.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, ReservationView
+from lab.steps.kai.step import RESERVATIONS
+from lab.workloads.namespace import Place
+from lab.workloads.pods import KAI_SCHEDULER
 
 Test = TypeVar("Test", bound=Callable[..., object])
 

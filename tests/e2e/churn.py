@@ -11,11 +11,11 @@ from typing import Any
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.stream import News, Source, Streams
-from lab.kube.views import PodView
-from lab.parts.place import Place
+from lab.kube.informers import News, Source, Streams
+from lab.objects.views import PodView
+from lab.workloads.namespace import Place
 
-from .verdicts import WAIT, bound
+from .scheduling_decisions import WAIT, bound
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pytest_plugin import activate
+from lab.pytest_plugin.plugin import activate
 
 
 def pytest_configure(config: pytest.Config) -> None:

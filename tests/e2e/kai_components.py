@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from lab.config import LabSpec
 from lab.kai import line_of
 from lab.kube import Cluster
-from lab.parts.context import LabContext
-from lab.parts.kai import Kai
-from lab.parts.kai.steps import NAMESPACE
-from lab.spec import LabSpec
+from lab.session.context import LabContext
+from lab.steps.kai import Kai
+from lab.steps.kai.step import NAMESPACE
 
-from .verdicts import WAIT
+from .scheduling_decisions import WAIT
 
 OPERATOR = "operator"
 """It puts back whatever is changed in the Deployments of the other components."""
 
 
 class HasKai(Protocol):
-    """A lab, or a tenant of one with a KAI of its own (``flames.own_kai.OwnKai``)."""
+    """A lab, or a tenant of one with a KAI of its own (``noisy_neighbour.own_kai.OwnKai``)."""
 
     @property
     def cluster(self) -> Cluster:

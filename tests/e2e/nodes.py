@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.views import PodView
+from lab.objects.views import PodView
 
 ZONE, RACK = ZONE_AND_RACK = ("kailab.dev/zone", "kailab.dev/rack")
 """Labels of a test's own, the wider one first: a cluster's real zones stay as they are."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.api import Lab
 from lab.kai import line_of
-from lab.kube.ready import is_ready
-from lab.parts.kai.steps import NAMESPACE
+from lab.kube.readiness import is_ready
+from lab.steps.kai.step import NAMESPACE
 
-from .verdicts import WAIT
+from .scheduling_decisions import WAIT
 
 SHARD = ("SchedulingShard", "default")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from lab.errors import WaitTimeout
-from lab.kube.views import EventView, PodView
-from lab.parts.place import Place
+from lab.objects.views import EventView, PodView
+from lab.workloads.namespace import Place
 
 COPIED_SECONDS = 30.0
 """A busy syncer takes seconds; what is not there by then does not come."""

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView, QueueView
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import fraction_pod, gpu_pod
-from lab.parts.workloads_traits import bound_to
-from lab.spec import QueueResource, QueueSpec
+from lab.objects.views import NodeView, PodView, QueueView
+from lab.workloads.modifiers import bound_to
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import fraction_pod, gpu_pod
 
 from .checks import gpu_group, needs_two_gpus, on_one_node, reservations
-from .verdicts import WAIT, bound, decided, refusal, refused, staying
+from .scheduling_decisions import WAIT, bound, decided, refusal, refused, staying
 
 pytestmark = pytest.mark.kai
 

@@ -12,14 +12,14 @@ import yaml
 
 from lab.api import Lab
 from lab.compare import Comparison, compare
+from lab.config.labels import NODE_LABEL
 from lab.errors import ManifestsRefused
-from lab.kube.views import NodeView
 from lab.lint import parse, read
-from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
-from lab.parts.workloads_traits import on_node
+from lab.objects.views import NodeView
 from lab.paths import assets
-from lab.pytest_fixtures import matching
-from lab.spec.tenant_labels import NODE_LABEL
+from lab.pytest_plugin.fixtures import matching
+from lab.workloads.modifiers import on_node
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.config import QueueSpec
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
-from lab.parts.place import Place
-from lab.parts.workloads import gpu_pod
-from lab.parts.workloads_owned import APP_LABEL, deployment
-from lab.parts.workloads_traits import brief, of_priority
-from lab.spec import QueueSpec
+from lab.objects.views import NodeView, PodView
+from lab.workloads.controllers import APP_LABEL, deployment
+from lab.workloads.modifiers import brief, of_priority
+from lab.workloads.namespace import Place
+from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
-from .verdicts import WAIT, everyone, evictions
+from .scheduling_decisions import WAIT, everyone, evictions
 
 pytestmark = pytest.mark.kai
 

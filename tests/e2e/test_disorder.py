@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lab.api import Lab
+from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView, ReservationView
-from lab.parts.kai.steps import RESERVATIONS
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import cpu_pod, fraction_pod
-from lab.parts.workloads_owned import deployment
-from lab.parts.workloads_traits import brief, of_priority, on_node
-from lab.spec import QueueSpec
+from lab.objects.views import NodeView, PodView, ReservationView
+from lab.steps.kai.step import RESERVATIONS
+from lab.workloads.controllers import deployment
+from lab.workloads.modifiers import brief, of_priority, on_node
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import cpu_pod, fraction_pod
 
 from .checks import gpu_group, needs_two_gpus, on_gpus, on_one_node, reservations, shares
 from .kai_components import end, kill, wait_until_up
 from .nodes import cordoned, evict
-from .verdicts import NO_QUEUE, WAIT, everyone, refusal
+from .scheduling_decisions import NO_QUEUE, WAIT, everyone, refusal
 
 pytestmark = pytest.mark.kai
 

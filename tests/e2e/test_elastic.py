@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.kube.views import NodeView
-from lab.parts.place import Place
-from lab.parts.workloads import cpu_pod, gpu_pod
-from lab.parts.workloads_owned import pod_group
-from lab.parts.workloads_traits import brief, in_group
-from lab.spec import QueueResource, QueueSpec
+from lab.objects.views import NodeView
+from lab.workloads.controllers import pod_group
+from lab.workloads.modifiers import brief, in_group
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
-from .verdicts import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, staying
+from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, staying
 
 pytestmark = pytest.mark.kai
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.kube.views import EventView, NodeView, PodView
-from lab.parts.place import Place
-from lab.parts.workloads import cpu_pod, gpu_pod
-from lab.parts.workloads_owned import job, pod_group
-from lab.parts.workloads_traits import brief, in_group
-from lab.pytest_fixtures import Tenant
-from lab.spec import QueueResource, QueueSpec
+from lab.objects.views import EventView, NodeView, PodView
+from lab.pytest_plugin.fixtures import Tenant
+from lab.workloads.controllers import job, pod_group
+from lab.workloads.modifiers import brief, in_group
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
-from .verdicts import OVER_LIMIT, WAIT, bound, decided, everyone, refusal
+from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, everyone, refusal
 
 pytestmark = pytest.mark.kai
 

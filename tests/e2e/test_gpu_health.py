@@ -9,18 +9,18 @@ import pytest
 
 from lab.api import Lab
 from lab.engine.step import State
+from lab.gpu.pools import short_name
+from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, fail, heal
+from lab.gpu.simulated.health import OFF_THE_BUS, Health, failures_on
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
-from lab.parts.context import LabContext
-from lab.parts.gpu.health import OFF_THE_BUS, Health, failures_on
-from lab.parts.gpu.health_change import GpuRef, every_gpu, fail, heal
-from lab.parts.gpu.pools import short_name
-from lab.parts.place import Place
-from lab.parts.workloads import KAI_SCHEDULER, gpu_pod
-from lab.pytest_gpus import HOME
+from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.gpu_fixtures import HOME
+from lab.session.context import LabContext
+from lab.workloads.namespace import Place
+from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
 
 from .checks import on_gpus, on_one_node
-from .verdicts import bound
+from .scheduling_decisions import bound
 
 ECC = Health(48)
 LOST = Health(OFF_THE_BUS, lost=True)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from lab.api import Lab
+from lab.gpu.pools import POOL_LABEL, pools_by_node
+from lab.gpu.simulated.devices import SimulatedGpu, gpus_of, product_label
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
-from lab.parts.gpu.devices import SimulatedGpu, gpus_of, product_label
-from lab.parts.gpu.pools import POOL_LABEL, pools_by_node
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import gpu_pod
-from lab.pytest_gpus import gpu_node_names
+from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.gpu_fixtures import gpu_node_names
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus
 

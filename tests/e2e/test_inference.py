@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from lab.api import Lab
+from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView, ReservationView
-from lab.parts.inference import Server, inference, service
-from lab.parts.place import Inside, Place
-from lab.parts.probe import Facts, facts_when
-from lab.parts.workloads import fraction_pod, gpu_pod
-from lab.parts.workloads_owned import APP_LABEL
-from lab.parts.workloads_traits import brief, of_priority
-from lab.spec import QueueSpec
+from lab.objects.views import NodeView, PodView, ReservationView
+from lab.workloads.controllers import APP_LABEL
+from lab.workloads.inference import Server, inference, service
+from lab.workloads.modifiers import brief, of_priority
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import fraction_pod, gpu_pod
+from lab.workloads.probe import Facts, facts_when
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
-from .verdicts import WAIT, bound, decided, everyone, refused
+from .scheduling_decisions import WAIT, bound, decided, everyone, refused
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
 pytestmark = [pytest.mark.kai, pytest.mark.timeout(3600)]

@@ -13,24 +13,25 @@ from typing import Any
 import pytest
 
 from lab.api import Lab
+from lab.config.node_assignment import beside_host_kai
 from lab.kube import Cluster
-from lab.kube.views import GPU_GROUP_LABEL, PodView
-from lab.parts.kai.steps import NAMESPACE, RESERVATIONS
-from lab.parts.place import MANAGED_BY_LABEL, Place
-from lab.parts.tenants import policy, shelter
-from lab.parts.tenants.inside import inner_spec
-from lab.parts.tenants.isolation import Isolation, look
-from lab.parts.tenants.measures import lacks
-from lab.parts.tenants.names import tenant_namespace
-from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
-from lab.parts.workloads_traits import brief, on_node
-from lab.pytest_fixtures import Tenant
-from lab.spec.node_share import beside_host_kai
+from lab.objects.views import GPU_GROUP_LABEL, PodView
+from lab.pytest_plugin.fixtures import Tenant
+from lab.steps.kai import binder_placeholders
+from lab.steps.kai.step import NAMESPACE, RESERVATIONS
+from lab.tenants.isolation import admission_policy
+from lab.tenants.isolation.checks import lacks
+from lab.tenants.isolation.step import Isolation, look
+from lab.tenants.names import tenant_namespace
+from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.workloads.modifiers import brief, on_node
+from lab.workloads.namespace import MANAGED_BY_LABEL, Place
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus
 from .churn import Side, Watched, churn, log_of
-from .left_out import node_of, settled, without_opt_in, without_own_nodes, without_policy
-from .verdicts import WAIT, everyone, refused
+from .scheduling_decisions import WAIT, everyone, refused
+from .without_measures import node_of, settled, without_opt_in, without_own_nodes, without_policy
 
 pytestmark = [pytest.mark.kai, pytest.mark.tenants("own-kai"), pytest.mark.timeout(1200)]
 
@@ -116,8 +117,8 @@ def _gone(wanted: set[str], objects: list[Json]) -> Iterator[str]:
 
 def test_all_measures_are_in_place(lab: Lab, tenant: Tenant) -> None:
     assert [str(lack) for lack in lacks(lab.spec, look(lab.cluster))] == []
-    assert policy.in_force(lab.cluster, tenant_namespace(tenant.name))
-    assert not policy.in_force(lab.cluster, "default")
+    assert admission_policy.in_force(lab.cluster, tenant_namespace(tenant.name))
+    assert not admission_policy.in_force(lab.cluster, "default")
 
 
 @on_gpus(2)
@@ -226,7 +227,7 @@ def test_without_the_policy_one_end_takes_the_other_along(
     (held,) = holders(cluster, gpu_group(kept), space)
     place.remove("leaves", timeout=WAIT)
     still_there(cluster, kept, held)
-    assert policy.NAME in _said(cluster, kept.name) or policy.NAME in _said(cluster, held.name)
+    assert admission_policy.NAME in _said(cluster, kept.name) or admission_policy.NAME in _said(cluster, held.name)
 
 
 @pytest.mark.disturbs("the host's binder is killed")
@@ -250,8 +251,8 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
             timeout=WAIT,
             what="the host's binder panics as soon as it has started",
         )
-        shelter.start_binder(cluster, lab.spec.name, isolation.line)
-        assert cluster.list("Pod", RESERVATIONS, labels=f"app={shelter.STAND_IN}") == []
+        binder_placeholders.start_binder(cluster, lab.spec.name, isolation.line)
+        assert cluster.list("Pod", RESERVATIONS, labels=f"app={binder_placeholders.STAND_IN}") == []
     assert ledger.losses == []
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.kube.views import PodView
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
+from lab.objects.views import PodView
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node
 from .syncing import copied

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lab.api import Lab
+from lab.gpu.pools import pools_by_node
+from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
-from lab.parts.gpu.devices import product_label
-from lab.parts.gpu.pools import pools_by_node
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import cpu_pod, gpu_pod
+from lab.objects.views import NodeView, PodView
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.api import Lab
-from lab.parts.place import Place
-from lab.parts.workloads import cpu_pod, gpu_pod
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus
 

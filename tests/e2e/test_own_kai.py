@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from lab.api import Lab
+from lab.config.node_assignment import tenant_nodes
+from lab.gpu.pools import short_name
 from lab.kai import Line, line_of, lines
 from lab.kube import OWNER_LABEL, Cluster
-from lab.kube.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
-from lab.parts.gpu.pools import short_name
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, fraction_pod, gpu_pod
-from lab.pytest_fixtures import Tenant, matching
-from lab.spec.node_share import tenant_nodes
+from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
+from lab.pytest_plugin.fixtures import Tenant, matching
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod, gpu_pod
 
-from .flames.own_kai import OwnKai, with_class
-from .verdicts import WAIT, bound, refusal
+from .noisy_neighbour.own_kai import OwnKai, with_class
+from .scheduling_decisions import WAIT, bound, refusal
 
 OWN = "own-kai"
 SHARES = {"half": 0.5, "quarter": 0.25}

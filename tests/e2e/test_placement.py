@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from lab.api import Lab
-from lab.kube.views import NodeView, PodView
-from lab.parts.place import Place
-from lab.parts.workloads import fraction_pod, gpu_pod
-from lab.parts.workloads_traits import on_node
+from lab.objects.views import NodeView, PodView
+from lab.workloads.modifiers import on_node
+from lab.workloads.namespace import Place
+from lab.workloads.pods import fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus, two_nodes_of_two
+from .scheduling_decisions import WAIT, bound
 from .shards import shard_changed
-from .verdicts import WAIT, bound
 
 pytestmark = pytest.mark.kai
 

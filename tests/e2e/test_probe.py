@@ -8,15 +8,15 @@ import pytest
 
 from lab.api import Lab
 from lab.errors import ApiFailed
+from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
-from lab.kube.views import NodeView
-from lab.parts.gpu.devices import product_label
-from lab.parts.place import Place
-from lab.parts.probe import Facts, facts_in, facts_when, server_in, serving
-from lab.parts.workloads import cpu_pod, fraction_pod, gpu_pod
+from lab.objects.views import NodeView
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
+from lab.workloads.probe import Facts, facts_in, facts_when, server_in, serving
 
 from .checks import gpu_group, on_one_node, reservations
-from .verdicts import WAIT
+from .scheduling_decisions import WAIT
 
 PATIENCE = 30.0
 """Seconds until the API server reaches a pod that has just become ready."""

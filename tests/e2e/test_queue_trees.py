@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.kube.views import QueueView
-from lab.parts.place import Place
-from lab.parts.workloads import KAI_SCHEDULER, cpu_pod, gpu_pod
-from lab.spec import QueueResource, QueueSpec
+from lab.objects.views import QueueView
+from lab.workloads.namespace import Place
+from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
-from .contest import DEPARTMENT, GPUS, contend, leaf
-from .verdicts import NO_QUEUE, OVER_LIMIT, WAIT, bound, decided, refusal
+from .contention import DEPARTMENT, GPUS, contend, leaf
+from .scheduling_decisions import NO_QUEUE, OVER_LIMIT, WAIT, bound, decided, refusal
 
 pytestmark = pytest.mark.kai
 

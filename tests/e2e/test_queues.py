@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.api import Lab
+from lab.config import QueueResource
 from lab.kube import Cluster
-from lab.kube.views import PodGroupView, QueueView, Share
-from lab.parts.place import Place
-from lab.parts.workloads import KAI_SCHEDULER, cpu_pod
-from lab.spec import QueueResource
+from lab.objects.views import PodGroupView, QueueView, Share
+from lab.workloads.namespace import Place
+from lab.workloads.pods import KAI_SCHEDULER, cpu_pod
 
 pytestmark = pytest.mark.kai
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.kube.views import NodeView
-from lab.parts.place import Place
-from lab.parts.workloads import gpu_pod
-from lab.parts.workloads_traits import brief
-from lab.spec import QueueResource, QueueSpec
+from lab.config import QueueResource, QueueSpec
+from lab.objects.views import NodeView
+from lab.workloads.modifiers import brief
+from lab.workloads.namespace import Place
+from lab.workloads.pods import gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
-from .verdicts import WAIT, bound, decided, evictions, refused, staying
+from .scheduling_decisions import WAIT, bound, decided, evictions, refused, staying
 
 pytestmark = pytest.mark.kai
 

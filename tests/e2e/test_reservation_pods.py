@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from lab.kube import Cluster
-from lab.kube.views import GPU_GROUP_LABEL, PodView, ReservationView
-from lab.parts.kai.steps import RESERVATIONS
-from lab.parts.place import Inside, Place
-from lab.parts.workloads import fraction_pod
+from lab.objects.views import GPU_GROUP_LABEL, PodView, ReservationView
+from lab.steps.kai.step import RESERVATIONS
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import fraction_pod
 
 from .checks import gpu_group, on_one_node, reservations
-from .verdicts import decided
+from .scheduling_decisions import decided
 
 pytestmark = pytest.mark.kai
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from lab.kube import Cluster
-from lab.kube.views import NodeView, PodView
-from lab.parts.kai.steps import RESERVATIONS
-from lab.parts.place import Place
-from lab.parts.workloads import fraction_pod, gpu_memory_pod
-from lab.parts.workloads_traits import brief
-from lab.pytest_invariants import Held
+from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.invariants import Held
+from lab.steps.kai.step import RESERVATIONS
+from lab.workloads.modifiers import brief
+from lab.workloads.namespace import Place
+from lab.workloads.pods import fraction_pod, gpu_memory_pod
 
 from .checks import gpu_group, on_gpus, on_one_node, shares
-from .verdicts import refused
+from .scheduling_decisions import refused
 
 pytestmark = [pytest.mark.kai, pytest.mark.places("host"), pytest.mark.timeout(1200)]
 

@@ -18,18 +18,18 @@ import yaml
 from lab.api import Lab
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
-from lab.kube.failure import Unreachable
-from lab.kube.redact import TOKEN_PREFIX
-from lab.kube.world import take
-from lab.parts.place import Place
-from lab.parts.tenants.names import tenant_namespace
-from lab.parts.workloads import cpu_pod
-from lab.pytest_fixtures import HOST
+from lab.kube.errors import Unreachable
+from lab.objects.redact import TOKEN_PREFIX
+from lab.pytest_plugin.fixtures import HOST
 from lab.report.artifacts import collect_lab
+from lab.report.lab_report import situation_of
 from lab.report.page import write_page
-from lab.report.situation import situation_of
+from lab.snapshot.cluster_snapshot import take
+from lab.tenants.names import tenant_namespace
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod
 
-from .verdicts import WAIT
+from .scheduling_decisions import WAIT
 
 TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
 PRIVATE = ("client-key-data", "token", "password")

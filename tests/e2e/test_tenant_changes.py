@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from lab.api import Lab
-from lab.parts.place import Place
-from lab.parts.tenants.change import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
-from lab.parts.tenants.first_pod import RUNNING, SCHEDULED
-from lab.parts.tenants.inside import inner_spec
-from lab.parts.tenants.trial_pods import Room
-from lab.parts.workloads import fraction_pod, gpu_pod
-from lab.pytest_fixtures import Tenant
-from lab.rehearsal import rehearse, roll_back
+from lab.operations.tenant.rehearse import rehearse, roll_back
+from lab.pytest_plugin.fixtures import Tenant
+from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
+from lab.tenants.upgrade.smoke_test import Room
+from lab.tenants.upgrade.upgrade import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
+from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.workloads.namespace import Place
+from lab.workloads.pods import fraction_pod, gpu_pod
 
 WAIT = 180.0
 LOAD = ("whole", "half", "quarter")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from lab.api import Lab
-from lab.parts.place import Place
-from lab.parts.workloads import cpu_pod, gpu_pod
-from lab.pytest_fixtures import Tenant
+from lab.pytest_plugin.fixtures import Tenant
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_one_node
 from .syncing import copied

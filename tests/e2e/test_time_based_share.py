@@ -8,13 +8,13 @@ import pytest
 
 from lab.api import Lab
 from lab.kube import Cluster
-from lab.parts.place import Place
+from lab.workloads.namespace import Place
 
 from .checks import on_gpus
-from .contest import DEPARTMENT, GPUS, contend, leaf
+from .contention import DEPARTMENT, GPUS, contend, leaf
+from .scheduling_decisions import WAIT
 from .shards import shard_changed
 from .usage_history import PATH, PORT, history_pod
-from .verdicts import WAIT
 
 pytestmark = pytest.mark.kai(">=0.14")
 

@@ -9,15 +9,15 @@ import pytest
 
 from lab.api import Lab
 from lab.kube import OWNER_LABEL, Cluster
-from lab.kube.views import NodeView
-from lab.parts.place import Place
-from lab.parts.workloads import gpu_pod
-from lab.parts.workloads_owned import pod_group
-from lab.parts.workloads_traits import brief, in_group, on_node
+from lab.objects.views import NodeView
+from lab.workloads.controllers import pod_group
+from lab.workloads.modifiers import brief, in_group, on_node
+from lab.workloads.namespace import Place
+from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
 from .nodes import RACK, ZONE, labelled
-from .verdicts import WAIT, bound, decided
+from .scheduling_decisions import WAIT, bound, decided
 
 pytestmark = pytest.mark.kai(">=0.12")  # the Topology of kai.scheduler/v1alpha1
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lab.parts.workloads import cpu_pod
-from lab.parts.workloads_traits import brief
+from lab.workloads.modifiers import brief
+from lab.workloads.pods import cpu_pod
 
 PORT = 9090
 PATH = "/cgi-bin"

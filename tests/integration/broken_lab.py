@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from lab.errors import ApiFailed
+from lab.gpu import GpuPlugin
+from lab.gpu.device_plugin import NAMESPACE, SELECTOR
+from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose
+from lab.gpu.simulated.devices import gpus_of
+from lab.gpu.simulated.nodes import gpu_nodes
 from lab.kube import Cluster
-from lab.kube.failure import Unreachable
-from lab.kube.views import NodeView, PodView
-from lab.parts.context import LabContext
-from lab.parts.gpu import GpuPlugin
-from lab.parts.gpu.devices import gpus_of
-from lab.parts.gpu.diagnose import Diagnosis, diagnose
-from lab.parts.gpu.nodes import gpu_nodes
-from lab.parts.gpu.plugin import NAMESPACE, SELECTOR
-from lab.parts.kai.values import kai_images
+from lab.kube.errors import Unreachable
+from lab.objects.views import NodeView, PodView
+from lab.session.context import LabContext
+from lab.steps.kai.values import kai_images
 
 Json = dict[str, Any]
 Told = TypeVar("Told", str, Json)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from lab.parts.gpu import GpuPlugin
-from lab.parts.workloads import IMAGE
+from lab.gpu import GpuPlugin
+from lab.workloads.pods import IMAGE
 from tests.integration.broken_lab import RESERVATIONS, SPACE, Ground, Json
 
 _NUMBERS = itertools.count(1)

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from lab.paths import cache_root
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 
 UP_SECONDS = 900
 

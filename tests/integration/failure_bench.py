@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from lab.parts.gpu.diagnose_node import parse, script
-from lab.parts.gpu.diagnose_path import Expected, node_stages
-from lab.parts.gpu.mounts import LIBRARIES
+from lab.config import LabSpec
+from lab.gpu.diagnosis.node_facts import parse, script
+from lab.gpu.diagnosis.node_stages import Expected, node_stages
+from lab.gpu.nvidia.mounts import LIBRARIES
 from lab.paths import assets
-from lab.spec import LabSpec
 from lab.supply import Supply, gomod
 from lab.supply.catalogue import GoRecipe, load
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.driver import GPUS, VERSION
 
@@ -36,7 +36,7 @@ import sys
 from lab.host import Machine, Needs, gather
 from lab.host.nvidia.doctor import findings
 from lab.host.verdict import Look
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 run = HostRunner()
 for one in findings(Look(gather(run), run, Machine(), Needs(gpu="nvidia")), sys.argv[1]):
     if one.level in ("warn", "fail"):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lab.parts.gpu.health import Health
-from lab.parts.gpu.health_change import GpuRef, fail, heal
-from lab.parts.workloads import fraction_pod, gpu_memory_pod
+from lab.gpu.simulated.fault_injection import GpuRef, fail, heal
+from lab.gpu.simulated.health import Health
+from lab.workloads.pods import fraction_pod, gpu_memory_pod
 from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground
 from tests.integration.broken_pods import bare_plugin, pod, reservation, victim
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.parts.gpu.devices import SimulatedGpu, gpus_of
-from lab.parts.gpu.node_files import nvml_config
-from lab.parts.gpu.nvml_library import build_library
-from lab.spec import GpuSpec
-from lab.tools.shell import HostRunner, Result
+from lab.config import GpuSpec
+from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
+from lab.gpu.simulated.node_files import nvml_config
+from lab.gpu.simulated.nvml_build import build_library
+from lab.tools.process import HostRunner, Result
 
 H100 = GpuSpec.model_validate({"perNode": 16, "model": "H100"})
 GPUS = gpus_of("demo", "kailab-demo-worker", H100)

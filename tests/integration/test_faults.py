@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 from tests.integration.conftest import SIGINT, SIGKILL, SIGTERM, Cli, at_start_of, containers_of
 
 NAME = "it-fault"

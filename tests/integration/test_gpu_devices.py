@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.devices import gpus_of
-from lab.parts.gpu.node_files import nvml_config
+from lab.config import GpuSpec
+from lab.gpu.simulated.devices import gpus_of
+from lab.gpu.simulated.node_files import nvml_config
 from lab.paths import assets
-from lab.spec import GpuSpec
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from lab.parts.gpu.symptoms import in_text, normal
-from lab.tools.shell import HostRunner
+from lab.gpu.diagnosis.symptoms import in_text, normal
+from lab.tools.process import HostRunner
 from tests.integration.failure_bench import LIBRARY, Bench, containerd, failure_bench, kubernetes
 from tests.integration.scratch.driver import GPUS, VERSION
 

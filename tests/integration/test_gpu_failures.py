@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from lab.api import Lab
-from lab.parts.gpu.symptoms import in_text
-from lab.tools.shell import HostRunner
+from lab.gpu.diagnosis.symptoms import in_text
+from lab.tools.process import HostRunner
 from tests.integration.broken_lab import NAME, SPACE, Ground
 from tests.integration.conftest import Cli
 from tests.integration.gpu_failure_cases import CASES

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from lab.config import LabSpec, load_profile
 from lab.errors import LabError
 from lab.kai import line_of
 from lab.kube import Cluster
-from lab.kube.views import PodView
-from lab.parts.kai.steps import NAMESPACE, RESERVATIONS
-from lab.parts.kai.values import CHART, kai_images
-from lab.parts.workloads import cpu_pod, fraction_pod
-from lab.spec import LabSpec, load_profile
+from lab.objects.views import PodView
+from lab.steps.kai.step import NAMESPACE, RESERVATIONS
+from lab.steps.kai.values import CHART, kai_images
 from lab.supply.bundle import installed
+from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.integration.conftest import Cli
 
 PAUSE = 1.0

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from lab.config import load_profile
 from lab.kai import line_of, lines, release
 from lab.kai.chart import differences
-from lab.parts.kai.values import CHART
-from lab.spec import load_profile
+from lab.steps.kai.values import CHART
 from lab.supply import Item, Supply
 from lab.supply.bundle import Bundle, installed
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import HostRunner
-from tests.unit.kai_renders.record import recorded, seen, versions
+from lab.tools.process import HostRunner
+from tests.support.kai_renders import recorded, seen, versions
 
 
 @dataclass(frozen=True)

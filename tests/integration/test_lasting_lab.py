@@ -11,11 +11,11 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from lab.api import Lab
 from lab.kai import line_of
 from lab.kube import Cluster
-from lab.kube.views import PodView
-from lab.parts import releases
-from lab.parts.kai.steps import NAMESPACE, RELEASE, RESERVATIONS
-from lab.parts.workloads import cpu_pod, fraction_pod
-from lab.tools.shell import HostRunner
+from lab.objects.views import PodView
+from lab.steps import helm_release
+from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
+from lab.tools.process import HostRunner
+from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.integration.conftest import Cli, containers_of
 
 NAME = "it-lasting"
@@ -75,7 +75,7 @@ def test_uninstall_leaves_nothing_in_the_way(lasting: Cli, monkeypatch: pytest.M
         cluster.delete("Config.kai.scheduler", "kai-config", wait=180)
         if line.has_shards:
             cluster.delete("SchedulingShard", "default", wait=180)
-    releases.helm_for(lab.context("kai")).uninstall(RELEASE, NAMESPACE, hooks=False)
+    helm_release.helm_for(lab.context("kai")).uninstall(RELEASE, NAMESPACE, hooks=False)
 
     def gone(kind: str, names: set[str]) -> Callable[[list[dict[str, object]]], bool]:
         return lambda objects: not names & {obj["metadata"]["name"] for obj in objects}  # type: ignore[index]

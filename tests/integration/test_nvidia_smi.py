@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.devices import DRIVER_VERSION
-from lab.tools.shell import HostRunner
+from lab.gpu.simulated.devices import DRIVER_VERSION
+from lab.tools.process import HostRunner
 from tests.integration.simulated_node import GPUS, OWN_PIDNS, SimulatedNode, sick, simulated_node
 
 HEAD = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.devices import DRIVER_VERSION
+from lab.gpu.simulated.devices import DRIVER_VERSION
 from tests.integration.simulated_node import GPUS, SimulatedNode, simulated_node
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.parts.gpu.nvml_library import PRODUCTS, build_library
-from lab.tools.shell import HostRunner
+from lab.gpu.simulated.nvml_build import PRODUCTS, build_library
+from lab.tools.process import HostRunner
 
 
 @pytest.fixture

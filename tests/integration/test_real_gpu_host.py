@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from lab.config import LabSpec
 from lab.host.nvidia.strategies import strategies
-from lab.parts import workloads
 from lab.paths import assets
-from lab.spec import LabSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
+from lab.workloads import pods
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.driver import GPUS, VERSION
 from tests.integration.scratch.host import uuids_of
@@ -31,7 +31,7 @@ import json
 from lab.host import Machine
 from lab.host.nvidia.discovery import discover_now
 from lab.host.nvidia.strategies import choose_strategy, strategies
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 facts = discover_now(HostRunner(), "docker")
 choices = {name: choose_strategy(facts, name) for name in ("auto", *strategies())}
 print(json.dumps({
@@ -45,7 +45,7 @@ import pathlib, sys
 from lab.engine.journal import Journal
 from lab.host.nvidia.cdi_fix import NvidiaCdi
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 journal = Journal(pathlib.Path("host.jsonl"))
 fixes = [NvidiaRuntime(), NvidiaCdi()]
 for fix in fixes if VERB == "apply" else reversed(fixes):
@@ -216,7 +216,7 @@ def test_a_container_gets_what_it_asks_for_and_no_device_nodes_by_itself(host: S
 def _root_file_system(folder: Path) -> None:
     """Unpack the suites' probe image: a shell and a C library."""
     run = HostRunner()
-    archive = Supply(LabSpec(), run, ContainerEngine(run), engine_runs=False).image(workloads.IMAGE)
+    archive = Supply(LabSpec(), run, ContainerEngine(run), engine_runs=False).image(pods.IMAGE)
     image = folder.with_name("image")
     for target in (image, folder):
         target.mkdir(parents=True)

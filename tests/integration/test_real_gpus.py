@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.parts.gpu.pools import node_name
-from lab.parts.workloads import cpu_pod, gpu_pod
+from lab.config import LabSpec
+from lab.gpu.pools import node_name
+from lab.operations.planning import items_needed
 from lab.paths import assets
-from lab.plan import items_needed
-from lab.spec import LabSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
+from lab.workloads.pods import cpu_pod, gpu_pod
 from tests.integration.conftest import Cli
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.driver import GPUS, VERSION

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_world import two_sides
-from gpu_map_world import Cluster, Machine, demo, many, node
 
-from lab.parts.gpu.gpu_map import GpuMap
-from lab.report.collecting import Case, SuiteRun
+from lab.gpu.map.model import GpuMap
 from lab.report.compare_page import compare_page
+from lab.report.lab_report import Situation
 from lab.report.page import write_page
-from lab.report.situation import Situation
-from lab.tools.shell import HostRunner, Result
+from lab.report.suite_run import Case, SuiteRun
+from lab.tools.process import HostRunner, Result
+from tests.support.compare_world import two_sides
+from tests.support.gpu_map_world import Cluster, Machine, demo, many, node
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
 ALWAYS = (

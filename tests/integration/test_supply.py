@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.config import load_profile
 from lab.kube import Cluster
+from lab.operations.planning import items_needed, resolve_scheduler
 from lab.paths import cache_root
-from lab.plan import items_needed, resolve_scheduler
-from lab.spec import load_profile
 from lab.supply import Item, Supply
-from lab.supply.store import key_of, place
+from lab.supply.cache import key_of, place
 from lab.tools.container import ContainerEngine
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 from tests.integration.conftest import Cli
 
 ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set", "queues=[]")

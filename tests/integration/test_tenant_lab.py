@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 from tests.integration.conftest import Cli, containers_of
 
 NAME = "it-tenants"

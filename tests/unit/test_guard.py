@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import sh  # noqa: TID251 - must be refused
-from conftest import Guard
-from fakes import Call, FakeRunner
 
 from lab.errors import CommandFailed
 from lab.paths import cache_root, state_root
+from tests.support.fakes import Call, FakeRunner
+from tests.support.guard import Guard
 
 
 @pytest.fixture

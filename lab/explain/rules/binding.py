@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import BINDER
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, rule
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
+from lab.explain.pod_context import Case
 from lab.explain.rule import REFUSED, UNBOUND, rule
-from lab.kube.fields import parts
+from lab.objects.fields import parts
 
 _SILENT = timedelta(seconds=60)
 _TROUBLE = ("rror", "panic", "Fail", "forbidden", "Unauthorized")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding
+from lab.explain.pod_context import Case
 from lab.explain.rule import BOUND, rule
-from lab.kube.containerview import ContainerView
-from lab.kube.fields import Obj, parts
+from lab.objects.container import ContainerView
+from lab.objects.fields import Obj, parts
 
 _EXITS = {
     126: "the command cannot be executed",

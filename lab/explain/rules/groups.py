@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from lab.explain.case import Case
+from lab.config.labels import HOST_KAI_LABEL
+from lab.explain.component_messages import newest, of_event
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import GROUPER
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, rule
-from lab.explain.voices import newest, of_event
-from lab.kube.fields import labels_of, parts
-from lab.spec.tenant_labels import HOST_KAI_LABEL
+from lab.objects.fields import labels_of, parts
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')
 """PodGrouperWarning that every bare pod may get (issue #499)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding
-from lab.explain.fit import Fit, decisive, fits
+from lab.explain.node_filter import Fit, decisive, fits
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, Rule, rule
 
 _NODE_TALK = re.compile(

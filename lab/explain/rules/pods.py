@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from lab.explain.case import Case
+from lab.explain.component_messages import of_conditions
 from lab.explain.finding import Certainty, Finding, Stage
+from lab.explain.pod_context import Case
 from lab.explain.rule import BOUND, rule
-from lab.explain.voices import of_conditions
-from lab.kube.containerview import ContainerView
-from lab.kube.fields import GPU_RESOURCE, parts
+from lab.objects.container import ContainerView
+from lab.objects.fields import GPU_RESOURCE, parts
 
 _FAILED = (Stage.FAILED,)
 _KUBELET_SAYS_NO = "OutOf"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, rule
-from lab.kube.fields import parts
-from lab.kube.kaiviews import QueueView, Share
+from lab.objects.fields import parts
+from lab.objects.kai import QueueView, Share
 
 _LIMIT = re.compile(r"(?P<queue>\S+) quota has reached the allowable limit of (?P<what>GPUs|CPU cores|memory)")
 _QUOTA = re.compile(

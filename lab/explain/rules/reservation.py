@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from lab.explain.case import Case
+from lab.explain.component_messages import of_event
 from lab.explain.finding import Certainty, Finding, Stage
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, WAITING, rule
-from lab.explain.voices import of_event
-from lab.kube.containerview import ContainerView
-from lab.kube.kaiviews import RESERVATION_APP, ReservationView
-from lab.kube.podview import PodView
+from lab.objects.container import ContainerView
+from lab.objects.kai import RESERVATION_APP, ReservationView
+from lab.objects.pod import PodView
 
 _RECENT = timedelta(minutes=10)
 _CLASS = re.compile(r'RuntimeClass "([^"]+)" not found|no runtime for "([^"]+)" is configured')

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 
-from lab.explain.case import Case
 from lab.explain.finding import Certainty, Finding, Stage
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, rule
-from lab.kube.fields import annotations_of, labels_of, parts
-from lab.kube.podneeds import DEVICES_ANNOTATION
-from lab.kube.podview import FRACTION_ANNOTATION, MEMORY_ANNOTATION
+from lab.objects.fields import annotations_of, labels_of, parts
+from lab.objects.pod import FRACTION_ANNOTATION, MEMORY_ANNOTATION
+from lab.objects.pod_requests import DEVICES_ANNOTATION
 
 _ALIVE = (Stage.UNBOUND, Stage.BOUND, Stage.RUNNING)
 _SHARE_KEYS = (FRACTION_ANNOTATION, MEMORY_ANNOTATION, DEVICES_ANNOTATION)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lab.explain.case import Case
+from lab.config.labels import HOST_KAI
 from lab.explain.finding import Certainty, Finding, Stage
+from lab.explain.pod_context import Case
 from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
-from lab.kube.fields import labels_of, parts
-from lab.spec.tenant_labels import HOST_KAI
+from lab.objects.fields import labels_of, parts
 
 _PATIENCE = timedelta(seconds=15)
 _SYNCER = "vCluster 0.36.1, pkg/controllers/resources/pods/syncer.go"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lab.explain.case import Case
+from lab.explain.component_messages import of_event
 from lab.explain.finding import Certainty, Finding
+from lab.explain.pod_context import Case
 from lab.explain.rule import UNBOUND, rule
-from lab.explain.voices import of_event
-from lab.kube.fields import annotations_of, parts
-from lab.kube.workviews import ClaimView
+from lab.objects.fields import annotations_of, parts
+from lab.objects.workload import ClaimView
 
 _TALK = (
     "PersistentVolumeClaim",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lab.errors import HostNotReady, Leftovers
+from lab.host.file_backup import HostJournal, put_back, records, write_file
 from lab.host.machine import Machine
 from lab.host.nvidia import cdi
-from lab.host.nvidia.edits import Edits, users_of
 from lab.host.nvidia.engine_config import RUNTIME
+from lab.host.nvidia.file_journal import Edits, users_of
 from lab.host.nvidia.strategies import CDI_FIX
-from lab.host.restore import HostJournal, put_back, records, write_file
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lab.host.nvidia.driver import KernelDriver
 from lab.host.nvidia.libraries import DriverFiles
 from lab.host.nvidia.toolkit import Toolkit
 from lab.host.nvml import GpuDevice, Nvml
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 
 @dataclass(frozen=True)

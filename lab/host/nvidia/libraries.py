@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 NEEDED = ("libnvidia-ml.so", "libcuda.so")
 """Without these there is neither NVML nor CUDA."""

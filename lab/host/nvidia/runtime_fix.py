@@ -10,17 +10,17 @@ from typing import Any
 from lab.errors import HostNotReady, Leftovers
 from lab.host import daemon, engines
 from lab.host.engine_checks import RUNTIME as WRAPPER
+from lab.host.file_backup import HostJournal, put_back, records, write_file
 from lab.host.machine import Machine
 from lab.host.nvidia import engine_config
-from lab.host.nvidia.edits import Edits, old_bytes, unchanged, users_of
 from lab.host.nvidia.engine_config import CONFIG, RUNTIME
+from lab.host.nvidia.file_journal import Edits, old_bytes, unchanged, users_of
 from lab.host.nvidia.strategies import RUNTIME_FIX
 from lab.host.nvidia.toml_lines import value_of, with_value
 from lab.host.nvidia.toolkit import ACCEPT_MOUNTS, RUNTIME_TABLE
 from lab.host.nvidia.toolkit import CONFIG as TOOLKIT_CONFIG
-from lab.host.restore import HostJournal, put_back, records, write_file
 from lab.host.runtime import PLACE
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 PATIENCE = 10.0
 """Seconds that Docker has to take its configuration over."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
-from lab.kube.podneeds import PodNeeds
 from lab.lint.document import Loc
 from lab.lint.model import Found, Manifest, Setting, rule
 from lab.lint.queues import ancestry, parents
+from lab.objects.pod_requests import PodNeeds
 
 _UNITS = {"cpu": "cpu", "memory": "memory", "gpu": "GPUs"}
 

@@ -7,9 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.parts.gpu.mounts import LIBRARIES
+from lab.gpu.nvidia.mounts import LIBRARIES
 from lab.paths import assets
-from lab.tools.shell import Runner
+from lab.tools.process import Runner
 
 HERE = Path(__file__).parent
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import cache_root
-from lab.tools.shell import HostRunner
+from lab.tools.process import HostRunner
 from tests.integration.scratch import driver
 
 HERE = Path(__file__).parent

@@ -1,0 +1,235 @@
+"""From a lab file, the environment and the command line to a LabSpec.
+
+Precedence: lab file < environment < command line (see ``lab.config.overrides`` on single values). All
+errors are found in one go, each with the file and line, or the override, that it comes from.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from lab.config.document import Document, read_document
+from lab.config.error_text import explain
+from lab.config.models import LabSpec
+from lab.config.overrides import BadOverrideError, Override, from_command_line, from_environment
+from lab.config.rules import RULE, Loc, perhaps
+from lab.errors import SpecError
+
+DEFAULT_FILE = "lab.yaml"
+DEFAULT_PROFILE = "demo"
+_PROFILES = Path(__file__).parent / "profiles"
+_PATHS: tuple[tuple[str, str], ...] = (("cluster", "kubeconfig"), ("supply", "bundle"))
+_FIX = "correct what is named; 'lab init' writes a lab file with every key explained"
+
+
+def load_spec(file: Path, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> LabSpec:
+    """The lab of a lab file.
+
+    Args:
+        file: the lab file.
+        overrides: ``gpu.perNode=4``, each over the file and the environment.
+        environ: where ``KAILAB_SET_gpu__perNode=4`` is looked for; this process's environment when None.
+
+    Raises:
+        SpecError: something is wrong; names every place.
+    """
+    return _load(file, read_document(file), overrides, environ)
+
+
+def load_profile(
+    name: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> LabSpec:
+    """The lab of a shipped profile; arguments and errors as for ``load_spec``."""
+    return load_spec(profile_file(name), overrides, environ)
+
+
+def resolve_spec(
+    file: Path | None,
+    profile: str | None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> LabSpec:
+    """The lab the user means: the file or profile named, else ``lab.yaml`` here, else the profile demo.
+
+    Raises:
+        SpecError: both are named, or the lab file is wrong.
+    """
+    if file is not None and profile is not None:
+        raise SpecError(
+            f"both the lab file {file} and the profile {profile} are named",
+            fix="name one of them (-f or --profile)",
+        )
+    if profile is None:
+        if file is not None:
+            return load_spec(file, overrides, environ)
+        if os.path.lexists(
+            DEFAULT_FILE
+        ):  # a broken link is the user's mistake, not a reason to take the profile
+            return load_spec(Path(DEFAULT_FILE), overrides, environ)
+    return load_profile(profile or DEFAULT_PROFILE, overrides, environ)
+
+
+def profile_names() -> tuple[str, ...]:
+    """The shipped profiles, the default first."""
+    names = sorted(path.stem for path in _PROFILES.glob("*.yaml"))
+    return tuple(sorted(names, key=lambda name: name != DEFAULT_PROFILE))
+
+
+def profile_file(name: str) -> Path:
+    """The file of a shipped profile.
+
+    Raises:
+        SpecError: there is no profile of that name.
+    """
+    known = profile_names()
+    if name not in known:
+        raise SpecError(
+            f"there is no profile '{name}'{perhaps(name, known)}", fix=f"take one of: {', '.join(known)}"
+        )
+    return _PROFILES / f"{name}.yaml"
+
+
+def dump_spec(spec: LabSpec) -> str:
+    """The resolved lab as JSON, defaults included, for the state directory; ``load_dumped`` reads it."""
+    return spec.model_dump_json(by_alias=True, indent=2) + "\n"
+
+
+def load_dumped(text: str) -> LabSpec:
+    """The lab that ``dump_spec`` wrote.
+
+    Raises:
+        SpecError: the text is damaged, or another version of kailab wrote it.
+    """
+    try:
+        return LabSpec.model_validate_json(text, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        lines = [f"{_path(e['loc'])}: {explain(e)}" if e["loc"] else e["msg"] for e in found]
+        raise SpecError(
+            "the lab's saved settings cannot be read by this version of kailab",
+            evidence=lines,
+            fix="use the version of kailab that made the lab",
+        ) from None
+
+
+def _load(
+    file: Path, document: Document, settings: Sequence[str], environ: Mapping[str, str] | None
+) -> LabSpec:
+    found = [(flaw.line, f"{file}:{flaw.line}: {_at(flaw.loc)}{flaw.what}") for flaw in document.flaws]
+    data: dict[str, Any] = document.data
+    applied: list[Override] = []
+    for override in [
+        *from_environment(os.environ if environ is None else environ),
+        *from_command_line(settings),
+    ]:
+        try:
+            override.apply(data)
+            applied.append(override)
+        except BadOverrideError as bad:
+            found.append((_LAST, f"{override.shown}: {bad}"))
+    _absolute_paths(data, file, applied)
+    spec, errors = _validate(data)
+    for error in errors:
+        loc, what = error["loc"], explain(error) + _blame(error, applied)
+        if source := _source(loc, applied):
+            where = "" if loc == source.loc else _at(loc)
+            found.append((_LAST, f"{source.shown}: {where}{what}"))
+        elif not any(flaw.loc == loc for flaw in document.flaws):
+            line = document.line(loc)
+            found.append((line, f"{file}:{line}: {_at(loc)}{what}"))
+    if found or spec is None:
+        raise _refusal(file, found)
+    return spec
+
+
+_LAST = 1 << 31
+"""Sorts overrides behind the lines of the file."""
+
+
+def _refusal(file: Path, found: list[tuple[int, str]]) -> SpecError:
+    lines = [text for _, text in sorted(found, key=lambda item: item[0])]
+    if len(lines) == 1:
+        return SpecError(lines[0], fix=_FIX)
+    where = file if any(line != _LAST for line, _ in found) else "the overrides"
+    return SpecError(f"{len(lines)} errors in {where}", evidence=lines, fix=_FIX)
+
+
+def _validate(data: dict[str, Any]) -> tuple[LabSpec | None, list[ErrorDetails]]:
+    """Validate; where single values are wrong, look once more without them, to find broken rules as well."""
+    try:
+        return LabSpec.model_validate(data, by_alias=True, by_name=False), []
+    except ValidationError as refused:
+        errors = refused.errors(include_url=False)
+    if any(error["type"] == RULE for error in errors):
+        return None, errors
+    rest = copy.deepcopy(data)
+    for error in errors:
+        *outer, key = error["loc"]
+        here: Any = rest
+        for word in outer:
+            here = here[word]
+        if not isinstance(here, dict):
+            return None, errors  # an item of a list: without it the others would get other indices
+        here.pop(key, None)
+    try:
+        LabSpec.model_validate(rest, by_alias=True, by_name=False)
+    except ValidationError as refused:
+        wrong = [error["loc"] for error in errors]
+        errors += [more for more in refused.errors(include_url=False) if _independent(more, wrong, data)]
+    return None, errors
+
+
+def _independent(error: ErrorDetails, wrong: list[Loc], data: dict[str, Any]) -> bool:
+    """Whether a broken rule has nothing to do with wrong values, nor with what stands beside them."""
+    loc = error["loc"]
+    if error["type"] != RULE or any(loc in (bad, bad[:-1]) or loc[:-1] == bad[:-1] != () for bad in wrong):
+        return False
+    for about in error["ctx"]["about"]:
+        if any(about[: len(bad)] == bad or about[: len(bad) - 1] == bad[:-1] != () for bad in wrong):
+            return False
+        if about[0] not in data and any(len(bad) == 1 for bad in wrong):
+            return False  # its section may be the one that is misspelt
+    return True
+
+
+def _source(loc: Loc, applied: list[Override]) -> Override | None:
+    return next((override for override in reversed(applied) if override.covers(loc)), None)
+
+
+def _blame(error: ErrorDetails, applied: list[Override]) -> str:
+    """Name the overrides behind the other values of a broken rule."""
+    if error["type"] != RULE:
+        return ""
+    own = _source(error["loc"], applied)
+    others = [(about, _source(about, applied)) for about in error["ctx"]["about"]]
+    parts = [f"{_path(about)} is from {other.shown}" for about, other in others if other and other is not own]
+    return f" [{'; '.join(parts)}]" if parts else ""
+
+
+def _absolute_paths(data: dict[str, Any], file: Path, applied: list[Override]) -> None:
+    # The lab is used from other directories later, so a path must not depend on where it was read.
+    for section, key in _PATHS:
+        inner = data.get(section)
+        value = inner.get(key) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or not isinstance(value, str) or not value:
+            continue
+        start = Path() if _source((section, key), applied) else file.parent
+        try:
+            inner[key] = str((start / Path(value).expanduser()).absolute())
+        except RuntimeError:  # ~somebody who does not exist: whoever opens the file will say so
+            inner[key] = str((start / value).absolute())
+
+
+def _path(loc: Loc) -> str:
+    return ".".join(str(word) for word in loc)
+
+
+def _at(loc: Loc) -> str:
+    return f"{_path(loc)}: " if loc else ""

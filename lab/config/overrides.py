@@ -1,0 +1,138 @@
+"""Single values from the environment and the command line, laid over the data of a lab file.
+
+Command line: ``--set gpu.perNode=4``. The path is the keys of the lab file joined by dots, the value is YAML.
+An item of a list is named by its index or its name (``tenants.my-vcluster.mode=default``); the index after
+the last adds one. A dot inside a key is written ``\\.`` (``supply.mirrors.ghcr\\.io=localhost:5001``).
+
+Environment: ``KAILAB_SET_gpu__perNode=4``, two underscores between the keys. A shell's ``export`` takes no
+'-' in a name: use the index of an item there (``KAILAB_SET_tenants__0__mode=default``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.config.document import Document, NotYamlError
+from lab.config.models import type_at
+from lab.config.rules import Loc, perhaps
+
+ENVIRONMENT_PREFIX = "KAILAB_SET_"
+
+
+class BadOverrideError(ValueError):
+    """An override that cannot be laid over the data; the text says why."""
+
+
+@dataclass
+class Override:
+    """One value.
+
+    Attributes:
+        shown: as the user gave it, ``--set gpu.perNode=4``.
+        words: the keys of its path.
+        text: the value, still YAML.
+        loc: where it went; None until applied.
+        made: the outermost place that did not exist before.
+    """
+
+    shown: str
+    words: tuple[str, ...]
+    text: str
+    loc: Loc | None = field(default=None, init=False)
+    made: Loc | None = field(default=None, init=False)
+
+    def apply(self, data: dict[str, Any]) -> None:
+        """Write the value into ``data``.
+
+        Raises:
+            BadOverrideError: no path=value, no YAML, or the path leads nowhere.
+        """
+        if not self.words or not all(self.words):
+            raise BadOverrideError("write it as path=value, for example gpu.perNode=4")
+        value = _parse(self.text)
+        here: Any = data
+        loc: Loc = ()
+        for at, word in enumerate(self.words):
+            key = self._key(here, word, loc)
+            loc = (*loc, key)
+            there = (0 <= key < len(here)) if isinstance(key, int) else key in here
+            if not there:
+                self.made = self.made or loc
+            if at == len(self.words) - 1:
+                _put(here, key, value)
+            elif not there or here[key] is None:
+                _put(here, key, [] if _is_list(loc) else {})
+            here = here[key]
+        self.loc = loc
+
+    def covers(self, loc: Loc) -> bool:
+        """Whether what stands at ``loc`` came from this override."""
+        place = self.made or self.loc
+        return place is not None and loc[: len(place)] == place
+
+    @staticmethod
+    def _key(here: Any, word: str, loc: Loc) -> int | str:
+        path = ".".join(str(part) for part in loc)
+        if isinstance(here, dict):
+            return word
+        if not isinstance(here, list):
+            raise BadOverrideError(f"{path} is a single value and has no '{word}' in it")
+        if word.isdecimal():
+            if int(word) > len(here):
+                raise BadOverrideError(
+                    f"{path} has {len(here)} items, counted from 0; {len(here)} would add one"
+                )
+            return int(word)
+        names = [item.get("name") if isinstance(item, dict) else None for item in here]
+        if word in names:
+            return names.index(word)
+        known = [name for name in names if isinstance(name, str)]
+        listed = f" (there are: {', '.join(known)})" if known else " (the list is empty)"
+        raise BadOverrideError(f"{path} has no item named '{word}'{perhaps(word, known) or listed}")
+
+
+def from_environment(environ: Mapping[str, str]) -> list[Override]:
+    """The overrides in the environment; a container's before its parts, list items in their order."""
+    found = []
+    for name in environ:
+        if name.startswith(ENVIRONMENT_PREFIX):
+            words = tuple(name.removeprefix(ENVIRONMENT_PREFIX).split("__"))
+            order = [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in words]
+            found.append((order, Override(f"{name}={environ[name]}", words, environ[name])))
+    return [override for _, override in sorted(found, key=lambda pair: pair[0])]
+
+
+def from_command_line(settings: Iterable[str]) -> list[Override]:
+    """The overrides of the command line, in their order."""
+    found = []
+    for setting in settings:
+        path, sign, text = setting.partition("=")
+        words = (
+            tuple(word.replace("\\.", ".") for word in re.split(r"(?<!\\)\.", path.strip())) if sign else ()
+        )
+        found.append(Override(f"--set {setting}", words, text))
+    return found
+
+
+def _parse(text: str) -> Any:
+    try:
+        document = Document(text)
+    except NotYamlError as error:
+        raise BadOverrideError(f"the value is not valid YAML: {error.why}") from None
+    if document.flaws:
+        raise BadOverrideError(f"the value is not accepted: {document.flaws[0].what}")
+    return document.data
+
+
+def _put(here: Any, key: int | str, value: Any) -> None:
+    if isinstance(here, list) and key == len(here):
+        here.append(value)
+    else:
+        here[key] = value
+
+
+def _is_list(loc: Loc) -> bool:
+    return getattr(type_at(loc), "__origin__", None) is tuple

@@ -1,0 +1,200 @@
+"""How the values of the section ``tenants`` must go together, with each other and with the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lab.config import queue_rules
+from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
+from lab.config.rules import Broken, Loc, kai_on, known_line, perhaps, release, twice
+from lab.kai import Line, lines
+
+if TYPE_CHECKING:
+    from lab.config.models import LabSpec
+    from lab.config.tenant import TenantSpec
+
+VCLUSTER_FLOOR = "0.35.3"
+"""Older ones leave pods unhealthy with Kubernetes below 1.34 on a newer host (loft-sh/vcluster#4037)."""
+
+_SCHEDULER: Loc = ("scheduler",)
+_PROVIDER: Loc = ("cluster", "provider")
+_WORKERS: Loc = ("cluster", "workers")
+_HOST_VERSION: Loc = ("kai", "version")
+_OWN_KAI_ONLY = {"kai_values": "kaiValues", "gpu_sharing": "gpuSharing", "queues": "queues"}
+"""Without kai_version, whose message names the value."""
+
+
+def broken(spec: LabSpec) -> Iterator[Broken]:
+    """All rules that the section breaks."""
+    yield from twice(("tenants",), [tenant.name for tenant in spec.tenants])
+    for index, tenant in enumerate(spec.tenants):
+        yield from _mode(spec, tenant, ("tenants", index))
+        yield from _own_kai(tenant, ("tenants", index))
+    if spec.cluster.provider == "kind":
+        yield from _nodes(spec)
+        yield from _gpus(spec)
+    else:
+        yield from _elsewhere(spec)
+    yield from _beside(spec)
+
+
+def _mode(spec: LabSpec, tenant: TenantSpec, at: Loc) -> Iterator[Broken]:
+    if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
+        what = f"'{tenant.vcluster}' is too old: {VCLUSTER_FLOOR} is the oldest that works"
+        yield Broken((*at, "vcluster"), what)
+    if tenant.mode == "host-kai" and spec.scheduler == "default":
+        what = "host-kai needs KAI on the host, but scheduler is 'default'"
+        yield Broken((*at, "mode"), what, (_SCHEDULER,))
+
+
+def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[Broken]:
+    mode: tuple[Loc, ...] = ((*at, "mode"),)
+    version: Loc = (*at, "kaiVersion")
+    if tenant.mode != "own-kai":
+        if tenant.kai_version is not None:
+            yield Broken(version, f"'{tenant.kai_version}' belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+        for name, key in _OWN_KAI_ONLY.items():
+            if getattr(tenant, name) != type(tenant).model_fields[name].get_default(call_default_factory=True):
+                yield Broken((*at, key), f"belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+        return
+    yield from queue_rules.shape(tenant.queues, (*at, "queues"))
+    if tenant.kai_version is None:
+        yield Broken(version, "is missing: mode 'own-kai' needs the version of the KAI inside", mode)
+        return
+    yield from kai_on(tenant.kai_version, tenant.kubernetes, version, (*at, "kubernetes"))
+    yield from queue_rules.levels(tenant.queues, (*at, "queues"), tenant.kai_version, version)
+
+
+def _nodes(spec: LabSpec) -> Iterator[Broken]:
+    """Each tenant with nodes of its own gets them, nobody else has them, and one is left for who has none."""
+    workers = worker_names(spec)
+    owner: dict[str, Loc] = {}
+    left = len(workers)
+    for index, tenant in enumerate(spec.tenants):
+        for number, name in enumerate(tenant.nodes if isinstance(tenant.nodes, tuple) else ()):
+            at: Loc = ("tenants", index, "nodes", number)
+            if name not in workers:
+                known = f"; the workers are: {', '.join(workers)}" if workers else ""
+                yield Broken(at, f"there is no worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
+            elif name in owner:
+                other = owner[name]
+                what = f"'{name}' is given away already, by {'.'.join(str(word) for word in other)}"
+                yield Broken(at, f"{what}: no two tenants may share nodes of their own", (other,))
+            else:
+                owner[name] = at
+                left -= 1
+    needy = _nodeless(spec)
+    keeps = 1 if needy else 0
+    for index, tenant in enumerate(spec.tenants):
+        wanted = nodes_wanted(tenant)
+        if isinstance(wanted, tuple) or wanted == 0:
+            continue
+        if wanted > left - keeps:
+            yield _too_few(spec, tenant, index, wanted, max(left - keeps, 0), needy)
+            return  # those that come after it would only say the same again
+        left -= wanted
+    if keeps and workers and left < keeps:
+        last = max((loc[1] for loc in owner.values() if isinstance(loc[1], int)), default=0)
+        what = f"takes the last worker, and {needy} needs at least one"
+        yield Broken(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
+
+
+def _nodeless(spec: LabSpec) -> str:
+    """Whose pods need a worker that is nobody's: KAI's on the host, or a tenant's; empty: nobody's."""
+    if spec.scheduler != "default":
+        return "KAI on the host"
+    return next((f"tenant {tenant.name}" for tenant in spec.tenants if not nodes_wanted(tenant)), "")
+
+
+def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> Broken:
+    needs = f"needs {_count(wanted, 'worker')} of its own"
+    told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
+    has = f"of {_count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
+    kept = f" (one stays with {needy})" if needy and spec.cluster.workers else ""
+    loc: Loc = ("tenants", index, "mode" if tenant.nodes is None else "nodes")
+    return Broken(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
+
+
+def _elsewhere(spec: LabSpec) -> Iterator[Broken]:
+    for index, tenant in enumerate(spec.tenants):
+        if tenant.nodes is not None:
+            what = "are workers that the lab creates, and provider 'existing' creates none"
+            yield Broken(("tenants", index, "nodes"), what, (_PROVIDER,))
+        if tenant.mode == "own-kai" and spec.scheduler != "default":
+            what = "own-kai beside KAI on the host needs measures in that KAI, and provider 'existing' is not the lab's"
+            yield Broken(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
+
+
+def _gpus(spec: LabSpec) -> Iterator[Broken]:
+    if spec.gpu.mode in ("simulated", "none"):
+        for index, what in _above(spec):
+            about: tuple[Loc, ...] = (("gpu", "perNode"), ("tenants", index, "nodes"), _WORKERS)
+            yield Broken(("tenants", index, "quota", "gpus"), what, about)
+
+
+def _above(spec: LabSpec) -> Iterator[tuple[int, str]]:
+    """Tenants whose quota is above the simulated GPUs that they can reach, and how far."""
+    per_worker = [pool.per_node for pool in spec.gpu_pools for _ in range(pool.nodes)]
+    by_name = dict(zip(worker_names(spec), per_worker, strict=False))
+    own = tenant_nodes(spec)
+    for index, tenant in enumerate(spec.tenants):
+        nodes = own.get(tenant.name, ())
+        most = sum(by_name.get(name, 0) for name in nodes) if nodes else sum(per_worker)
+        if tenant.quota.gpus is not None and tenant.quota.gpus > most:
+            where = f"{', '.join(nodes)} {'have' if len(nodes) > 1 else 'has'}" if nodes else "the nodes have"
+            yield index, f"{tenant.quota.gpus} is more than {where}: {most}"
+
+
+def _beside(spec: LabSpec) -> Iterator[Broken]:
+    """KAI on the host beside KAI in a tenant: the host's must be told which namespaces and nodes are its own."""
+    if not beside_host_kai(spec):
+        return
+    for index, tenant in enumerate(spec.tenants):
+        if tenant.mode == "host-kai" and tenant.nodes is not None:
+            what = "beside a tenant of mode 'own-kai' KAI on the host uses no tenant's nodes: its pods would never run"
+            yield Broken(("tenants", index, "nodes"), what, (("tenants", index, "mode"), _SCHEDULER))
+    line = known_line(spec.kai.version)
+    if line is None or _can_be_kept_off(line):
+        return
+    index = next(index for index, tenant in enumerate(spec.tenants) if tenant.mode == "own-kai")
+    what = f"own-kai beside KAI {spec.kai.version} on the host: that version would delete the tenant's fractional pods"
+    first = next((since for other in lines().values() if (since := _kept_off_since(other))), "")
+    ways = f"set kai.version to {first} or newer, or scheduler to 'default'" if first else "set scheduler to 'default'"
+    yield Broken(
+        ("tenants", index, "mode"), f"{what}, and cannot be kept off them; {ways}", (_HOST_VERSION, _SCHEDULER)
+    )
+
+
+def _can_be_kept_off(line: Line) -> bool:
+    return bool(line.helm.namespace_selector and line.helm.node_pool_key)
+
+
+def _kept_off_since(line: Line) -> str:
+    """The first release of a line that can be kept off tenants' pods; empty: none of it."""
+    if not _can_be_kept_off(line):
+        return ""
+    major, minor, patch, _ = release(line.version)
+    for number in range(patch + 1):
+        known = known_line(f"{major}.{minor}.{number}")
+        if known is not None and _can_be_kept_off(known):
+            return known.version
+    return line.version
+
+
+def doubtful(spec: LabSpec) -> Iterator[str]:
+    """What is allowed but probably not meant."""
+    if spec.gpu.mode == "auto" and spec.cluster.provider == "kind":
+        for index, what in _above(spec):
+            yield f"tenants.{index}.quota.gpus: {what}, if they are simulated"
+    for index, tenant in enumerate(spec.tenants):
+        if tenant.mode != "own-kai" or tenant.kai_version is None:
+            continue
+        line = known_line(tenant.kai_version)
+        if line is not None and line.warning:
+            yield f"tenants.{index}.kaiVersion: {line.warning}"
+        yield from queue_rules.overpromised(tenant.queues, f"tenants.{index}.queues")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

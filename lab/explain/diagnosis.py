@@ -1,0 +1,108 @@
+"""Applies all rules to a pod, and orders what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lab.explain.finding import Certainty, Explained, Finding, Stage
+from lab.explain.pod_context import Case
+from lab.explain.registry import all_rules
+from lab.snapshot.cluster_snapshot import UNREAD
+
+_SURE = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
+
+
+def explain(case: Case, *others: Case) -> Explained:
+    """Why the pod of ``case`` does not run.
+
+    Args:
+        case: the pod as the person who asks knows it.
+        others: the same pod elsewhere: what the syncer made of it on the host.
+
+    Returns:
+        The reasons, those first that are certain and come first in a pod's life. What both sides report is
+        told once, as the person who asks sees it.
+    """
+    cases = (case, *others)
+    found = _without_echo([finding for one in cases for finding in _findings(one)])
+    unread = sorted({kind for one in cases for kind in one.world.absent} & _NEEDED)
+    late = [one.world.facts[UNREAD] for one in cases if UNREAD in one.world.facts]
+    return Explained(
+        namespace=case.pod.namespace,
+        name=case.pod.name,
+        kind=case.kind,
+        stage=case.stage,
+        summary=_summary(case),
+        findings=_ordered(found),
+        side=case.side,
+        unread=tuple(dict.fromkeys([*unread, *late])),
+        facts=_facts(cases),
+    )
+
+
+_NEEDED = frozenset({"Event", "Node", "Pod"})
+"""Kinds that every cluster has: where one cannot be read, the rules that need it said nothing."""
+
+
+def _findings(case: Case) -> list[Finding]:
+    return [finding for rule in all_rules() if (finding := rule.apply(case)) is not None]
+
+
+def _without_echo(found: Iterable[Finding]) -> list[Finding]:
+    """One finding a rule; and none that only repeats what was said beside one that says what it means."""
+    general = {rule.id for rule in all_rules() if rule.general}
+    once: dict[str, Finding] = {}
+    for finding in found:
+        once.setdefault(finding.rule, finding)
+    specific = [f for f in once.values() if f.rule not in general]
+    if any(f.certainty is not Certainty.POSSIBLE for f in specific):
+        return specific
+    return list(once.values())
+
+
+def _ordered(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    place = {rule.id: number for number, rule in enumerate(all_rules())}
+    general = {rule.id for rule in all_rules() if rule.general}
+    return tuple(sorted(found, key=lambda f: (_SURE[f.certainty], f.rule in general, place[f.rule])))
+
+
+def _summary(case: Case) -> str:
+    pod, seconds = case.pod, case.age.total_seconds()
+    since = f" for {_span(seconds)}" if seconds >= 1 else ""
+    if case.stage is Stage.MISSING:
+        owner = case.owners[0]
+        return f"{owner.have} of {owner.want} pods exist"
+    if case.stage is Stage.UNBOUND:
+        return f"Pending{since}, no node yet"
+    if case.stage is Stage.RUNNING:
+        return f"Running and Ready on {pod.node}"
+    if case.stage is Stage.BOUND:
+        why = f": {', '.join(dict.fromkeys(pod.waiting_reasons))}" if pod.waiting else ""
+        return f"{pod.phase or 'bound'} on {pod.node}, not Ready{why}"
+    if case.stage is Stage.DELETING:
+        return f"being deleted{f', on {pod.node}' if pod.node else ''}"
+    return f"{pod.phase}{f' ({pod.reason})' if pod.reason else ''}"
+
+
+def _span(seconds: float) -> str:
+    minutes, left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {left} s" if minutes else f"{left} s"
+
+
+def _facts(cases: Sequence[Case]) -> dict[str, str]:
+    """What the pod asks for and where it goes, from the side that schedules it."""
+    case = next((one for one in cases if one.schedules), cases[0])
+    facts = {
+        "asks for": case.needs.in_words(),
+        "scheduler": case.pod.scheduler_name,
+        "queue": " → ".join(q.name for q in reversed(case.chain)) or (case.queue_name if case.by_kai else ""),
+        "PodGroup": case.pod.pod_group,
+        "KAI": case.kai.version if case.kai and case.by_kai else "",
+        "GPU group": ", ".join(case.pod.gpu_groups),
+        "node": case.pod.node or (case.request.node if case.request else ""),
+        "on the host": next((f"{c.pod.namespace}/{c.pod.name}" for c in cases[1:]), ""),
+    }
+    return {key: value for key, value in facts.items() if value}

@@ -1,0 +1,203 @@
+"""What a node says of the way of its GPUs (diagnose.sh), read into frozen facts."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lab.gpu.simulated.health import Health, failures_in
+from lab.session.context import LabContext
+
+HANDLER = "nvidia"
+"""Containerd's runtime handler, and the RuntimeClass that leads to it."""
+
+_CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
+"""Where containerd keeps its runtimes: from schema 3 on, and before."""
+
+_SECTION = re.compile(r"^@@@ (\S+)$", re.MULTILINE)
+_SPEC = re.compile(r"^@@ (\S+)$", re.MULTILINE)
+_KIND = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class Containerd:
+    """Its configuration: handlers by name with their options, the default one, or why it cannot be read."""
+
+    handlers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default: str = ""
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """The toolkit's configuration in the node, or why it cannot be read; nothing set is the toolkit's default."""
+
+    mode: str = "auto"
+    environment: bool = True
+    """Whether NVIDIA_VISIBLE_DEVICES of unprivileged containers counts."""
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class CdiSpecs:
+    """The CDI specs for NVIDIA's GPUs: names of devices by file, and files that cannot be read, with the reason."""
+
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All devices."""
+        return frozenset(name for names in self.devices.values() for name in names)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node; what it said, by section of diagnose.sh."""
+
+    node: str
+    said: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """State of containerd and of the kubelet."""
+        return _pairs(self._text("units"))
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Files of containerd's configuration that are newer than its start."""
+        return tuple(self._text("changed").split())
+
+    @cached_property
+    def containerd(self) -> Containerd:
+        """Its configuration as it would read it now, imported files included."""
+        text = self._text("containerd")
+        try:
+            config = tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            return Containerd(broken=_first(text) or "it said nothing")
+        plugins = config.get("plugins") or {}
+        section: Mapping[str, Any] = next(
+            (found for key in _CRI if (found := (plugins.get(key) or {}).get("containerd"))), {}
+        )
+        return Containerd(section.get("runtimes") or {}, str(section.get("default_runtime_name") or ""))
+
+    @cached_property
+    def toolkit(self) -> Toolkit:
+        """The toolkit's configuration."""
+        try:
+            config = tomllib.loads(self._text("toolkit"))
+        except tomllib.TOMLDecodeError as error:
+            return Toolkit(broken=str(error))
+        mode = (config.get("nvidia-container-runtime") or {}).get("mode") or "auto"
+        accepted = config.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True)
+        return Toolkit(str(mode), accepted is not False)
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """Paths of the toolkit's programs."""
+        return frozenset(self._text("programs").split())
+
+    @cached_property
+    def devices(self) -> dict[str, str]:
+        """Path of each device node → ``major:minor``, or what else lies there."""
+        return _pairs(self._text("devices"))
+
+    @property
+    def modify(self) -> str:
+        """ModifyDeviceFiles as the node sees it; empty where it sees no driver."""
+        return _found(r"^ModifyDeviceFiles: (\d+)", self._text("driver"))
+
+    @property
+    def loaded(self) -> str:
+        """Version of the driver that the kernel has loaded; empty where it has none."""
+        return _found(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", self._text("driver"))
+
+    @property
+    def library(self) -> str:
+        """Version of the node's libnvidia-ml by its file name; empty where there is none with a version."""
+        return _found(r"^library \S*libnvidia-ml\.so\.(\d+\.\d[\d.]*)$", self._text("driver"))
+
+    @cached_property
+    def cdi(self) -> CdiSpecs:
+        """The node's CDI specs."""
+        parts = _SPEC.split(self._text("cdi"))
+        devices, broken = {}, {}
+        for path, text in zip(parts[1::2], parts[2::2], strict=True):
+            spec, why = _spec(text)
+            if why:
+                broken[path] = why
+            elif spec.get("kind") == _KIND:
+                devices[path] = tuple(str(device.get("name")) for device in spec.get("devices") or [])
+        return CdiSpecs(devices, broken)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Path of each file that a CDI spec mounts → file, directory or missing."""
+        return {path: kind for kind, _, path in (row.partition(" ") for row in self._text("files").splitlines())}
+
+    @cached_property
+    def failed(self) -> dict[int, Health]:
+        """Simulated GPUs that have failed, by index."""
+        return {index: health for index, health in failures_in(self._text("nvml")).items() if health.failed}
+
+    @property
+    def smi(self) -> tuple[str, ...]:
+        """What nvidia-smi printed when it failed; nothing where it did not."""
+        *lines, last = self._text("smi").splitlines() or [""]
+        return tuple(lines) if last.startswith("rc ") and last != "rc 0" else ()
+
+    def journal(self, unit: str) -> tuple[str, ...]:
+        """The last complaints of containerd or the kubelet."""
+        return tuple(self._text(f"{unit}-log").splitlines())
+
+    def _text(self, section: str) -> str:
+        return self.said.get(section, "")
+
+
+def ask(ctx: LabContext, node: str, timeout: float) -> NodeFacts:
+    """Ask a running node container, for at most ``timeout`` seconds. Raises CommandFailed."""
+    return parse(node, ctx.engine.exec(node, ["sh", "-s"], stdin=script(), timeout=timeout).out)
+
+
+def script() -> str:
+    """The shell script that a node runs."""
+    return (Path(__file__).parent / "diagnose.sh").read_text()
+
+
+def parse(node: str, text: str) -> NodeFacts:
+    """Read what the script printed."""
+    parts = _SECTION.split(text)
+    said = zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True)
+    return NodeFacts(node, dict(said))
+
+
+def _spec(text: str) -> tuple[dict[str, Any], str]:
+    """A CDI spec, or why it is none."""
+    import yaml
+
+    try:
+        spec = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return {}, _first(str(error))
+    if not isinstance(spec, dict) or not isinstance(spec.get("devices") or [], list):
+        return {}, "it is no CDI spec"
+    return {**spec, "devices": [device for device in spec.get("devices") or [] if isinstance(device, dict)]}, ""
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {name: value for name, _, value in (line.partition(" ") for line in text.splitlines()) if name}
+
+
+def _found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _first(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,0 +1,1 @@
+"""Which pod has which GPU."""

@@ -1,0 +1,74 @@
+"""Which pod has which GPU, by those who know: the kubelet's own record, and the status of pods.
+
+Kubernetes does not say in the API which GPU a pod with ``nvidia.com/gpu`` got. The kubelet keeps it in a file
+of the node (pkg/kubelet/cm/devicemanager/checkpoint), and tells it in the status of pods where its feature gate
+ResourceHealthStatus is on (alpha since Kubernetes 1.31).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.objects.fields import GPU_RESOURCE, Obj
+
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+"""Written at each admission of a pod with devices, and whenever a device becomes healthy or unhealthy."""
+
+_REPLICA = "::"
+"""Between a GPU's UUID and the number of a replica (k8s-device-plugin with sharing.timeSlicing)."""
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """What one kubelet knows of its GPUs."""
+
+    by_pod: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Uid of a pod → UUIDs of its GPUs. Pods that have ended stay in it until the next admission."""
+    offered: frozenset[str] | None = None
+    """UUIDs of the GPUs that the device plugin calls healthy; None where the kubelet never heard of one."""
+
+
+def parse_checkpoint(text: str) -> Allocations:
+    """Read the kubelet's file; what is no such file (yet) is no record."""
+    try:
+        data = json.loads(text)["Data"]
+    except (ValueError, KeyError, TypeError):
+        return Allocations()
+    if not isinstance(data, dict):
+        return Allocations()
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in data.get("PodDeviceEntries") or []:
+        if entry.get("ResourceName") == GPU_RESOURCE:
+            uid = str(entry.get("PodUID", ""))
+            found[uid] = tuple(dict.fromkeys((*found.get(uid, ()), *_ids(entry.get("DeviceIDs")))))
+    registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
+    offered = None if registered is None else frozenset(map(gpu_of, registered))
+    return Allocations(found, offered)
+
+
+def told_by_status(pod: Obj) -> tuple[str, ...]:
+    """UUIDs of the GPUs in the status of a Pod object; none where its kubelet does not tell."""
+    return tuple(dict.fromkeys(_told(pod)))
+
+
+def gpu_of(device: str) -> str:
+    """UUID of the GPU that a device of the plugin is, or is a replica of."""
+    return device.partition(_REPLICA)[0]
+
+
+def _told(pod: Obj) -> Iterator[str]:
+    for state in (pod.get("status") or {}).get("containerStatuses") or []:
+        for resource in state.get("allocatedResourcesStatus") or []:
+            if resource.get("name") == GPU_RESOURCE:
+                for device in resource.get("resources") or []:
+                    yield gpu_of(str(device.get("resourceID", "")))
+
+
+def _ids(devices: Any) -> tuple[str, ...]:
+    """The ids by NUMA node; before Kubernetes 1.20 they were one list."""
+    if isinstance(devices, dict):
+        devices = [device for node in devices.values() for device in node or []]
+    return tuple(gpu_of(str(device)) for device in devices or [])

@@ -1,0 +1,146 @@
+"""One node of the map while pods are put on its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lab.config.labels import NODE_LABEL
+from lab.gpu.map.model import Gpu, Holder, NodeGpus
+from lab.gpu.map.node_query import Device, NodeEvidence
+from lab.gpu.map.pods import GpuPod
+from lab.objects.fields import Obj, gpus_in, parts, whole
+from lab.objects.node import NodeView
+
+REPLICAS_LABEL = "nvidia.com/gpu.replicas"
+"""GPU feature discovery: to how many pods one GPU is given (time-slicing)."""
+
+
+@dataclass
+class Draft:
+    """A node and its GPUs, filled pod by pod. ``capacity`` and ``allocatable`` in GPUs, not in replicas."""
+
+    view: NodeView
+    capacity: int
+    allocatable: int
+    replicas: int
+    said: NodeEvidence
+    gpus: list[Gpu] = field(default_factory=list)
+    unplaced: list[Holder] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, obj: Obj, evidence: Mapping[str, NodeEvidence]) -> Draft:
+        """A node with the GPUs that it told of, and unnamed ones up to its capacity."""
+        view = NodeView.of(obj)
+        replicas = max(1, whole(view.labels.get(REPLICAS_LABEL)) or 1)
+        most = max(gpus_in(parts(obj)[2].get("capacity")), view.gpus)
+        said = evidence.get(view.name, NodeEvidence())
+        draft = cls(view, most // replicas, view.gpus // replicas, replicas, said)
+        draft.gpus = [draft._new(device) for device in said.devices]
+        draft.gpus += [draft._new(Device("")) for _ in range(draft.capacity - len(draft.gpus))]
+        return draft
+
+    def place_of(self, uuid: str) -> int:
+        """The place of a GPU by its UUID; one that nobody told of takes an unnamed place, or a new one."""
+        known = next((number for number, gpu in enumerate(self.gpus) if gpu.uuid == uuid), None)
+        if known is not None:
+            return known
+        unnamed = self.unnamed()
+        if unnamed is None:
+            self.gpus.append(self._new(Device(uuid)))
+            return len(self.gpus) - 1
+        self.gpus[unnamed] = replace(self.gpus[unnamed], uuid=uuid)
+        return unnamed
+
+    def unnamed(self) -> int | None:
+        """The first GPU of which nothing is known and that can be given to one more pod."""
+        return next((n for n, gpu in enumerate(self.gpus) if not gpu.uuid and gpu.claims < self.replicas), None)
+
+    def told(self, pod: GpuPod) -> tuple[str, ...]:
+        """UUIDs of a pod's GPUs by the kubelet's record, or by the pod's status."""
+        return self.said.allocations.by_pod.get(pod.view.uid) or pod.told
+
+    def reserve(self, number: int, pod: GpuPod) -> None:
+        """Note a reservation pod on a GPU."""
+        gpu = self.gpus[number]
+        self.gpus[number] = replace(
+            gpu,
+            reservations=(*gpu.reservations, pod.on_host),
+            reserved_by=(*gpu.reserved_by, pod.reserver),
+            group=gpu.group or next(iter(pod.view.gpu_groups), ""),
+            claims=gpu.claims + 1,
+        )
+
+    def place_whole(self, pod: GpuPod) -> None:
+        """Put a pod on the GPUs it has of its own; those that nobody can tell stay beside the GPUs."""
+        holder = pod.holder(1 / self.replicas)
+        known = [self.place_of(uuid) for uuid in self.told(pod)]
+        for number in [*known, *[None] * (pod.needs.gpus - len(known))]:
+            place = self.unnamed() if number is None else number
+            if place is None:
+                self.unplaced.append(holder)
+            else:
+                gpu = self.gpus[place]
+                self.gpus[place] = replace(gpu, claims=gpu.claims + 1, holders=(*gpu.holders, holder))
+
+    def place_sharing(self, pod: GpuPod, reserved: Mapping[tuple[str, str], int]) -> None:
+        """Put a pod on the GPUs of its groups.
+
+        Args:
+            pod: it shares GPUs.
+            reserved: tenant and GPU group → place of the GPU that a reservation pod holds.
+        """
+        # A tenant's own KAI reserves inside the tenant; the host's KAI on the host, also for tenants.
+        places = [reserved.get((pod.tenant, g), reserved.get(("", g))) for g in pod.view.gpu_groups]
+        found = [place for place in places if place is not None]
+        for place in found:
+            gpu = self.gpus[place]
+            holder = pod.holder(self._share(pod, gpu))
+            self.gpus[place] = replace(gpu, holders=(*gpu.holders, holder))
+        if not found:
+            self.unplaced.append(pod.holder(pod.needs.fraction))
+
+    def done(self) -> NodeGpus:
+        """The node, with the GPUs that it does not offer marked."""
+        gpus, withheld = self._offered()
+        return NodeGpus(
+            name=self.view.name,
+            ready=self.view.ready,
+            cordoned=self.view.unschedulable,
+            model=next((gpu.model for gpu in gpus if gpu.model), ""),
+            memory=next((gpu.memory for gpu in gpus if gpu.memory), None),
+            capacity=self.capacity,
+            allocatable=self.allocatable,
+            gpus=gpus,
+            unplaced=tuple(self.unplaced),
+            withheld=withheld,
+            tenant=self.view.labels.get(NODE_LABEL, ""),
+        )
+
+    def _offered(self) -> tuple[tuple[Gpu, ...], int]:
+        """The GPUs, and how many more are not offered without anybody knowing which."""
+        offered = self.said.allocations.offered
+        if not self.allocatable:  # the device plugin is gone; the kubelet's record keeps its last word
+            return tuple(map(_withheld, self.gpus)), 0
+        gpus = [gpu if offered is None or not gpu.uuid or gpu.uuid in offered else _withheld(gpu) for gpu in self.gpus]
+        missing = sum(gpu.offered for gpu in gpus) - self.allocatable
+        for number, gpu in enumerate(gpus):
+            if missing > 0 and gpu.offered and not gpu.uuid and not gpu.claims:
+                gpus[number], missing = _withheld(gpu), missing - 1
+        return tuple(gpus), max(0, missing)
+
+    def _share(self, pod: GpuPod, gpu: Gpu) -> float | None:
+        """The part of a GPU that a fraction, or an amount of memory, is."""
+        if pod.needs.fraction is not None:
+            return pod.needs.fraction
+        return pod.needs.gpu_memory / gpu.memory if pod.needs.gpu_memory and gpu.memory else None
+
+    def _new(self, device: Device) -> Gpu:
+        return Gpu(
+            self.view.name, device.index, device.uuid, device.model or self.view.gpu_product,
+            device.memory or self.view.gpu_memory, trouble=device.trouble, replicas=self.replicas,
+        )  # fmt: skip
+
+
+def _withheld(gpu: Gpu) -> Gpu:
+    return replace(gpu, offered=False, trouble=gpu.trouble or "not offered by its node")

@@ -1,0 +1,94 @@
+"""The map of GPUs as plain lines, each of which says by itself what it is about: for pipes, logs and artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, WaitingPod
+
+
+def gpu_lines(gpus: GpuMap) -> tuple[str, ...]:
+    """One line for each node, GPU, pod and waiting pod, and the summary last."""
+    return (*_lines(gpus), summary_line(gpus))
+
+
+def summary_line(gpus: GpuMap) -> str:
+    """The whole map in one line."""
+    if not gpus.nodes:
+        return f"no GPUs on {_count(gpus.others, 'node')}; {_count(len(gpus.waiting), 'pod')} waiting for one"
+    states = ", ".join(f"{gpus.count(state)} {state.value}" for state in GpuState)
+    return (
+        f"{_count(len(gpus.gpus), 'GPU')} on {_count(len(gpus.nodes), 'node')}: {states};"
+        f" largest free share {gpus.largest_free:g}; {_count(len(gpus.waiting), 'pod')} waiting"
+    )
+
+
+def node_words(node: NodeGpus) -> list[str]:
+    """How a node stands, and what its GPUs are."""
+    words = ["Ready" if node.ready else "not Ready"]
+    words += ["cordoned"] if node.cordoned else []
+    words += [f"for tenant {node.tenant} alone"] if node.tenant else []
+    words += [f"{node.allocatable} of {max(node.capacity, len(node.gpus))} offered"]
+    words += [node.model] if node.model else []
+    words += [memory(node.memory)] if node.memory else []
+    words += [f"{node.withheld} withheld, which is not known"] if node.withheld else []
+    return words
+
+
+def state_words(gpu: Gpu) -> str:
+    """The state of a GPU: ``shared 75 %``, ``unhealthy (XID 79)``."""
+    words = gpu.state.value
+    if gpu.state in (GpuState.SHARED, GpuState.OVER):
+        unknown = any(holder.share is None for holder in gpu.holders)
+        words += f" {'≥ ' if unknown else ''}{gpu.used:.0%}".replace("%", " %")
+    return f"{words} ({gpu.trouble})" if gpu.trouble else words
+
+
+def memory(mib: int | None) -> str:
+    """MiB in the unit people say: ``40 GiB``, ``15360 MiB`` where it is no whole number."""
+    if mib is None:
+        return ""
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def _lines(gpus: GpuMap) -> Iterator[str]:
+    for note in gpus.notes:
+        yield f"note: {note}"
+    for node in gpus.nodes:
+        yield f"node {node.name}: {', '.join(node_words(node))}"
+        for gpu in node.gpus:
+            yield _gpu(gpu)
+            yield from (_pod(holder, f"on {gpu.title}") for holder in gpu.holders)
+        yield from (_pod(holder, f"on a GPU of {node.name} that nobody has told yet") for holder in node.unplaced)
+    yield from map(_waiting, gpus.waiting)
+
+
+def _gpu(gpu: Gpu) -> str:
+    number = "?" if gpu.index is None else gpu.index
+    by = ", ".join(map(_reserver, gpu.reservations, gpu.reserved_by))
+    reserved = f", reserved by {by}" if by else ""
+    group = f", GPU group {gpu.group}" if gpu.group else ""
+    return f"gpu {gpu.node}/{number} {gpu.uuid or 'UUID unknown'}: {state_words(gpu)}{reserved}{group}"
+
+
+def _reserver(on_host: str, owners: str) -> str:
+    """A reservation pod on the host, and what a tenant whose own KAI made it calls it."""
+    return on_host if on_host.endswith(f"/{owners}") else f"{on_host} ({owners})"
+
+
+def _pod(holder: Holder, where: str) -> str:
+    words = [f"pod {holder.title}: {holder.asked} {where}", holder.phase, *_belongs(holder)]
+    return ", ".join(words)
+
+
+def _waiting(pod: WaitingPod) -> str:
+    why = f": {pod.why}" if pod.why else ""
+    return f"pod {', '.join([f'{pod.title}: waits for {pod.asked}', *_belongs(pod)])}{why}"
+
+
+def _belongs(pod: Holder | WaitingPod) -> list[str]:
+    return [f"{word} {name}" for word, name in (("tenant", pod.tenant), ("queue", pod.queue)) if name]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

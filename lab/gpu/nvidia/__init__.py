@@ -1,0 +1,1 @@
+"""The machine's own NVIDIA GPUs, given to nodes of the lab."""

@@ -1,0 +1,81 @@
+"""Which node of a lab belongs to which pool of GPUs, by the names that kind gives nodes.
+
+kind names nodes after cluster and role, ``kailab-demo-worker``, ``kailab-demo-worker2``, … in the order of its
+configuration (kind 0.33, pkg/cluster/internal/providers/common/namer.go), which is the order of the pools.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lab.config import GpuSpec, LabSpec, NodePool
+
+POOL_LABEL = "kailab/pool"
+"""Label of the nodes of a named pool; its value is the pool's name."""
+
+RUNTIME_CLASS = "nvidia"
+"""RuntimeClass of the GPU nodes."""
+
+PRESENT_LABEL = "nvidia.com/gpu.present"
+"""Label of GPU nodes; the RuntimeClass and the device plugin select by it."""
+
+
+def node_name(lab: str, role: str, index: int) -> str:
+    """Name of a node of a lab, counted from 0; ``role`` is worker or control-plane."""
+    return f"kailab-{lab}-{role}{index + 1 if index else ''}"
+
+
+def short_name(lab: str, node: str) -> str:
+    """The node's name without the cluster's: ``worker2``."""
+    return node.removeprefix(f"kailab-{lab}-")
+
+
+def pools_by_node(spec: LabSpec) -> dict[str, NodePool]:
+    """The nodes that have GPUs, in the order of their pools; none in mode ``none``.
+
+    In mode ``nvidia`` every node of a pool counts: which GPUs it gets, and whether any, is for the machine to say.
+    """
+    role = "worker" if spec.cluster.workers else "control-plane"
+    pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
+    return {
+        node_name(spec.name, role, index): pool
+        for index, pool in enumerate(pools)
+        if pool.per_node or spec.gpu.mode == "nvidia"
+    }
+
+
+def node_labels(pool: NodePool) -> dict[str, str]:
+    """The labels that a GPU node has from its pool."""
+    own = {POOL_LABEL: pool.name} if pool.name else {}
+    return {**pool.labels, **own, PRESENT_LABEL: "true"}
+
+
+def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
+    """The pool of a node by its name; None for a node that is in none."""
+    pools = gpu.node_pools(1)
+    if not gpu.pools:
+        return pools[0]
+    found = re.search(r"-worker(\d*)$", node)
+    if found is None:
+        return None
+    index = int(found[1] or 1) - 1
+    workers = [pool for pool in pools for _ in range(pool.nodes)]
+    return workers[index] if index < len(workers) else None
+
+
+def said(spec: LabSpec) -> str:
+    """The lab's GPUs in words: ``2 workers × 2 Tesla T4``, or pool by pool."""
+    role = "worker" if spec.cluster.workers else "control-plane node"
+    parts = []
+    for pool in spec.gpu_pools:
+        nodes = f"{pool.nodes} {role}{'' if pool.nodes == 1 else 's'}"
+        simulated = f"{pool.per_node} {pool.model}" if pool.per_node else "no GPU"
+        gpus = _real(pool) if spec.gpu.mode == "nvidia" else simulated
+        parts.append(f"{f'{pool.name}: ' if pool.name else ''}{nodes} × {gpus}")
+    return ", ".join(parts)
+
+
+def _real(pool: NodePool) -> str:
+    if isinstance(pool.devices, tuple):
+        return f"GPUs {', '.join(map(str, pool.devices))}"
+    return f"{pool.devices} of the machine's GPUs"

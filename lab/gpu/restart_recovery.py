@@ -1,0 +1,134 @@
+"""Step ``gpu-heal``: after a restart of its nodes the lab has no pods left that only seem to hold a GPU.
+
+When a node restarts, the kubelet admits its pods again before the device plugin has registered, and fails
+those that hold a GPU with UnexpectedAdmissionError. KAI (0.16.8) leaves a failed reservation pod lying: its
+GPU group still counts as placed while the kubelet takes the GPU for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.config import LabSpec
+from lab.engine.step import Effect, Observed
+from lab.objects.views import PodView
+from lab.session.context import LabContext
+from lab.workloads.namespace import VIRTUAL_NAMESPACE_LABEL
+
+RESERVATION_NAMESPACE = "kai-resource-reservation"
+_REFUSED = "UnexpectedAdmissionError"
+_VIRTUAL_OWNER = "vcluster.loft.sh/owner-set-kind"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Pods to delete.
+
+    Failed reservation pods, the fraction pods of their GPU groups, and other pods that a kubelet refused.
+    """
+
+    reservations: tuple[PodView, ...] = ()
+    fractions: tuple[PodView, ...] = ()
+    refused: tuple[PodView, ...] = ()
+
+    @property
+    def pods(self) -> tuple[PodView, ...]:
+        """All of them; reservation pods first, so that nothing new joins their groups."""
+        return (*self.reservations, *self.fractions, *self.refused)
+
+
+@dataclass(frozen=True)
+class GpuHeal:
+    """Pods that lost their GPU in a restart."""
+
+    spec: LabSpec
+    needs: tuple[str, ...] = ("gpu-plugin",)
+    id: str = "gpu-heal"
+    title: str = "Pods that lost their GPU"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        return (
+            Effect(
+                "cluster",
+                "after a restart only: delete failed reservation pods with the fraction pods of their groups",
+            ),
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        broken = broken_pods(ctx)
+        if broken.pods:
+            return Observed.drifted("pods lost their GPU", [f"{_name(pod)}: {_why(pod)}" for pod in broken.pods])
+        return Observed.ready("none")
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step. Raises ApiFailed."""
+        heal_reservations(ctx)
+
+    def verify(self, ctx: LabContext) -> None:
+        """``apply`` ended when all were deleted; a pod that fails later is for the next run."""
+
+    def undo(self, ctx: LabContext) -> None:
+        """Nothing to undo."""
+
+
+def broken_pods(ctx: LabContext) -> Broken:
+    """The pods that a restart left in the way, in all namespaces. Raises ApiFailed."""
+    return sort_out([PodView.of(pod) for pod in ctx.cluster().list("Pod")])
+
+
+def sort_out(pods: Sequence[PodView]) -> Broken:
+    """Pick the broken ones out of all pods."""
+    living = [pod for pod in pods if not pod.deleting]
+    reservations = [pod for pod in living if _reserves(pod) and pod.phase == "Failed"]
+    groups = {group for pod in reservations for group in pod.gpu_groups}
+    rest = [pod for pod in living if not _reserves(pod)]
+    refused = [pod for pod in rest if pod.phase == "Failed" and pod.reason == _REFUSED]
+    fractions = [pod for pod in rest if not pod.ended and groups & set(pod.gpu_groups)]
+    return Broken(tuple(reservations), tuple(fractions), tuple(refused))
+
+
+def _reserves(pod: PodView) -> bool:
+    """Whether a KAI made the pod to hold a GPU: the host's, or a tenant's own, whose pods the host has as copies."""
+    return RESERVATION_NAMESPACE in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
+
+
+def heal_reservations(ctx: LabContext) -> Broken:
+    """Delete what a restart left in the way, and say so; returns what was deleted. Raises ApiFailed."""
+    broken = broken_pods(ctx)
+    cluster = ctx.cluster()
+    for pod in broken.pods:
+        cluster.delete("Pod", pod.name, pod.namespace, grace=0)
+    if broken.pods:
+        ctx.notice(_told(broken))
+    return broken
+
+
+def _told(broken: Broken) -> str:
+    gone = (
+        f"{_count(broken.reservations, 'failed reservation pod')},"
+        f" {_count(broken.fractions, 'fraction pod')} of their GPU groups,"
+        f" {_count(broken.refused, 'pod')} that a kubelet had refused"
+    )
+    bare = [_name(pod) for pod in (*broken.fractions, *broken.refused) if not _owned(pod)]
+    after = f"nothing makes these again: {', '.join(bare)}" if bare else "their controllers make them again"
+    return f"a restart took GPUs away from pods; deleted: {gone}; {after}"
+
+
+def _owned(pod: PodView) -> bool:
+    """Whether a controller makes the pod again; of a tenant's pod vCluster writes its kind into the host's copy."""
+    return bool(pod.owner or pod.annotations.get(_VIRTUAL_OWNER))
+
+
+def _name(pod: PodView) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _why(pod: PodView) -> str:
+    return f"{pod.phase} ({pod.reason})" if pod.reason else f"{pod.phase}, its reservation pod has failed"
+
+
+def _count(pods: Sequence[PodView], what: str) -> str:
+    return f"{len(pods)} {what}{'' if len(pods) == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Simulated GPUs: NVML and device files in the nodes, everything above them real."""

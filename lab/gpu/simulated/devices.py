@@ -1,0 +1,79 @@
+"""The simulated GPUs of a node: what each is called, and what its model implies."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+
+from lab.config import GpuSpec
+from lab.config.gpu_models import GpuModel, model_of
+from lab.gpu.pools import pool_of
+
+DRIVER_VERSION = "580.65.06"
+"""What NVML says the driver is; NVIDIA's first release for CUDA 13.0."""
+
+CUDA_VERSION = "13.0"
+
+DEVICE_MAJOR = 195
+"""Major number of NVIDIA's character devices (Documentation/admin-guide/devices.txt of the Linux kernel)."""
+
+# A name of kailab's own: the same lab, node and index always give the same UUID, and no two GPUs share one.
+_UUIDS = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu.kailab")
+
+# A domain that machines do not have: the device plugin looks its GPUs up in /sys/bus/pci, which is the
+# machine's own.
+_PCI_DOMAIN = 0xFF
+
+
+@dataclass(frozen=True)
+class SimulatedGpu:
+    """One GPU of one node; ``used`` in MiB; ``xid`` is the XID error it shows (0: none), ``lost``: off the bus."""
+
+    index: int
+    uuid: str
+    model: GpuModel
+    pci_bus_id: str
+    used: int = 0
+    xid: int = 0
+    lost: bool = False
+
+    @property
+    def minor(self) -> int:
+        """Minor number of its device node, ``/dev/nvidia<minor>``."""
+        return self.index
+
+    @property
+    def name(self) -> str:
+        """Product name."""
+        return self.model.name
+
+    @property
+    def memory(self) -> int:
+        """Memory in MiB."""
+        return self.model.memory
+
+
+def gpu_uuid(lab: str, node: str, index: int) -> str:
+    """The UUID of a simulated GPU, as NVML writes it; the same at every call."""
+    return f"GPU-{uuid.uuid5(_UUIDS, f'{lab}/{node}/{index}')}"
+
+
+def gpus_of(lab: str, node: str, gpu: GpuSpec) -> tuple[SimulatedGpu, ...]:
+    """The GPUs of one node, in the order of their index; none for a node that is in no pool."""
+    pool = pool_of(gpu, node)
+    if pool is None:
+        return ()
+    model = model_of(pool.model, pool.memory)
+    return tuple(
+        SimulatedGpu(index, gpu_uuid(lab, node, index), model, f"{_PCI_DOMAIN:08X}:{index + 1:02X}:00.0")
+        for index in range(pool.per_node)
+    )
+
+
+def product_label(model: str) -> str:
+    """The product name as GPU feature discovery writes it into ``nvidia.com/gpu.product``.
+
+    k8s-device-plugin v0.18.0, internal/lm/resource.go: other characters go, runs of blanks become one dash.
+    """
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", model).split())

@@ -1,0 +1,90 @@
+"""Which simulated GPUs have failed. A node's nvml.conf is the only record: what is planned does not say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from lab.gpu.simulated.devices import SimulatedGpu
+from lab.gpu.simulated.node_files import NVML_CONFIG
+from lab.session.context import LabContext
+
+OFF_THE_BUS = 79
+"""The XID error that comes before a GPU is lost."""
+
+XIDS: Mapping[int, str] = {
+    13: "graphics engine exception",
+    31: "GPU memory page fault",
+    43: "GPU stopped processing",
+    45: "preemptive cleanup",
+    48: "double-bit ECC error",
+    62: "internal micro-controller halt",
+    63: "ECC page retirement or row remapping",
+    64: "failed ECC page retirement or row remapping",
+    68: "video processor exception",
+    74: "NVLink error",
+    OFF_THE_BUS: "GPU has fallen off the bus",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    109: "context switch timeout",
+    119: "GSP RPC timeout",
+}
+"""What common XID errors mean. https://docs.nvidia.com/deploy/xid-errors"""
+
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""Errors of applications: the device plugin keeps the GPU healthy (v0.18.0, internal/rm/health.go)."""
+
+_GPU = re.compile(r"^gpu index=(\d+) (.*?)(?: name=.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Health:
+    """How a GPU is: ``xid`` is the last XID error (0: none), ``lost`` means that NVML no longer reaches it."""
+
+    xid: int = 0
+    lost: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the device plugin takes the GPU away."""
+        return self.lost or (self.xid != 0 and self.xid not in APPLICATION_XIDS)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.xid:
+            known = XIDS.get(self.xid)
+            parts.append(f"XID {self.xid}{f', {known}' if known else ''}")
+        if self.lost:
+            parts.append("lost")
+        return "; ".join(parts) or "well"
+
+
+WELL = Health()
+
+Failures = Mapping[int, Health]
+"""Index of a GPU → how it is; GPUs that are well are left out."""
+
+
+def failures_in(config: str) -> dict[int, Health]:
+    """The GPUs of an nvml.conf that are not well."""
+    found = {}
+    for index, words in _GPU.findall(config):
+        pairs = dict(word.partition("=")[::2] for word in words.split())
+        xid = pairs.get("xid", "0")
+        lost = pairs.get("health") == "lost" or pairs.get("lost") == "1"
+        health = Health(int(xid) if xid.isdecimal() else 0, lost)
+        if health != WELL:
+            found[int(index)] = health
+    return found
+
+
+def failures_on(ctx: LabContext, node: str) -> dict[int, Health]:
+    """The GPUs of a node that are not well; none where it has no nvml.conf, or does not run."""
+    return failures_in(ctx.engine.exec(node, ["cat", NVML_CONFIG], check=False, timeout=30).out)
+
+
+def with_failures(gpus: Iterable[SimulatedGpu], failures: Failures) -> tuple[SimulatedGpu, ...]:
+    """The GPUs of a node as they are with these failures."""
+    sick = [(gpu, failures.get(gpu.index, WELL)) for gpu in gpus]
+    return tuple(replace(gpu, xid=health.xid, lost=health.lost) for gpu, health in sick)

@@ -1,0 +1,151 @@
+"""What changes a cluster: server-side apply and deletion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kube.rest import APPLY_PATCH, Calls
+from lab.kube.rest_mapper import Kinds
+from lab.kube.wait import selector
+
+if TYPE_CHECKING:
+    from lab.kube.client import Cluster
+
+FIELD_MANAGER = "kailab"
+
+Json = dict[str, Any]
+
+# What the API server says while the other side of a webhook is still starting.
+_STARTING = ("failed calling webhook", "conversion webhook")
+
+
+def space_of(doc: Json) -> str:
+    """The namespace of a document, ``default`` where it names none; cluster-scoped kinds ignore it."""
+    return str(doc.get("metadata", {}).get("namespace") or "default")
+
+
+def apply_all(calls: Calls, kinds: Kinds, docs: Iterable[Json | None], retry: float) -> list[Json]:
+    """Apply documents in the order given; see Cluster.apply."""
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+    applied = []
+    start = time.monotonic()
+    for doc in _flat(docs):
+        # The seconds are for all documents together: most wait for the same CRD or webhook.
+        left = retry - (time.monotonic() - start)
+        retrying = Retrying(
+            stop=stop_after_delay(left),
+            wait=wait_exponential(multiplier=0.25, max=2),
+            retry=retry_if_exception(_not_ready_yet),
+            sleep=calls.pause,
+            reraise=True,
+        )
+        applied.append(retrying(_apply, calls, kinds, doc))
+    return applied
+
+
+def _apply(calls: Calls, kinds: Kinds, doc: Json) -> Json:
+    resource, space, name = kinds.of(doc), space_of(doc), doc.get("metadata", {}).get("name")
+    if not name:
+        raise ApiFailed(
+            f"{resource.kind} without a name cannot be applied", fix="give it metadata.name, or create it"
+        )
+    meta = {
+        key: value
+        for key, value in doc["metadata"].items()
+        if key not in ("managedFields", "resourceVersion")
+    }
+    return calls.json(
+        "PATCH",
+        resource.path(space, name),
+        title=resource.title(space, name),
+        query={"fieldManager": FIELD_MANAGER, "force": "true"},
+        body={**doc, "metadata": meta},
+        content_type=APPLY_PATCH,
+    )
+
+
+def _flat(docs: Iterable[Json | None]) -> Iterator[Json]:
+    for doc in docs:
+        if not doc:
+            continue
+        if doc.get("kind") == "List":
+            yield from _flat(doc.get("items") or [])
+        else:
+            yield doc
+
+
+def _not_ready_yet(error: BaseException) -> bool:
+    """Whether a CRD is not served yet or a webhook does not answer yet; a missing namespace is neither."""
+    if not isinstance(error, ApiFailed):
+        return False
+    if error.status == 404:
+        return "namespaces " not in error.what
+    return error.status >= 500 and any(sign in error.what for sign in _STARTING)
+
+
+def delete_one(
+    cluster: Cluster, kind: str, name: str, namespace: str | None, grace: int | None, wait: float | None
+) -> None:
+    """Delete one object; see Cluster.delete."""
+    resource = cluster.kinds.named(kind)
+    path, title = resource.path(namespace, name), resource.title(namespace, name)
+    if not _delete(cluster.calls, path, title, {}, grace) or wait is None:
+        return
+    before = cluster.get(kind, name, namespace)
+    if before is None:
+        return
+    uid = before["metadata"].get("uid")
+    try:
+        cluster.wait(
+            kind,
+            # One of the same name and another uid was made anew by somebody else.
+            lambda objects: all(obj["metadata"].get("uid") != uid for obj in objects),
+            namespace=namespace,
+            fields=f"metadata.name={name}",
+            timeout=wait,
+            what=f"{title} is gone",
+        )
+    except WaitTimeout as error:
+        left = cluster.get(kind, name, namespace) or {}
+        holding = [
+            *left.get("metadata", {}).get("finalizers", []),
+            *left.get("spec", {}).get("finalizers", []),
+        ]
+        lines = [f"finalizers: {', '.join(holding)}"] if holding else []
+        raise WaitTimeout(error.what, evidence=[*lines, *error.evidence], fix=error.fix) from error
+
+
+def delete_many(
+    cluster: Cluster, kind: str, namespace: str | None, labels: str | None, grace: int | None
+) -> None:
+    """Delete the objects of a kind; see Cluster.delete_all."""
+    resource = cluster.kinds.named(kind)
+    inside = namespace if resource.namespaced else None
+    if not inside and not labels:
+        raise ApiFailed(
+            f"refused to delete all {resource.title()} of the cluster", fix="name a namespace or labels"
+        )
+    if kind == "Namespace" or (resource.namespaced and not inside):
+        # The API deletes collections neither of namespaces nor across them.
+        for obj in cluster.list(kind, inside, labels):
+            cluster.delete(kind, obj["metadata"]["name"], obj["metadata"].get("namespace"), grace)
+        return
+    _delete(cluster.calls, resource.path(inside), resource.title(inside), selector(labels, None), grace)
+
+
+def _delete(calls: Calls, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:
+    """Whether there was something to delete."""
+    options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    try:
+        calls.json("DELETE", path, title=title, query=query, body=options)
+    except ApiFailed as error:
+        if error.status != 404:
+            raise
+        return False
+    return True

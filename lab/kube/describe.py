@@ -1,0 +1,184 @@
+"""What a failed wait shows: the state of each object in a line, its pods, and the newest events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed
+from lab.kube.readiness import is_ready, rollout
+from lab.objects.redact import redact_text
+from lab.objects.views import Condition, EventView, NodeView, PodGroupView, PodView
+
+if TYPE_CHECKING:
+    from lab.kube.client import Cluster
+
+OBJECTS = 12
+EVENTS = 10
+LOGS = 2
+LOG_LINES = 4
+
+Obj = Mapping[str, Any]
+
+_BAD_WHEN_TRUE = (
+    "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "ReplicaFailure", "Failed",
+)  # fmt: skip
+
+_DULL_REASONS = ("", "PodCompleted")
+
+
+def title_of(obj: Obj) -> str:
+    """``Kind namespace/name``."""
+    meta = obj.get("metadata", {})
+    name = meta.get("name", "")
+    return (
+        f"{obj.get('kind', 'object')} {meta['namespace']}/{name}"
+        if meta.get("namespace")
+        else f"{obj.get('kind')} {name}"
+    )
+
+
+def state_of(obj: Obj) -> str:
+    """The state of an object in one line; equal lines mean that nothing worth telling has changed."""
+    kind = obj.get("kind")
+    if kind == "Pod":
+        words = _pod(PodView.of(obj))
+    elif kind == "Node":
+        words = _node(NodeView.of(obj))
+    elif kind == "PodGroup":
+        group = PodGroupView.of(obj)
+        words = [f"queue {group.queue or '-'}", *(_because(r.reason, r.message) for r in group.refusals)]
+    elif kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"):
+        have, want = rollout(obj)
+        words = [f"{have} of {want} available", *_bad_conditions(obj)]
+    else:
+        phase = obj.get("status", {}).get("phase") if isinstance(obj.get("status"), dict) else None
+        words = [str(phase)] if phase else ["ready" if is_ready(obj) else "exists"]
+        words += _bad_conditions(obj)
+    if kind != "Pod" and obj.get("metadata", {}).get("deletionTimestamp"):
+        words.append("being deleted")
+    return "; ".join(words)
+
+
+def gather(
+    cluster: Cluster, kind: str, objects: Sequence[Obj], namespace: str | None, where: str
+) -> list[str]:
+    """The evidence lines for a set of objects; unready ones first. Never raises ApiFailed.
+
+    Args:
+        cluster: asked for events, logs of crashing containers, and the pods of workloads.
+        kind: the kind that was waited for.
+        objects: the set as last seen.
+        namespace: where it was looked for.
+        where: the selection in words, told when nothing matches.
+    """
+    ordered = sorted(objects, key=is_ready)
+    lines = [f"{title_of(obj)}: {state_of(obj)}" for obj in ordered[:OBJECTS]]
+    if len(ordered) > OBJECTS:
+        lines.append(f"… and {len(ordered) - OBJECTS} more")
+    if not ordered:
+        lines.append(f"no {kind} {where}".rstrip())
+    try:
+        pods = [pod for obj in ordered[:3] if not is_ready(obj) for pod in _pods_of(cluster, obj)]
+        lines += [f"  {title_of(pod)}: {state_of(pod)}" for pod in pods[:OBJECTS]]
+        every = [*ordered, *pods]
+        lines += _log_tails(cluster, [PodView.of(o) for o in every if o.get("kind") == "Pod"])
+        lines += _events(cluster, every, namespace)
+    except ApiFailed as error:
+        lines.append(f"more cannot be read: {error.what}")
+    return [redact_text(line) for line in lines]
+
+
+def _pod(pod: PodView) -> list[str]:
+    words = [pod.phase or "no phase", "ready" if pod.ready else "not ready"]
+    if pod.reason:
+        words[0] += f" ({pod.reason})"
+    if pod.deleting:
+        words.append("being deleted")
+    words.append(f"on {pod.node}" if pod.node else f"not bound, scheduler {pod.scheduler_name or '-'}")
+    words += [f"{w.container} waits: {_because(w.reason, w.message)}" for w in pod.waiting]
+    # The Ready conditions only repeat what the containers say.
+    dull = ("Ready", "ContainersReady") if pod.waiting else ("ContainersReady",)
+    words += [
+        f"{c.type}={c.status}: {_because(c.reason, c.message)}"
+        for c in pod.conditions
+        if not pod.ready and c.status != "True" and c.type not in dull and c.reason not in _DULL_REASONS
+    ]
+    if pod.restarts:
+        words.append(f"{pod.restarts} restarts")
+    return words
+
+
+def _node(node: NodeView) -> list[str]:
+    words = ["Ready" if node.ready else "not Ready", f"{node.gpus} GPUs"]
+    for condition in node.conditions:
+        if condition.type == "Ready" and condition.status != "True":
+            words.append(_because(condition.reason, condition.message))
+        elif condition.type in _BAD_WHEN_TRUE and condition.status == "True":
+            words.append(condition.type)
+    if node.taints:
+        words.append(f"taints {', '.join(node.taints)}")
+    return words
+
+
+def _bad_conditions(obj: Obj) -> list[str]:
+    return [
+        f"{c.type}={c.status}: {_because(c.reason, c.message)}"
+        for c in Condition.all_of(obj)
+        if (c.status == "True") == (c.type in _BAD_WHEN_TRUE)
+    ]
+
+
+def _because(reason: str, message: str) -> str:
+    text = " ".join(message.split())
+    if len(text) > 240:
+        text = text[:240] + "…"
+    return f"{reason} ({text})" if reason and text else reason or text or "no reason given"
+
+
+def _pods_of(cluster: Cluster, obj: Obj) -> list[dict[str, Any]]:
+    """The pods that a workload selects, unready ones only."""
+    chosen = obj.get("spec", {}).get("selector")
+    labels = chosen.get("matchLabels") if isinstance(chosen, dict) else None
+    if obj.get("kind") == "Pod" or not labels:
+        return []
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    pods = cluster.list("Pod", obj.get("metadata", {}).get("namespace"), labels=selector)
+    return [pod for pod in pods if not is_ready(pod)]
+
+
+def _log_tails(cluster: Cluster, pods: Iterable[PodView]) -> list[str]:
+    """The last words of containers that crash again and again: the cause is mostly there."""
+    lines: list[str] = []
+    crashing = [(p, w.container) for p in pods for w in p.waiting if w.reason == "CrashLoopBackOff"]
+    for pod, container in crashing[:LOGS]:
+        try:
+            text = cluster.logs(pod.name, pod.namespace, container, tail=LOG_LINES, previous=True)
+        except ApiFailed:  # the kubelet keeps the log of the last run only for a while
+            continue
+        lines += [f"log of {pod.name}/{container}: {line}" for line in text.splitlines()[-LOG_LINES:]]
+    return lines
+
+
+def _events(cluster: Cluster, objects: Sequence[Obj], namespace: str | None) -> list[str]:
+    """The newest events about these objects; without objects, the namespace's newest warnings."""
+    spaces = sorted({obj.get("metadata", {}).get("namespace") or "default" for obj in objects})
+    if not spaces:
+        spaces = [namespace] if namespace else []
+    events = [EventView.of(raw) for space in spaces[:3] for raw in cluster.list("Event", space)]
+    if objects:
+        uids = {obj.get("metadata", {}).get("uid") for obj in objects}
+        names = {(obj.get("kind"), obj.get("metadata", {}).get("name")) for obj in objects}
+        events = [e for e in events if e.uid in uids or (not e.namespace and (e.kind, e.name) in names)]
+    else:
+        events = [e for e in events if e.type == "Warning"]
+    never = datetime.min.replace(tzinfo=UTC)
+    events.sort(key=lambda e: e.last or never)
+    return [
+        f"event {e.last:%H:%M:%S}" + (f" ×{e.count}" if e.count > 1 else "")
+        + f" {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
+        if e.last
+        else f"event {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
+        for e in events[-EVENTS:]
+    ]  # fmt: skip

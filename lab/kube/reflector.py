@@ -1,0 +1,195 @@
+"""Follows a set of objects: list, then watch, and list again whenever the watch breaks.
+
+The reading is done by a thread, so that whoever waits keeps time and notices a cancel on a silent connection.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from lab.errors import ApiFailed
+from lab.kube.errors import Unreachable
+from lab.kube.rest import Calls, Json
+from lab.kube.rest_mapper import Resource
+from lab.kube.transport import Reply, TransportError
+
+log = logging.getLogger("lab.kube.wait")
+
+WATCH_SECONDS = 240
+"""How long one watch request lasts before it is renewed from where it ended."""
+
+PAUSE = 0.5
+"""Seconds before listing again after trouble."""
+
+Change = tuple[str, Json]
+"""ADDED, MODIFIED or DELETED, and the object."""
+
+
+class BrokenWatchError(Exception):
+    """The watch cannot go on from where it was; list again."""
+
+
+def key_of(obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What tells objects of one kind apart; a re-created one of the same name is another object."""
+    meta = obj.get("metadata", {})
+    return meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", "")
+
+
+class Follower:
+    """A context manager; ``take`` gives the changes of the set as they come.
+
+    The first batch is the set as it is, possibly empty, so that nobody judges half a list. A kind that the
+    server does not have yet counts as an empty set.
+
+    Args:
+        calls: the requests.
+        resource: the kind.
+        namespace: None for all.
+        selector: ``labelSelector`` and ``fieldSelector``.
+    """
+
+    def __init__(
+        self, calls: Calls, resource: Resource, namespace: str | None, selector: Mapping[str, str]
+    ) -> None:
+        self.trouble: Exception | None = None
+        """What went wrong last while following; None when all is well."""
+        self._calls = calls
+        self._resource = resource
+        self._namespace = namespace
+        self._title = resource.title(namespace)
+        self._selector = dict(selector)
+        self._known: dict[tuple[str, str, str], Json] = {}
+        self._queue: queue.SimpleQueue[list[Change] | Exception] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._reply: Reply | None = None
+        self._thread = threading.Thread(target=self._run, name=f"follow {self._title}", daemon=True)
+
+    def __enter__(self) -> Follower:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        with self._lock:
+            if self._reply is not None:
+                self._reply.shutdown()
+
+    def take(self, seconds: float) -> list[Change] | None:
+        """The next batch of changes, or None when none came within ``seconds`` (half a second at most).
+
+        Raises:
+            Interrupted: the run was cancelled.
+            ApiFailed: the server refuses to list the set. That it does not answer shows in ``trouble`` only.
+        """
+        self._calls.check_cancel()
+        try:
+            item = self._queue.get(timeout=max(0.0, min(seconds, 0.5)))
+        except queue.Empty:
+            self._calls.check_cancel()
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def _run(self) -> None:
+        listed = False
+        try:
+            while not self._stop.is_set():
+                try:
+                    version = self._list(first=not listed)
+                    listed = True
+                    self.trouble = None
+                    while version and not self._stop.is_set():
+                        version = self._watch(version)
+                except (ApiFailed, BrokenWatchError, TransportError) as error:
+                    # A silent server may be starting, and a set listed once is followed through restarts of
+                    # the server: both until time is up. A refusal of the first list will not go away.
+                    silent = isinstance(error, Unreachable) and not error.tls
+                    if self._stop.is_set():
+                        return
+                    if not (listed or silent):
+                        raise
+                    self.trouble = error
+                    log.debug("%s: %s; listing again", self._title, str(error).splitlines()[0])
+                self._stop.wait(PAUSE)
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            if not self._stop.is_set():
+                self._queue.put(error)
+
+    def _list(self, *, first: bool) -> str:
+        """Take the whole set anew; returns its resourceVersion, empty when there is nothing to watch."""
+        items, version = self._calls.collection(self._resource, self._namespace, self._selector)
+        now = {key_of(obj): obj for obj in items}
+        batch: list[Change] = [("DELETED", obj) for key, obj in self._known.items() if key not in now]
+        for key, obj in now.items():
+            before = self._known.get(key)
+            if before is None:
+                batch.append(("ADDED", obj))
+            elif before["metadata"].get("resourceVersion") != obj["metadata"].get("resourceVersion"):
+                batch.append(("MODIFIED", obj))
+        self._known = now
+        if batch or first:
+            self._queue.put(batch)
+        return version
+
+    def _watch(self, version: str) -> str:
+        """One watch request to its regular end; returns the resourceVersion to go on from."""
+        query = {
+            **self._selector,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        reply = self._calls.open(
+            self._resource.path(self._namespace), query, self._title, WATCH_SECONDS + 15.0
+        )
+        with self._lock:
+            self._reply = reply
+            if self._stop.is_set():
+                reply.shutdown()
+        start = version
+        try:
+            for line in reply.lines():
+                if self._stop.is_set():
+                    break
+                if line.strip():
+                    version = self._event(line) or version
+        finally:
+            with self._lock:
+                self._reply = None
+            reply.close()
+        if version == start:
+            # Ended without any event or bookmark: do not ask again in a tight loop.
+            self._stop.wait(PAUSE)
+        return version
+
+    def _event(self, line: bytes) -> str | None:
+        """Pass one line of the watch on; returns the resourceVersion it stands for."""
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise BrokenWatchError("half a line: the connection was cut") from error
+        kind, obj = event["type"], event["object"]
+        if kind == "ERROR":
+            raise BrokenWatchError(
+                f"{obj.get('message') or obj.get('reason') or 'watch error'} ({obj.get('code', 0)})"
+            )
+        version: str | None = obj["metadata"].get("resourceVersion")
+        if kind == "BOOKMARK":
+            return version
+        if kind == "DELETED":
+            self._known.pop(key_of(obj), None)
+        else:
+            self._known[key_of(obj)] = obj
+        self._queue.put([(kind, obj)])
+        return version

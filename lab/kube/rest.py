@@ -1,0 +1,195 @@
+"""Requests to one API server: retries of what may be repeated, and errors in words a person can act on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.errors import ApiFailed, Interrupted
+from lab.kube.errors import Server, may_repeat
+from lab.kube.rest_mapper import Resource
+from lab.kube.transport import Reply, Transport, TransportError
+
+log = logging.getLogger("lab.kube")
+
+READ_SECONDS = 30.0
+ATTEMPTS = 6
+"""With pauses of 0.2 to 1.6 s: a call is given up after about 5 s."""
+
+MERGE_PATCH = "application/merge-patch+json"
+# Server-side apply takes JSON under this name too (JSON is YAML) since Kubernetes 1.16.
+APPLY_PATCH = "application/apply-patch+yaml"
+
+Json = dict[str, Any]
+
+
+class Calls:
+    """Makes requests. Thread-safe.
+
+    Args:
+        kubeconfig: for messages.
+        context: for messages.
+        connect: makes the transport at the first request, because loading the client library takes 0.3 s.
+    """
+
+    def __init__(self, kubeconfig: Path, context: str | None, connect: Callable[[], Transport]) -> None:
+        self.kubeconfig = kubeconfig
+        self.context = context
+        self.cancel: threading.Event | None = None
+        self._connect = connect
+        self._transport: Transport | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def transport(self) -> Transport:
+        """The connection to the server. Raises ApiFailed when the kubeconfig cannot be used."""
+        with self._lock:
+            if self._transport is None:
+                self._transport = self._connect()
+            return self._transport
+
+    @property
+    def server(self) -> Server:
+        """The server, for messages."""
+        return Server(self.transport.server, self.kubeconfig, self.context)
+
+    def close(self) -> None:
+        """Close idle connections; the next request opens new ones."""
+        with self._lock:
+            if self._transport is not None:
+                self._transport.close()
+                self._transport = None  # another kubeconfig may lie there by then
+
+    def check_cancel(self) -> None:
+        """Raise Interrupted when the run was cancelled."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Interrupted("stopped while waiting for the cluster; what is done stays done")
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not past a cancel. Raises Interrupted."""
+        if self.cancel is None:
+            time.sleep(seconds)
+        else:
+            self.cancel.wait(seconds)
+            self.check_cancel()
+
+    def json(
+        self,
+        method: str,
+        path: str,
+        *,
+        title: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        timeout: float = READ_SECONDS,
+        attempts: int = ATTEMPTS,
+    ) -> Json:
+        """One request whose answer is a JSON object; ``title`` names its target in messages.
+
+        Raises:
+            ApiFailed: the server refused (``status`` says how), or did not answer (status 0).
+        """
+        raw = self.raw(
+            method, path, title=title, query=query, body=body, content_type=content_type, timeout=timeout,
+            attempts=attempts,
+        )  # fmt: skip
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ApiFailed(
+                f"{method} {title}: {self.transport.server} did not answer with a Kubernetes object",
+                evidence=[raw[:200].decode(errors="replace")],
+                fix="check that the server in the kubeconfig is an API server, not a proxy",
+            )
+        return answer
+
+    def collection(
+        self, resource: Resource, namespace: str | None, query: Mapping[str, str]
+    ) -> tuple[list[Json], str]:
+        """The objects of a kind and the resourceVersion of the list; both empty where it is not served."""
+        try:
+            answer = self.json("GET", resource.path(namespace), title=resource.title(namespace), query=query)
+        except ApiFailed as error:
+            if error.status != 404:
+                raise
+            log.debug("the server does not have %s %s", resource.api_version, resource.kind)
+            return [], ""
+        # The items of a list do not say what they are.
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        items = [{**kind, **item} for item in answer.get("items") or []]
+        return items, str(answer.get("metadata", {}).get("resourceVersion") or "")
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        title: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        timeout: float = READ_SECONDS,
+        attempts: int = ATTEMPTS,
+    ) -> bytes:
+        """One request, its answer as bytes. Raises ApiFailed."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+        data = None if body is None else json.dumps(body).encode()
+        retrying = Retrying(
+            stop=stop_after_attempt(attempts),
+            wait=wait_exponential(multiplier=0.2, max=1.6),
+            retry=retry_if_exception(lambda error: may_repeat(error, method)),
+            sleep=self.pause,
+            reraise=True,
+        )
+        return retrying(self._once, method, path, title, dict(query or {}), data, content_type, timeout)
+
+    def open(self, path: str, query: Mapping[str, str], title: str, timeout: float) -> Reply:
+        """A GET whose body the caller reads line by line. Raises ApiFailed."""
+        try:
+            reply = self.transport.send("GET", path, query, None, "", timeout)
+            if reply.status == 200:
+                return reply
+            raw = reply.read()
+        except TransportError as failure:
+            raise self.server.unreachable(failure) from failure
+        raise self.server.refused("GET", title, reply.status, raw)
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        title: str,
+        query: Json,
+        data: bytes | None,
+        content_type: str,
+        timeout: float,
+    ) -> bytes:
+        started = time.monotonic()
+        try:
+            reply = self.transport.send(method, path, query, data, content_type, timeout)
+            raw = reply.read()
+        except TransportError as failure:
+            log.debug("%s %s: %s", method, path, failure)
+            raise self.server.unreachable(failure) from failure
+        log.debug("%s %s: %d in %.0f ms", method, path, reply.status, (time.monotonic() - started) * 1000)
+        if not 200 <= reply.status < 300:
+            raise self.server.refused(method, title, reply.status, raw)
+        return raw
+
+    def discover(self, path: str) -> Json | None:
+        """A document of API discovery, or None where the server does not have it. Raises ApiFailed."""
+        try:
+            return self.json("GET", path, title=f"API discovery {path}")
+        except ApiFailed as error:
+            if error.status == 404:
+                return None
+            raise

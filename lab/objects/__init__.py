@@ -1,0 +1,1 @@
+"""Frozen views of Kubernetes and KAI objects."""

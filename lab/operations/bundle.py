@@ -1,0 +1,62 @@
+"""Writes bundles: of everything a lab needs, or of single images and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.config import LabSpec
+from lab.errors import SpecError
+from lab.operations.planning import items_needed, resolve_gpus, resolve_scheduler
+from lab.session.session import Session
+from lab.supply import Item
+from lab.supply.bundle import MADE, Bundle, create
+
+
+def create_bundle(
+    spec: LabSpec, out: Path, images: tuple[str, ...], charts: tuple[str, ...], tell: Callable[[str], None]
+) -> Bundle:
+    """Fetch or build what is needed and write it to ``out``.
+
+    Args:
+        images: ``REFERENCE`` or ``REFERENCE=ARCHIVE``; with these or ``charts`` nothing else goes in.
+        charts: ``NAME``, ``NAME@VERSION`` or ``NAME@VERSION=FILE``.
+
+    Raises:
+        Unavailable: something cannot be had.
+        SpecError: an argument cannot be read.
+    """
+    session = Session(spec, spec)
+    supply = session.supply
+    entries: list[tuple[Item, str, Path]] = []
+    if images or charts:
+        for text in images:
+            reference, _, archive = text.partition("=")
+            entries.append(
+                (Item("image", reference), "", _file(archive) if archive else supply.image(reference))
+            )
+        for text in charts:
+            name, _, archive = text.partition("=")
+            name, _, version = name.partition("@")
+            if archive and not version:
+                raise SpecError(f"--chart {text}: a file needs a version", fix="write NAME@VERSION=FILE")
+            item = supply.item("chart", name, version)
+            entries.append((item, supply.wanted(item), _file(archive) if archive else supply.path(item)))
+    else:
+        spec, _ = resolve_gpus(spec)
+        spec, no_kai, _ = resolve_scheduler(spec, supply)
+        if no_kai:
+            tell(f"without KAI: {no_kai}")
+        for item in items_needed(spec, supply):
+            tell(str(item))
+            made = MADE if item.kind == "image" and supply.made_here(item) else ""
+            version = made if item.kind == "image" else supply.wanted(item)
+            entries.append((item, version, supply.path(item, lambda text, done, total: None)))
+    return create(out, entries, lambda text, done, total: None)
+
+
+def _file(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise SpecError(f"{path} is no file", fix="name an image archive or chart that exists")
+    return path

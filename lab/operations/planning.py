@@ -1,0 +1,252 @@
+"""spec + facts + choices → Plan: which steps, what they need, what cannot be had. Pure; nothing is changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab import tenants
+from lab.config import LabSpec
+from lab.engine.journal import Journal
+from lab.engine.step import Effect, Observed, State, Step
+from lab.errors import SpecError, Unavailable
+from lab.gpu import gpu_steps
+from lab.gpu.nvidia.resolve import resolve_here
+from lab.gpu.pools import said
+from lab.host.nvidia.discovery import NvidiaFacts
+from lab.session.context import LabContext
+from lab.steps import kai
+from lab.steps.cluster import KindCluster
+from lab.steps.cluster.config import has_gpus
+from lab.steps.host import HostReady
+from lab.steps.node_image import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
+from lab.steps.pod_network import Network
+from lab.steps.queues import queue_steps
+from lab.steps.registry_mirrors import RegistryMirrors
+from lab.supply import Choice, Item, Supply
+from lab.tenants.steps import tenancy_steps
+from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.workloads import pods
+
+DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A lab, resolved: ``spec`` has no ``auto`` left. ``missing`` are items without which the lab cannot come up."""
+
+    spec: LabSpec
+    steps: tuple[Step[LabContext], ...]
+    choices: tuple[Choice, ...]
+    missing: tuple[Choice, ...]
+    notices: tuple[str, ...]
+    facts: Mapping[str, str]
+    host_effects: tuple[Effect, ...] = ()
+
+    def refuse_missing(self) -> None:
+        """Raise Unavailable when something the lab needs cannot be had."""
+        if self.missing:
+            lines = [
+                line
+                for choice in self.missing
+                for line in (f"{choice.item}", *(f"    {why}" for why in choice.why))
+            ]
+            fixes = list(dict.fromkeys(choice.fix for choice in self.missing))
+            raise Unavailable(
+                f"{len(self.missing)} thing{'s' if len(self.missing) > 1 else ''} this lab needs cannot be had",
+                evidence=lines, fix="; ".join(fixes),
+            )  # fmt: skip
+
+    def critical_path(
+        self, seconds: Mapping[str, float], seen: Mapping[str, Observed] | None = None
+    ) -> float | None:
+        """Seconds the steps will take by earlier runs, along the longest chain; None when nothing is known."""
+        if not any(step.id in seconds for step in self.steps):
+            return None
+        ends: dict[str, float] = {}
+
+        def end(step: Step[LabContext]) -> float:
+            if step.id not in ends:
+                ready = seen is not None and step.id in seen and seen[step.id].state is State.READY
+                own = 0.0 if ready else seconds.get(step.id, 0.0)
+                ends[step.id] = own + max((end(by_id[need]) for need in step.needs), default=0.0)
+            return ends[step.id]
+
+        by_id = {step.id: step for step in self.steps}
+        return max(map(end, self.steps), default=0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        return {
+            "lab": self.spec.name,
+            "facts": dict(self.facts),
+            "notices": list(self.notices),
+            "steps": [
+                {
+                    "id": step.id, "title": step.title, "needs": list(step.needs),
+                    "effects": [{"where": e.where, "what": e.what, "undo": e.undo} for e in step.effects()],
+                }
+                for step in self.steps
+            ],
+            "supply": [
+                {
+                    "kind": c.item.kind, "name": c.item.name, "version": c.item.version, "source": c.source,
+                    "where": c.where, "why": list(c.why), "fix": c.fix,
+                }
+                for c in self.choices
+            ],
+            "missing": [str(choice.item) for choice in self.missing],
+        }  # fmt: skip
+
+
+def resolve_gpus(
+    spec: LabSpec, facts: NvidiaFacts | None = None, journal: Journal | None = None
+) -> tuple[LabSpec, tuple[str, ...]]:
+    """Replace ``gpu.mode: auto`` and ``gpu.strategy: auto``. A simulation is always called one.
+
+    Args:
+        spec: the lab file.
+        facts: this machine's GPUs; None where no machine is meant (a bundle), and auto is a simulation then.
+        journal: the lab's, which knows the GPUs of a cluster that is there.
+
+    Raises:
+        SpecError: somebody else's cluster was asked for, or GPUs that are not there or not free.
+        HostNotReady: real GPUs were asked for by name and cannot be had here.
+    """
+    if spec.cluster.provider == "existing":
+        raise SpecError(
+            "cluster.provider 'existing' is not in this release: labs run on kind clusters of their own",
+            fix="set cluster.provider to 'kind'",
+        )
+    if facts is not None and journal is not None:
+        return resolve_here(spec, facts, journal)
+    mode = "simulated" if spec.gpu.mode == "auto" else spec.gpu.mode
+    return spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": mode})}), ()
+
+
+def resolve_scheduler(
+    spec: LabSpec, supply: Supply, require: frozenset[str] = frozenset()
+) -> tuple[LabSpec, str, tuple[Choice, ...]]:
+    """Replace ``scheduler: auto`` by kai where all of KAI can be had, otherwise by default.
+
+    Returns:
+        The spec, why there is no KAI (empty when there is), and the choices of KAI's parts.
+
+    Raises:
+        Unavailable: KAI is required and cannot be had.
+    """
+    if spec.scheduler == "default":
+        if "kai" in require:
+            raise SpecError(
+                "the lab file says scheduler: default, but KAI is required",
+                fix="set scheduler to kai or auto",
+            )
+        return spec, "the lab file asks for the default scheduler", ()
+    choices = tuple(
+        supply.choose(
+            [Item("chart", "kai-scheduler"), *(Item("image", r) for r in kai.images(spec))]
+        ).values()
+    )
+    missing = [choice for choice in choices if not choice.available]
+    if not missing:
+        return spec.model_copy(update={"scheduler": "kai"}), "", choices
+    first = missing[0]
+    reason = f"KAI {spec.kai.version} cannot be had: {first.item} ({'; '.join(first.why)})"
+    if spec.scheduler == "kai" or "kai" in require:
+        raise Unavailable(
+            f"KAI {spec.kai.version} is required and cannot be had",
+            evidence=[f"{c.item}: {'; '.join(c.why)}" for c in missing[:4]],
+            fix=first.fix,
+        )
+    return spec.model_copy(update={"scheduler": "default"}), reason, choices
+
+
+def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
+    """Every binary, image and chart of a resolved lab."""
+    items = [Item("binary", name) for name in ("kind", "kubectl")]
+    images = [*control_plane_images(spec, supply), Item("image", pods.IMAGE)]
+    if own_node(spec, supply) or spec.tenants:
+        images.append(Item("image", "registry.k8s.io/coredns/coredns:v1.12.4"))
+    if has_gpus(spec):
+        items.append(Item("binary", "container-toolkit"))
+        images.append(DEVICE_PLUGIN)
+    if spec.scheduler == "kai":
+        images += [Item("image", reference) for reference in kai.images(spec)]
+        items.append(Item("chart", "kai-scheduler"))
+    if spec.tenants:
+        images += [Item("image", reference) for reference in tenants.images(spec)]
+        items += [supply.item("chart", "vcluster", tenant.vcluster) for tenant in spec.tenants]
+    for inner in (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai"):
+        images += [Item("image", reference) for reference in kai.images(inner)]
+        items.append(supply.item("chart", "kai-scheduler", inner.kai.version))
+    if spec.tenants or spec.scheduler == "kai":
+        items.append(Item("binary", "helm"))
+    images += [Item("image", reference) for reference in spec.images]
+    if spec.inference.image and spec.gpu.mode == "nvidia":
+        images.append(Item("image", spec.inference.image))
+    return tuple(dict.fromkeys([*items, base_image(spec), *images]))
+
+
+def build_plan(
+    spec: LabSpec,
+    supply: Supply,
+    host: HostReady,
+    *,
+    no_kai: str,
+    notices: Sequence[str],
+    facts: Mapping[str, str],
+    added: Collection[str] = (),
+    leave_alone: bool = False,
+    made_of: str = "",
+) -> Plan:
+    """Put the steps of a resolved lab together.
+
+    Args:
+        spec: without any ``auto``.
+        host: the step that prepares the machine.
+        no_kai: why there is no KAI; empty when there is.
+        added: names of tenants that were added to the lab that runs. The node image is made without what they need.
+        leave_alone: without the steps of those tenants; what the host does for them stays.
+        made_of: the node image of the cluster that is there, which tenants that came or went do not change.
+    """
+    of_file = spec.model_copy(update={"tenants": tuple(t for t in spec.tenants if t.name not in added)})
+    items = items_needed(of_file, supply)
+    choices = tuple(supply.choose(items).values())
+    told = [*notices]
+    if no_kai and spec.queues:
+        told.append(
+            f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out."
+        )
+    fetches: tuple[Fetch, ...] = builds_needed(choices, supply)
+    first = (host.id, *(fetch.id for fetch in fetches))
+    in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
+    own = own_node(spec, supply)
+    node_image = NodeImage.of(spec, supply, in_nodes, first)
+    if made_of:
+        node_image = replace(node_image, tag=made_of)
+    with_kai = spec.scheduler == "kai"
+    steps: tuple[Step[LabContext], ...] = (
+        host, *fetches, node_image, KindCluster(spec, node_image.tag, own), Network(spec, own),
+        *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
+        *(gpu_steps(spec) if has_gpus(spec) else ()),
+        *kai.kai_steps(spec, with_kai), *queue_steps(spec, with_kai), *tenancy_steps(spec, with_kai),
+    )  # fmt: skip
+    if leave_alone:
+        steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
+    all_facts = {
+        "lab": spec.name,
+        "provider": spec.cluster.provider,
+        "kubernetes": spec.cluster.kubernetes,
+        "nodes": str(spec.cluster.control_planes + spec.cluster.workers),
+        "gpu_mode": spec.gpu.mode if has_gpus(spec) else "none",
+        "gpus": said(spec) if has_gpus(spec) else "",
+        "scheduler": spec.scheduler,
+        "kai_version": spec.kai.version if with_kai else "",
+        "no_kai": no_kai,
+        "tenants": ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in spec.tenants),
+        "node_image": node_image.tag,
+        **facts,
+    }
+    missing = tuple(choice for choice in choices if not choice.available)
+    return Plan(spec, steps, choices, missing, tuple(told), all_facts, host.effects())

@@ -1,0 +1,1 @@
+"""What the commands of 'lab tenant' do, one module each."""

@@ -1,0 +1,135 @@
+"""What the commands of 'lab tenant' give back: frozen, printable by the faces, plain data for ``--json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.config import TenantSpec
+from lab.engine.run import RunRecord
+from lab.engine.step import Effect, Observed, State
+from lab.tenants.removal.timeline import Removal
+
+
+@dataclass(frozen=True)
+class TenantState:
+    """One tenant at one moment."""
+
+    spec: TenantSpec
+    added: bool
+    """It came by 'lab tenant add', not with the lab file."""
+    there: bool
+    """It has its namespace on the host."""
+    answers: bool
+    """Its API is ready by the kubeconfig that the lab hands out."""
+    why: str
+    """Why it does not answer; empty when it does."""
+    kai: str
+    """Version of the KAI that is installed inside, by Helm's record; empty without one."""
+    nodes: tuple[str, ...]
+    """Its own workers, by short name; empty: it shares the nodes of the lab."""
+    gpus: int
+    """GPUs of the nodes that it may use."""
+    gpus_held: int
+    """GPUs that its pods are on, whole or in part."""
+    gpus_used: float
+    """The same as a sum of shares."""
+    running: int
+    """Pods of its workloads that run."""
+    pending: int
+    kubeconfig: Path
+    server: str
+    """URL of its API; empty while it has no port."""
+
+    @property
+    def state(self) -> str:
+        """ready, not ready or absent."""
+        return "absent" if not self.there else "ready" if self.answers and not self.kai_missing else "not ready"
+
+    @property
+    def kai_missing(self) -> bool:
+        """Whether it should have a KAI of its own and has none."""
+        return self.spec.mode == "own-kai" and not self.kai
+
+    def as_json(self) -> dict[str, Any]:
+        """The state as plain data."""
+        return {
+            "name": self.spec.name, "mode": self.spec.mode, "state": self.state, "added": self.added,
+            "kubernetes": self.spec.kubernetes, "vcluster": self.spec.vcluster, "kai_version": self.kai,
+            "kai_wanted": self.spec.kai_version or "", "nodes": list(self.nodes), "gpus": self.gpus,
+            "gpus_held": self.gpus_held, "gpus_used": self.gpus_used, "gpu_quota": self.spec.quota.gpus,
+            "pods_running": self.running, "pods_pending": self.pending, "answers": self.answers, "why": self.why,
+            "kubeconfig": str(self.kubeconfig), "server": self.server,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TenantStatus:
+    """One tenant, and each of its steps: ``(id, title, how it stands)``."""
+
+    state: TenantState
+    steps: tuple[tuple[str, str, Observed], ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step is ready."""
+        return all(seen.state is State.READY for _, _, seen in self.steps)
+
+    def as_json(self) -> dict[str, Any]:
+        """The status as plain data."""
+        return {
+            **self.state.as_json(), "ok": self.ok,
+            "steps": [
+                {"id": i, "title": t, "state": seen.state.value, "detail": seen.detail, "diff": list(seen.diff)}
+                for i, t, seen in self.steps
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Added:
+    """How adding a tenant went."""
+
+    tenant: TenantSpec
+    nodes: tuple[str, ...]
+    """Its own workers, by short name."""
+    record: RunRecord
+    kubeconfig: Path
+    changes: tuple[Effect, ...]
+    """What was changed for others: KAI on the host."""
+    notices: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "tenant": self.tenant.name, "mode": self.tenant.mode, "nodes": list(self.nodes),
+            "kai_version": self.tenant.kai_version or "", "kubernetes": self.tenant.kubernetes,
+            "ok": self.record.ok, "changed": self.record.changed, "seconds": round(self.record.seconds, 2),
+            "kubeconfig": str(self.kubeconfig), "changes": [effect.what for effect in self.changes],
+            "notices": list(self.notices),
+            "steps": [
+                {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Removed:
+    """How taking a tenant away went."""
+
+    name: str
+    removal: Removal
+    nodes: tuple[str, ...]
+    """Workers that were its own and are everybody's again."""
+    changes: tuple[Effect, ...]
+    """What was changed for others: KAI on the host."""
+    in_file: bool
+    """It is a tenant of the lab file, which would bring it back."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "tenant": self.name, **self.removal.as_json(), "nodes": list(self.nodes),
+            "changes": [effect.what for effect in self.changes], "in_lab_file": self.in_file,
+        }  # fmt: skip

@@ -1,0 +1,1 @@
+"""The pytest plugin: options, fixtures, test scheduling, invariants and the HTML report."""

@@ -1,0 +1,108 @@
+"""Writes one HTML page about a run of the suites: the tests, the lab's facts, its GPUs before and after.
+
+``lab.pytest_plugin.plugin`` registers a ``Recorder`` when ``--lab-report FILE`` is given. With pytest-xdist only the
+process that hands out the tests records: the reports of all workers come to it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.errors import LabError
+from lab.pytest_plugin.fixtures import attached
+from lab.report.lab_report import Situation, gpus_of
+from lab.report.page import write_page
+from lab.report.scrub import scrub
+from lab.report.suite_run import Case, Collector, SuiteRun, suite_file
+from lab.report.timing_chart import last_record
+
+if TYPE_CHECKING:
+    from lab.api import Lab
+    from lab.gpu.map.model import GpuMap
+
+
+def register(config: pytest.Config, path: Path) -> None:
+    """Record this run into ``path``, unless this process is a worker of pytest-xdist or only lists tests."""
+    if not hasattr(config, "workerinput") and not config.getoption("collectonly", default=False):
+        config.pluginmanager.register(Recorder(config, path), "kailab-report")
+
+
+class Recorder:
+    """Collects a run and writes its page at the end; trouble with either is told and never fails the run."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        self.config = config
+        self.path = path
+        self.collector = Collector()
+        self.notes: list[str] = []
+        self.before: GpuMap | None = None
+        self.written = ""
+
+    def pytest_sessionstart(self) -> None:
+        """Look at the GPUs before the first test."""
+        self.before = self._gpus("before the run")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take in one phase of one test."""
+        self.collector.add(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected is a test that failed."""
+        if report.failed:
+            text = scrub(report.longreprtext)
+            lines = [line for line in text.splitlines() if line.startswith("E ")] or [text]
+            why = lines[-1].removeprefix("E ").strip().splitlines()[:1]
+            self.collector.put(Case(report.nodeid or "collection", "error", why=next(iter(why), ""), text=text))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Look at the GPUs after the last test, and write the page."""
+        after = self._gpus("after the run")
+        lab = self._lab()
+        name = lab.spec.name if lab else str(self.config.getoption("lab_name", default=None) or "?")
+        suite = self.collector.run(
+            name, status=int(exitstatus), command=scrub(shlex.join(["pytest", *sys.argv[1:]])),
+            facts=lab.facts() if lab else {}, before=self.before, after=after, notes=tuple(dict.fromkeys(self.notes)),
+        )  # fmt: skip
+        try:
+            if lab:
+                self._keep(suite, suite_file(lab.paths))
+            record = last_record(lab.paths.runs) if lab else None
+            self.written = str(write_page(self.path, Situation(name, suite.facts, record=record, suite=suite)))
+        except LabError as error:
+            self.notes.append(error.what)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say where the page is."""
+        if self.written:
+            terminalreporter.write_line(f"report: {self.written}")
+        else:
+            terminalreporter.write_line(f"no report: {'; '.join(self.notes)}", yellow=True)
+
+    def _lab(self) -> Lab | None:
+        try:
+            return attached(self.config)
+        except LabError as error:
+            self.notes.append(error.what)
+            return None
+
+    def _gpus(self, when: str) -> GpuMap | None:
+        lab = self._lab()
+        if lab is None:
+            return None
+        found, why = gpus_of(lab)
+        if why:
+            self.notes.append(f"{when}, {why}")
+        return found
+
+    def _keep(self, suite: SuiteRun, path: Path) -> None:
+        """Keep the run for ``lab report``; without it the page is written all the same."""
+        try:
+            suite.save(path)
+        except OSError as error:
+            self.notes.append(f"'lab report' will not know this run: {path} cannot be written: {error.strerror}")

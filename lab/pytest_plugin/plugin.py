@@ -1,0 +1,172 @@
+"""pytest plugin ``kailab``: options, markers, the lab's facts in JUnit, and artifacts of failed tests.
+
+It is loaded into every pytest run where kailab is installed, so it imports nothing but pytest and keeps still
+until a run asks for a lab: by ``--lab NAME``, by ``KAILAB_LAB``, or by a conftest.py that calls ``activate``.
+Only then are the fixtures of ``lab.pytest_plugin.fixtures`` there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from lab.api import Lab
+    from lab.workloads.namespace import Place
+
+NEEDS = ("kai", "gpus", "tenants", "nvidia")
+"""What ``--lab-require`` can insist on; each but ``nvidia`` (real GPUs) is a marker too."""
+
+ATTACHED = pytest.StashKey["Lab"]()
+"""On the config: the lab, once something has used it."""
+
+PLACES = pytest.StashKey[list["Place"]]()
+"""On a test: where it puts its pods."""
+
+_FACTS = pytest.StashKey[dict[str, str]]()
+_PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
+_MARKERS = (
+    "kai(version=''): needs KAI in the lab, in a version that fits, such as '>=0.13'",
+    "gpus(min=1): needs so many GPUs in the lab",
+    "tenants(*which, min=1): needs tenants of that name or mode; the fixture 'tenant' is each of them",
+    "places(*which): the fixture 'place' is in each of these: 'host', or tenants by name or mode",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options; all start with ``--lab``."""
+    group = parser.getgroup("kailab", "kailab: suites against a lab that is up")
+    group.addoption("--lab", dest="lab_name", metavar="NAME", help="the lab; without it KAILAB_LAB, or the only one")
+    group.addoption(
+        "--lab-require",
+        metavar="LIST",
+        default="",
+        help=f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped",
+    )
+    group.addoption(
+        "--lab-artifacts",
+        metavar="DIR",
+        help="where artifacts of failed tests go, a directory each (default: artifacts in pytest's rootdir)",
+    )
+    group.addoption("--lab-long", action="store_true", help="also tests that take minutes (marker long)")
+    group.addoption(
+        "--lab-no-watch", dest="lab_no_watch", action="store_true", help="do not watch invariants during the run"
+    )
+    group.addoption(
+        "--lab-report",
+        metavar="FILE",
+        help="write one HTML page: tests, times, the lab's facts, its GPUs before and after",
+    )
+    group.addoption(
+        "--lab-artifacts-seconds",
+        type=float,
+        default=20.0,
+        metavar="S",
+        help="time for the artifacts of one test (default: 20); 0 collects none",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known, and bring the fixtures in when the run asks for a lab."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+    if unknown := sorted(required(config) - set(NEEDS)):
+        raise pytest.UsageError(f"--lab-require: unknown {', '.join(unknown)} (known: {', '.join(NEEDS)})")
+    if config.getoption("lab_name") or os.environ.get("KAILAB_LAB"):
+        activate(config)
+    if page := config.getoption("lab_report"):
+        importlib.import_module("lab.pytest_plugin.html_report").register(config, Path(page).expanduser().absolute())
+
+
+def activate(config: pytest.Config) -> None:
+    """Make the fixtures available; call it from ``pytest_configure`` of a conftest.py.
+
+    They come after those of installed plugins, so that ``kind_cluster`` is the lab's and not pytest-kind's.
+    """
+    for name in _PARTS:
+        if not config.pluginmanager.has_plugin(f"kailab-{name}"):
+            config.pluginmanager.register(importlib.import_module(f"lab.pytest_plugin.{name}"), f"kailab-{name}")
+
+
+def required(config: pytest.Config) -> set[str]:
+    """What ``--lab-require`` insists on."""
+    return {word.strip() for word in str(config.getoption("lab_require")).split(",") if word.strip()}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """After a failure, while the test's pods are still there: collect what explains it."""
+    report = yield
+    lab = item.config.stash.get(ATTACHED, None)
+    seconds = float(item.config.getoption("lab_artifacts_seconds"))
+    if lab is not None and report.failed and report.when != "teardown" and seconds > 0 and _uses_lab(item):
+        report.sections.append(("kailab artifacts", _collect(item, lab, seconds)))
+    return report
+
+
+def _uses_lab(item: pytest.Item) -> bool:
+    return PLACES in item.stash or "lab" in getattr(item, "fixturenames", ())
+
+
+def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
+    """The text for the report; trouble with artifacts never becomes trouble of the test."""
+    from lab.report.artifacts import collect
+
+    places: list[Place] = item.stash.get(PLACES, [])
+    folder = _folder(item.config) / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
+    try:
+        done = collect(folder, lab.cluster, places, title=item.nodeid, facts=lab.facts(), seconds=seconds)
+    except Exception as error:  # noqa: BLE001 - see above
+        return f"could not be collected: {type(error).__name__}: {error}"
+    item.user_properties.append(("kailab.artifacts", str(done.folder)))
+    missed = f", {len(done.missed)} missing (see kailab-index.txt)" if done.missed else ""
+    return f"{done.folder} ({len(done.files)} files{missed})"
+
+
+def _folder(config: pytest.Config) -> Path:
+    given = config.getoption("lab_artifacts")
+    return Path(given).expanduser().absolute() if given else config.rootpath / "artifacts"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the lab's facts to JUnit; a worker of pytest-xdist hands them to the process that writes it."""
+    config = session.config
+    lab = config.stash.get(ATTACHED, None)
+    if lab is not None:
+        config.stash[_FACTS] = lab.facts()
+    facts = config.stash.get(_FACTS, {})
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is not None:
+        output["kailab"] = facts
+        return
+    junit: Any = next((p for p in config.pluginmanager.get_plugins() if hasattr(p, "add_global_property")), None)
+    if junit is not None:
+        for key, value in facts.items():
+            junit.add_global_property(f"kailab.{key}", value)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over the facts that a worker of pytest-xdist sent."""
+    if facts := (getattr(node, "workeroutput", None) or {}).get("kailab"):
+        node.config.stash[_FACTS] = dict(facts)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which lab the tests ran against; no KAI and no GPUs must not look like a full lab."""
+    facts = config.stash.get(_FACTS, {})
+    if not facts:
+        return
+    without = facts.get("no_kai", "")
+    scheduler = f"NO KAI ({without})" if without else f"KAI {facts.get('kai_version', '?')}"
+    terminalreporter.write_sep("-", "kailab")
+    gpus = f"GPUs {facts.get('gpu_mode', '?')}"
+    terminalreporter.write_line(f"lab {facts.get('lab', '?')}: {gpus}, {scheduler}", yellow=bool(without))

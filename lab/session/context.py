@@ -1,0 +1,65 @@
+"""What a step gets to work with: its lab's spec, its hands, and a channel to say how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.config import LabSpec
+from lab.engine.events import Bus, Notice, StepProgress
+from lab.engine.journal import Journal
+from lab.paths import LabPaths
+from lab.tools.container import Container, ContainerEngine
+from lab.tools.process import Runner
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+    from lab.supply import Supply
+
+NODE_LABEL = "io.x-k8s.kind.cluster"
+"""Label that kind puts on node containers; its value is the kind cluster's name."""
+
+
+@dataclass(frozen=True)
+class LabContext:
+    """Context of one step of one lab.
+
+    ``supply`` answers where a binary, image archive or chart lies on this machine; ``clusters`` opens the lab's
+    cluster (key "") or a tenant's (key: its name).
+    """
+
+    step: str
+    spec: LabSpec
+    paths: LabPaths
+    run: Runner
+    journal: Journal
+    bus: Bus
+    supply: Supply
+    engine: ContainerEngine
+    open_cluster: Callable[[str], Cluster]
+
+    @property
+    def kind_name(self) -> str:
+        """Name of the lab's kind cluster."""
+        return f"kailab-{self.spec.name}"
+
+    def cluster(self) -> Cluster:
+        """The lab's own cluster."""
+        return self.open_cluster("")
+
+    def tenant(self, name: str) -> Cluster:
+        """The cluster of a tenant."""
+        return self.open_cluster(name)
+
+    def nodes(self) -> tuple[Container, ...]:
+        """The node containers of the lab's kind cluster, oldest first."""
+        return self.engine.containers(f"{NODE_LABEL}={self.kind_name}")
+
+    def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
+        """Say how far the step is."""
+        self.bus.emit(StepProgress(self.step, text, done, total))
+
+    def notice(self, text: str, level: str = "warning") -> None:
+        """Say something a person must see."""
+        self.bus.emit(Notice(level, text))

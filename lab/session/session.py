@@ -1,0 +1,215 @@
+"""What a kailab process works with: its lab's state on disk, its hands, and who else is at work on the same lab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.config import LabSpec, TenantSpec, dump_spec, load_dumped
+from lab.config.added_tenants import dump_added, load_added, with_added
+from lab.config.gpu import GpuSpec
+from lab.engine.events import Bus
+from lab.engine.journal import Journal
+from lab.errors import Busy, LabError, NoLab
+from lab.kube import Cluster
+from lab.paths import LabPaths, lab_names
+from lab.session.context import LabContext
+from lab.supply import Supply
+from lab.tools.container import ContainerEngine
+from lab.tools.lock import lock_now
+from lab.tools.process import HostRunner
+
+
+@dataclass
+class Session:
+    """One lab and this process's hands on it.
+
+    ``asked`` is the lab file as given, ``spec`` the same without ``auto``, ``facts`` what was resolved. ``added`` are
+    the tenants that 'lab tenant add' brought to the lab that runs; an attached session has them in ``spec`` too.
+    """
+
+    asked: LabSpec
+    spec: LabSpec
+    facts: dict[str, str] = field(default_factory=dict)
+    engine_name: str = "docker"
+    engine_runs: bool = True
+    bus: Bus = field(default_factory=Bus)
+    cancel: threading.Event = field(default_factory=threading.Event)
+    added: tuple[TenantSpec, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.paths = LabPaths(self.spec.name)
+        if self.added is None:  # 'lab up' starts from the lab file and must not forget them
+            self.added = _saved_added(self.paths)
+        self._take(self.asked, self.added)
+        self.runner = HostRunner(self.cancel, self.paths.log)
+        self.engine = ContainerEngine(self.runner, self.engine_name)
+        self.supply = self._supply()
+        self.journal = Journal(self.paths.journal)
+        self._clusters: dict[str, Cluster] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def attached(cls, name: str) -> Session:
+        """A session on a lab that was brought up before.
+
+        Raises:
+            NoLab: there is none of that name.
+        """
+        paths = LabPaths(name)
+        try:
+            saved = json.loads(paths.spec.read_text())
+            asked = load_dumped(json.dumps(saved["asked"]))
+            # not a lab file anybody may write: host-kai tenants beside the default scheduler, for one
+            gpu = GpuSpec.model_validate(saved["resolved"]["gpu"], by_alias=True, by_name=False)
+            spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
+            added = load_added(saved.get("added"))
+            spec = with_added(spec, added)
+            return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"), added=added)
+        except (FileNotFoundError, NotADirectoryError):
+            names = ", ".join(lab_names()) or "none"
+            raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LabError(
+                f"the state of lab {name!r} cannot be read: {type(error).__name__}: {error}",
+                fix=f"lab down --name {name}, then lab up",
+            ) from error
+
+    def save(self) -> None:
+        """Write the lab's spec and facts, whole or not at all. Raises LabError."""
+        text = json.dumps(
+            {
+                "asked": json.loads(dump_spec(self.asked)),
+                "added": dump_added(self.added or ()),
+                "resolved": {
+                    "scheduler": self.spec.scheduler,
+                    "gpu": self.spec.gpu.model_dump(mode="json", by_alias=True),
+                },
+                "facts": self.facts,
+            },
+            indent=1,
+        )
+        try:
+            self.paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary = self.paths.spec.with_suffix(".new")
+            temporary.write_text(text + "\n")
+            temporary.replace(self.paths.spec)
+        except OSError as error:
+            raise LabError(
+                f"the lab's state cannot be written to {self.paths.root}: {error.strerror}",
+                fix="free space or set KAILAB_STATE to a directory you can write",
+            ) from error
+
+    @property
+    def added_names(self) -> tuple[str, ...]:
+        """Names of the tenants that were added to the lab that runs."""
+        return tuple(tenant.name for tenant in self.added or ())
+
+    @property
+    def added_notices(self) -> tuple[str, ...]:
+        """What 'lab up' says of them, a sentence each: it neither changes them nor takes them away."""
+        return tuple(
+            f"tenant {name} was added by 'lab tenant add' and is left alone; 'lab tenant remove {name}' takes it away"
+            for name in self.added_names
+        )
+
+    def refresh(self) -> None:
+        """Read the saved state again: another process may have changed it before this one got the lock."""
+        there = Session.attached(self.spec.name)
+        self.spec, self.facts = there.spec, there.facts
+        self._take(there.asked, there.added or ())
+        self.supply = self._supply()
+
+    def change_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
+        """Have other tenants: the lab file's as it is kept, and the added ones. Written by ``save``."""
+        self._take(asked, added)
+        own = self.spec.model_copy(update={"tenants": asked.tenants})
+        self.spec = with_added(own, self.added or ())
+        self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
+        self.supply = self._supply()
+
+    def _take(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
+        known = {tenant.name for tenant in asked.tenants}
+        self.asked, self.added = asked, tuple(tenant for tenant in added if tenant.name not in known)
+
+    def _supply(self) -> Supply:
+        wanted = with_added(self.asked, self.added or ())
+        return Supply(wanted, self.runner, self.engine, engine_runs=self.engine_runs)
+
+    def cluster(self, tenant: str = "") -> Cluster:
+        """The lab's cluster, or a tenant's; connected on first use."""
+        with self._lock:
+            if tenant not in self._clusters:
+                kubeconfig = self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig
+                cluster = Cluster(kubeconfig)
+                cluster.cancel = self.cancel
+                self._clusters[tenant] = cluster
+            return self._clusters[tenant]
+
+    def scope(self, step: str) -> LabContext:
+        """The context of one step."""
+        return LabContext(
+            step,
+            self.spec,
+            self.paths,
+            self.runner,
+            self.journal,
+            self.bus,
+            self.supply,
+            self.engine,
+            self.cluster,
+        )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only process that changes this lab. Raises Busy, LabError (the state cannot be written)."""
+        held = lock_now(self.paths.lock)
+        if held is None:
+            raise Busy(
+                f"another kailab process is changing lab {self.spec.name!r}",
+                fix="wait for it, or stop it with Ctrl-C",
+            )
+        with held:
+            yield
+
+    def close(self) -> None:
+        """Close connections."""
+        for cluster in self._clusters.values():
+            cluster.close()
+
+
+def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
+    """The added tenants of the saved state; none where there is none, or where it is beyond reading."""
+    try:
+        return load_added(json.loads(paths.spec.read_text()).get("added"))
+    except (OSError, ValueError, AttributeError):
+        return ()
+
+
+def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """Which lab is meant: the one named, KAILAB_LAB, lab.yaml's here, or the only one there is.
+
+    Raises:
+        NoLab: there is none, or several and none was named.
+    """
+    environ = os.environ if environ is None else environ
+    if found := name or environ.get("KAILAB_LAB"):
+        return found
+    names = lab_names()
+    here = Path("lab.yaml")
+    if here.is_file():
+        from lab.config import resolve_spec
+
+        mine = resolve_spec(None, None, ()).name
+        if mine in names or not names:
+            return mine
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NoLab("no lab is up on this machine", fix="lab up")
+    raise NoLab(f"there are several labs: {', '.join(names)}", fix="name one with --name")

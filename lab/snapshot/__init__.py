@@ -1,0 +1,1 @@
+"""Everything of a cluster that scheduling depends on, read at one moment."""

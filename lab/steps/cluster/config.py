@@ -1,0 +1,84 @@
+"""The kind configuration of a lab, made from kind/cluster.yaml and the lab file. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from lab.config import LabSpec
+from lab.gpu.pools import node_labels, node_name, pools_by_node
+from lab.paths import assets
+from lab.steps.cluster.ports import ClusterPorts
+
+COREDNS_TAG = "v1.12.4"
+"""The supply's CoreDNS; kubeadm 1.34 would ask for v1.12.1."""
+
+
+def kind_config(
+    spec: LabSpec,
+    ports: ClusterPorts,
+    *,
+    own_node: bool,
+    old_cgroups: bool = False,
+    mounts: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    owner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The configuration for ``kind create cluster``.
+
+    Args:
+        spec: the lab.
+        ports: of this machine that lead into the cluster.
+        own_node: the node image was built here, so it has no default CNI and another CoreDNS.
+        old_cgroups: the machine has cgroup v1, and the nodes leave systemd out of their pods' cgroups.
+        mounts: ``extraMounts`` by the node's name, for real GPUs.
+        owner: one of ``extraMounts`` that says whose the nodes are.
+    """
+    config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
+    pools = pools_by_node(spec)
+
+    def node(role: str, index: int) -> dict[str, Any]:
+        name = node_name(spec.name, role, index)
+        labels = node_labels(pools[name]) if name in pools else {}
+        extra = [dict(mount) for mount in (*([owner] if owner else ()), *(mounts or {}).get(name, ()))]
+        return {
+            "role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {}),
+        }  # fmt: skip
+
+    first, *others = (node("control-plane", index) for index in range(spec.cluster.control_planes))
+    first["extraPortMappings"] = [
+        {"containerPort": port.node, "hostPort": port.host, "listenAddress": "127.0.0.1", "protocol": "TCP"}
+        for port in ports.mappings
+    ]
+    config["nodes"] = [first, *others, *(node("worker", index) for index in range(spec.cluster.workers))]
+    config["networking"] = {"apiServerPort": ports.api}
+    if own_node:
+        config["networking"]["disableDefaultCNI"] = True
+        dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS_TAG}}
+        config["kubeadmConfigPatches"].append(yaml.safe_dump(dns))
+    if pools:
+        config["containerdConfigPatches"].append((assets("kind") / "gpu" / "containerd-nvidia.toml").read_text())
+    if old_cgroups:
+        folder = assets("kind") / "cgroup-v1"
+        files = ("containerd.toml", *(["containerd-nvidia.toml"] if pools else []))
+        config["containerdConfigPatches"] += [(folder / name).read_text() for name in files]
+        config["kubeadmConfigPatches"].append((folder / "kubelet.yaml").read_text())
+    return config
+
+
+def has_gpus(spec: LabSpec) -> bool:
+    """Whether the lab's nodes get GPUs."""
+    return bool(pools_by_node(spec))
+
+
+def shape(spec: LabSpec, image: str) -> str:
+    """A hash of what only a new cluster can change: nodes, image, which nodes have GPUs, and real GPUs."""
+    real = {name: pool.devices for name, pool in pools_by_node(spec).items()} if spec.gpu.mode == "nvidia" else {}
+    fixed = {
+        "image": image, "control_planes": spec.cluster.control_planes, "workers": spec.cluster.workers,
+        "gpus": sorted(pools_by_node(spec)), "real": real, "strategy": spec.gpu.strategy if real else "",
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,161 @@
+"""Step ``cluster``: a kind cluster of the lab's shape runs and its kubeconfig works."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import yaml
+
+from lab.config import LabSpec
+from lab.engine.step import Effect, Observed
+from lab.errors import ApiFailed, LabError
+from lab.gpu.nvidia.resolve import claim
+from lab.host.engines import look
+from lab.host.machine import Machine
+from lab.session.context import LabContext
+from lab.steps.cluster.config import kind_config, shape
+from lab.steps.cluster.ownership import owner_mount, refuse_strangers
+from lab.steps.cluster.ports import free_ports
+from lab.steps.node_image import mark_used
+from lab.tools.kind import Kind
+
+_API_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class KindCluster:
+    """The lab's kind cluster.
+
+    Args:
+        image: the node image's tag.
+        own_node: the node image was built here (no kindnet in it).
+    """
+
+    spec: LabSpec
+    image: str
+    own_node: bool
+    needs: tuple[str, ...] = ("node-image",)
+    id: str = "cluster"
+    title: str = "Kubernetes cluster"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        nodes = self.spec.cluster.control_planes + self.spec.cluster.workers
+        return (
+            Effect(
+                "lab",
+                f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)",
+                "lab down",
+            ),
+            Effect("lab", "kubeconfig in the lab's state directory; yours is not touched", "lab down"),
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        nodes = ctx.nodes()
+        if not nodes:
+            return Observed.absent()
+        wanted = shape(self.spec, self.image)
+        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
+        if made.get("complete") != "yes":
+            return Observed.drifted("an earlier creation did not finish", ["will be created again"])
+        if made.get("shape") != wanted:
+            return Observed.drifted("made from another lab file", ["nodes, node image or GPU mode differ"])
+        if stopped := [node.name for node in nodes if node.state != "running"]:
+            return Observed.drifted("stopped", [f"{name} is not running" for name in stopped])
+        if not ctx.paths.kubeconfig.exists():
+            return Observed.drifted("its kubeconfig is missing")
+        return (
+            Observed.ready(f"{len(nodes)} nodes")
+            if ctx.cluster().healthy()
+            else Observed.drifted("API does not answer")
+        )
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step.
+
+        Raises:
+            LabError: a cluster of another shape runs; recreating it would lose what is in it.
+        """
+        kind = self._kind(ctx)
+        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
+        nodes = ctx.nodes()
+        if nodes and made.get("complete") == "yes" and made.get("shape") != shape(self.spec, self.image):
+            raise LabError(
+                f"cluster {ctx.kind_name} runs with another shape (nodes, node image or GPU mode)",
+                fix=f"lab down --name {self.spec.name}, then lab up again; or give the new lab another name",
+            )
+        if nodes and made.get("complete") == "yes":
+            self._start(ctx, kind)
+            return
+        if nodes:
+            refuse_strangers(ctx)
+            ctx.progress("removing what an earlier creation left")
+            kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
+        mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
+        old_cgroups = look(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
+        with free_ports(self.spec) as ports:
+            wanted = kind_config(
+                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts,
+                owner=owner_mount(ctx),
+            )  # fmt: skip
+            config = yaml.safe_dump(wanted)
+        for port in ports.mappings:
+            ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))
+        ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
+        mark_used(self.image)
+        kind.create(
+            ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line),
+            again=lambda: refuse_strangers(ctx),
+        )  # fmt: skip
+        ctx.paths.kubeconfig.chmod(0o600)
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
+
+    def _start(self, ctx: LabContext, kind: Kind) -> None:
+        """Start the nodes of a stopped lab in the order they were made: their addresses stay the same then."""
+        stopped = [node for node in ctx.nodes() if node.state != "running"]
+        if stopped:
+            ctx.notice(f"the lab was stopped: starting {len(stopped)} node containers again")
+        for node in stopped:
+            ctx.progress(f"starting {node.name}")
+            ctx.engine.call("start", node.name)
+        if not ctx.paths.kubeconfig.exists():
+            ctx.paths.kubeconfig.write_text(kind.kubeconfig(ctx.kind_name))
+            ctx.paths.kubeconfig.chmod(0o600)
+        deadline = time.monotonic() + _API_SECONDS
+        while not ctx.cluster().healthy():
+            if time.monotonic() > deadline:
+                raise ApiFailed(
+                    f"the API server of {ctx.kind_name} did not answer within {_API_SECONDS:.0f} s of its start",
+                    fix=f"docker logs {ctx.kind_name}-control-plane, or lab down and lab up",
+                )
+            time.sleep(0.3)
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        if not ctx.cluster().healthy():
+            raise ApiFailed(f"the API server of {ctx.kind_name} does not answer /readyz", fix="lab logs")
+
+    def undo(self, ctx: LabContext) -> None:
+        """See Step."""
+        if ctx.nodes():
+            # kind may not be there any more (cleared cache); the engine alone can do it too
+            for node in ctx.nodes():
+                ctx.engine.remove(node.name)
+        ctx.paths.kubeconfig.unlink(missing_ok=True)
+        ctx.paths.kubeconfig.with_suffix(".lock").unlink(missing_ok=True)
+        ctx.journal.released("cluster", ctx.kind_name)
+        ctx.journal.released("file", str(ctx.paths.kubeconfig))
+        for port in ctx.journal.owned("port"):
+            ctx.journal.released("port", port.name)
+
+    def _kind(self, ctx: LabContext) -> Kind:
+        return Kind(ctx.run, ctx.supply.binary("kind"), ctx.engine.name)
+
+
+def _tell(ctx: LabContext, line: str) -> None:
+    text = line.strip().lstrip("✓•✗ ").rstrip(". ")
+    if text and not text.startswith(("Set kubectl", "kubectl", "Have a", "Thanks", "You can now")):
+        ctx.progress(text[:60])

@@ -1,0 +1,219 @@
+"""What the parts installed by Helm share: values, Helm's records of releases, pods that will not start."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError
+from lab.kube.readiness import HOPELESS, is_ready
+from lab.objects.views import PodView
+from lab.paths import assets
+from lab.tools.helm import Helm, Release
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+    from lab.session.context import LabContext
+
+Json = dict[str, Any]
+
+_CRASHES = 4
+"""Restarts after which a crash loop is not a start-up order any more."""
+
+
+def helm_for(ctx: LabContext) -> Helm:
+    """Helm for the lab's own cluster.
+
+    Raises:
+        LabError: there is no usable kubeconfig.
+    """
+    kubeconfig, context = host_access(ctx)
+    return Helm(ctx.run, ctx.supply.binary("helm"), kubeconfig, context)
+
+
+def host_access(ctx: LabContext) -> tuple[Path, str]:
+    """Kubeconfig file and context of the lab's own cluster.
+
+    Raises:
+        LabError: the lab's kubeconfig is missing or names no context.
+    """
+    named = ctx.spec.cluster
+    if named.kubeconfig is not None and named.context is not None:
+        return named.kubeconfig, named.context
+    import yaml
+
+    path = ctx.paths.kubeconfig
+    try:
+        context = (yaml.safe_load(path.read_text()) or {}).get("current-context")
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise LabError(f"the lab's kubeconfig {path} cannot be read: {error}", fix="lab up") from error
+    if not context:
+        raise LabError(f"the lab's kubeconfig {path} names no context", fix="lab up")
+    return path, str(context)
+
+
+def base_values(folder: str, name: str) -> Json:
+    """A values file that the lab ships under manifests/."""
+    import yaml
+
+    return dict(yaml.safe_load((assets("manifests") / folder / f"{name}.yaml").read_text()) or {})
+
+
+def merged(*layers: Mapping[str, Any]) -> Json:
+    """Values merged as Helm merges them: maps by key, everything else replaced by the later layer."""
+    result: Json = {}
+    for layer in layers:
+        for key, value in layer.items():
+            before = result.get(key)
+            if isinstance(value, Mapping):
+                result[key] = merged(before if isinstance(before, Mapping) else {}, value)
+            else:
+                result[key] = value
+    return result
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """The value under a dotted path, None where there is none."""
+    here: Any = values
+    for key in path.split("."):
+        if not isinstance(here, Mapping):
+            return None
+        here = here.get(key)
+    return here
+
+
+def with_value(path: str, value: object) -> Json:
+    """The values that hold just ``value`` under a dotted path."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def installed(cluster: Cluster, name: str, namespace: str) -> Release | None:
+    """The newest revision of a release by Helm's own records, or None."""
+    records = _records(cluster, name, namespace)
+    return Release.of_secret(records[-1]) if records else None
+
+
+def forget_unfinished(cluster: Cluster, name: str, namespace: str) -> bool:
+    """Remove Helm's records of operations that were cut off; returns whether there were any.
+
+    Helm refuses to touch a release that is pending ("another operation is in progress"), and after a failed
+    first install it would upgrade, which leaves out what charts make on install only (KAI's default queues).
+    The objects stay: the next install takes over what carries its own release's name.
+    """
+    records = _records(cluster, name, namespace)
+    stages = [record["metadata"].get("labels", {}).get("status", "") for record in records]
+    if not records or stages[-1] == "deployed":
+        return False
+    never = not any(stage in ("deployed", "superseded") for stage in stages)
+    dead = [
+        record["metadata"]["name"]
+        for record, stage in zip(records, stages, strict=True)
+        if never or stage.startswith("pending")
+    ]
+    for secret in dead:
+        cluster.delete("Secret", secret, namespace, wait=30)
+    return bool(dead)
+
+
+def _records(cluster: Cluster, name: str, namespace: str) -> list[Json]:
+    """Helm's Secrets of a release, oldest revision first."""
+    found = cluster.list("Secret", namespace, labels=f"owner=helm,name={name}")
+    return sorted(found, key=lambda record: int(record["metadata"].get("labels", {}).get("version", 0)))
+
+
+def differences(release: Release, version: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """How a release differs from the version and values wanted; one line each."""
+    lines = []
+    if release.status != "deployed":
+        lines.append(f"release {release.name} is {release.status}")
+    if release.chart_version.removeprefix("v") != version.removeprefix("v"):
+        lines.append(f"chart {release.chart_version} → {version}")
+    have, want = dict(_flat(release.values)), dict(_flat(json.loads(json.dumps(values))))
+    lines += [
+        f"{path}: {_shown(have, path)} → {_shown(want, path)}"
+        for path in sorted({*have, *want})
+        if path not in have or path not in want or have[path] != want[path]
+    ]
+    return tuple(lines)
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        path = f"{before}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _shown(values: Mapping[str, Any], path: str) -> str:
+    return json.dumps(values[path]) if path in values else "not set"
+
+
+def chart_documents(chart: Path, folder: str) -> tuple[Json, ...]:
+    """The YAML documents of a chart's folder such as ``crds``, in the order of the file names.
+
+    Raises:
+        LabError: the chart cannot be read.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    texts = read_chart(chart, lambda inside: inside.startswith(f"{folder}/") and inside.endswith(".yaml"))
+    return tuple(doc for name in sorted(texts) for doc in yaml.load_all(texts[name], Loader=loader) if doc)
+
+
+def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
+    """Texts of the files in a chart archive for whose path ``wanted`` is true.
+
+    Raises:
+        LabError: the chart cannot be read.
+    """
+    texts = {}
+    try:
+        with tarfile.open(chart) as archive:
+            for member in archive:
+                _, _, inside = member.name.partition("/")
+                if member.isfile() and wanted(inside) and (file := archive.extractfile(member)) is not None:
+                    texts[inside] = file.read().decode()
+    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+        raise LabError(
+            f"the chart {chart} cannot be read: {error}", fix="remove that file and run the command again"
+        ) from error
+    return texts
+
+
+def pods_ready(pods: list[Json]) -> bool:
+    """Whether there are pods and all that are not on their way out are Ready."""
+    living = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    return bool(living) and all(is_ready(pod) for pod in living)
+
+
+def pods_stuck(pods: list[Json], *, images_present: bool) -> str | None:
+    """Why pods will never start, or None while there is hope.
+
+    Args:
+        pods: Pod objects.
+        images_present: all images should be in the nodes already, so that a failed pull is final.
+    """
+    for pod in pods:
+        view = PodView.of(pod)
+        if view.deleting:
+            continue
+        for waiting in view.waiting:
+            hopeless = waiting.reason in HOPELESS
+            missing = images_present and waiting.reason == "ImagePullBackOff"
+            crashing = waiting.reason == "CrashLoopBackOff" and view.restarts >= _CRASHES
+            if hopeless or missing or crashing:
+                return f"pod {view.name}, container {waiting.container}: {waiting.reason}: {waiting.message}"
+    return None
+
+
+def namespace_doc(name: str, labels: Mapping[str, str]) -> Json:
+    """A Namespace object."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}

@@ -1,0 +1,47 @@
+"""Step ``host``: the machine can run the lab. Its changes are journalled apart and undone by ``lab down --host``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.engine.journal import Journal
+from lab.engine.step import Effect, Observed
+from lab.errors import HostNotReady
+from lab.host import Fix
+from lab.paths import host_journal
+from lab.session.context import LabContext
+
+
+@dataclass(frozen=True)
+class HostReady:
+    """The fixes this machine needs, in order; none on a machine that is ready."""
+
+    fixes: tuple[Fix, ...]
+    needs: tuple[str, ...] = ()
+    id: str = "host"
+    title: str = "This machine"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        return tuple(
+            Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", "lab down --host") for fix in self.fixes
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        return Observed.absent(f"{len(self.fixes)} fixes") if self.fixes else Observed.ready()
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        journal = Journal(host_journal())
+        for number, fix in enumerate(self.fixes, 1):
+            ctx.progress(fix.title, number, len(self.fixes))
+            fix.apply(ctx.run, journal)
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        if ctx.engine.call("version", check=False).code != 0:
+            raise HostNotReady(f"{ctx.engine.name} does not answer", fix="lab doctor")
+
+    def undo(self, ctx: LabContext) -> None:
+        """Only by 'lab down --host': other labs and people may use the engine."""

@@ -1,0 +1,70 @@
+"""KAI's chart as it lies on this machine: what it shows of itself, and the objects its hook Jobs would apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from lab.errors import StepFailed
+from lab.kai import Line
+from lab.kai.chart import Chart, chart_of
+from lab.steps import helm_release
+
+Json = dict[str, Any]
+Template = Callable[..., tuple[Json, ...]]
+"""``lab.tools.helm.Helm.template``."""
+
+_VALUES, _TEMPLATES = "values.yaml", "templates/"
+
+
+def chart_seen(path: Path, line: Line, template: Template) -> Chart:
+    """What a chart file shows, rendered with its default values.
+
+    Args:
+        path: the chart's .tgz.
+        line: gives version, release and namespace.
+        template: renders charts.
+
+    Raises:
+        LabError: the chart cannot be read.
+        CommandFailed: Helm cannot render it.
+    """
+    import yaml
+
+    texts = helm_release.read_chart(path, lambda inside: inside == _VALUES or inside.startswith(_TEMPLATES))
+    values = yaml.safe_load(texts.pop(_VALUES, "")) or {}
+    rendered = template(line.release, path, line.namespace, {})
+    crds = helm_release.chart_documents(path, "crds")
+    return chart_of(line.version, values, texts, crds, rendered, applied_by_jobs(rendered))
+
+
+def applied_by_jobs(rendered: Iterable[Json]) -> list[Json]:
+    """The objects that lie as text in rendered ConfigMaps, for hook Jobs to apply."""
+    import yaml
+
+    texts = [
+        text
+        for doc in rendered
+        if doc.get("kind") == "ConfigMap"
+        for name, text in (doc.get("data") or {}).items()
+        if name.endswith((".yaml", ".yml"))
+    ]
+    docs = [doc for text in texts for doc in yaml.safe_load_all(text)]
+    return [doc for doc in docs if isinstance(doc, dict) and "kind" in doc and "metadata" in doc]
+
+
+def config_documents(rendered: Iterable[Json]) -> list[Json]:
+    """The Config: a hook of the chart (0.9), or in the ConfigMap that kai-config-deployer would apply.
+
+    Raises:
+        StepFailed: the chart rendered something else.
+    """
+    rendered = list(rendered)
+    found = [doc for doc in (*rendered, *applied_by_jobs(rendered)) if doc["kind"] == "Config"]
+    if len(found) != 1:
+        raise StepFailed(
+            f"KAI's chart rendered {len(found)} Config objects instead of one",
+            fix="set hooks = 'helm' for this version under lab/kai/lines: its own Jobs then do it",
+        )
+    return found

@@ -1,0 +1,103 @@
+"""Whether KAI's admission webhooks answer: asked with a pod that they must refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kai import Line
+from lab.kube import OWNER_LABEL
+from lab.steps.helm_release import value_at
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+_NAME = "kailab-webhook-check"
+_NAMESPACE = "default"
+
+
+class _SilenceError(Exception):
+    """The webhooks did not judge the pod yet."""
+
+
+def wait_for_webhooks(cluster: Cluster, lab: str, line: Line, values: dict[str, Any], timeout: float) -> None:
+    """Wait until KAI's webhooks judge pods.
+
+    That their pods are Ready is not enough: the API server must know the configuration and reach the Service.
+    So a pod is sent that every KAI version refuses (a fraction of 1.5): the refusal is the answer, and nothing
+    is created.
+
+    Args:
+        cluster: where KAI runs.
+        lab: name of the lab.
+        line: the KAI version.
+        values: KAI's Helm values.
+        timeout: seconds.
+
+    Raises:
+        WaitTimeout: no refusal in time; the evidence is the last answer.
+    """
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+    if value_at(values, line.helm.namespace_selector):
+        return  # the webhooks see labelled namespaces only, and the lab has none to ask from
+    retrying = Retrying(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.25),
+        retry=retry_if_exception_type(_SilenceError),
+        sleep=cluster.calls.pause,
+        reraise=True,
+    )
+    try:
+        retrying(_ask, cluster, _probe(lab, line, values))
+    except _SilenceError as silence:
+        raise WaitTimeout(
+            f"KAI's admission webhooks do not answer after {timeout:.0f} s",
+            evidence=[str(silence)],
+            fix=f"look at the log: {cluster.kubectl('logs', '-n', line.namespace, f'deployment/{line.admission}')}",
+        ) from silence
+
+
+def webhooks_answer(cluster: Cluster, lab: str, line: Line, values: dict[str, Any]) -> bool:
+    """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
+    if value_at(values, line.helm.namespace_selector):
+        return True
+    try:
+        _ask(cluster, _probe(lab, line, values))
+    except _SilenceError:
+        return False
+    return True
+
+
+def _probe(lab: str, line: Line, values: dict[str, Any]) -> dict[str, Any]:
+    """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
+    selected = value_at(values, line.helm.pod_selector) or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": _NAME,
+            "namespace": _NAMESPACE,
+            "labels": {OWNER_LABEL: lab, **selected},
+            "annotations": {line.keys.fraction: "1.5"},
+        },
+        "spec": {
+            "schedulerName": line.scheduler_name,
+            "schedulingGates": [{"name": "kailab.dev/never"}],
+            "containers": [{"name": "none", "image": "none"}],
+        },
+    }
+
+
+def _ask(cluster: Cluster, pod: dict[str, Any]) -> None:
+    try:
+        cluster.create(pod)
+    except ApiFailed as error:
+        # "admission webhook "admission.kai-scheduler.svc" denied the request: ... gpu ..." in all versions
+        if "denied the request" in error.what and "gpu" in error.what.lower():
+            return
+        if error.status == 409:
+            cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
+        raise _SilenceError(error.what) from error
+    cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
+    raise _SilenceError("the pod was admitted: no webhook looked at it")

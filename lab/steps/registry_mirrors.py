@@ -1,0 +1,77 @@
+"""Step ``registry-mirrors``: nodes pull images that are not baked in from the mirrors of the lab file.
+
+containerd reads ``certs.d/<registry>/hosts.toml`` at every pull, so nothing has to be restarted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.config import LabSpec
+from lab.engine.step import Effect, Observed
+from lab.session.context import LabContext
+from lab.supply.registry import is_local, without_scheme
+
+_FOLDER = "/etc/containerd/certs.d"
+
+
+@dataclass(frozen=True)
+class RegistryMirrors:
+    """The lab file's ``supply.mirrors`` in every node."""
+
+    spec: LabSpec
+    needs: tuple[str, ...] = ("cluster",)
+    id: str = "registry-mirrors"
+    title: str = "Registry mirrors"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        pairs = ", ".join(f"{host} → {mirror}" for host, mirror in self.spec.supply.mirrors.items())
+        return (Effect("node", f"containerd pulls from mirrors: {pairs}"),)
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        for node in ctx.nodes():
+            wanted = mirror_files(self.spec.supply.mirrors, node.gateway)
+            script = "; ".join(f"cat {path} 2>/dev/null" for path in wanted)
+            if ctx.engine.exec(node.name, ["sh", "-c", script], check=False).out != "".join(wanted.values()):
+                return Observed.absent()
+        return Observed.ready(f"{len(self.spec.supply.mirrors)} registries")
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        for node in ctx.nodes():
+            for path, text in mirror_files(self.spec.supply.mirrors, node.gateway).items():
+                ctx.engine.write_file(node.name, path, text)
+
+    def verify(self, ctx: LabContext) -> None:
+        """A mirror that does not answer shows at the first pull; containerd then asks the registry itself."""
+
+    def undo(self, ctx: LabContext) -> None:
+        """Goes with the node containers."""
+
+
+def mirror_files(mirrors: dict[str, str], gateway: str) -> dict[str, str]:
+    """``hosts.toml`` of each registry, by its path in the node.
+
+    Args:
+        mirrors: registry → mirror (``host[:port][/path]``, perhaps with a scheme).
+        gateway: this machine's address as the node sees it: a mirror on ``localhost`` is meant as seen from here.
+    """
+    files = {}
+    for registry, mirror in sorted(mirrors.items()):
+        host, _, path = without_scheme(mirror).partition("/")
+        scheme = mirror.split("://")[0] if "://" in mirror else ("http" if is_local(host) else "https")
+        if is_local(host):
+            host = f"{gateway}:{host.partition(':')[2] or 80}"
+        upstream = "registry-1.docker.io" if registry == "docker.io" else registry
+        url = f"{scheme}://{host}/v2/{path}" if path else f"{scheme}://{host}"
+        lines = [
+            f'server = "https://{upstream}"',
+            "",
+            f'[host."{url}"]',
+            '  capabilities = ["pull", "resolve"]',
+        ]
+        lines += ["  override_path = true"] if path else []
+        files[f"{_FOLDER}/{registry}/hosts.toml"] = "\n".join(lines) + "\n"
+    return files

@@ -1,0 +1,151 @@
+"""Makes a kind node image from Debian packages, kind's own base files and Kubernetes built from Go modules.
+
+It does what kind's images/base/Dockerfile and ``kind build node-image`` do (kind v0.33.0), without a registry:
+``kind create cluster`` runs on the result as on kindest/node. It has no kindnet and no local-path provisioner; the
+lab brings its own network and a host-path StorageClass.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lab.paths import assets
+from lab.supply import gomod
+from lab.supply.archive import Layer, digest, layer_from_files, write_image
+from lab.supply.cache import key_of, making, place, replacing
+from lab.supply.catalogue import Catalogue, ImageRow, RootfsRecipe
+from lab.tools.debian import Debian
+from lab.tools.go import Go
+from lab.tools.process import Runner
+
+Progress = Callable[[str, int | None, int | None], None]
+
+_NODE_PROGRAMS = ("kubeadm", "kubelet", "kubectl")
+_ENABLED = ("containerd.service", "kubelet.service", "undo-mount-hacks.service")
+# Of no use inside a node, and half of its files.
+_DROP = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
+# kind's Dockerfile clears these so that systemd starts nothing that needs hardware.
+_NO_WANTS = (
+    "usr/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
+    "usr/lib/systemd/system/multi-user.target.wants/*", "etc/systemd/system/*.wants/*",
+    "usr/lib/systemd/system/local-fs.target.wants/*", "usr/lib/systemd/system/sockets.target.wants/*udev*",
+    "usr/lib/systemd/system/sockets.target.wants/*initctl*", "usr/lib/systemd/system/basic.target.wants/*",
+)  # fmt: skip
+
+
+def inputs(catalogue: Catalogue) -> list[object]:
+    """What the node image depends on, for its key in the cache."""
+    ours = assets("kind") / "node"
+    return [
+        asdict(catalogue.rootfs["node"]), asdict(catalogue.go["kubernetes"]), asdict(catalogue.go["kind"]),
+        {path.name: path.read_text() for path in sorted(ours.glob("*")) if path.suffix != ".c"}, 1,
+    ]  # fmt: skip
+
+
+def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progress: Progress) -> Path:
+    """Write the node image's archive to ``target``. Raises CommandFailed."""
+    recipe = catalogue.rootfs["node"]
+    base = rootfs(recipe, run, progress)
+    programs = gomod.build(catalogue.go["kubernetes"], run, progress)
+    kind = catalogue.go[recipe.kind_files.removeprefix("go:")]
+    kind_files = Go(run).download(kind.module, kind.version) / "images" / "base" / "files"
+    progress(f"image {row.reference}", None, None)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kailab-node-", dir=target.parent) as folder:
+        top = Path(folder, "root")
+        links = _overlay(top, kind_files, programs, row.reference.rpartition(":")[2])
+        files = {f"/{path.relative_to(top)}": path for path in sorted(top.rglob("*")) if not path.is_dir()}
+        upper = layer_from_files(Path(folder, "upper.tar"), files, links)
+        return write_image(
+            target, row.reference, [Layer(base, digest(base)), upper], env={"container": "docker"},
+            entrypoint=["/usr/local/bin/entrypoint", "/sbin/init"], stop_signal="SIGRTMIN+3",
+        )  # fmt: skip
+
+
+def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
+    """The node's root file system as a tar; made once. Raises CommandFailed (debootstrap needs root)."""
+    target = place("rootfs", f"{recipe.name}.tar", key_of(asdict(recipe), 1))
+    with making(target, run, progress) as needed:
+        if needed:
+            debian = Debian(run)
+            if run.which("debootstrap") is None:
+                debian.install(["debootstrap"])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="kailab-rootfs-", dir=target.parent) as folder:
+                root = Path(folder, "root")
+
+                def line(text: str) -> None:
+                    if text.startswith("I: "):
+                        progress(f"Debian {recipe.suite}: {text[3:60]}", None, None)
+
+                debian.bootstrap(recipe.suite, recipe.packages, root, line)
+                _settle(root, run)
+                with replacing(target) as temporary:
+                    run.run([
+                        "tar", "-C", root, "--sort=name", "--numeric-owner", "--mtime=@0", "-cf", temporary, ".",
+                    ])  # fmt: skip
+    return target
+
+
+def _settle(root: Path, run: Runner) -> None:
+    """Bring a fresh Debian to the state of kind's base image."""
+    for useless in _DROP:
+        shutil.rmtree(root / useless, ignore_errors=True)
+        (root / useless).mkdir(parents=True)
+    for pattern in _NO_WANTS:
+        for path in root.glob(pattern):
+            path.unlink()
+    with (root / "etc/systemd/journald.conf").open("a") as journald:
+        journald.write("ReadKMsg=no\n")
+    (root / "etc/machine-id").write_text("")
+    (root / "etc/systemd/system/systemd-binfmt.service").symlink_to("/dev/null")
+    (root / "etc/kubernetes/manifests").mkdir(parents=True)
+    spec: dict[str, Any] = json.loads(run.run(["chroot", root, "ctr", "oci", "spec"]).out)
+    hooks = spec.setdefault("hooks", {}).setdefault("createContainer", [])
+    hooks.append({"path": "/kind/bin/mount-product-files.sh"})
+    spec["process"].pop("rlimits", None)
+    (root / "etc/containerd").mkdir(exist_ok=True)
+    (root / "etc/containerd/cri-base.json").write_text(json.dumps(spec))
+
+
+def _overlay(top: Path, kind_files: Path, programs: Path, version: str) -> dict[str, str]:
+    """Lay kind's files, Kubernetes and ours into ``top``; returns the symbolic links that belong beside them."""
+    shutil.copytree(kind_files, top, copy_function=shutil.copyfile)
+    for path in [top, *top.rglob("*")]:
+        program = path.is_dir() or path.parent.name == "bin"
+        path.chmod(0o755 if program else 0o644)
+    for name in _NODE_PROGRAMS:
+        (top / "usr/bin").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(programs / name, top / "usr/bin" / name)
+        (top / "usr/bin" / name).chmod(0o755)
+    config = top / "etc/containerd/config.toml"
+    config.write_text(
+        config.read_text().replace('registry.k8s.io/pause:3.10"', 'registry.k8s.io/pause:3.10.1"')
+    )
+    ours = assets("kind") / "node"
+    (top / "kind/manifests").mkdir(parents=True)
+    shutil.copyfile(ours / "default-storage.yaml", top / "kind/manifests/default-storage.yaml")
+    shutil.copyfile(ours / "default-cni.yaml", top / "kind/manifests/default-cni.yaml")
+    (top / "kind/version").write_text(version)
+    links = {
+        f"/etc/systemd/system/multi-user.target.wants/{unit}": f"/etc/systemd/system/{unit}"
+        for unit in _ENABLED
+    }
+    links |= {
+        f"/usr/local/bin/{name}": f"/usr/bin/{name}"
+        for name in ("containerd", "ctr", "containerd-shim-runc-v2")
+    }
+    return links | {"/usr/local/sbin/runc": "/usr/sbin/runc", "/opt/cni/bin": "/usr/lib/cni"}

@@ -1,0 +1,1 @@
+"""Removes a tenant, and proves that nothing of it is left."""

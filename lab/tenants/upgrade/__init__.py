@@ -1,0 +1,1 @@
+"""Changes the KAI of a tenant: upgrade, rollback and their rehearsal."""

@@ -1,0 +1,114 @@
+"""A small pod that waits for KAI's new version from the moment the old one has stopped: when is it placed, when Ready?
+
+It is sent as somebody would send it who does not know of the change: again and again while the webhooks do not answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ApiFailed, LabError
+from lab.kube import OWNER_LABEL
+from lab.objects.views import PodView
+from lab.workloads.pods import cpu_pod
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+SCHEDULED, RUNNING = "first pod scheduled", "first pod running"
+
+NAME, NAMESPACE = "kailab-first-pod", "default"
+
+_AGAIN = 0.25
+"""Seconds between two tries to create it."""
+
+_GONE_SECONDS = 60.0
+
+
+class FirstPod:
+    """A context manager; the pod is removed at the end.
+
+    Args:
+        cluster: the tenant's.
+        lab: name of the lab, for the pod's label.
+        queue: a leaf queue.
+        note: called with ``SCHEDULED`` and ``RUNNING`` when it comes to that; from another thread.
+        timeout: seconds in all.
+    """
+
+    def __init__(
+        self, cluster: Cluster, lab: str, queue: str, note: Callable[[str], None], timeout: float = 300.0
+    ) -> None:
+        self.trouble: LabError | None = None
+        """Why it came to nothing."""
+        self._cluster = cluster
+        self._note = note
+        self._timeout = timeout
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="first pod", daemon=True)
+        self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
+        self._pod["metadata"]["labels"][OWNER_LABEL] = lab
+
+    def __enter__(self) -> FirstPod:
+        # one that a killed change left
+        self._cluster.delete("Pod", NAME, NAMESPACE, grace=0, wait=_GONE_SECONDS)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        try:
+            self._cluster.delete("Pod", NAME, NAMESPACE, grace=0)
+        except LabError:
+            if error is None:
+                raise
+
+    def result(self) -> LabError | None:
+        """Wait until it runs, or never will; what went wrong."""
+        self._thread.join(self._timeout * 2)
+        return self.trouble
+
+    def _run(self) -> None:
+        try:
+            self._send()
+            self._wait(lambda pod: bool(pod.node), "is scheduled")
+            self._note(SCHEDULED)
+            self._wait(lambda pod: pod.ready, "is Ready")
+            self._note(RUNNING)
+        except LabError as error:
+            self.trouble = error
+
+    def _send(self) -> None:
+        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+        retrying = Retrying(
+            stop=stop_after_delay(self._timeout),
+            wait=wait_fixed(_AGAIN),
+            retry=retry_if_exception(self._again),
+            sleep=self._cluster.calls.pause,
+            reraise=True,
+        )
+        retrying(self._cluster.create, self._pod)
+
+    def _again(self, error: BaseException) -> bool:
+        """Whether the webhook that refused it is not up, rather than against it."""
+        return not self._over.is_set() and isinstance(error, ApiFailed) and error.status >= 500
+
+    def _wait(self, until: Callable[[PodView], bool], what: str) -> None:
+        def holds(pods: list[dict[str, Any]]) -> bool:
+            return any(until(PodView.of(pod)) for pod in pods)
+
+        self._cluster.wait(
+            "Pod",
+            holds,
+            namespace=NAMESPACE,
+            fields=f"metadata.name={NAME}",
+            timeout=self._timeout,
+            fail=lambda pods: None if pods or not self._over.is_set() else "it was given up",
+            what=f"the first pod {what}",
+        )

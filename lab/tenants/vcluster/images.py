@@ -1,0 +1,139 @@
+"""Step ``images:NAME``: the workers have the images of a tenant that was added after the node image was baked.
+
+Only containerd's store in the nodes changes, never the node image: nothing is left when the lab goes. The archives come
+from the supply, so a lab without a network can take a tenant as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.engine.step import Effect, Observed
+from lab.errors import StepFailed
+from lab.session.context import LabContext
+
+_CTR = ("ctr", "-n", "k8s.io", "images")
+_ROLE_LABEL = "io.x-k8s.kind.role"
+"""kind's label on containers (pkg/cluster/internal/providers/docker/constants.go)."""
+
+_ROLES = ("worker", "control-plane")
+
+_FOLDER = "/opt"
+"""Where archives lie in a node for a moment. On the node's root: /tmp is a tmpfs in kind's nodes, which docker cp does
+not see."""
+
+
+@dataclass(frozen=True)
+class TenantImages:
+    """The images of one tenant in the workers.
+
+    Args:
+        tenant: its name.
+        images: full references.
+        needs: ids of the steps before it: those that fetch or build what is not on this machine yet.
+    """
+
+    tenant: str
+    images: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """See Step."""
+        return f"images:{self.tenant}"
+
+    @property
+    def title(self) -> str:
+        """See Step."""
+        return f"Images of {self.tenant} in the nodes"
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        return (Effect("node", f"up to {len(self.images)} images imported into the workers' containerd", "lab down"),)
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        lacking = missing(ctx, self.images)
+        if not lacking:
+            return Observed.ready(f"{len(self.images)} images")
+        number = len({image for images in lacking.values() for image in images})
+        return Observed.absent(f"{number} images to load into {len(lacking)} nodes")
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        lacking = missing(ctx, self.images)
+        wanted = sorted({image for images in lacking.values() for image in images})
+        archives: dict[str, Path] = {}
+        for number, image in enumerate(wanted, 1):
+            ctx.progress(image, number, len(wanted))
+            archives[image] = ctx.supply.image(image)
+        ctx.progress(f"loading {len(wanted)} images into {len(lacking)} nodes")
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
+            done = [pool.submit(_load, ctx, node, [archives[i] for i in images]) for node, images in lacking.items()]
+        for one in done:
+            one.result()
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step."""
+        for node, images in missing(ctx, self.images).items():
+            raise StepFailed(
+                f"node {node} does not have {images[0]} although its archive was imported",
+                evidence=[f"the archive holds another name than {image}" for image in images],
+                fix=f"look what it has: {ctx.engine.name} exec {node} {' '.join(_CTR)} ls -q",
+            )
+
+    def undo(self, ctx: LabContext) -> None:
+        """The images go with the nodes; another tenant may use them until then."""
+
+
+def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Which images each worker lacks, by its container's name; workers that have all are left out.
+
+    Raises:
+        CommandFailed: a node cannot be asked.
+    """
+    wanted = {image: _full(image) for image in images}
+    names = _node_names(ctx)
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
+        there = dict(zip(names, pool.map(lambda name: _images_in(ctx, name), names), strict=True))
+    lacking = {name: tuple(i for i, full in wanted.items() if full not in have) for name, have in there.items()}
+    return {name: images for name, images in lacking.items() if images}
+
+
+def _node_names(ctx: LabContext) -> list[str]:
+    """The workers; the control planes of a lab without any, which take the workloads then."""
+    # kind's load balancer before several control planes is neither
+    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
+    return next((names for names in by_role.values() if names), [])
+
+
+def _images_in(ctx: LabContext, node: str) -> set[str]:
+    return set(ctx.engine.exec(node, [*_CTR, "ls", "-q"]).out.split())
+
+
+def _load(ctx: LabContext, node: str, archives: list[Path]) -> None:
+    for archive in archives:
+        key = hashlib.sha256(str(archive).encode()).hexdigest()[:12]
+        inside = f"{_FOLDER}/kailab-import-{key}.tar"
+        try:
+            ctx.engine.copy_in(node, archive, inside)
+            ctx.engine.exec(node, [*_CTR, "import", inside])
+        finally:
+            ctx.engine.exec(node, ["rm", "-f", inside], check=False)
+
+
+def _full(image: str) -> str:
+    """A reference as containerd stores it: with registry, ``library/`` and tag (distribution/reference)."""
+    first, slash, _ = image.partition("/")
+    if not slash:
+        image = f"docker.io/library/{image}"
+    elif not ("." in first or ":" in first or first == "localhost"):
+        image = f"docker.io/{image}"
+    elif first == "docker.io" and image.count("/") == 1:
+        image = image.replace("docker.io/", "docker.io/library/", 1)
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"

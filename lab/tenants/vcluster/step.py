@@ -1,0 +1,241 @@
+"""Steps ``tenant:NAME``: a vCluster runs, its DNS works, and its API is reached from this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.config import LabSpec, TenantSpec
+from lab.config.node_assignment import beside_host_kai, tenant_nodes
+from lab.engine.step import Effect, Observed
+from lab.errors import ApiFailed, StepFailed
+from lab.kube import OWNER_LABEL
+from lab.session.context import LabContext
+from lab.steps import helm_release
+from lab.tenants.names import namespace_labels, tenant_namespace
+from lab.tenants.vcluster import access, coredns
+from lab.tenants.vcluster.validation import validate_tenants
+from lab.tenants.vcluster.values import CHART, release_values, tenant_values
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+_HELM_SECONDS = 120.0
+_START_SECONDS = 300.0
+_SECRET_SECONDS = 60.0
+_REACH_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One vCluster."""
+
+    spec: LabSpec
+    tenant: TenantSpec
+
+    @property
+    def id(self) -> str:
+        """See Step."""
+        return f"tenant:{self.tenant.name}"
+
+    @property
+    def title(self) -> str:
+        """See Step."""
+        return f"vCluster {self.tenant.name} ({self.tenant.mode})"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
+        marked = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
+        return () if self.spec.cluster.provider == "existing" else ("network", *marked)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace on the host in which all of the tenant lives."""
+        return tenant_namespace(self.tenant.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of that namespace."""
+        beside = beside_host_kai(self.spec)
+        return {OWNER_LABEL: self.spec.name, **namespace_labels(self.tenant.mode, beside_host_kai=beside)}
+
+    def effects(self) -> tuple[Effect, ...]:
+        """See Step."""
+        name = self.tenant.name
+        return (
+            Effect(
+                "cluster",
+                f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}",
+                "lab down",
+            ),
+            Effect(
+                "lab",
+                f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'",
+                "lab down",
+            ),
+        )
+
+    def observe(self, ctx: LabContext) -> Observed:
+        """See Step."""
+        port = access.find_port(ctx, self.tenant.name)
+        release = helm_release.installed(ctx.cluster(), self.tenant.name, self.namespace) if port else None
+        if port is None or release is None:
+            return Observed.absent()
+        values = release_values(self.spec, self.tenant, port)
+        if diff := helm_release.differences(release, self.tenant.vcluster, values):
+            return Observed.drifted("differs from the lab file", diff)
+        space = ctx.cluster().get("Namespace", self.namespace) or {}
+        there = space.get("metadata", {}).get("labels") or {}
+        if lacking := [f"{key}={value}" for key, value in self.labels.items() if there.get(key) != value]:
+            return Observed.drifted(f"its namespace lacks {', '.join(lacking)}")
+        if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
+            return Observed.drifted("its kubeconfig is missing")
+        if not access.answers(ctx, self.tenant.name):
+            return Observed.drifted("its API does not answer")
+        if coredns.lost(ctx.tenant(self.tenant.name)):
+            return Observed.drifted("its CoreDNS has lost its configuration")
+        return Observed.ready(access.server_of(port))
+
+    def apply(self, ctx: LabContext) -> None:
+        """See Step."""
+        cluster, name = ctx.cluster(), self.tenant.name
+        # a first run has no chart yet when the plan is made
+        alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
+        validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
+        port = access.tenant_port(ctx, name)
+        values = release_values(self.spec, self.tenant, port)
+        if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
+            ctx.journal.owns("namespace", self.namespace, self.id)
+        cluster.apply([helm_release.namespace_doc(self.namespace, self.labels)])
+        helm_release.forget_unfinished(cluster, name, self.namespace)
+        release = helm_release.installed(cluster, name, self.namespace)
+        if release is None or helm_release.differences(release, self.tenant.vcluster, values):
+            ctx.progress("helm install")
+            helm_release.helm_for(ctx).upgrade_install(
+                name, ctx.supply.chart(CHART, self.tenant.vcluster), self.namespace, values, timeout=_HELM_SECONDS
+            )
+        ctx.progress("waiting for the control plane")
+        self._wait_for_control_plane(cluster)
+        self._write_kubeconfig(ctx, cluster, port)
+        ctx.progress("waiting for DNS")
+        self._wait_inside(ctx)
+
+    def verify(self, ctx: LabContext) -> None:
+        """See Step. It has happened that another cluster answered, on a port that was taken."""
+        inside = ctx.tenant(self.tenant.name)
+        if not inside.healthy():
+            raise ApiFailed(
+                f"tenant {self.tenant.name} does not answer /readyz at {inside.server}",
+                fix=ctx.cluster().kubectl("get", "pods,svc", "-n", self.namespace),
+            )
+        if _system_uid(inside) == _system_uid(ctx.cluster()):
+            raise StepFailed(
+                f"the kubeconfig of tenant {self.tenant.name} leads to the lab's own cluster",
+                fix=f"remove {ctx.paths.tenant_kubeconfig(self.tenant.name)} and run 'lab up' again",
+            )
+
+    def undo(self, ctx: LabContext) -> None:
+        """See Step. A kind cluster takes the tenant with it; only its kubeconfig is left to remove."""
+        if self.spec.cluster.provider == "kind":
+            self._remove_kubeconfig(ctx)
+        else:
+            self.remove(ctx)
+
+    def remove(self, ctx: LabContext) -> None:
+        """Take the tenant out of a cluster that stays, with everything it synced; a namespace of somebody else stays.
+
+        Raises:
+            Leftovers: something of it is still there.
+            LabError: see ``remove_tenant``.
+        """
+        from lab.tenants.removal.remove import foreign, forget, remove_tenant
+
+        if foreign(ctx, self.tenant.name):
+            forget(ctx, self.tenant.name)
+        else:
+            remove_tenant(ctx, self.tenant).raise_left()
+
+    def _wait_for_control_plane(self, cluster: Cluster) -> None:
+        name = self.tenant.name
+        in_nodes = self.spec.cluster.provider == "kind"
+        cluster.wait(
+            "Pod", helm_release.pods_ready, namespace=self.namespace, labels=f"app=vcluster,release={name}",
+            timeout=_START_SECONDS, what=f"the control plane of tenant {name} is Ready",
+            fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
+        )  # fmt: skip
+        for kind in ("Deployment", "StatefulSet"):
+            # after an upgrade the old pod is Ready too, until the new one has taken over
+            if cluster.get(kind, name, self.namespace) is not None:
+                cluster.wait_ready(kind, name, self.namespace, timeout=_START_SECONDS)
+
+    def _write_kubeconfig(self, ctx: LabContext, cluster: Cluster, port: access.Port) -> None:
+        name = self.tenant.name
+        path = ctx.paths.tenant_kubeconfig(name)
+        secrets = cluster.wait(
+            "Secret", lambda found: any(access.kubeconfig_in(secret, port) for secret in found),
+            namespace=self.namespace, fields=f"metadata.name=vc-{name}", timeout=_SECRET_SECONDS,
+            what=f"tenant {name} has written its kubeconfig for {access.server_of(port)}",
+        )  # fmt: skip
+        text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
+        ctx.journal.owns("file", str(path), self.id)
+        access.write_private(path, text)
+
+    def _wait_inside(self, ctx: LabContext) -> None:
+        name = self.tenant.name
+        inside = ctx.tenant(name)
+        _reach(inside, name)
+        inside.wait(
+            "ServiceAccount",
+            bool,
+            namespace="default",
+            fields="metadata.name=default",
+            timeout=_REACH_SECONDS,
+            what=f"tenant {name} has its default service account",
+        )
+        values = tenant_values(self.tenant)
+        if helm_release.value_at(values, "controlPlane.coredns.enabled") is False:
+            return
+        coredns.wait_for_dns(ctx, name)
+
+    def _remove_kubeconfig(self, ctx: LabContext) -> None:
+        path = ctx.paths.tenant_kubeconfig(self.tenant.name)
+        path.unlink(missing_ok=True)
+        ctx.journal.released("file", str(path))
+
+
+class _NotYetError(Exception):
+    """The tenant's API does not answer yet."""
+
+
+def _reach(inside: Cluster, name: str) -> None:
+    """Wait until the NodePort leads to the tenant: kube-proxy writes its rules after the pod is Ready.
+
+    Raises:
+        ApiFailed: it did not in time.
+    """
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+    def look() -> None:
+        if not inside.healthy():
+            raise _NotYetError
+
+    retrying = Retrying(
+        stop=stop_after_delay(_REACH_SECONDS),
+        wait=wait_fixed(0.2),
+        retry=retry_if_exception_type(_NotYetError),
+        sleep=inside.calls.pause,
+        reraise=True,
+    )
+    try:
+        retrying(look)
+    except _NotYetError:
+        raise ApiFailed(
+            f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
+            fix="look at the port mappings of the control-plane node: docker port kailab-<lab>-control-plane",
+        ) from None
+
+
+def _system_uid(cluster: Cluster) -> Any:
+    space = cluster.get("Namespace", "kube-system") or {}
+    return space.get("metadata", {}).get("uid")

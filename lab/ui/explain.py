@@ -1,0 +1,111 @@
+"""Explanations as text: a pod's reasons, a whole lab's picture, and the table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.ui.text_writer import Cell, Page
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.explain import Explained, Finding, Picture, Rule
+    from lab.explain.overview import Side
+
+_STAGES = {
+    "running": "green", "succeeded": "green", "unbound": "yellow", "bound": "yellow", "missing": "red",
+    "failed": "bold red", "deleting": "yellow",
+}  # fmt: skip
+_SURE = {"certain": ("fail", "bold red"), "likely": ("warn", "yellow"), "possible": ("waiting", "dim")}
+
+
+def render_explained(told: Explained, console: Console | None = None) -> None:
+    """Where a pod stands, and every reason with its evidence and next action."""
+    page = Page(console)
+    where = f"  {told.side}" if told.side else ""
+    page.line(
+        (f"{told.kind} {told.namespace}/{told.name}", "bold"),
+        ("  " + told.summary, _STAGES[told.stage.value]),
+        (where, "dim"),
+    )
+    page.columns([[(title, "dim"), text] for title, text in (told.facts or {}).items()], indent=2)
+    for finding in told.findings:
+        page.blank()
+        _finding(page, finding)
+    if not told.findings:
+        page.blank()
+        page.sentence(*_nothing(page, told))
+    for kinds in told.unread:
+        page.sentence((page.words.glyph("warn"), "yellow"), f"not read: {kinds}; rules that need it said nothing")
+
+
+def _nothing(page: Page, told: Explained) -> tuple[tuple[str, str], str]:
+    if told.settled:
+        return (page.words.glyph("ok"), "green"), "nothing is wrong with it"
+    return (page.words.glyph("warn"), "yellow"), "no rule knows why: lab logs collects events, objects and logs"
+
+
+def _finding(page: Page, finding: Finding) -> None:
+    glyph, style = _SURE[finding.certainty.value]
+    sure = "" if finding.certainty.value == "certain" else f" ({finding.certainty.value})"
+    side = f", {finding.side}" if finding.side else ""
+    page.sentence((page.words.glyph(glyph), style), (finding.what, "bold"))
+    page.line((f"{finding.rule}{sure}{side}", "dim"), indent=2)
+    for line in finding.evidence:
+        page.sentence(("|", "dim"), line, indent=2)
+    page.sentence((page.words.glyph("next"), "cyan"), ("next: " + finding.next, "cyan"), indent=2)
+
+
+def render_picture(seen: Picture, console: Console | None = None) -> None:
+    """Every side: components, nodes and GPUs, queues, and all pods that are not well."""
+    page = Page(console)
+    for number, side in enumerate(seen.sides):
+        if number:
+            page.blank()
+        _side(page, side)
+    page.blank()
+    count = sum(len(side.unwell) for side in seen.sides)
+    if seen.well:
+        page.line((f"{page.words.glyph('ok')} ", "green"), "nothing is wrong")
+    else:
+        page.line((f"{count} pods or workloads are not well; lab explain NAMESPACE/POD tells all of one", "bold"))
+
+
+def _side(page: Page, side: Side) -> None:
+    counts = ", ".join(f"{count} {stage}" for stage, count in sorted(side.pods.items()))
+    page.line((side.side or "cluster", "bold"), ("  " + (counts or "no pods"), "dim"))
+    if side.kai is not None:
+        down = [component.deployment for component in side.kai.components.values() if not component.up]
+        words = f"down: {', '.join(down)}" if down else f"all {len(side.kai.components)} components are up"
+        page.columns([[("KAI", "dim"), f"{side.kai.version or 'of an unknown version'}, {words}"]], indent=2)
+    rows: list[list[Cell]] = []
+    for room in side.rooms:
+        state = [] if room.node.ready else ["not Ready"]
+        state += ["cordoned"] if room.node.unschedulable else []
+        gpus = f"{room.gpus_free} of {room.node.gpus} GPUs free" if room.node.gpus else "no GPUs"
+        parts = [f"{gpu.free:g} left of {gpu.uuid or gpu.group}" for gpu in room.shared]
+        rows.append([("node", "dim"), room.node.name, "; ".join([*state, gpus, *parts])])
+    page.columns(rows, indent=2)
+    for line in side.queues:
+        page.sentence((" ", ""), line, indent=1)
+    for line in side.troubles:
+        page.sentence((page.words.glyph("fail"), "bold red"), line, indent=1)
+    for told in side.unwell:
+        page.sentence(
+            (page.words.glyph("warn"), _STAGES[told.stage.value]),
+            (f"{told.kind} {told.namespace}/{told.name}: {told.summary}", "bold"),
+            indent=1,
+        )
+        for finding in told.findings[:2]:
+            page.sentence((finding.rule, "dim"), finding.what, indent=3)
+            page.sentence((page.words.glyph("next"), "cyan"), (finding.next, "cyan"), indent=5)
+
+
+def render_rules(rules: Sequence[Rule], console: Console | None = None) -> None:
+    """All rules by theme: id, situation, when it is asked, and where the fact comes from."""
+    page = Page(console)
+    page.line((f"{len(rules)} rules", "bold"), ("  in the order of a pod's life", "dim"))
+    rows: list[list[Cell]] = [[(heading, "dim") for heading in ("rule", "situation", "asked when", "source")]]
+    rows += [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rules]
+    page.columns(rows)

@@ -1,0 +1,63 @@
+"""KAI's version lines side by side: releases, features, known defects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.ui.text_writer import Cell, Page
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.kai import Line
+
+_HEADINGS = ("line", "releases", "tested", "Kubernetes", "queue levels", "pod of an unknown queue")
+
+
+def render_kai_versions(lines: Sequence[Line], console: Console | None = None) -> None:
+    """The lines, oldest first, on stdout: what each is, what it can, what is wrong with it."""
+    from lab.kai import line_of
+
+    page = Page(console)
+    newest = [line_of(line.last) for line in lines]
+    names = [line.name for line in lines]
+    page.line(("KAI versions that the lab knows", "bold"))
+    page.columns([_dim(_HEADINGS), *(_about(line) for line in lines)])
+    page.heading("Features", "their meaning is in lab/kai/lines/every.toml")
+    page.columns([_dim(["", *names]), *_features(page, newest)])
+    page.heading("Known defects", "in all releases of the line, or in those before the one that is named")
+    page.columns([_dim(["", *names, "issues are of kai-scheduler/KAI-Scheduler"]), *_defects(page, newest)])
+
+
+def _about(line: Line) -> list[Cell]:
+    return [
+        (line.name, "bold"),
+        f"{line.first} to {line.last}" if line.first != line.last else line.first,
+        line.version,
+        f"up to {line.kubernetes_max}" if line.kubernetes_max else "no bound known",
+        f"exactly {line.queue_levels}" if line.queue_levels else "any",
+        "is told so" if line.unknown_queue_event else "stays Pending in silence",
+    ]
+
+
+def _features(page: Page, lines: Sequence[Line]) -> list[list[Cell]]:
+    names = list(dict.fromkeys(name for line in lines for name in sorted(line.features)))
+    yes, no = (page.words.glyph("ok"), "green"), (page.words.dot, "dim")
+    return [[name, *(yes if name in line.features else no for line in lines)] for name in names]
+
+
+def _defects(page: Page, lines: Sequence[Line]) -> list[list[Cell]]:
+    known = {defect.id: defect for line in lines for defect in line.defects}
+    rows: list[list[Cell]] = []
+    for name, defect in known.items():
+        row: list[Cell] = [name]
+        for line in lines:
+            found = [one.fixed_in for one in line.defects if one.id == name]
+            row.append((f"< {found[0]}" if found[0] else "all", "yellow") if found else (page.words.dot, "dim"))
+        rows.append([*row, f"{defect.what} ({defect.issue})"])
+    return rows
+
+
+def _dim(words: Sequence[str]) -> list[Cell]:
+    return [(word, "dim") for word in words]

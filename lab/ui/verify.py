@@ -1,0 +1,64 @@
+"""What ``lab verify`` found, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.ui.terminal import seconds
+from lab.ui.text_writer import Page
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.invariants import Report, Verdict
+
+SHOWN = 5
+"""Violations of one invariant that are told in full."""
+
+_GLYPHS = {"held": "ok", "broken": "fail", "not judged": "skip"}
+_STYLES = {"held": "green", "broken": "bold red", "not judged": "dim"}
+
+
+def render_verify(report: Report, title: str, console: Console | None = None) -> None:
+    """Each invariant, held, broken or not judged; the evidence under those that are broken."""
+    page = Page(console)
+    verdict = ("all that was judged holds", "bold green") if report.ok else ("broken", "bold red")
+    page.line((f"{title}: ", "bold"), verdict, f"  watched for {seconds(report.seconds)}")
+    names = [_name(one) for one in report.verdicts]
+    width = max(map(len, names), default=0)
+    for name, one in zip(names, report.verdicts, strict=True):
+        style = _STYLES[one.state]
+        page.columns(
+            [
+                [
+                    (page.words.glyph(_GLYPHS[one.state]), style),
+                    f"{name:<{width}}",
+                    (f"{one.state:<10}", style),
+                    _detail(one),
+                ]
+            ]
+        )
+        for violation in one.violations[:SHOWN]:
+            head, *evidence = violation.lines()
+            page.line((head, "red"), indent=5)
+            for line in evidence:
+                page.line((line, ""), indent=5)
+        if len(one.violations) > SHOWN:
+            page.line((f"and {len(one.violations) - SHOWN} more", "dim"), indent=5)
+        for breach in one.waiting:
+            page.line((f"wrong for less than {one.invariant.grace:g} s: {breach.what}", "yellow"), indent=5)
+    page.blank()
+    counts = {state: sum(one.state == state for one in report.verdicts) for state in _GLYPHS}
+    page.line(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    for gap in report.gaps:
+        page.line((f"{page.words.glyph('warn')} not seen without a break: {gap}", "yellow"))
+
+
+def _name(verdict: Verdict) -> str:
+    return verdict.invariant.id + (f" ({verdict.where})" if verdict.where else "")
+
+
+def _detail(verdict: Verdict) -> tuple[str, str]:
+    if verdict.state == "not judged":
+        return verdict.why, "dim"
+    return verdict.invariant.statement, "" if verdict.state == "broken" else "dim"

@@ -1,0 +1,192 @@
+"""Time how a tenant goes, and how its KAI comes back, by 'lab' (A) and typed by hand (B), in pairs on a lab that is up.
+
+    python -m scripts.bench.tenants --lab NAME removal          A: lab tenant remove       B: helm, kubectl
+    python -m scripts.bench.tenants --lab NAME rollback --to V  A: change of KAI's version  B: helm uninstall, install
+
+B is ``scripts/bench/tenants_plain.sh``. Both sides are looked at from outside by the same watches
+(``bench_tenants_watch.py``), on a tenant of its own that is made anew for each removal; the order within a pair
+alternates. In a lab with KAI on the host an own-kai tenant changes that KAI, too: measure in one that has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from lab.api import Lab
+from lab.errors import LabError, NoLab
+from lab.tenants.removal.timeline import MEANING, READY_AGAIN, Moment
+from scripts.bench.tenants_sides import PODS, Subject, kai_title
+from scripts.bench.tenants_watch import ROLLBACK, RemovalSeen, RollbackSeen, tried
+
+SIDES = ("lab", "by hand")
+GONE = "all of it gone"
+"""The last of the moments up to a clean cluster scope: what the lab promises to be quick."""
+
+Times = dict[str, dict[str, list[float]]]
+"""Seconds by moment and side."""
+
+
+def removals(subject: Subject, runs: int, times: Times) -> list[str]:
+    """Pairs of removals; returns what went wrong beside the clock."""
+    wrong = []
+    sides: dict[str, Callable[[], None]] = {"lab": subject.remove, "by hand": subject.remove_plain}
+    subject.add()
+    for number in range(runs):
+        for side in SIDES if number % 2 == 0 else SIDES[::-1]:
+            subject.fill(subject.ordinary_pods())
+            seen = RemovalSeen(subject.lab.cluster, subject.lab.spec, subject.tenant).during(sides[side])
+            if side != "lab":
+                subject.remove()  # what this machine keeps of a tenant, and the marks on its nodes
+            seen = seen.then(Moment(READY_AGAIN, seen.seconds + subject.add()))
+            wrong += [f"run {number + 1}, {side}: {line}" for line in (*seen.left, *seen.disturbed)]
+            for moment in seen.moments:
+                if moment.seconds is None:
+                    wrong.append(f"run {number + 1}, {side}: {moment.name}: {moment.detail}")
+                else:
+                    times.setdefault(moment.name, {}).setdefault(side, []).append(moment.seconds)
+            times.setdefault(GONE, {}).setdefault(side, []).append(seen.seconds)
+            print(f"run {number + 1}, {side}: gone after {seen.seconds:.1f} s", flush=True)
+    return wrong
+
+
+def rollbacks(subject: Subject, runs: int, times: Times) -> list[str]:
+    """Pairs of rollbacks; returns what went wrong beside the clock."""
+    wrong = []
+    options, back = subject.options, subject.options.to
+    sides: dict[str, Callable[[str], None]] = {"lab": subject.rollback, "by hand": subject.rollback_plain}
+    subject.add()
+    subject.load_hook_images(options.kai, back)
+    for version in (back, options.kai):  # it is the version before: its images are in the nodes
+        subject.rollback(version)
+    place = subject.fill(subject.running_pods())
+    for number in range(runs):
+        for side in SIDES if number % 2 == 0 else SIDES[::-1]:
+            seen, lost = RollbackSeen(place, back, subject.test_pods()).during(partial(sides[side], back))
+            wrong += [f"run {number + 1}, {side}: {line}" for line in lost]
+            for name, seconds in seen.items():
+                times.setdefault(name, {}).setdefault(side, []).append(seconds)
+            took = ", ".join(f"{name} {seen[name]:.1f} s" for name in ROLLBACK)
+            print(f"run {number + 1}, {side}: {took}", flush=True)
+            subject.rollback(options.kai)
+    return wrong
+
+
+def spread(seconds: Sequence[float]) -> tuple[float, float, float, float]:
+    """Least, median, 95th percentile (between the two nearest) and most."""
+    p95 = statistics.quantiles(seconds, n=20, method="inclusive")[18] if len(seconds) > 1 else seconds[0]
+    return min(seconds), statistics.median(seconds), p95, max(seconds)
+
+
+def table(times: Mapping[str, Mapping[str, Sequence[float]]], order: Sequence[str]) -> list[str]:
+    """The distributions as lines: min, p50, p95, max of both sides, and the ratio of the medians."""
+    head = f"{'s':<22}" + "".join(f"{side + ' ' + word:>13}" for side in SIDES for word in ("min", "p50", "p95", "max"))
+    lines = [head + f"{'p50 A/B':>10}"]
+    for name in order:
+        if name not in times:
+            continue
+        line, medians = f"{name:<22}", []
+        for side in SIDES:
+            if not (seconds := times[name].get(side)):
+                line += f"{'-':>13}" * 4
+                continue
+            found = spread(seconds)
+            medians.append(found[1])
+            line += "".join(f"{value:>13.1f}" for value in found)
+        ratio = f"{medians[0] / medians[1]:.2f}" if len(medians) == len(SIDES) and medians[1] else "-"
+        lines.append(line + f"{ratio:>10}")
+    return lines
+
+
+def conditions(subject: Subject) -> list[str]:
+    """What the figures hold for."""
+    spec, load = subject.lab.spec, os.getloadavg()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    tenant, machine = subject.tenant, f"{os.cpu_count()} CPUs, {memory:.0f} GiB, {platform.machine()}"
+    inside = f"{tenant.mode}, vCluster {tenant.vcluster}, Kubernetes {tenant.kubernetes}"
+    when = f"load {load[0]:.1f} {load[1]:.1f} {load[2]:.1f}; {time.strftime('%Y-%m-%d %H:%M')}"
+    return [
+        f"lab {spec.name}: Kubernetes {spec.cluster.kubernetes}, GPUs {subject.lab.gpu_mode}",
+        f"tenant: {inside}, {kai_title(subject)}",
+        f"machine: {machine}, Linux {platform.release()}, {when}",
+    ]
+
+
+def measure(subject: Subject, options: argparse.Namespace) -> int:
+    """Everything, and whatever happens the tenant is gone at the end."""
+    times: Times = {}
+    removal = options.what == "removal"
+    try:
+        wrong = (removals if removal else rollbacks)(subject, options.runs, times)
+        print()
+        print(*conditions(subject), sep="\n")
+        print(f"{options.runs} runs" + (f", {PODS} pods in the tenant" if removal else f", back to {options.to}"))
+        print(*table(times, [*MEANING, GONE] if removal else ROLLBACK), sep="\n")
+        print(*(f"NOT AS IT SHOULD BE: {line}" for line in wrong), sep="\n")
+        return 1 if wrong else 0
+    finally:
+        # a second signal must not cut the cleaning up short
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        tried(lambda: gone(subject), "left behind")
+
+
+def gone(subject: Subject) -> None:
+    """Take the tenant away, if it is there."""
+    try:
+        subject.remove()
+    except NoLab:
+        return
+
+
+def _terminated(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def arguments() -> argparse.Namespace:
+    """What is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("removal", "rollback"))
+    parser.add_argument("--lab", help="name of a lab that is up")
+    parser.add_argument("--runs", type=int, default=10, help="pairs (default 10)")
+    parser.add_argument("--tenant", default="bench", help="name of the tenant that is made (default bench)")
+    parser.add_argument("--mode", default="own-kai", choices=("own-kai", "host-kai", "default"))
+    parser.add_argument("--kai", default="", help="own-kai: KAI in the tenant; rollback: the version it comes from")
+    parser.add_argument("--to", default="", help="rollback: the version before")
+    parser.add_argument("--kubernetes", default="", help="Kubernetes in the tenant; before KAI 0.9.4: 1.33")
+    parser.add_argument("--nodes", type=int, default=0, help="workers for the tenant alone (own-kai: 1)")
+    options = parser.parse_args()
+    if options.runs < 1:
+        parser.error("--runs: at least 1")
+    if options.mode == "own-kai" and not options.kai:
+        parser.error("--kai: which KAI runs in the tenant")
+    if options.what == "rollback" and (options.mode != "own-kai" or not options.to):
+        parser.error("rollback: needs --mode own-kai and --to VERSION")
+    return options
+
+
+def main() -> int:
+    """Parse arguments, measure."""
+    options = arguments()
+    signal.signal(signal.SIGTERM, _terminated)
+    with tempfile.TemporaryDirectory(prefix="kailab-bench-") as work:
+        try:
+            return measure(Subject(Lab.attach(options.lab), Path(work), options), options)
+        except LabError as error:
+            print(f"bench: {error.what}", *error.evidence, f"next: {error.fix}", sep="\n  ", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

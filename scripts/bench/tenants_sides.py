@@ -1,0 +1,168 @@
+"""The tenant that is measured: how it is made and filled, and the commands of both sides."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.api import Lab
+from lab.config import TenantSpec
+from lab.config.added_tenants import draft
+from lab.operations.tenant.add import add
+from lab.operations.tenant.remove import remove
+from lab.operations.tenant.status import find
+from lab.steps.kai.step import Kai
+from lab.steps.kai.values import kai_values
+from lab.tenants.upgrade.upgrade import change_kai, changed
+from lab.tenants.vcluster.images import TenantImages
+from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.workloads.namespace import Place
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
+from scripts.bench.bench import plain_env, timed
+from scripts.bench.sides import hook_images
+
+ROOT = Path(__file__).parents[2]
+
+PLAIN = ROOT / "scripts" / "bench" / "tenants_plain.sh"
+PODS = 12
+"""In the tenant when it is removed."""
+
+_SLEEP = ["sleep", "infinity"]
+"""As PID 1 it ignores SIGTERM, and takes all of its grace."""
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Subject:
+    """The tenant under test in a lab that is up."""
+
+    lab: Lab
+    work: Path
+    options: argparse.Namespace
+    _tenant: TenantSpec | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return str(self.options.tenant)
+
+    @property
+    def tenant(self) -> TenantSpec:
+        """The tenant as it stands now."""
+        assert self._tenant is not None, "add comes first"
+        return self._tenant
+
+    def add(self) -> float:
+        """Add the tenant; returns seconds until it was Ready. Changes for others are agreed to.
+
+        By connections of its own: those of before would know the CA of the tenant that is gone.
+        """
+        self.lab.session.close()
+        self.lab = Lab.attach(self.lab.spec.name)
+        asked = {
+            "mode": self.options.mode,
+            "kaiVersion": self.options.kai,
+            "kubernetes": self.options.kubernetes,
+            "nodes": self.options.nodes,
+        }
+        began = time.monotonic()
+        self._tenant = add(self.lab, draft(self.name, {k: v for k, v in asked.items() if v}), lambda _: True).tenant
+        return time.monotonic() - began
+
+    def remove(self) -> None:
+        """Side A of the removal; also what tidies up after side B."""
+        remove(self.lab, self.name, ask=lambda _: True)
+
+    def remove_plain(self) -> None:
+        """Side B of the removal."""
+        self._typed(["removal", self.name], self.lab.paths.kubeconfig)
+
+    def rollback(self, version: str) -> None:
+        """Side A of the rollback. What it looks at by itself afterwards counts for its own time only."""
+        change_kai(self.lab.context(f"kai:{self.name}"), self.tenant, version, canary=False)
+        self._tenant = changed(self.tenant, version)
+
+    def rollback_plain(self, version: str) -> None:
+        """Side B of the rollback, with the chart's own hooks and the same values."""
+        tenant = changed(self.tenant, version)
+        values = self.work / "kai.json"
+        values.write_text(json.dumps(kai_values(inner_spec(self.lab.spec, tenant))))
+        chart = self.lab.session.supply.chart("kai-scheduler", version)
+        self._typed(["rollback", str(chart), str(values)], self.lab.paths.tenant_kubeconfig(self.name))
+        self._tenant = tenant
+
+    def load_hook_images(self, *versions: str) -> None:
+        """Have the images of the charts' hook Jobs in the nodes, which only side B runs; not on the clock."""
+        for version in versions:
+            spec = inner_spec(self.lab.spec, changed(self.tenant, version))
+            TenantImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
+
+    def fill(self, pods: Sequence[Json]) -> Place:
+        """Run pods in a namespace inside the tenant."""
+        find(self.lab.spec, self.name)
+        host, inside = self.lab.cluster, self.lab.session.cluster(self.name)
+        place = Place.open(self.lab.spec.name, host, "bench", tenant=self.name, cluster=inside)
+        place.submit(*pods)
+        place.running(*(pod["metadata"]["name"] for pod in pods), timeout=300)
+        return place
+
+    def ordinary_pods(self) -> list[Json]:
+        """Twelve pods with Kubernetes' own grace, every second one deaf to SIGTERM; three of them with GPUs."""
+        pods = self.gpu_pods()
+        pods += [self._cpu(f"cpu-{number}") for number in range(PODS - len(pods))]
+        for number, pod in enumerate(pods):
+            del pod["spec"]["terminationGracePeriodSeconds"]
+            if number % 2:
+                pod["spec"]["containers"][0]["command"] = _SLEEP
+        return pods
+
+    def gpu_pods(self) -> list[Json]:
+        """Two fractions and a whole GPU where KAI schedules, a whole GPU where not, none in a lab without GPUs."""
+        if self.lab.gpu_mode == "none":
+            return []
+        if not self._by_kai:
+            return [gpu_pod("whole", scheduler=None)]
+        halves = [fraction_pod(name, fraction=0.5, queue=self._queue) for name in ("half-a", "half-b")]
+        return [*halves, gpu_pod("whole", queue=self._queue)]
+
+    def running_pods(self) -> list[Json]:
+        """What runs through a rollback: a CPU pod and two fractions, which leave room for the test pods."""
+        shares = [fraction_pod(f"stays-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
+        return [self._cpu("stays-cpu"), *(shares if self.lab.gpu_mode != "none" else [])]
+
+    def test_pods(self) -> list[Json]:
+        """What is sent after a rollback: four pods of all kinds."""
+        if self.lab.gpu_mode == "none":
+            return [self._cpu(f"new-cpu-{n}") for n in range(4)]
+        shares = [fraction_pod(f"new-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
+        return [self._cpu("new-cpu"), *shares, gpu_pod("new-whole", queue=self._queue)]
+
+    def _cpu(self, name: str) -> Json:
+        return cpu_pod(name, queue=self._queue) if self._by_kai else cpu_pod(name, scheduler=None)
+
+    @property
+    def _by_kai(self) -> bool:
+        return self.tenant.mode == "own-kai" or (self.tenant.mode == "host-kai" and self.lab.has_kai)
+
+    @property
+    def _queue(self) -> str:
+        spec = inner_spec(self.lab.spec, self.tenant) if self.tenant.mode == "own-kai" else self.lab.spec
+        return next(iter(spec.leaf_queues), "test")
+
+    def _typed(self, words: list[str], kubeconfig: Path) -> None:
+        tools = {"HELM": str(self.lab.tool("helm")), "KUBECTL": str(self.lab.tool("kubectl"))}
+        env = {**plain_env(self.work), **tools, "KUBECONFIG": str(kubeconfig)}
+        timed(["bash", PLAIN, *words], self.work / "plain.log", env)
+
+
+def kai_title(subject: Subject) -> str:
+    """The KAI that schedules the tenant's pods, for the conditions."""
+    if subject.tenant.mode == "own-kai":
+        return Kai(inner_spec(subject.lab.spec, subject.tenant)).title + " in the tenant"
+    return f"KAI Scheduler {subject.lab.kai_version} on the host" if subject.lab.has_kai else "no KAI"

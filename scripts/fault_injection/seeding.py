@@ -1,0 +1,217 @@
+"""How faults get into a lab that runs, and out of it again: each is there inside a ``with`` block, and undone after it.
+
+Some are a state (a component stopped, an object changed); others meddle: a thread follows objects while the suite runs
+and changes them behind its back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lab.api import Lab
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.readiness import is_ready
+from lab.kube.reflector import Follower
+from lab.objects.views import NodeView
+from tests.e2e.shards import inverse
+
+SECONDS = 180.0
+LOST_RACE = (404, 409, 422)
+"""The suite, or KAI, was quicker: the object is gone, or not as it was."""
+
+Seed = Callable[[Lab], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault."""
+
+    id: str
+    what: str
+    """What it does to the running lab; all of it is undone afterwards."""
+    seed: Seed
+    reds: Mapping[str, str]
+    kai: str = ""
+    """KAI versions it can be seeded in; empty: all."""
+    tenant: str = ""
+    """The mode of a tenant that must be there; empty: none."""
+
+
+Json = dict[str, Any]
+Act = Callable[[Cluster, str, Json], None]
+"""What a meddler does about a change: ADDED, MODIFIED or DELETED, and the object."""
+
+
+@contextmanager
+def patched(
+    lab: Lab, kind: str, name: str, change: Json, *, namespace: str | None = None, rolls: tuple[str, str] | None = None
+) -> Iterator[None]:
+    """An object with ``change`` merged in; ``rolls`` is the Deployment (namespace, name) that must take it over."""
+    cluster = lab.cluster
+    before = cluster.get(kind, name, namespace) or {}
+
+    def patch(what: Json) -> None:
+        age = _generation(cluster, rolls)
+        cluster.patch(kind, name, what, namespace)
+        if rolls is not None:
+            cluster.wait(
+                "Deployment",
+                lambda objects: any(is_ready(obj) and obj["metadata"]["generation"] > age for obj in objects),
+                namespace=rolls[0],
+                fields=f"metadata.name={rolls[1]}",
+                timeout=SECONDS,
+                what=f"{rolls[1]} runs with the change",
+            )
+
+    try:
+        patch(change)
+        yield
+    finally:
+        patch(inverse(change, before))
+
+
+def _generation(cluster: Cluster, rolls: tuple[str, str] | None) -> int:
+    if rolls is None:
+        return 0
+    return int((cluster.get("Deployment", rolls[1], rolls[0]) or {"metadata": {}})["metadata"].get("generation", 0))
+
+
+@contextmanager
+def removed(lab: Lab, kind: str, name: str) -> Iterator[None]:
+    """A cluster-wide object that is not there; made again as it was."""
+    before = lab.cluster.get(kind, name)
+    lab.cluster.delete(kind, name, wait=SECONDS)
+    try:
+        yield
+    finally:
+        if before is not None:
+            meta = before["metadata"]
+            kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
+            lab.cluster.apply([{**before, "metadata": kept}])
+
+
+@contextmanager
+def node_labels_removed(lab: Lab, *keys: str) -> Iterator[None]:
+    """Nodes without these labels."""
+    cluster = lab.cluster
+    before = {node.name: {key: node.labels[key] for key in keys if key in node.labels} for node in _nodes(cluster)}
+    try:
+        for node, labels in before.items():
+            if labels:
+                cluster.patch("Node", node, {"metadata": {"labels": dict.fromkeys(labels)}})
+        yield
+    finally:
+        for node, labels in before.items():
+            if labels:
+                cluster.patch("Node", node, {"metadata": {"labels": labels}})
+
+
+@contextmanager
+def device_plugin_stopped(lab: Lab) -> Iterator[None]:
+    """No device plugin on any node, so that no node offers GPUs."""
+    cluster = lab.cluster
+    (plugin,) = cluster.list("DaemonSet", "kube-system", fields="metadata.name=nvidia-device-plugin-daemonset")
+    offered = {node.name: node.gpus for node in _nodes(cluster)}
+
+    def wait(wanted: Mapping[str, int], what: str) -> None:
+        cluster.wait(
+            "Node",
+            lambda nodes: {view.name: view.gpus for view in map(NodeView.of, nodes)} == wanted,
+            timeout=SECONDS,
+            what=what,
+        )
+
+    try:
+        with patched(
+            lab,
+            "DaemonSet",
+            plugin["metadata"]["name"],
+            {"spec": {"template": {"spec": {"nodeSelector": {"kailab.dev/nowhere": "true"}}}}},
+            namespace="kube-system",
+        ):
+            wait(dict.fromkeys(offered, 0), "no node offers GPUs")
+            yield
+    finally:
+        wait(offered, "the nodes offer their GPUs again")
+
+
+@contextmanager
+def syncers_stopped(lab: Lab) -> Iterator[None]:
+    """Tenants whose vCluster is stopped: nothing is copied to the host, and their APIs do not answer."""
+    cluster = lab.cluster
+    found = [
+        (kind, tenant.name, f"vcluster-{tenant.name}")
+        for tenant in lab.tenants
+        for kind in ("StatefulSet", "Deployment")
+        if cluster.get(kind, tenant.name, f"vcluster-{tenant.name}") is not None
+    ]
+    try:
+        for kind, name, namespace in found:
+            cluster.patch(kind, name, {"spec": {"replicas": 0}}, namespace)
+            cluster.wait(
+                "Pod", lambda pods: not pods, namespace=namespace, labels=f"app=vcluster,release={name}",
+                timeout=SECONDS, what=f"tenant {name} is stopped",
+            )  # fmt: skip
+        yield
+    finally:
+        for kind, name, namespace in found:
+            cluster.patch(kind, name, {"spec": {"replicas": 1}}, namespace)
+        for kind, name, namespace in found:
+            cluster.wait_ready(kind, name, namespace, SECONDS)
+
+
+@contextmanager
+def meddling(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None = None) -> Iterator[None]:
+    """A thread that lets ``act`` answer every change of a kind; ``after`` puts right what it leaves.
+
+    Raises:
+        ApiFailed: what it tried was refused for another reason than that somebody was quicker; at the end.
+    """
+    stop = threading.Event()
+    trouble: list[Exception] = []
+    cluster = lab.cluster
+
+    def run() -> None:
+        try:
+            with Follower(cluster.calls, cluster.kinds.named(kind), None, {}) as follower:
+                while not stop.is_set():
+                    for change, obj in follower.take(0.5) or []:
+                        _try(act, cluster, change, obj)
+        except Exception as error:  # noqa: BLE001 - told by the thread that seeded the fault
+            trouble.append(error)
+
+    thread = threading.Thread(target=run, name=f"meddles with {kind}")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        if after is not None:
+            after(lab)
+    if trouble:
+        raise trouble[0]
+
+
+def _try(act: Act, cluster: Cluster, change: str, obj: Json) -> None:
+    try:
+        act(cluster, change, obj)
+    except ApiFailed as error:
+        if error.status not in LOST_RACE:
+            raise
+
+
+def uncordon_all(lab: Lab) -> None:
+    """All nodes take pods again."""
+    for node in _nodes(lab.cluster):
+        if node.unschedulable:
+            lab.cluster.patch("Node", node.name, {"spec": {"unschedulable": None}})
+
+
+def _nodes(cluster: Cluster) -> list[NodeView]:
+    return [NodeView.of(obj) for obj in cluster.list("Node")]

@@ -1,0 +1,92 @@
+"""Faults of tenants and of what keeps them apart, and which tests each of them must turn red."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import yaml
+
+from lab.api import Lab
+from scripts.fault_injection.seeding import Fault, meddling
+from scripts.fault_injection.tampering import fire_spread
+from tests.e2e.kai_components import stopped
+from tests.e2e.noisy_neighbour.own_kai import OwnKai
+from tests.e2e.without_measures import without_policy
+
+OWN = "own-kai"
+
+
+def own_kai(lab: Lab) -> OwnKai:
+    """The KAI of the first tenant that has one."""
+    return OwnKai(lab, next(tenant for tenant in lab.tenants if tenant.mode == OWN))
+
+
+@contextmanager
+def tenants_kai_stopped(lab: Lab) -> Iterator[None]:
+    """That KAI without its scheduler."""
+    with stopped(own_kai(lab), "scheduler"):
+        yield
+
+
+@contextmanager
+def kubeconfig_readable(lab: Lab) -> Iterator[None]:
+    """A tenant's kubeconfig that everybody on this machine may read."""
+    path = lab.paths.tenant_kubeconfig(lab.tenants[0].name)
+    try:
+        path.chmod(0o644)
+        yield
+    finally:
+        path.chmod(0o600)
+
+
+@contextmanager
+def kubeconfig_mixed(lab: Lab) -> Iterator[None]:
+    """A tenant's kubeconfig with the host's door and key in it."""
+    path = lab.paths.tenant_kubeconfig(lab.tenants[0].name)
+    before = path.read_text()
+    mine, hosts = yaml.safe_load(before), yaml.safe_load(lab.paths.kubeconfig.read_text())
+    for kind in ("clusters", "users"):
+        mine[kind] = [{**hosts[kind][0], "name": mine[kind][0]["name"]}]
+    try:
+        path.write_text(yaml.safe_dump(mine))
+        yield
+    finally:
+        path.write_text(before)
+
+
+TENANT_FAULTS = (
+    Fault(
+        "kubeconfig-readable",
+        "a tenant's kubeconfig has mode 0644",
+        kubeconfig_readable,
+        {"test_tenant_access.py": "private"},
+    ),
+    Fault(
+        "kubeconfig-mixed",
+        "a tenant's kubeconfig holds the host's server and user",
+        kubeconfig_mixed,
+        {"test_tenant_access.py": "one_door or one_api or one_server"},
+    ),
+    Fault(
+        "tenant-kai-stopped",
+        "the scheduler and the operator of a tenant's own KAI are scaled to 0",
+        tenants_kai_stopped,
+        {"test_own_kai.py": "all_kinds", "test_tenant_changes.py": ""},
+        tenant=OWN,
+    ),
+    Fault(
+        "policy-left-out",
+        "the policy that keeps the host's KAI off a tenant's pods is not bound",
+        lambda lab: without_policy(lab, own_kai(lab).tenant.name),
+        {"test_isolation.py": "nothing_is_lost"},
+        tenant=OWN,
+    ),
+    Fault(
+        "fire-spreads",
+        "while a tenant's queues are deleted, pods that share GPUs on the host are, too",
+        lambda lab: meddling(lab, "Pod", fire_spread()),
+        {"test_noisy_neighbour.py": "queues"},
+        tenant=OWN,
+    ),
+)

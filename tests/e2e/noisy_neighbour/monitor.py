@@ -1,0 +1,297 @@
+"""Watches the neighbours of a tenant that suffers: are their pods scheduled as fast as before, do running ones stay.
+
+Each neighbour has a stream of small pods, one after the other, for its own scheduler; and all pods that run in its
+cluster are watched. Everything is seen by watches, with the time at which it arrived here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lab.errors import LabError, WaitTimeout
+from lab.kube.informers import News, Source, Streams
+from lab.objects.views import PodView
+from lab.workloads.modifiers import brief
+from lab.workloads.pods import cpu_pod
+from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, Sample, VigilReport
+from tests.e2e.noisy_neighbour.pod_guard import Guard
+
+if TYPE_CHECKING:
+    from lab.workloads.namespace import Place
+
+MARK = "kailab.dev/vigil"
+"""Label of the small pods."""
+
+LIMIT = 45.0
+"""Seconds that a small pod is given; one that does not run by then is counted as missed."""
+
+PAUSE = 0.5
+"""Seconds between two small pods of a neighbour."""
+
+FIRST_SECONDS = 60.0
+SETTLE_SECONDS = 180.0
+
+Json = dict[str, Any]
+
+
+class Feed(Protocol):
+    """Where news comes from: ``lab.kube.informers.Streams``, or a script of a test."""
+
+    def __enter__(self) -> Feed:
+        """Start."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        ...
+
+    def take(self, seconds: float) -> News | None:
+        """The next piece of news, or None when none came within ``seconds``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A cluster whose users must not notice anything.
+
+    Args:
+        name: in figures: ``host``, or the tenant's.
+        place: where the small pods go, on the host or in that tenant.
+        scheduler: schedulerName of the small pods; None is the cluster's default scheduler.
+        queue: their KAI queue; None without KAI.
+        ignore: namespaces of this cluster that belong to whoever suffers.
+        pods: further pods that run in ``place`` from the beginning, to be watched.
+    """
+
+    name: str
+    place: Place
+    scheduler: str | None
+    queue: str | None
+    ignore: frozenset[str] = frozenset()
+    pods: tuple[Json, ...] = ()
+
+
+@dataclass
+class _Awaited:
+    """A small pod under way; ``scheduled`` and ``running`` in seconds of the clock."""
+
+    namespace: str
+    name: str
+    scheduled: float | None = None
+    running: float | None = None
+
+    def see(self, pod: PodView, now: float) -> None:
+        """Note how far it is, if it is this one."""
+        if (pod.namespace, pod.name) != (self.namespace, self.name):
+            return
+        if pod.node and self.scheduled is None:
+            self.scheduled = now
+        if pod.ready and self.running is None:
+            self.running = now
+
+
+class Vigil:
+    """A context manager: the small pods come and go from its start to its end.
+
+    Args:
+        neighbours: whom to watch.
+        limit: seconds that a small pod is given.
+        pause: seconds between two of them.
+        clock: seconds.
+        feed: makes the feed.
+
+    Raises:
+        WaitTimeout: at the start, when a neighbour's own pods do not run or its pods cannot be listed.
+    """
+
+    def __init__(
+        self,
+        neighbours: Iterable[Neighbour],
+        *,
+        limit: float = LIMIT,
+        pause: float = PAUSE,
+        clock: Callable[[], float] = time.monotonic,
+        feed: Callable[[Iterable[Source]], Feed] = Streams,
+    ) -> None:
+        self._neighbours = tuple(neighbours)
+        self._limit = limit
+        self._pause = pause
+        self._clock = clock
+        self._feed = feed([Source(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours])
+        self._guards = {one.name: Guard(one.ignore, MARK) for one in self._neighbours}
+        self._awaited: dict[str, _Awaited] = {}
+        self._listed: set[str] = set()
+        self._watched: dict[str, int] = {}
+        self._samples: list[Sample] = []
+        self._findings: list[Finding] = []
+        self._gaps: list[str] = []
+        self._phase = BEFORE
+        self._began = clock()
+        self._trouble: Exception | None = None
+        self._change = threading.Condition()
+        self._stop = threading.Event()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Vigil:
+        with ExitStack() as stack:
+            for one in self._neighbours:
+                stack.callback(one.place.clear)
+            # Pod by pod: before 0.9.16, KAI may lose the GPU of a fraction when another pod is bound at the same time.
+            for pods in itertools.zip_longest(*(one.pods for one in self._neighbours)):
+                wave = [(one.place, pod) for one, pod in zip(self._neighbours, pods, strict=True) if pod]
+                for place, pod in wave:
+                    place.submit(pod)
+                for place, pod in wave:
+                    place.running(pod["metadata"]["name"], timeout=SETTLE_SECONDS)
+            stack.enter_context(self._feed)
+            stack.enter_context(self._thread(self._pump, "vigil"))
+            self._wait(
+                lambda: len(self._listed) == len(self._neighbours), FIRST_SECONDS, "the neighbours' pods are listed"
+            )
+            with self._change:
+                self._watched = {name: guard.fix() for name, guard in self._guards.items()}
+            self._began = self._clock()
+            for one in self._neighbours:
+                stack.enter_context(self._thread(functools.partial(self._probe, one), f"vigil {one.name}"))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+        self._stack.__exit__(kind, error, trace)
+
+    def begin(self, phase: str) -> None:
+        """Small pods that are created from now on belong to this phase."""
+        with self._change:
+            self._phase = phase
+
+    def gather(self, count: int) -> None:
+        """Wait until each neighbour has so many more small pods of this phase that ran, or did not in time.
+
+        Raises:
+            WaitTimeout: the watching itself came to a standstill.
+            LabError: it cannot go on.
+        """
+        with self._change:
+            wanted = {one.name: self._taken(one.name) + count for one in self._neighbours}
+        seconds = (count + 1) * (self._limit + self._pause) + FIRST_SECONDS
+        what = f"{count} more small pods of each neighbour ({self._phase})"
+        self._wait(lambda: all(self._taken(name) >= number for name, number in wanted.items()), seconds, what)
+
+    def report(self) -> VigilReport:
+        """What was seen so far."""
+        with self._change:
+            return VigilReport(
+                self._limit, dict(self._watched), tuple(self._samples), tuple(self._findings), tuple(self._gaps)
+            )
+
+    def _taken(self, name: str) -> int:
+        return sum((one.neighbour, one.phase) == (name, self._phase) for one in self._samples)
+
+    def _wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
+        with self._change:
+            done = self._change.wait_for(lambda: self._trouble is not None or until(), seconds)
+        if self._trouble is not None:
+            raise self._trouble
+        if not done:
+            raise WaitTimeout(
+                f"{what}: not within {seconds:g} s",
+                evidence=self._gaps[-5:],
+                fix="see whether the neighbours' APIs answer",
+            )
+
+    @contextlib.contextmanager
+    def _thread(self, work: Callable[[], None], name: str) -> Iterator[None]:
+        """Work beside the caller until the vigil ends; what ends it before is raised where somebody waits."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - raised by ``_wait``
+                with self._change:
+                    self._trouble = self._trouble or error
+                    self._change.notify_all()
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end()
+            thread.join()
+
+    def _end(self) -> None:
+        with self._change:
+            self._stop.set()
+            self._change.notify_all()
+
+    def _pump(self) -> None:
+        """Take in what the watches tell."""
+        while not self._stop.is_set():
+            news = self._feed.take(0.5)
+            if news is None:
+                continue
+            now = self._clock()
+            with self._change:
+                self._hear(news, now)
+                self._change.notify_all()
+
+    def _hear(self, news: News, now: float) -> None:
+        if trouble := news.trouble or news.refused:
+            self._gaps.append(f"{now - self._began:.1f} s, {news.source}: {trouble}")
+        for pod, what in self._guards[news.source].hear(news.changes):
+            self._findings.append(Finding(news.source, self._phase, pod, what, round(now - self._began, 2)))
+        if news.listed:
+            self._listed.add(news.source)
+        if awaited := self._awaited.get(news.source):
+            for kind, obj in news.changes:
+                if kind != "DELETED":
+                    awaited.see(PodView.of(obj), now)
+
+    def _probe(self, one: Neighbour) -> None:
+        """One small pod after the other."""
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            self._once(one, f"small-{number}")
+            self._stop.wait(self._pause)
+
+    def _once(self, one: Neighbour, name: str) -> None:
+        place, pod = one.place, brief(cpu_pod(name, queue=one.queue, scheduler=one.scheduler))
+        pod["metadata"].setdefault("labels", {})[MARK] = "small"
+        awaited = _Awaited(place.namespace, name)
+        with self._change:
+            self._awaited[one.name], phase = awaited, self._phase
+        began, trouble = self._clock(), ""
+        try:
+            place.submit(pod)
+        except LabError as error:
+            trouble = error.what
+        else:
+            with self._change:
+                self._change.wait_for(lambda: awaited.running is not None or self._stop.is_set(), self._limit)
+        if self._stop.is_set() and awaited.running is None:
+            return
+        sample = Sample(one.name, phase, _since(began, awaited.scheduled), _since(began, awaited.running), trouble)
+        with self._change:
+            self._samples.append(sample)
+            self._change.notify_all()
+        with contextlib.suppress(LabError):  # one that stays is taken away with its namespace
+            place.cluster.delete("Pod", name, place.namespace, grace=0)
+
+
+def _since(began: float, then: float | None) -> float | None:
+    return None if then is None else max(0.0, then - began)

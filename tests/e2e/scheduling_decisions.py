@@ -1,0 +1,100 @@
+"""What the schedulers have decided about pods, read from what proves it: nothing here lets time pass instead.
+
+A refusal is the pod's condition PodScheduled=False, which KAI writes at the end of a cycle in which all of its actions
+were tried (framework/session.go, closeSession), and kube-scheduler after it has tried every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lab.objects.views import EventView, PodView
+from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAMESPACE_LABEL, Place
+
+WAIT = 150.0
+"""Seconds that a decision may take on a busy machine; waits watch, so that none takes longer than the decision."""
+
+CLOSED = "Limit is 0 GPUs"
+"""In a refusal: the queue, or one above it, may have no GPUs at all."""
+
+NO_QUEUE = "does not exist"
+"""In a refusal: KAI's scheduler has not seen the queue, or not yet; 0.13 and newer."""
+
+OVER_LIMIT = "has reached the allowable limit"
+"""In a refusal: the queue, which it names, or one above it would pass its limit."""
+
+
+def bound(pod: PodView) -> bool:
+    """Whether the pod has a node."""
+    return bool(pod.node)
+
+
+def refusal(pod: PodView) -> str:
+    """Why the pod has no node yet, in the scheduler's words; empty before it has decided, and once it has one."""
+    if pod.node:
+        return ""
+    said = ((c.type, c.status, c.reason, c.message) for c in pod.conditions)
+    return next((text for *what, text in said if what == ["PodScheduled", "False", "Unschedulable"]), "")
+
+
+def refused(pod: PodView) -> bool:
+    """Whether the pod was refused; that a new queue is not known yet is no decision."""
+    return bool(refusal(pod)) and NO_QUEUE not in refusal(pod)
+
+
+def decided(pod: PodView) -> bool:
+    """Whether the pod has a node, or was refused."""
+    return bound(pod) or refused(pod)
+
+
+def everyone(place: Place, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
+    """Wait until ``until`` holds over all pods of a place, as the host has them: for pods whose names nobody chose.
+
+    Raises:
+        WaitTimeout: it does not in time.
+    """
+    labels = None
+    if place.tenant:
+        labels = f"{MANAGED_BY_LABEL}={place.tenant},{VIRTUAL_NAMESPACE_LABEL}={place.namespace}"
+    objects = place.host.wait(
+        "Pod",
+        lambda objects: until([PodView.of(obj) for obj in objects]),
+        namespace=None if place.tenant else place.namespace,
+        labels=labels,
+        timeout=WAIT,
+        what=what,
+    )
+    return [PodView.of(obj) for obj in objects]
+
+
+def staying(place: Place, pods: Iterable[PodView]) -> list[PodView]:
+    """Those of ``pods`` that are still there and not on their way out, as they are now."""
+    before = {pod.uid for pod in pods}
+    return [pod for pod in place.host_pods() if pod.uid in before and not pod.deleting]
+
+
+def evictions(place: Place, *victims: PodView) -> list[str]:
+    """By which of KAI's actions pods of these groups were evicted, a word for each; waits for the first.
+
+    The words are in the annotation ``evictor-action-type`` of the events (default_status_updater.go, KAI 0.9 to 0.17):
+    reclaim, preempt, consolidation.
+
+    Raises:
+        WaitTimeout: none was.
+    """
+    groups = {pod.pod_group for pod in victims}
+
+    def told(events: list[dict[str, Any]]) -> list[str]:
+        mine = [event for event in events if EventView.of(event).name in groups]
+        return [event["metadata"].get("annotations", {}).get("evictor-action-type", "") for event in mine]
+
+    events = place.host.wait(
+        "Event",
+        lambda events: bool(told(events)),
+        namespace=victims[0].namespace,
+        fields="reason=Evict,involvedObject.kind=PodGroup",
+        timeout=WAIT,
+        what=f"KAI says that it evicted a pod of {', '.join(sorted(groups))}",
+    )
+    return told(events)

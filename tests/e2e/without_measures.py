@@ -1,0 +1,141 @@
+"""The measures between the host's KAI and those of tenants, each left out for a while and put back whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from lab.api import Lab
+from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kai import line_of
+from lab.kube import Cluster
+from lab.kube.readiness import is_ready
+from lab.objects.views import NodeView
+from lab.steps.kai.step import NAMESPACE
+from lab.tenants.isolation import admission_policy
+from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners
+from lab.tenants.isolation.step import Isolation
+from lab.tenants.names import tenant_namespace
+
+from .scheduling_decisions import WAIT
+
+CONFIG = ("Config.kai.scheduler", "kai-config")
+KAIS_OWN_POOL_KEY = "kai.scheduler/node-pool"
+"""KAI's default for ``nodePoolLabelKey``: a label that no node of a lab has."""
+
+Json = dict[str, Any]
+
+
+@contextmanager
+def without_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
+    """The tenant's namespace is labelled as one of the host's KAI, so that its webhooks see the tenant's pods."""
+    cluster, space = lab.cluster, tenant_namespace(tenant)
+    try:
+        cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: "host"}}})
+        until(cluster, lambda: judged_by_host(lab, space), f"the host's webhooks see namespace {space}")
+        yield
+    finally:
+        cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
+        until(cluster, lambda: not judged_by_host(lab, space), f"the host's webhooks leave namespace {space} alone")
+        settled(lab)
+
+
+@contextmanager
+def without_own_nodes(lab: Lab, node: str) -> Iterator[None]:
+    """The host's KAI counts the node among its own, and no taint keeps anybody away.
+
+    By KAI's node pool key, and not by the node's label: without the label vCluster would take the node from the tenant.
+    """
+    cluster = lab.cluster
+    config = cluster.get(*CONFIG) or {}
+    before = config["spec"]["global"]["nodePoolLabelKey"]
+    taints = cluster.get("Node", node) or {}
+    others = [taint for taint in taints["spec"].get("taints") or [] if taint["key"] != NODE_LABEL]
+    try:
+        cluster.patch("Node", node, {"spec": {"taints": others}})
+        _pool_key(lab, KAIS_OWN_POOL_KEY)
+        yield
+    finally:
+        _pool_key(lab, before)
+        TenantNodes(lab.spec).apply(lab.context("tenant-nodes"))
+        settled(lab)
+
+
+@contextmanager
+def without_policy(lab: Lab, tenant: str) -> Iterator[None]:
+    """The binding of the policy is gone, and the API server has noticed."""
+    cluster, space = lab.cluster, tenant_namespace(tenant)
+    try:
+        cluster.delete(admission_policy.BINDING, admission_policy.NAME, wait=WAIT)
+        until(cluster, lambda: not admission_policy.in_force(cluster, space), "the policy is out of force")
+        yield
+    finally:
+        Isolation(lab.spec).apply(lab.context("isolation"))
+        settled(lab)
+
+
+def settled(lab: Lab) -> None:
+    """Wait until all measures are in place again, and in force. Raises StepFailed."""
+    Isolation(lab.spec).verify(lab.context("isolation"))
+
+
+def node_of(lab: Lab, tenant: str) -> NodeView:
+    """The tenant's own node with the most GPUs."""
+    mine = {node for node, owner in owners(lab.spec).items() if owner == tenant}
+    nodes = [NodeView.of(obj) for obj in lab.cluster.list("Node")]
+    return max((node for node in nodes if node.name in mine), key=lambda node: node.gpus)
+
+
+def judged_by_host(lab: Lab, namespace: str) -> bool:
+    """Whether the webhooks of the host's KAI look at pods of a namespace: a dry run of one that they refuse."""
+    line = line_of(str(lab.kai_version))
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "judged", "namespace": namespace, "annotations": {line.keys.fraction: "1.5"}},
+        "spec": {"schedulerName": line.scheduler_name, "containers": [{"name": "none", "image": "none"}]},
+    }
+    path = lab.cluster.kinds.named("Pod").path(namespace)
+    try:
+        lab.cluster.calls.json("POST", path, title="dry run of a pod", query={"dryRun": "All"}, body=pod)
+    except ApiFailed as error:
+        if "denied the request" in error.what and "gpu" in error.what.lower():
+            return True
+        raise
+    return False
+
+
+def until(cluster: Cluster, holds: Callable[[], bool], what: str) -> None:
+    """Ask again and again, for what no watch tells. Raises WaitTimeout."""
+    retrying = Retrying(
+        stop=stop_after_delay(WAIT),
+        wait=wait_fixed(0.25),
+        retry=retry_if_result(lambda true: not true),
+        sleep=cluster.calls.pause,
+    )
+    try:
+        retrying(holds)
+    except RetryError:
+        raise WaitTimeout(f"{what}: not within {WAIT:g} s") from None
+
+
+def _pool_key(lab: Lab, key: str) -> None:
+    """Have KAI divide nodes by this label, and wait until its scheduler does."""
+    lab.cluster.patch(*CONFIG, {"spec": {"global": {"nodePoolLabelKey": key}}})
+
+    def rolled_out(deployments: list[Json]) -> bool:
+        return any(is_ready(one) and f"--nodepool-label-key={key}" in _args(one) for one in deployments)
+
+    name = line_of(str(lab.kai_version)).scheduler_app
+    lab.cluster.wait(
+        "Deployment", rolled_out, namespace=NAMESPACE, fields=f"metadata.name={name}", timeout=WAIT,
+        what=f"KAI's scheduler divides nodes by {key}",
+    )  # fmt: skip
+
+
+def _args(deployment: Json) -> list[str]:
+    return [arg for one in deployment["spec"]["template"]["spec"]["containers"] for arg in one.get("args") or []]

@@ -1,0 +1,1 @@
+"""What unit tests share: fakes, builders and lab states."""

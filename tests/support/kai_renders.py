@@ -1,0 +1,53 @@
+"""Records what KAI charts show, names only, in tests/data/kai_renders/VERSION.json.
+
+    python -m tests.support.kai_renders HELM kai-scheduler-v0.16.8.tgz …
+
+The recordings that are here were made so, with helm 3, from the charts in KAI's repository at each tag, packed as its
+release workflow does: the chart's version is the tag.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lab.kai import line_of
+from lab.kai.chart import Chart
+from lab.steps import helm_release
+from lab.steps.kai.chart import chart_seen
+from lab.tools.helm import Helm
+from lab.tools.process import HostRunner, Runner
+
+FOLDER = Path(__file__).parents[1] / "data" / "kai_renders"
+
+
+def versions() -> list[str]:
+    """The versions that are recorded."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def recorded(version: str) -> Chart:
+    """What was recorded of a version."""
+    return Chart.of_json(json.loads((FOLDER / f"{version}.json").read_text()))
+
+
+def seen(helm: Path, chart: Path, run: Runner) -> Chart:
+    """What a chart file shows; its version is in its Chart.yaml."""
+    import yaml
+
+    told = helm_release.read_chart(chart, lambda inside: inside == "Chart.yaml")["Chart.yaml"]
+    line = line_of(str(yaml.safe_load(told)["version"]).removeprefix("v"))
+    # rendering asks no cluster, so the kubeconfig is never read
+    return chart_seen(chart, line, Helm(run, helm, Path("/dev/null"), "none").template)
+
+
+def write(chart: Chart) -> None:
+    """Record a chart, one field a line."""
+    rows = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in chart.as_json().items()]
+    (FOLDER / f"{chart.version}.json").write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[2:]:
+        write(seen(Path(sys.argv[1]), Path(argument), HostRunner()))

@@ -1,0 +1,122 @@
+"""A lab that is up as far as its saved state goes, with fake steps and a fake cluster: for 'lab tenant'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab.operations.tenant.add
+import lab.operations.tenant.remove
+import lab.session.session
+from lab.api import Lab
+from lab.config import LabSpec, TenantSpec
+from lab.engine.step import Effect, Observed
+from lab.gpu.map.model import GpuMap
+from lab.session.session import Session
+from lab.tenants.removal.timeline import Removal
+from tests.support.cluster_fake import FakeCluster
+
+
+@dataclass
+class FakeStep:
+    """A step that writes down what is done with it; ``act`` may raise."""
+
+    id: str
+    log: list[str]
+    needs: tuple[str, ...] = ()
+    act: Callable[[], None] = lambda: None
+    seen: Observed = field(default_factory=Observed.absent)
+
+    @property
+    def title(self) -> str:
+        return self.id
+
+    def effects(self) -> tuple[Effect, ...]:
+        return ()
+
+    def observe(self, ctx: Any) -> Observed:
+        return self.seen
+
+    def apply(self, ctx: Any) -> None:
+        self.log.append(self.id)
+        self.act()
+
+    def verify(self, ctx: Any) -> None:
+        pass
+
+    def undo(self, ctx: Any) -> None:
+        self.log.append(f"undo {self.id}")
+
+
+def lab_file(**more: Any) -> LabSpec:
+    """A lab of three workers with one tenant of its own."""
+    base: dict[str, Any] = {
+        "name": "demo",
+        "cluster": {"workers": 3},
+        "gpu": {"mode": "simulated"},
+        "scheduler": "default",
+        "tenants": [{"name": "file", "mode": "default"}],
+    }
+    return LabSpec.model_validate({**base, **more}, by_alias=True, by_name=False)
+
+
+def own_kai(name: str = "ml", **more: Any) -> TenantSpec:
+    """A tenant with a KAI of its own."""
+    base = {"name": name, "mode": "own-kai", "kaiVersion": "0.16.8"}
+    return TenantSpec.model_validate({**base, **more}, by_alias=True, by_name=False)
+
+
+class TenancyWorld:
+    """A lab whose state is on disk; ``log`` is what its steps did."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, spec: LabSpec | None = None, added: tuple[TenantSpec, ...] = ()):
+        self.log: list[str] = []
+        self.cluster = FakeCluster(self.log)
+        self.tenants: dict[str, FakeCluster] = {}
+        self.acts: dict[str, Callable[[], None]] = {}
+        self.gpus = GpuMap("2026-11-21T10:00:00Z")
+        self.removal = Removal("", (), 1.0)
+        spec = spec or lab_file()
+        Session(spec, spec, {"scheduler": spec.scheduler}, added=added).save()
+        patch.setattr(Session, "cluster", lambda session, name="": self.tenants[name] if name else self.cluster)
+        for module in (lab.operations.tenant.add, lab.operations.tenant.remove):
+            patch.setattr(module, "plan_steps", self.steps)
+        patch.setattr(lab.operations.tenant.add, "own_choices", lambda *_: ())
+        patch.setattr(lab.operations.tenant.add, "validate_tenants", lambda *_: ())
+        patch.setattr(lab.session.session.Supply, "chart", lambda *_: Path("/cache/vcluster.tgz"))
+        patch.setattr(lab.operations.tenant.add.GpuSource, "read", lambda _: self.gpus)
+        patch.setattr("lab.tenants.vcluster.images.missing", lambda *_: {})
+        patch.setattr(lab.operations.tenant.remove, "remove_tenant", self.remove)
+        self.removed: list[tuple[str, float | None]] = []
+
+    def lab(self) -> Lab:
+        """The lab as another process would find it."""
+        return Lab(Session.attached("demo"))
+
+    def steps(self, _: Lab, spec: LabSpec, __: object) -> tuple[FakeStep, ...]:
+        """A plan of a step or two per tenant."""
+        from lab.config.node_assignment import beside_host_kai, tenant_nodes
+
+        found = [self.step("network")]
+        found += [self.step("kai", "network")] if spec.scheduler == "kai" else []
+        found += [self.step("tenant-nodes", "network")] if tenant_nodes(spec) else []
+        found += [self.step("isolation", "kai", "tenant-nodes")] if beside_host_kai(spec) else []
+        for tenant in spec.tenants:
+            found.append(self.step(f"tenant:{tenant.name}", "network"))
+            if tenant.mode == "own-kai":
+                found.append(self.step(f"kai:{tenant.name}", f"tenant:{tenant.name}"))
+                found.append(self.step(f"queues:{tenant.name}", f"kai:{tenant.name}"))
+        return tuple(found)
+
+    def step(self, name: str, *needs: str) -> FakeStep:
+        """A step; ``acts`` says what happens when it is applied."""
+        return FakeStep(name, self.log, needs, self.acts.get(name, lambda: None))
+
+    def remove(self, ctx: Any, tenant: TenantSpec, *, grace: float | None, canary: bool) -> Removal:
+        """Stands in for the engine-level removal."""
+        self.removed.append((tenant.name, grace))
+        return self.removal

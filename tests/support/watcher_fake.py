@@ -1,0 +1,85 @@
+"""A watcher of invariants that finds wrong what a test tells it to, in pytest runs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lab.invariants import ALL, Report, Scope, Verdict, Violation
+from lab.pytest_plugin import invariant_watch, invariants
+from tests.support.lab_fake import FakeLab, Run, runner
+
+CONFTEST = """
+import pytest
+import lab.pytest_plugin.invariants as invariants
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    config.addinivalue_line("markers", "disturbs(reason): for the test")
+    if not config.pluginmanager.is_registered(invariants):
+        config.pluginmanager.register(invariants, "kailab-invariants")
+
+@pytest.fixture
+def wrong(lab):
+    return invariants.Watcher.says
+"""
+
+
+class FakeWatcher:
+    """Finds wrong what a test tells it to."""
+
+    last: FakeWatcher
+    fails: Exception | None = None
+
+    def __init__(self, scopes: Iterable[Scope], *, tell: Callable[[Violation], None] = lambda _: None) -> None:
+        self.scopes = tuple(scopes)
+        self.tell = tell
+        self.found: list[Violation] = []
+        self.trouble = self.fails
+        self.calls: list[str] = []
+        FakeWatcher.last = self
+
+    @staticmethod
+    def says(what: str, invariant: str = "reserved", ago: float = 0.0, defect: str = "") -> None:
+        """The watcher finds something wrong, which began some seconds ago."""
+        now = datetime.now(UTC)
+        watcher = FakeWatcher.last
+        since, evidence = now - timedelta(seconds=ago), ("pod x/y: Running",)
+        violation = Violation(invariant, "s", "", what, what, since, now, evidence, defect)
+        watcher.found.append(violation)
+        watcher.tell(violation)
+
+    def __enter__(self) -> FakeWatcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.calls.append("exit")
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def look(self) -> None:
+        self.calls.append("look")
+
+    def settle(self, limit: float = 0.0) -> None:
+        self.calls.append(f"settle {limit:g}")
+
+    def report(self) -> Report:
+        rows = [
+            Verdict(invariant, "", tuple(v for v in self.found if v.invariant == invariant.id)) for invariant in ALL
+        ]
+        return Report(datetime.now(UTC), 12.0, tuple(rows))
+
+
+def watched(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs pytest on a text, with the invariants watched by the fake."""
+    for module in (invariants, invariant_watch):
+        monkeypatch.setattr(module, "Watcher", FakeWatcher)
+    monkeypatch.setattr(FakeWatcher, "fails", None)
+    pytester.makeconftest(CONFTEST)
+    return runner(pytester, lab, monkeypatch)

@@ -1,0 +1,210 @@
+"""``lab doctor``: which lab file and which lab it means, its exit codes, its text and its JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from lab import api
+from lab.cli.doctor import doctor as command
+from lab.config import LabSpec
+from lab.errors import NoLab, SpecError
+from lab.gpu.diagnosis import diagnose, host
+from lab.gpu.diagnosis.anonymize import facts_from
+from lab.gpu.diagnosis.diagnose import Diagnosis
+from lab.gpu.diagnosis.host import Examined, evidence_of, needs_of
+from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
+from lab.host import Verdict
+from lab.ui.doctor import render_diagnosis, render_known, render_symptoms
+from tests.unit.gpu.diagnosis.test_anonymize import HOST, NVIDIA, ONE
+
+GOOD = Verdict("memory", "memory", "ok", "16 GiB")
+BAD = Verdict("nvidia", "NVIDIA GPU", "fail", "Docker's default runtime is runc", "lab up --yes", "nvidia-runtime")
+PATH = (
+    Verdict("gpu-path.devices", "worker: device nodes", "ok", "/dev/nvidia0"),
+    Verdict("gpu-path.handler", "worker: containerd handler", "fail", "containerd has no handler nvidia", "lab down"),
+)
+FOUND = match([Evidence("node", "kailab-demo-worker", "containerd has no handler nvidia")])
+
+
+class Stage:
+    """What the command finds: labs that are up, the machine's verdicts, and a diagnosis."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.labs: dict[str, LabSpec] = {}
+        self.verdicts: tuple[Verdict, ...] = (GOOD,)
+        self.seen = Diagnosis("demo", PATH[:1], ())
+        self.judged: list[LabSpec] = []
+        self.asked: list[str] = []
+        monkeypatch.setattr(host, "examine", self._examine)
+        monkeypatch.setattr(diagnose, "diagnose", self._diagnose)
+        monkeypatch.setattr(api.Lab, "attach", self._attach)
+
+    def _examine(self, run: object, spec: LabSpec) -> Examined:
+        self.judged.append(spec)
+        return Examined(HOST, NVIDIA, self.verdicts)
+
+    def _diagnose(self, ctx: str) -> Diagnosis:
+        self.asked.append(ctx)
+        return self.seen
+
+    def _attach(self, name: str | None = None) -> Any:
+        if name is None and len(self.labs) == 1:
+            name = next(iter(self.labs))
+        if name not in self.labs:
+            raise NoLab(f"there is no lab named {name}")
+        return SimpleNamespace(spec=self.labs[name], context=lambda _: f"ctx of {name}")
+
+    def up(self, name: str, **gpu: object) -> None:
+        self.labs[name] = LabSpec.model_validate({"name": name, "gpu": gpu or {"mode": "simulated"}})
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KAILAB_LAB", raising=False)
+    return Stage(monkeypatch)
+
+
+def run(*words: str, stdin: str = "") -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, list(words), input=stdin)
+
+
+def test_without_a_lab_the_machine_is_judged_for_the_profile(stage: Stage) -> None:
+    done = run("--profile", "gpu")
+    assert done.exit_code == 0
+    assert [spec.gpu.mode for spec in stage.judged] == ["nvidia"]
+    assert stage.asked == []
+    assert "16 GiB" in done.output
+    assert "GPUs of lab" not in done.output
+
+
+def test_the_lab_that_is_up_is_looked_at_and_its_file_counts(stage: Stage) -> None:
+    stage.up("mine", mode="none")
+    assert run().exit_code == 0
+    assert stage.asked == ["ctx of mine"]
+    assert stage.judged[0].gpu.mode == "none"
+
+
+def test_a_lab_file_counts_and_its_lab_is_looked_at(stage: Stage) -> None:
+    stage.up("minimal")
+    stage.up("other")
+    assert run("--profile", "minimal", "--set", "gpu.perNode=4").exit_code == 0
+    assert stage.asked == ["ctx of minimal"]
+    assert stage.judged[0].gpu.per_node == 4
+
+
+def test_several_labs_and_none_named(stage: Stage) -> None:
+    stage.up("one")
+    stage.up("two")
+    assert run().exit_code == 0
+    assert stage.asked == []
+    assert run("--name", "two").exit_code == 0
+    assert stage.asked == ["ctx of two"]
+    assert isinstance(run("--name", "three").exception, NoLab)
+
+
+def test_a_needed_thing_that_is_missing_is_exit_code_4(stage: Stage) -> None:
+    stage.verdicts = (GOOD, BAD)
+    done = run("--profile", "gpu")
+    assert done.exit_code == 4
+    assert "lab up --yes" in done.output
+    assert "docker-default-runtime" in done.output
+
+
+def test_a_broken_way_is_exit_code_4_too(stage: Stage) -> None:
+    stage.up("demo")
+    stage.seen = Diagnosis("demo", PATH, FOUND, ("Event objects",))
+    done = run()
+    assert done.exit_code == 4
+    for text in ("GPUs of lab demo", "worker: containerd handler", "not read: Event objects", "handler-missing"):
+        assert text in done.output
+    warned = Diagnosis("demo", (Verdict("gpu-path.handler", "w", "warn", "w", "f"),), ())
+    stage.seen = warned
+    assert run().exit_code == 0
+
+
+def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
+    stage.up("demo")
+    stage.verdicts = (GOOD, BAD)
+    stage.seen = Diagnosis("demo", PATH, FOUND, ("Job objects",))
+    done = run("--json")
+    assert done.exit_code == 4
+    told = json.loads(done.output)
+    assert [verdict["check"] for verdict in told["verdicts"]] == [
+        "memory", "nvidia", "gpu-path.devices", "gpu-path.handler",
+    ]  # fmt: skip
+    assert [one["symptom"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
+    assert told["symptoms"][1]["evidence"][0]["where"] == "kailab-demo-worker"
+    assert (told["lab"], told["unread"]) == ("demo", ["Job objects"])
+    assert ONE not in done.output
+    assert facts_from(told["facts"])[0].cores == HOST.cores
+
+
+def test_json_without_a_lab(stage: Stage) -> None:
+    told = json.loads(run("--json").output)
+    assert (told["lab"], told["unread"], told["symptoms"]) == (None, [], [])
+
+
+def test_a_log_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) -> None:
+    text = 'level=error error="no runtime for \\"nvidia\\" is configured"\n'
+    (tmp_path / "kubelet.log").write_text(text)
+    done = run("--log", "kubelet.log")
+    assert done.exit_code == 0
+    assert 'kubelet.log: level=error error="no runtime for "nvidia" is configured"' in done.output
+    told = json.loads(run("--log", "-", "--json", stdin=text).output)
+    assert [one["symptom"] for one in told["symptoms"]] == ["handler-missing"]
+    assert stage.judged == []
+
+
+def test_a_log_without_a_known_failure_and_one_that_cannot_be_read(stage: Stage) -> None:
+    done = run("--log", "-", stdin="all is well")
+    assert done.exit_code == 1
+    assert "no known failure" in done.output
+    assert isinstance(run("--log", "nowhere").exception, SpecError)
+
+
+def test_all_symptoms_are_listed(stage: Stage) -> None:
+    assert len(json.loads(run("--symptoms", "--json").output)) == len(symptoms())
+    assert "fake-gpu-label" in run("--symptoms").output
+    assert stage.judged == []
+
+
+def test_what_is_not_good_on_the_machine_is_evidence() -> None:
+    lines = evidence_of([GOOD, BAD, Verdict("x", "x", "skip", "no NVIDIA GPU (NVML Shared Library Not Found)")])
+    assert [line.text for line in lines] == ["Docker's default runtime is runc"]
+    assert needs_of(LabSpec()).gpu == LabSpec().gpu.mode
+
+
+def console() -> tuple[Console, io.StringIO]:
+    stream = io.StringIO()
+    return Console(file=stream, width=100, highlight=False, emoji=False, markup=False), stream
+
+
+def test_the_text_names_meaning_fix_and_source() -> None:
+    out, stream = console()
+    render_symptoms(FOUND, out)
+    text = stream.getvalue()
+    row = FOUND[0].symptom
+    for part in (row.sees, row.id, "containerd has no handler nvidia", FOUND[0].means, "next: ", row.source):
+        assert part in text
+
+
+def test_nothing_is_said_of_no_symptoms_unless_asked() -> None:
+    out, stream = console()
+    render_symptoms((), out)
+    assert stream.getvalue() == ""
+    render_diagnosis(Diagnosis("demo", PATH[:1], ()), out)
+    render_known(tuple(symptoms().values())[:1], out)
+    assert "worker: device nodes" in stream.getvalue()
+    assert "1 known failures" in stream.getvalue()

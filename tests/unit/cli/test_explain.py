@@ -1,0 +1,238 @@
+"""``lab explain``: options, exit codes, text and JSON; and the reading of a lab's clusters."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from lab.cli.explain import explain as command
+from lab.errors import ApiFailed, NoLab, SpecError
+from lab.explain import NoSuchPod, Worlds, explained, picture
+from lab.operations import explain
+from lab.snapshot.cluster_snapshot import World
+from lab.ui.explain import render_explained, render_picture
+from lab.workloads.namespace import Place
+from tests.support.explain_world import SPACE, Scene, pod, queue, synced
+
+NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
+
+
+class FakeLab:
+    """A lab whose clusters are Worlds, or errors."""
+
+    def __init__(self, host: World, **tenants: World | Exception) -> None:
+        self.worlds: dict[str, World | Exception] = {"": host, **tenants}
+        self.tenants = tuple(SimpleNamespace(name=name, mode="host-kai") for name in tenants)
+        self.cluster = SimpleNamespace(name="", kubeconfig=Path("/host"), context=None)
+
+    def tenant(self, name: str) -> Any:
+        if name not in self.worlds:
+            raise NoLab(f"no tenant {name}")
+        return SimpleNamespace(name=name, kubeconfig=Path(f"/{name}"), context="c")
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was read; clusters of FakeLab give their World."""
+    read: list[str] = []
+
+    def fake(cluster: Any, **_: object) -> World:
+        read.append(cluster.name)
+        world = LABS[-1].worlds[cluster.name]
+        if isinstance(world, Exception):
+            raise world
+        return world
+
+    monkeypatch.setattr(explain, "take", fake)
+    return read
+
+
+LABS: list[FakeLab] = []
+
+
+def lab(host: World, **tenants: World | Exception) -> FakeLab:
+    LABS.append(FakeLab(host, **tenants))
+    return LABS[-1]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, *args: str) -> Result:
+    monkeypatch.setattr("lab.cli.explain._read", lambda *_: worlds)
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, list(args))
+
+
+@pytest.fixture
+def stuck() -> Worlds:
+    scene = Scene()
+    scene.pending(queue="nowhere")
+    scene.pending(pod("silent", ago=2))
+    scene.add(pod("well", node="worker-1", ready=True))
+    return Worlds(scene.world)
+
+
+@pytest.mark.parametrize("args", [("team/p",), ("p", "-n", "team")])
+def test_reason_found(monkeypatch: pytest.MonkeyPatch, stuck: Worlds, args: tuple[str, ...]) -> None:
+    done = run(monkeypatch, stuck, *args)
+    assert done.exit_code == 0
+    assert "queue nowhere does not exist" in done.output
+    assert "next: label the workload" in done.output
+
+
+def test_json(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+    data = json.loads(run(monkeypatch, stuck, "team/p", "--json").stdout)
+    assert (data["stage"], data["findings"][0]["rule"]) == ("unbound", "queue.unknown")
+
+
+@pytest.mark.parametrize(("name", "code"), [("well", 0), ("silent", 1)])
+def test_exit_code_without_a_reason(monkeypatch: pytest.MonkeyPatch, stuck: Worlds, name: str, code: int) -> None:
+    assert run(monkeypatch, stuck, f"team/{name}").exit_code == code
+
+
+def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+    done = run(monkeypatch, stuck, "team/wel")
+    assert isinstance(done.exception, NoSuchPod)
+    assert done.exception.exit_code == 2
+    assert done.exception.evidence == ("team/well",)
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        ((), "name a pod"),
+        (("p", "--all"), "do not go together"),
+        (("p", "--context", "c"), "--context needs --kubeconfig"),
+        (("p", "--tenant", "t", "--kubeconfig", "k"), "--tenant is for labs"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    monkeypatch: pytest.MonkeyPatch, stuck: Worlds, args: tuple[str, ...], what: str
+) -> None:
+    done = run(monkeypatch, stuck, *args)
+    assert isinstance(done.exception, SpecError)
+    assert what in done.exception.what
+
+
+def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+    done = run(monkeypatch, stuck, "--all")
+    assert done.exit_code == 0
+    assert "KAI  0.16.8, all 7 components are up" in done.output
+    assert "queue test: nothing used, no bounds" in done.output
+    assert "2 pods or workloads are not well" in done.output
+    assert json.loads(run(monkeypatch, stuck, "--all", "--json").stdout)["well"] is False
+
+
+def test_rules_need_no_cluster() -> None:
+    app = typer.Typer()
+    app.command()(command)
+    done = CliRunner().invoke(app, ["--rules"])
+    assert done.exit_code == 0
+    assert "queue.unknown" in done.output
+    rows = json.loads(CliRunner().invoke(app, ["--rules", "--json"]).stdout)
+    assert {"id", "title", "stages", "source", "general"} == set(rows[0])
+
+
+def drawn(width: int, render: Any, data: Any) -> list[str]:
+    raw = io.StringIO()
+    console = Console(file=raw, width=width, force_terminal=True, color_system=None, highlight=False, markup=False)
+    render(data, console)
+    return raw.getvalue().splitlines()
+
+
+def test_text_of_a_reason() -> None:
+    scene = Scene()
+    scene.pending(gpus=3, says=NONE)
+    lines = drawn(120, render_explained, scene.explain())
+    assert lines[0] == "Pod team/p  Pending for 30 s, no node yet"
+    assert "  queue      default → test" in lines
+    assert "✗ no node has as many GPUs as Pod team/p wants on one node" in lines
+    assert "  nodes.gpus" in lines
+    assert "  | node worker-1: has 2 GPUs, the pod wants 3" in lines
+    assert lines[-1].startswith("  → next: ask for fewer GPUs per pod")
+
+
+def test_text_without_a_reason_and_with_kinds_unread() -> None:
+    scene = Scene()
+    scene.pending(ago=1)
+    scene.absent.add("Event")
+    lines = drawn(120, render_explained, scene.explain())
+    assert "! no rule knows why: lab logs collects events, objects and logs" in lines
+    assert lines[-1].startswith("! not read: Event; rules that need it said nothing")
+
+
+def test_text_of_a_pod_that_is_well() -> None:
+    told = Scene().add(pod(node="worker-1", ready=True)).explain()
+    assert drawn(120, render_explained, told)[-1] == "✓ nothing is wrong with it"
+
+
+def test_text_of_a_picture_that_is_well() -> None:
+    assert drawn(120, render_picture, picture(Worlds(Scene().world)))[-1] == "✓ nothing is wrong"
+
+
+def test_lab_is_read_with_its_tenants(take: list[str]) -> None:
+    inside = Scene("")
+    made = pod(group=None)
+    inside.add(made, queue("mine"))
+    host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
+    told = explain.why(lab(host.world, blue=inside.world), "p", SPACE, "blue")
+    assert told.findings[0].rule == "tenant.queue-only-inside"
+    assert sorted(take) == ["", "blue"]
+
+
+def test_a_tenant_that_does_not_answer_is_left_out_unless_it_was_asked_for(take: list[str]) -> None:
+    scene = Scene()
+    scene.pending(queue="nowhere")
+    broken = lab(scene.world, blue=ApiFailed("does not answer"))
+    assert explain.why(broken, "p", SPACE).findings[0].rule == "queue.unknown"
+    with pytest.raises(ApiFailed, match="does not answer"):
+        explain.why(broken, "p", SPACE, "blue")
+    with pytest.raises(NoLab):
+        explain.why(broken, "p", SPACE, "red")
+
+
+def test_commands_of_a_lab_name_its_kubeconfigs(take: list[str]) -> None:
+    scene = Scene(down=("pod-grouper",)).add(pod(group=None))
+    told = explained(explain.read(lab(scene.world)), "p", SPACE)
+    assert told.findings[0].next.startswith("kubectl --kubeconfig /host get")
+
+
+def test_words_for_a_failed_wait(take: list[str]) -> None:
+    scene = Scene()
+    scene.pending(queue="nowhere")
+    made = lab(scene.world)
+    place = Place("demo", made.cluster, made.cluster, SPACE)
+    lines = explain.because(place, ["p", "nobody"])
+    assert lines[0].startswith("Pod team/p: Pending")
+    assert lines[1].startswith("why [queue.unknown]")
+
+
+def test_words_for_a_failed_wait_in_a_tenant(take: list[str]) -> None:
+    inside = Scene("")
+    made = pod(group=None)
+    inside.add(made)
+    host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
+    fake = lab(host.world, blue=inside.world)
+    lines = explain.because(Place("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
+    assert any(line.startswith("why [queue.unknown]") for line in lines)
+
+
+def test_a_failed_wait_stays_what_it_is_when_nothing_can_be_read(take: list[str]) -> None:
+    made = lab(ApiFailed("gone"))  # type: ignore[arg-type]
+    assert explain.because(Place("demo", made.cluster, made.cluster, SPACE), ["p"]) == ["no explanation: gone"]
+
+
+def test_a_failed_wait_stays_what_it_is_when_the_explanation_breaks(
+    take: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lab(Scene().world)
+    monkeypatch.setattr(explain, "explain_pod", lambda *_, **__: 1 / 0)
+    lines = explain.because(Place("demo", made.cluster, made.cluster, SPACE), ["p"])
+    assert lines == ["no explanation: ZeroDivisionError: division by zero"]

@@ -1,0 +1,92 @@
+"""What a person or a program sees of kailab, held against recorded text: a change of it is a decision.
+
+``KAILAB_GOLDEN=write`` records it again; the diff then shows what users will notice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from lab.cli.app import app
+from lab.config import LabSpec, load_profile
+from lab.operations.planning import build_plan
+from lab.steps.host import HostReady
+from lab.supply import Choice, Item, Supply
+from lab.supply.resolve import Chooser
+from lab.tools.container import ContainerEngine
+from tests.support.fakes import FakeRunner
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+PROFILES = ("cpu", "demo", "gpu", "gpus", "minimal", "tenants", "versions")
+
+
+def same(name: str, text: str) -> None:
+    """Compare with the recorded text, or record it."""
+    path = GOLDEN / name
+    if os.environ.get("KAILAB_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and group, as the words that call it."""
+    yield words
+    for name, sub in sorted(getattr(command, "commands", {}).items()):
+        yield from commands(sub, (*words, name))
+
+
+def printed(*words: str) -> str:
+    """What a command prints that needs no lab."""
+    done = CliRunner().invoke(app, list(words), terminal_width=100, prog_name="lab", env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
+)
+def test_help(words: tuple[str, ...]) -> None:
+    same(f"help/{'-'.join(('lab', *words))}.txt", printed(*words, "--help"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exit-codes",), ("kai", "versions"), ("kai", "versions", "--json"), ("gpu", "models"),
+        ("gpu", "models", "--json"), ("lint", "--rules"), ("doctor", "--symptoms"), ("schema",),
+    ],
+    ids=lambda words: "-".join(words).replace("---", "-"),
+)  # fmt: skip
+def test_what_needs_no_lab(words: tuple[str, ...]) -> None:
+    same(f"output/{'-'.join(words).replace('---', '-')}.txt", printed(*words))
+
+
+def resolved(profile: str) -> LabSpec:
+    """A profile without ``auto``, as on a machine that can have all of it."""
+    spec = load_profile(profile)
+    gpu = spec.gpu.model_copy(update={"mode": "simulated" if spec.gpu.mode == "auto" else spec.gpu.mode})
+    scheduler = "kai" if spec.scheduler == "auto" else spec.scheduler
+    return spec.model_copy(update={"gpu": gpu, "scheduler": scheduler})
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "gpu"])
+def test_plan_of_a_profile(profile: str, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(_: Chooser, items: Iterable[Item]) -> dict[Item, Choice]:
+        return {item: Choice(item, "registry", f"registry of {item.name}") for item in items}
+
+    monkeypatch.setattr(Chooser, "choose", choose)
+    spec = resolved(profile)
+    supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
+    plan: dict[str, Any] = build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}).as_json()
+    plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
+    same(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")

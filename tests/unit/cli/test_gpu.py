@@ -1,0 +1,99 @@
+"""``lab gpu``: what it prints, and what it asks of the lab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import lab.api
+from lab.cli.gpu import gpu_app
+from lab.config.gpu_models import gpu_models
+from lab.errors import SpecError
+from lab.gpu import GpuPlugin
+from lab.gpu.simulated.health import Health, failures_in
+from tests.support.gpu_world import SPEC, WORKERS, World, pretend_machine
+
+
+class FakeLab:
+    """A lab that is up; remembers whether it was locked when its nodes were written to."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.locks = 0
+        self.session = SimpleNamespace(locked=self.locked)
+
+    def context(self, step: str) -> Any:
+        return self.world.ctx
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        self.locks += 1
+        yield
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    pretend_machine(monkeypatch)
+    world = World(tmp_path)
+    world.plan(*WORKERS)
+    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.serve()
+    fake = FakeLab(world)
+    monkeypatch.setattr(lab.api.Lab, "attach", lambda name: fake)
+    return fake
+
+
+def run(*argv: str) -> str:
+    return CliRunner().invoke(gpu_app, list(argv), catch_exceptions=False).output
+
+
+def test_models_lists_the_table() -> None:
+    lines = run("models").splitlines()
+    assert len(lines) == 1 + len(gpu_models())
+    assert "A100-40   NVIDIA A100-SXM4-40GB" in lines[5]
+    assert "40960 MiB  8.0      ampere        10de:20b0 10de:134f" in lines[5]
+    assert [model["short"] for model in json.loads(run("models", "--json"))] == [m.short for m in gpu_models()]
+
+
+def test_fail_and_heal(up: FakeLab) -> None:
+    node = up.world.nodes[WORKERS[1]]
+    up.world.cluster.change = lambda: up.world.offer(WORKERS[1], 1 if failures_in(node.conf) else 2)
+    said = run("fail", "worker2/1", "--xid", "94")
+    assert said == "worker2/1: XID 94, contained ECC error; next: lab gpu heal worker2/1\n"
+    assert failures_in(node.conf) == {1: Health(94)}
+    up.world.cluster.objects = [o for o in up.world.cluster.objects if o["kind"] != "Pod"]
+
+    def again() -> None:
+        if not up.world.cluster.list("Pod"):
+            up.world.serve()
+
+    up.world.cluster.change = again
+    assert run("heal", "--all") == "worker2/1: well again\n"
+    assert run("heal", "worker2/1") == "nothing to heal: all of them are well\n"
+    assert up.locks == 3
+
+
+def test_an_error_of_an_application_is_said_to_change_nothing(up: FakeLab) -> None:
+    said = json.loads(run("fail", "worker/0", "--xid", "31", "--json"))
+    assert (said["failed"], said["gpu"]["node"]) == (False, WORKERS[0])
+    assert "keeps the GPU healthy" in said["note"]
+
+
+def test_lost_means_off_the_bus(up: FakeLab) -> None:
+    up.world.cluster.change = lambda: up.world.offer(WORKERS[0], 0)
+    run("fail", "worker/0", "--lost")
+    assert failures_in(up.world.nodes[WORKERS[0]].conf) == {0: Health(79, lost=True)}
+
+
+@pytest.mark.parametrize("argv", [["heal"], ["heal", "worker/0", "--all"]])
+def test_heal_wants_gpus_or_all(up: FakeLab, argv: list[str]) -> None:
+    with pytest.raises(SpecError, match="name the GPUs to heal, or --all"):
+        run(*argv)
+    assert up.locks == 0

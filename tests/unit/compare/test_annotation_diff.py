@@ -1,0 +1,112 @@
+"""What two schedulers wrote, key by key, without what differs from run to run anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.compare.annotation_diff import Wrote, differences, form, wrote
+from lab.compare.model import Difference
+from tests.support.compare_world import HOST, SPACE, group, planned, recording, seen
+
+UUIDS = ("8c1f0d7e-1111-4222-8333-444455556666", "0a0b0c0d-1111-4222-8333-444455556666")
+
+
+def annotated(name: str, notes: dict[str, str], **more: Any) -> Any:
+    return seen(name, 2.0, node="worker", ready=True, annotations=notes, **more)
+
+
+def test_what_stood_in_the_manifest_or_is_kubernetes_own_was_not_written() -> None:
+    doc = {"metadata": {"annotations": {"mine": "1"}, "labels": {"kai.scheduler/queue": "test"}}}
+    notes = {"mine": "1", "vcluster.loft.sh/object-uid": "x", "kubernetes.io/config": "y", "pod-group-name": "pg"}
+    record = recording(annotated("a", notes, labels={"kailab": "demo", "job-name": "a"}))
+    found = wrote(record, [planned("a", doc=doc)], by_host=False)
+    assert found.keys == {("a", "annotation", "pod_group"): "pod-group-name: pg"}
+
+
+def test_what_stood_in_a_template_was_not_written() -> None:
+    doc = {"spec": {"template": {"metadata": {"labels": {"kai.scheduler/queue": "test", "app": "j"}}}}}
+    record = recording(seen("j-x", 1.0, labels={"app": "j"}, meta={"owner": "Job/j"}))
+    assert wrote(record, [planned("j", kind="Job", doc=doc)], by_host=False).keys == {}
+
+
+def test_names_of_one_run_are_no_difference() -> None:
+    both = []
+    for name, uuid, random in (("a", UUIDS[0], "abc1234"), ("a", UUIDS[1], "xyz9876")):
+        notes = {
+            "pod-group-name": f"pg-{name}-uid-{SPACE}-{name}",
+            "runai/shared-gpu-configmap": f"{name}-{random}-shared-gpu",
+        }
+        record = recording(annotated(name, notes, labels={"runai-gpu-group": uuid, f"runai-gpu-group/{uuid}": uuid}))
+        both.append(wrote(record, [planned("a")], by_host=False))
+    assert differences(*both) == ()
+    texts = set(both[0].keys.values())
+    assert "pod-group-name: pg-<name>-<uid>" in texts
+    assert "runai/shared-gpu-configmap: <name>-<random>-shared-gpu" in texts
+    assert "runai-gpu-group/<uuid>: <uuid>" in texts
+
+
+def test_the_hosts_kai_writes_on_the_hosts_pod() -> None:
+    record = recording(
+        annotated("a", {}), annotated("a", {"received-resource-type": "Regular"}, side=HOST)
+    )  # fmt: skip
+    on_host = wrote(record, [planned("a")], by_host=True).keys
+    assert on_host["a", "annotation", "received_type"] == "received-resource-type: Regular"
+    assert ("a", "annotation", "received_type") not in wrote(record, [planned("a")], by_host=False).keys
+
+
+def test_short_names_are_replaced_as_whole_words_only() -> None:
+    view = seen("a", 1.0).pod.view
+    assert form("pg-a-train", view) == "pg-<name>-train"
+    assert form("at 2026-11-21T12:00:00Z", view) == "at <time>"
+
+
+def keys(**found: str) -> Wrote:
+    return Wrote({("a", "annotation", name): text for name, text in found.items()}, {})
+
+
+def test_only_in_a_only_in_b_and_other_values() -> None:
+    a, b = keys(same="s: 1", mine="m: 1", both="k: 1"), keys(same="s: 1", yours="y: 1", both="k: 2")
+    assert differences(a, b) == (
+        Difference("annotation", "both", "k: 1", "k: 2", ("a",)),
+        Difference("annotation", "mine", "m: 1", "", ("a",)),
+        Difference("annotation", "yours", "", "y: 1", ("a",)),
+    )
+
+
+def test_a_key_that_only_changed_its_name_is_one_row() -> None:
+    a, b = keys(node_pool="kai.scheduler/nodepool: x"), keys(node_pool="kai.scheduler/node-pool: x")
+    (row,) = differences(a, b)
+    assert (row.name, row.a, row.b) == ("node_pool", "kai.scheduler/nodepool: x", "kai.scheduler/node-pool: x")
+
+
+def test_the_same_difference_of_many_pods_is_one_row() -> None:
+    a = Wrote({(lane, "label", "x"): "x: 1" for lane in ("a", "b")}, {})
+    b = Wrote({(lane, "label", "x"): "x: 2" for lane in ("a", "b")}, {})
+    assert differences(a, b) == (Difference("label", "x", "x: 1", "x: 2", ("a", "b")),)
+
+
+def test_a_pod_that_one_side_never_had_says_nothing_of_keys() -> None:
+    a = Wrote({("a", "label", "x"): "x: 1", ("b", "label", "x"): "x: 1"}, {})
+    assert differences(a, Wrote({("a", "label", "x"): "x: 1"}, {})) == ()
+
+
+def test_a_scheduler_that_writes_nothing_differs_in_everything() -> None:
+    (row,) = differences(keys(x="x: 1"), Wrote({}, {}))
+    assert (row.a, row.b) == ("x: 1", "")
+
+
+def test_pod_groups_in_words() -> None:
+    both = []
+    for names in (("pg", "pg"), ("pg-1", "pg-2")):
+        pods = [seen(f"j-{n}", 1.0, group=name, meta={"owner": "Job/j"}) for n, name in enumerate(names)]
+        made = tuple(group(name, minimum=3 - len({*names}), of="Job/j") for name in dict.fromkeys(names))
+        both.append(wrote(recording(*pods, groups=made), [planned("j", kind="Job")], by_host=False))
+    assert both[0].groups == {"Job/j": "1 × (minMember 2, train, queue test, of a Job, 2 pods)"}
+    assert both[1].groups == {"Job/j": "2 × (minMember 1, train, queue test, of a Job, 1 pod)"}
+    rows = [row for row in differences(*both) if row.kind == "PodGroup"]
+    assert [(row.name, row.a, row.b) for row in rows] == [("Job/j", both[0].groups["Job/j"], both[1].groups["Job/j"])]
+
+
+def test_pods_without_a_group_have_no_words() -> None:
+    found = wrote(recording(seen("a", 1.0)), [planned("a")], by_host=False)
+    assert found.groups == {"Pod/a": ""}

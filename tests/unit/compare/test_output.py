@@ -1,0 +1,197 @@
+"""A comparison on a terminal, in a pipe, as JSON and as a page."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lab.compare.measure import Round, measure
+from lab.compare.model import Comparison, Side
+from lab.compare.text import figures, order_of_starts, pairs
+from lab.report.compare_chart import LABEL, WIDTH, WORDS, axis_end, round_pictures
+from lab.report.compare_page import compare_page
+from lab.ui.compare import comparison_lines, render_comparison
+from tests.support.compare_world import SPACE, gpus, recording, two_sides  # fmt: skip
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return two_sides()
+
+
+def said(comparison: Comparison, *, width: int | None = None, encoding: str = "utf-8") -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    render_comparison(comparison, Console(file=stream, width=400, color_system=None), width)
+    stream.flush()
+    return stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+
+def test_figures_stand_once_for_each_round(comparison: Comparison) -> None:
+    found = {figure.name: (figure.a, figure.b) for figure in figures(comparison)}
+    assert found["evictions"] == ("0 · 0", "1 · 0")
+    assert found["pending at the end"] == ("0 · 0", "1 · 0")
+    assert found["GPUs touched"][0] == "2 (2) · 2 (2)"
+    assert found["seconds to scheduled"] == ("0.50 / 0.90 / 1.90, 6 pods", "0.50 / 0.90 / 1.90, 5 pods")
+    assert found["came to rest"][1] == "no, 10.0 s · yes, 10.0 s"
+    assert found["own nodes"] == ("worker2", "none")
+
+
+def test_order_is_told(comparison: Comparison) -> None:
+    assert comparison.order == "1A, 1B, 2B, 2A"
+    assert replace(comparison, at_once=True).order == "both at once"
+    assert order_of_starts(comparison, 2) == "both: a, b, c"
+    assert order_of_starts(comparison, 1) == "A: a, b, c; B: a, b"
+
+
+def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> None:
+    lonely = replace(comparison.runs[0], pods=comparison.runs[0].pods[:1])
+    rows = pairs(replace(comparison, runs=(lonely, *comparison.runs[1:])), 1)
+    assert [(row.lane, row.a is None, row.b is None) for row in rows] == [
+        ("a", False, False), ("b", True, False), ("c", True, False),
+    ]  # fmt: skip
+
+
+def test_json_has_everything(comparison: Comparison) -> None:
+    data = json.loads(json.dumps(comparison.as_json()))
+    assert data["order"] == "1A, 1B, 2B, 2A"
+    assert "monotonic" in data["clock"]
+    assert data["sides"]["b"]["seconds_to_scheduled"]["count"] == 5
+    unlucky = data["runs"][1]
+    assert unlucky["evictions"] == [{"pod": "b", "by": "preempt"}]
+    assert unlucky["pending"][0]["why"][1] == "why [gpu.none]: all GPUs are taken"
+    assert unlucky["packing"]["touched"] == 2
+    assert unlucky["packing"]["stranded"] == 0.25
+    assert unlucky["fairness"]["gpu_seconds"] == {"test": pytest.approx(0.5 * 9.4 + 1 * 3.0)}
+    assert data["differences"][0]["lanes"] == ["a", "b"]
+
+
+def test_plain_lines_in_a_pipe(comparison: Comparison) -> None:
+    lines = list(comparison_lines(comparison))
+    assert lines[0].startswith("A team-ml: KAI 0.9.3 in the tenant; B team-research: KAI 0.16.8")
+    assert "round 1: b: A 0.90 1.90  GPU 1 of worker (GPU-10000000); B 0.90 1.90  worker  evicted: preempt" in lines
+    assert "annotation node_pool of a, b: A kai.scheduler/nodepool: x; B none" in lines
+    assert "round 1, B: c is pending:" in lines
+    assert "  why [gpu.none]: all GPUs are taken" in lines
+    assert "round 1, B: <b>note</b>" in lines
+    assert said(comparison).splitlines()[0] == lines[0]
+
+
+def test_tables_on_a_terminal(comparison: Comparison) -> None:
+    text = said(comparison, width=100)
+    assert max(map(len, text.splitlines())) <= 100
+    for words in ("A  team-ml", "B  team-research", "seconds to running", "What was written differently", "no room"):
+        assert words in text
+    assert "╭" not in said(comparison, width=100, encoding="ascii")
+
+
+def test_names_with_brackets_are_no_markup(comparison: Comparison) -> None:
+    odd = replace(comparison, a=replace(comparison.a, tenant="[red]ml[/red]"))
+    assert "[red]ml[/red]" in said(odd, width=120)
+
+
+class Page(HTMLParser):
+    """Collects what a browser would fetch, and whether tags close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [
+            value or "" for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")
+        ]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def read(text: str) -> Page:
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    return page
+
+
+def test_page_is_whole_and_fetches_nothing(comparison: Comparison) -> None:
+    text = compare_page(comparison)
+    page = read(text)
+    assert page.fetched == []
+    assert page.tags.count("svg") == 8, "a timeline and the GPUs for each side of two rounds"
+    assert "script" not in page.tags
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_page_escapes_what_others_wrote(comparison: Comparison) -> None:
+    text = compare_page(comparison)
+    assert "&lt;b&gt;note&lt;/b&gt;" in text
+    assert "<b>note</b>" not in text
+    assert "<i>batch" not in text
+
+
+def test_page_of_a_run_without_anything() -> None:
+    side = Side("a", "x", "default", "the default scheduler", "", "1.34.4", ())
+    empty = measure(Round("a", 1, 1, "x", SPACE), recording(), [], gpus(), {}, {})
+    found = Comparison("demo", side, replace(side, letter="b"), 1, False, (empty, replace(empty, letter="b")), (), ())
+    read(compare_page(found))
+    assert "seconds to running (least / median / p95): A none; B none" in list(comparison_lines(found))
+
+
+def test_both_sides_have_one_axis_and_the_same_lanes(comparison: Comparison) -> None:
+    a, b = round_pictures(comparison, 1)
+    assert (a.letter, b.letter) == ("A", "B")
+    assert a.ticks == b.ticks
+    assert [lane.name for lane in a.lanes] == [lane.name for lane in b.lanes] == ["a", "b", "c"]
+    assert (a.about[:9], b.about[:10]) == ("ran first", "ran second")
+
+
+def bars(comparison: Comparison, letter: int, lane: int) -> Any:
+    return {bar.kind: bar for bar in round_pictures(comparison, 1)[letter].lanes[lane].bars}
+
+
+def test_bars_follow_each_other_within_the_track(comparison: Comparison) -> None:
+    end = axis_end(comparison.runs[:2])
+    for side in range(2):
+        for lane in range(3):
+            row = round_pictures(comparison, 1)[side].lanes[lane].bars
+            for before, after in itertools.pairwise(row):
+                assert after.x == pytest.approx(before.x + before.width, abs=2.1)
+            assert all(bar.x >= LABEL and bar.x + bar.width <= WIDTH - WORDS + 2.1 for bar in row)
+    track = WIDTH - LABEL - WORDS
+    assert bars(comparison, 0, 0)["waiting"].width == pytest.approx(0.5 / end * track, abs=0.1)
+    assert bars(comparison, 0, 0)["running"].x == pytest.approx(LABEL + 1.5 / end * track, abs=0.1)
+
+
+def test_the_evicted_ends_with_a_mark_and_the_pending_only_waits(comparison: Comparison) -> None:
+    _, b = round_pictures(comparison, 1)
+    end = axis_end(comparison.runs[:2])
+    lost, waits = b.lanes[1], b.lanes[2]
+    assert lost.end == pytest.approx(LABEL + 4.0 / end * (WIDTH - LABEL - WORDS), abs=0.1)
+    assert lost.words == "evicted: preempt"
+    assert lost.troubled
+    assert [bar.kind for bar in waits.bars] == ["waiting"]
+    assert (waits.words, waits.end) == ("pending", None)
+
+
+def test_gpus_are_filled_as_far_as_they_are_held(comparison: Comparison) -> None:
+    first, second = round_pictures(comparison, 1)[0].devices
+    track = WIDTH - LABEL - WORDS
+    assert (first.own, first.others) == (pytest.approx(track / 2, abs=0.1), pytest.approx(track / 4, abs=0.1))
+    assert (first.words, second.words) == ("0.5 + 0.25", "1")
+    assert "held by a" in first.title

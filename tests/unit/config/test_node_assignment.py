@@ -1,0 +1,76 @@
+"""Which workers belong to which tenant alone, and when two KAIs stand side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.config import LabSpec, beside_host_kai, tenant_nodes, worker_names
+
+EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+
+
+def lab(workers: int, *tenants: dict[str, object], scheduler: str = "default", **cluster: object) -> LabSpec:
+    """A lab without its rules: what is shared out must not depend on them."""
+    checked = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}})
+    named = [{"name": f"t{number}", "mode": "default", **tenant} for number, tenant in enumerate(tenants)]
+    read = LabSpec.model_validate({"scheduler": "default", "cluster": {"workers": 16}, "tenants": named}).tenants
+    return checked.model_copy(update={"tenants": read})
+
+
+def own(**more: object) -> dict[str, object]:
+    return {"mode": "own-kai", "kaiVersion": "0.16.8", **more}
+
+
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [(0, ()), (1, ("worker",)), (3, ("worker", "worker2", "worker3"))],
+)
+def test_workers_are_named_as_kind_names_them(workers: int, names: tuple[str, ...]) -> None:
+    assert worker_names(lab(workers)) == names
+
+
+def test_a_cluster_of_others_has_no_workers_of_ours() -> None:
+    spec = lab(2, own(), **EXISTING)
+    assert (worker_names(spec), tenant_nodes(spec)) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("workers", "tenants", "given"),
+    [
+        (2, [{}], {}),
+        (2, [own()], {"t0": ("worker2",)}),
+        (3, [own(), {}, own()], {"t0": ("worker3",), "t2": ("worker2",)}),
+        (4, [own(nodes=2), own()], {"t0": ("worker3", "worker4"), "t1": ("worker2",)}),
+        (3, [{"nodes": 1}], {"t0": ("worker3",)}),
+        # what is named is gone before anybody is given a number, wherever it stands in the file
+        (4, [own(nodes=2), own(nodes=["worker4"])], {"t0": ("worker2", "worker3"), "t1": ("worker4",)}),
+        (12, [{"nodes": ["worker10", "worker2"]}], {"t0": ("worker2", "worker10")}),
+        # rules refuse these; nobody gets what is not there, and nothing is given twice
+        (1, [own(), own()], {"t0": ("worker",)}),
+        (0, [own()], {}),
+        (2, [own(nodes=["worker2", "worker9"])], {"t0": ("worker2",)}),
+    ],
+)
+def test_sharing_out(workers: int, tenants: list[dict[str, object]], given: dict[str, tuple[str, ...]]) -> None:
+    assert tenant_nodes(lab(workers, *tenants)) == given
+
+
+def test_the_order_is_that_of_the_lab_file() -> None:
+    spec = lab(4, own(), own(nodes=["worker4"]), own())
+    assert list(tenant_nodes(spec)) == ["t0", "t1", "t2"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "tenants", "beside"),
+    [
+        ("kai", [own()], True),
+        ("auto", [{}, own()], True),
+        ("default", [own()], False),
+        ("kai", [{"mode": "host-kai"}, {}], False),
+        ("kai", [], False),
+    ],
+)
+def test_beside_host_kai(scheduler: str, tenants: list[dict[str, object]], beside: bool) -> None:
+    for tenant in tenants:
+        tenant.pop("mode") if tenant.get("mode") == "host-kai" else None
+    assert beside_host_kai(lab(3, *tenants, scheduler=scheduler)) is beside

@@ -1,0 +1,118 @@
+"""What goes together, and what is only doubtful. What is refused stands in config_cases/."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.config import LabSpec, load_profile, profile_names
+from lab.config.rules import release
+
+
+def lab(**sections: object) -> LabSpec:
+    return LabSpec.model_validate(sections)
+
+
+TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"kai": {"version": "0.12.23"}, "queues": TWO_LEVELS},
+        {"kai": {"version": "0.13.0"}, "queues": [{"name": "alone"}]},
+        {"kai": {"version": "0.13.4"}, "queues": [*TWO_LEVELS, {"name": "third", "parent": "test"}]},
+        {"kai": {"version": "0.9.4"}, "queues": TWO_LEVELS},
+        {"kai": {"version": "0.9.3"}, "cluster": {"kubernetes": "1.33.13"}, "queues": TWO_LEVELS},
+        {"tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.7.11", "kubernetes": "1.33.13"}]},
+        {"tenants": [{"name": "a", "vcluster": "0.35.3"}, {"name": "b", "vcluster": "0.36.0-rc.1"}]},
+        {"scheduler": "default", "tenants": [{"name": "a", "mode": "default"}]},
+        {"scheduler": "default", "tenants": [{"name": "a", "mode": "own-kai", "kaiVersion": "0.16.8"}]},
+        {"scheduler": "default", "kai": {"version": "0.7.11"}, "queues": [{"name": "alone"}]},
+        {"gpu": {"mode": "none", "perNode": 4}},
+        {"gpu": {"mode": "none", "model": "Nobody knows"}},
+        {"gpu": {"mode": "nvidia", "model": "Nobody knows"}},
+        {"gpu": {"perNode": 0, "model": "Nobody knows"}},
+        {"gpu": {"model": "Nobody knows", "memoryMiB": 1000}},
+        {"gpu": {"model": "t4", "pools": [{"name": "a", "workers": 2}]}},
+        {"gpu": {"pools": [{"name": "a", "model": "Other", "perNode": 0}, {"name": "b", "memoryMiB": 1000}]}},
+        {"gpu": {"mode": "nvidia", "pools": [{"name": "a", "workers": 2, "devices": 2}]}},
+        {"gpu": {"mode": "nvidia", "pools": [{"name": "a", "devices": [0]}, {"name": "b", "devices": [1]}]}},
+        {"cluster": {"workers": 1}, "gpu": {"mode": "nvidia", "devices": [0, 1]}},
+        {"gpu": {"mode": "simulated", "devices": [0, 1]}},
+        {"gpu": {"pools": [{"name": "a", "workers": 2, "labels": {"team": "x", "node.kubernetes.io/zone": ""}}]}},
+        {
+            "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"},
+            "kai": {"version": "0.9.3"},
+        },
+    ],
+)
+def test_allowed(sections: dict[str, object]) -> None:
+    assert lab(**sections).name == "demo"
+
+
+def test_releases_are_ordered() -> None:
+    versions = ["0.7.11", "0.9.3", "0.9.4", "0.9.20", "0.12.23", "0.16.8-rc.1", "0.16.8", "1.0.0"]
+    assert sorted({*versions}, key=release) == versions
+
+
+@pytest.mark.parametrize("profile", profile_names())
+def test_profiles_have_no_warnings(profile: str) -> None:
+    assert load_profile(profile, (), {}).warnings() == ()
+
+
+@pytest.mark.parametrize(
+    ("sections", "warnings"),
+    [
+        (
+            {"cluster": {"kubernetes": "1.35.0"}},
+            ("cluster.kubernetes: 1.35.0 does not run on machines with cgroup v1 (1.34 does)",),
+        ),
+        (
+            {"cluster": {"workers": 3}, "gpu": {"pools": [{"name": "a"}]}},
+            ("gpu.pools: 2 workers of 3 in no pool: without GPUs",),
+        ),
+        (
+            {"gpu": {"mode": "none", "pools": [{"name": "a"}]}},
+            ("gpu.pools: have no effect, as gpu.mode is 'none' (1 given)",),
+        ),
+        (
+            {"gpu": {"mode": "nvidia", "perNode": 2, "pools": [{"name": "a", "workers": 2, "model": "T4"}]}},
+            (
+                "gpu.perNode: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
+                "gpu.pools.a.model: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
+            ),
+        ),
+        (
+            {"gpu": {"mode": "simulated", "devices": 1}},
+            ("gpu.devices: has no effect, as gpu.mode is 'simulated' (perNode says how many GPUs)",),
+        ),
+        (
+            {"scheduler": "default", "queues": TWO_LEVELS},
+            ("queues: have no effect, as scheduler is 'default' (2 given)",),
+        ),
+        (
+            {"kai": {"version": "0.9.8"}},
+            ("queues: none given, and KAI 0.9.8 makes none by itself: its pods would never run",),
+        ),
+        (
+            {
+                "queues": [
+                    {"name": "org", "gpu": {"quota": 4}, "cpu": {"quota": 1000}, "memory": {"quota": 5}},
+                    {"name": "a", "parent": "org", "gpu": {"quota": 3}, "memory": {"quota": 2.5}},
+                    {"name": "b", "parent": "org", "gpu": {"quota": 1.5}, "memory": {"quota": 2.5}},
+                    {"name": "leaf", "gpu": {"quota": 1}},
+                ]
+            },
+            (
+                "queues: 'org' has a gpu quota of 4, its children together 4.5",
+                "queues: 'org' has a cpu quota of 1000, its children together unlimited",
+            ),
+        ),
+        (
+            {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c", "kubernetes": "1.35.0"}},
+            (),
+        ),
+    ],
+)
+def test_warnings(sections: dict[str, object], warnings: tuple[str, ...]) -> None:
+    assert lab(**sections).warnings() == warnings

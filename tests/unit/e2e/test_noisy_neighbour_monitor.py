@@ -1,0 +1,273 @@
+"""The vigil over a tenant's neighbours: figures, guarded pods, and the stream of small pods over a scripted feed."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from lab.errors import ApiFailed, WaitTimeout
+from lab.kube.informers import News
+from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, RUNNING, Latency, Sample, VigilReport, percentile
+from tests.e2e.noisy_neighbour.monitor import MARK, Neighbour, Vigil
+from tests.e2e.noisy_neighbour.pod_guard import Guard
+
+Json = dict[str, Any]
+
+
+def pod(name: str, *, space: str = "team", uid: str = "", ready: bool = True, restarts: int = 0, **more: Any) -> Json:
+    status: Json = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+        "containerStatuses": [{"name": "main", "restartCount": restarts, "state": more.pop("state", {})}],
+    }
+    meta = {"name": name, "namespace": space, "uid": uid or f"uid-{name}", **more.pop("meta", {})}
+    return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": "w1"}, "status": {**status, **more}}
+
+
+# --- figures
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 2.0), (95, 4.0), (100, 4.0), (25, 1.0)])
+def test_percentiles_are_values_that_were_seen(percent: float, value: float) -> None:
+    assert percentile([1.0, 2.0, 3.0, 4.0], percent) == value
+
+
+def test_a_pod_that_never_came_counts_with_the_limit() -> None:
+    assert Latency.of([1.0, None, 2.0], 45.0) == Latency(3, 1, 2.0, 45.0, 45.0)
+
+
+def test_no_pods_have_no_figures() -> None:
+    latency = Latency.of([], 45.0)
+    assert (latency.count, latency.missed) == (0, 0)
+    assert math.isnan(latency.p50)
+
+
+def report(before: Iterable[float | None], during: Iterable[float | None]) -> VigilReport:
+    phases = ((BEFORE, before), (DURING, during))
+    samples = tuple(Sample("host", phase, value, value) for phase, values in phases for value in values)
+    return VigilReport(45.0, {"host": 3}, samples)
+
+
+def test_slowed_is_judged_by_the_medians_and_a_floor() -> None:
+    assert report([0.2, 0.2, 9.0], [2.5, 2.5, 40.0]).slowed(3, 2) == ()
+    (told,) = report([0.2, 0.2, 0.2], [2.7, 2.7, 2.7]).slowed(3, 2)
+    assert told == "host: scheduled p50 2.70 s, 0.20 s before (bound 2.60 s)"
+
+
+def test_pods_that_did_not_come_slow_a_neighbour() -> None:
+    assert report([0.2], [None]).slowed(3, 2, RUNNING)
+    assert report([0.2], [None]).unserved(DURING) == ("host: not running within 45 s",)
+    assert report([0.2], [None]).unserved(BEFORE) == ()
+
+
+@pytest.mark.parametrize(("before", "during"), [([], [0.1]), ([0.1], [])])
+def test_a_neighbour_that_was_not_timed_is_not_taken_for_a_fast_one(before: list[float], during: list[float]) -> None:
+    assert len(report(before, during).slowed(3, 2)) == 1
+
+
+def test_plain_data_has_no_nan() -> None:
+    figures = report([0.25], []).as_json()["figures"]["host"]
+    assert figures[BEFORE]["scheduled"] == {"count": 1, "missed": 0, "p50": 0.25, "p95": 0.25, "worst": 0.25}
+    assert figures[AFTER]["running"]["p50"] is None
+
+
+# --- guarded pods
+
+
+def guard(*pods: Json, ignore: Iterable[str] = ()) -> Guard:
+    made = Guard(frozenset(ignore), MARK)
+    assert list(made.hear([("ADDED", obj) for obj in pods])) == []
+    made.fix()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "what"),
+    [
+        ("DELETED", pod("a"), "is gone (uid uid-a)"),
+        ("MODIFIED", pod("a", restarts=1), "restarted: 0 → 1 restarts"),
+        ("MODIFIED", pod("a", meta={"deletionTimestamp": "now"}), "is being deleted"),
+        ("MODIFIED", pod("a", ready=False), "is no longer Ready"),
+        (
+            "MODIFIED",
+            pod("a", ready=False, state={"waiting": {"reason": "CreateContainerConfigError"}}),
+            "is no longer Ready: CreateContainerConfigError",
+        ),
+        ("MODIFIED", pod("a", ready=False, phase="Failed", reason="Evicted"), "has ended: Failed, Evicted"),
+    ],
+)
+def test_each_change_of_a_running_pod_is_told_once(kind: str, now: Json, what: str) -> None:
+    watched = guard(pod("a"))
+    assert list(watched.hear([(kind, now)])) == [("team/a", what)]
+    assert list(watched.hear([(kind, now)])) == []
+
+
+def test_a_pod_that_was_made_again_is_not_the_same() -> None:
+    watched = guard(pod("a", uid="1"))
+    changes = [("DELETED", pod("a", uid="1")), ("ADDED", pod("a", uid="2"))]
+    assert list(watched.hear(changes)) == [("team/a", "is gone (uid 1)")]
+
+
+def test_other_changes_are_nothing() -> None:
+    watched = guard(pod("a"))
+    assert list(watched.hear([("MODIFIED", pod("a", meta={"labels": {"x": "y"}}))])) == []
+
+
+def test_only_pods_that_ran_are_watched() -> None:
+    made = Guard(frozenset(), MARK)
+    list(made.hear([("ADDED", pod("waits", ready=False)), ("ADDED", pod("ends", meta={"deletionTimestamp": "now"}))]))
+    assert made.fix() == 0
+    assert list(made.hear([("DELETED", pod("waits")), ("DELETED", pod("ends")), ("ADDED", pod("new"))])) == []
+
+
+def test_pods_of_whoever_suffers_and_small_pods_are_not_watched() -> None:
+    small = pod("small", meta={"labels": {MARK: "small"}})
+    watched = guard(pod("burning", space="vcluster-team"), small, pod("a"), ignore=["vcluster-team"])
+    gone = [("DELETED", pod("burning", space="vcluster-team")), ("DELETED", small)]
+    assert list(watched.hear(gone)) == []
+    assert watched.fix() == 1
+
+
+# --- the vigil itself
+
+
+class Script:
+    """A feed that tells what the test, or the fake place, puts into it."""
+
+    def __init__(self) -> None:
+        self.news: queue.SimpleQueue[News | Exception] = queue.SimpleQueue()
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def take(self, seconds: float) -> News | None:
+        try:
+            item = self.news.get(timeout=min(seconds, 0.05))
+        except queue.Empty:
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+
+class FakePlace:
+    """A place in which pods run as soon as they are submitted, unless ``hold`` keeps them."""
+
+    def __init__(self, script: Script, source: str) -> None:
+        self.script, self.source, self.namespace, self.cluster = script, source, f"t-{source}", self
+        self.refuse: ApiFailed | None = None
+        self.hold = threading.Event()
+        self.deleted: list[str] = []
+        self.submitted: list[Json] = []
+        self.cleared = False
+
+    def submit(self, *pods: Json) -> None:
+        for doc in pods:
+            self.submitted.append(doc)
+            if self.refuse is not None:
+                raise self.refuse
+            if not self.hold.is_set():
+                made = pod(doc["metadata"]["name"], space=self.namespace, meta={"labels": doc["metadata"]["labels"]})
+                self.script.news.put(News(self.source, "Pod", (("ADDED", made),)))
+
+    def running(self, *names: str, timeout: float) -> None:
+        return None
+
+    def delete(self, kind: str, name: str, namespace: str, grace: int) -> None:
+        self.deleted.append(name)
+
+    def clear(self) -> None:
+        self.cleared = True
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def place(script: Script) -> FakePlace:
+    return FakePlace(script, "host")
+
+
+@pytest.fixture
+def vigil(script: Script, place: FakePlace) -> Vigil:
+    script.news.put(News("host", "Pod", (("ADDED", pod("works")),), listed=True))
+    feed: Callable[[Iterable[Any]], Script] = lambda sources: script  # noqa: E731
+    one = Neighbour("host", place, "kai-scheduler", "test")  # type: ignore[arg-type]
+    return Vigil([one], limit=0.2, pause=0.0, feed=feed)
+
+
+def test_small_pods_are_timed_in_their_phase_and_taken_away(vigil: Vigil, place: FakePlace) -> None:
+    with vigil:
+        vigil.gather(2)
+        vigil.begin(DURING)
+        vigil.gather(3)
+        seen = vigil.report()
+    assert seen.watched == {"host": 1}
+    assert seen.latency("host", BEFORE).count >= 2
+    assert seen.latency("host", DURING, RUNNING).count >= 3
+    assert seen.unserved(DURING) == ()
+    assert seen.findings == ()
+    assert {"small-1", "small-2"} <= set(place.deleted)
+    assert place.cleared
+    first = place.submitted[0]
+    assert first["spec"]["schedulerName"] == "kai-scheduler"
+    assert first["metadata"]["labels"]["kai.scheduler/queue"] == "test"
+
+
+def test_a_pod_that_does_not_run_is_missed(vigil: Vigil, place: FakePlace) -> None:
+    place.hold.set()
+    with vigil:
+        vigil.gather(1)
+        seen = vigil.report()
+    assert seen.samples[0] == Sample("host", BEFORE, None, None)
+    assert seen.unserved(BEFORE)[0] == "host: not running within 0.2 s"
+
+
+def test_a_pod_that_is_refused_is_missed_and_says_why(vigil: Vigil, place: FakePlace) -> None:
+    place.refuse = ApiFailed("failed calling webhook")
+    with vigil:
+        vigil.gather(1)
+        seen = vigil.report()
+    assert seen.unserved(BEFORE)[0] == "host: failed calling webhook"
+
+
+def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(vigil: Vigil, script: Script) -> None:
+    with vigil:
+        vigil.begin(DURING)
+        script.news.put(News("host", "Pod", (("DELETED", pod("works")),)))
+        script.news.put(News("host", "Pod", trouble="cut off"))
+        vigil.gather(3)
+        seen = vigil.report()
+    (finding,) = seen.findings
+    assert (finding.neighbour, finding.phase, finding.pod, finding.what) == (
+        "host", DURING, "team/works", "is gone (uid uid-works)",
+    )  # fmt: skip
+    assert seen.gaps[0].endswith("host: cut off")
+
+
+def test_trouble_of_the_watch_reaches_whoever_waits(vigil: Vigil, script: Script, place: FakePlace) -> None:
+    with vigil:
+        script.news.put(ApiFailed("forbidden"))
+        with pytest.raises(ApiFailed, match="forbidden"):
+            vigil.gather(10_000)
+    assert place.cleared
+
+
+def test_neighbours_that_cannot_be_listed_are_an_error(
+    place: FakePlace, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.e2e.noisy_neighbour.monitor.FIRST_SECONDS", 0.1)
+    one = Neighbour("host", place, None, None)  # type: ignore[arg-type]
+    with pytest.raises(WaitTimeout, match="pods are listed"), Vigil([one], feed=lambda sources: script):
+        pytest.fail("it began")
+    assert place.cleared

@@ -1,0 +1,193 @@
+"""The flames table from the figures of a run, and what the course of a fire judges and keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError
+from lab.workloads.pods import fraction_pod
+from tests.e2e.noisy_neighbour import course, faults
+from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, Finding, Sample, VigilReport
+from tests.e2e.noisy_neighbour.own_kai import with_class
+
+ROOT = Path(__file__).parents[3]
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def flames() -> Any:
+    """The script as a module."""
+    from tests.e2e.noisy_neighbour import table as flames
+
+    return flames
+
+
+def report(during: float | None = 0.5, *findings: Finding) -> VigilReport:
+    times = {BEFORE: [0.4, 0.6], DURING: [during, during], AFTER: [0.4]}
+    samples = tuple(
+        Sample(name, phase, value, None if value is None else value + 1)
+        for name in ("host", "research")
+        for phase, values in times.items()
+        for value in values
+    )
+    return VigilReport(45.0, {"host": 12, "research": 3}, samples, findings)
+
+
+def kept(folder: Path, report: VigilReport, fire: str = "queues-deleted") -> Path:
+    """What ``course.keep`` writes, and where it says that it is."""
+    request = SimpleNamespace(
+        config=SimpleNamespace(getoption=lambda name: str(folder), rootpath=folder),
+        node=SimpleNamespace(user_properties=[]),
+    )
+    tenant = SimpleNamespace(name="ml", mode="own-kai", kai_version="0.9.3")
+    facts = {"lab": "versions", "kubernetes": "1.34.4", "gpu_mode": "simulated"}
+    own = SimpleNamespace(tenant=tenant, lab=SimpleNamespace(facts=lambda: facts))
+    path = course.keep(request, SimpleNamespace(id=fire, what="what"), own, report)  # type: ignore[arg-type]
+    properties = dict(request.node.user_properties)
+    assert properties["kailab.flames"] == str(path)
+    assert json.loads(properties["kailab.flames.figures"])["host"]["scheduled"][0] == 0.4
+    return path
+
+
+GONE = Finding("research", DURING, "team/steady", "is gone (uid 1)", 12.3)
+
+
+def test_nothing_is_wrong_when_nobody_noticed() -> None:
+    assert course.wrong(report()) == []
+
+
+def test_changed_unserved_and_slow_are_all_wrong() -> None:
+    said = course.wrong(report(9.0, GONE))
+    assert said[0] == "research: pod team/steady is gone (uid 1) (during, 12 s)"
+    assert any(line.startswith("host: scheduled p50 9.00 s") for line in said)
+    assert any("not running within 45 s" in line for line in course.wrong(report(None)))
+
+
+def test_a_row_for_each_neighbour(flames: Any, tmp_path: Path) -> None:
+    path = kept(tmp_path, report(0.5, GONE))
+    (found,) = flames.results(path.parent)
+    first, second = flames.rows(found)
+    assert first == (
+        "queues-deleted", "ml (own-kai 0.9.3)", "host",
+        "0.40/0.60 → 0.50/0.50 → 0.40/0.40", "1.40/1.60 → 1.50/1.50 → 1.40/1.40", "12", "0", "0 of 2",
+    )  # fmt: skip
+    assert second[2] == "research"
+    assert second[5:7] == ("3", "1")
+
+
+def test_missing_figures_and_missed_pods_are_seen(flames: Any, tmp_path: Path) -> None:
+    samples = (Sample("host", BEFORE, 0.4, 1.4), Sample("host", DURING, None, None))
+    path = kept(tmp_path, VigilReport(45.0, {"host": 1}, samples))
+    (row,) = flames.rows(flames.results(path.parent)[0])
+    assert row[3] == "0.40/0.40 → 45.00/45.00 → –/–"
+    assert row[-1] == "1 of 1"
+
+
+def test_the_table_is_even_and_says_what_was_noticed(flames: Any, tmp_path: Path) -> None:
+    first = kept(tmp_path, report(), "a-fire")
+    second = kept(tmp_path, report(0.5, GONE), "another-fire")
+    os.utime(first, (1, 1))
+    os.utime(second, (2, 2))
+    found = flames.results(first.parent)
+    assert [result["fire"] for result in found] == ["a-fire", "another-fire"]
+    lines = flames.table(found).splitlines()
+    assert len(lines) == 2 + 4
+    assert len({len(line) for line in lines}) == 1
+    text = flames.told(found)
+    assert "p50 during ≤ 3 × p50 before + 2 s" in text
+    assert "Lab: lab versions, kubernetes 1.34.4, gpu_mode simulated" in text
+    assert text.endswith("NOTICED: another-fire of ml: research: pod team/steady is gone (uid 1) (during, 12 s)")
+
+
+@pytest.mark.parametrize(("said", "code"), [((), 0), ((GONE,), 1)])
+def test_exit_code(flames: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], said: Any, code: int) -> None:
+    kept(tmp_path, report(0.5, *said))
+    assert flames.main(["--artifacts", str(tmp_path)]) == code
+    assert "| queues-deleted " in capsys.readouterr().out
+
+
+def test_no_figures_are_no_success(flames: Any, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="there are no figures"):
+        flames.main(["--artifacts", str(tmp_path)])
+
+
+def test_another_file_is_refused_by_its_name(flames: Any, tmp_path: Path) -> None:
+    (tmp_path / "flames").mkdir()
+    (tmp_path / "flames" / "other.json").write_text("{}")
+    with pytest.raises(LabError, match=r"other\.json has no figures"):
+        flames.main(["--artifacts", str(tmp_path)])
+
+
+def test_the_suite_runs_anew_and_its_status_counts(
+    flames: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Any
+) -> None:
+    old = kept(tmp_path, report(), "old")
+
+    def suite(call: Any) -> str:
+        assert not old.exists()
+        kept(tmp_path, report(), "new")
+        return "1 failed"
+
+    runner.handle([sys.executable, "-m", "pytest", "tests/e2e/test_noisy_neighbour.py"], out=suite, code=1)
+    lab = SimpleNamespace(runner=runner, spec=SimpleNamespace(name="versions"))
+    monkeypatch.setattr(flames.Lab, "attach", lambda name: lab)
+    assert flames.main(["--lab", "versions", "--artifacts", str(tmp_path), "--only", "queues", "--long"]) == 1
+    (call,) = runner.calls
+    assert call.argv[call.argv.index("--lab") :][:2] == ("--lab", "versions")
+    assert "--lab-long" in call.argv
+    assert call.argv[-2:] == ("-k", "queues")
+    assert call.check is False
+
+
+# --- the fires
+
+
+def test_fires_have_names_of_their_own() -> None:
+    ids = [fire.id for fire in faults.fires(5)]
+    assert len(ids) == len(set(ids)) == 6
+    assert "5 pods wait in it" in [fire.what for fire in faults.fires(5)]
+
+
+def test_deleted_queues_come_back_as_they_were_parents_first() -> None:
+    def queue(name: str, parent: str | None = None) -> Json:
+        meta = {"name": name, "labels": {"kailab": "x"}, "uid": "1", "resourceVersion": "2"}
+        spec = {"resources": {}, **({"parentQueue": parent} if parent else {})}
+        return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": meta, "spec": spec, "status": {}}
+
+    queues = {
+        doc["metadata"]["name"]: doc for doc in (queue("c", "b"), queue("b", "a"), queue("a"), queue("x", "gone"))
+    }
+    ordered = sorted(queues, key=lambda name: faults._depth(queues[name], queues))
+    assert ordered == ["a", "x", "b", "c"]
+    again = faults._again(queues["b"])
+    assert again["metadata"] == {"name": "b", "labels": {"kailab": "x"}}
+    assert again["spec"] == queues["b"]["spec"]
+    assert "status" not in again
+
+
+@pytest.mark.parametrize(
+    ("status", "crashed"),
+    [
+        ({"containerStatuses": [{"restartCount": 1, "state": {"terminated": {}}}]}, True),
+        ({"containerStatuses": [{"restartCount": 0, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, True),
+        ({"containerStatuses": [{"restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}]}, False),
+        ({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 1}]}, False),
+    ],
+)
+def test_a_crash_is_told_from_a_start(status: Json, crashed: bool) -> None:
+    assert faults._crashed({"metadata": {"name": "scheduler"}, "status": status}) is crashed
+
+
+@pytest.mark.parametrize(("version", "named"), [("0.7.11", True), ("0.9.3", True), ("0.9.8", False), ("0.16.8", False)])
+def test_fractions_name_their_class_where_kai_does_not(version: str, named: bool) -> None:
+    pod = fraction_pod("half")
+    changed = with_class(pod, version)
+    assert ("runtimeClassName" in changed["spec"]) is named
+    assert "runtimeClassName" not in pod["spec"]

@@ -1,0 +1,137 @@
+"""What the suites stand on: reading decisions from pods, undoing patches, and the answers of the usage history."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from lab.errors import WaitTimeout
+from lab.objects.views import PodView
+from tests.e2e.scheduling_decisions import NO_QUEUE, bound, decided, refusal, refused
+from tests.e2e.shards import inverse
+from tests.e2e.syncing import CONFLICT, copied
+from tests.e2e.usage_history import PORT, history_pod
+
+
+def pod(*, node: str = "", **condition: str) -> PodView:
+    said = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **condition}] if condition else []
+    return PodView.of({"spec": {"nodeName": node} if node else {}, "status": {"conditions": said}})
+
+
+def test_a_pod_without_a_condition_is_not_decided() -> None:
+    assert not decided(pod())
+    assert refusal(pod()) == ""
+
+
+def test_refused() -> None:
+    view = pod(message="no nodes with enough resources were found")
+    assert decided(view)
+    assert refused(view)
+    assert not bound(view)
+
+
+@pytest.mark.parametrize(
+    "condition", [{"reason": "SchedulerError", "message": "x"}, {"status": "True", "message": "x"}, {"type": "Ready"}]
+)
+def test_other_conditions_say_nothing(condition: dict[str, str]) -> None:
+    assert not decided(pod(**condition))
+
+
+def test_a_queue_that_is_not_known_yet_is_no_decision() -> None:
+    view = pod(message=f"QueueDoesNotExist: Queue 'x' {NO_QUEUE}")
+    assert refusal(view)
+    assert not decided(view)
+
+
+def test_what_was_said_before_a_pod_was_bound_counts_no_more() -> None:
+    view = pod(node="worker", message="no nodes")
+    assert bound(view)
+    assert refusal(view) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "undo"),
+    [
+        ({"kValue": 1}, {}, {"kValue": None}),
+        ({"kValue": 1}, {"kValue": 2, "other": 3}, {"kValue": 2}),
+        ({"a": {"gpu": "spread"}}, {"a": {"gpu": "binpack", "cpu": "x"}}, {"a": {"gpu": "binpack"}}),
+        ({"a": {"b": {"c": 1}}}, {"a": {}}, {"a": {"b": None}}),
+        ({"a": {"b": 1}}, {}, {"a": None}),
+    ],
+)
+def test_inverse_of_a_merge_patch(change: dict[str, Any], before: dict[str, Any], undo: dict[str, Any]) -> None:
+    assert inverse(change, before) == undo
+
+
+def test_the_history_answers_what_kai_asks() -> None:
+    (container,) = history_pod("history", {"greedy": 1.0, "patient": 0.25})["spec"]["containers"]
+    answers = {row["name"]: json.loads(row["value"])["data"] for row in container["env"]}
+    said = dict(re.findall(r"\*(\w+)\*\) echo \"\$(\w+)\"", container["command"][2]))
+    # the metrics that KAI asks for by default (usagedb/prometheus/prometheus.go)
+    assert said == {"kube_node_status_capacity": "CAPACITY", "kai_queue_allocated_gpus": "USAGE"}
+    assert answers["CAPACITY"] == {"resultType": "vector", "result": [{"metric": {}, "value": [0, "1.0"]}]}
+    used = {sample["metric"]["queue_name"]: float(sample["value"][1]) for sample in answers["USAGE"]["result"]}
+    assert used == {"greedy": 1.0, "patient": 0.25}
+    assert answers["NOTHING"]["result"] == []
+
+
+def test_the_history_is_ready_when_it_serves() -> None:
+    (container,) = history_pod("history", {})["spec"]["containers"]
+    assert container["readinessProbe"]["tcpSocket"]["port"] == PORT
+
+
+class Tenanted:
+    """A place in a tenant whose pods are ready, and its events."""
+
+    namespace, tenant = "t", "ml"
+
+    def __init__(self, labelled: set[str], *told: tuple[str, str, str]) -> None:
+        self.labelled, self.told, self.cluster = labelled, told, self
+
+    def inside(self, until: Callable[[PodView], bool], *names: str, what: str, **_: object) -> tuple[PodView, ...]:
+        groups = {name: {"runai-gpu-group": "g"} if name in self.labelled else {} for name in names}
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        pods = tuple(
+            PodView.of({"metadata": {"name": name, "namespace": "t", "labels": labels}, "spec": {}, "status": ready})
+            for name, labels in groups.items()
+        )
+        if not all(map(until, pods)):
+            raise WaitTimeout(what)
+        return pods
+
+    def list(self, kind: str, namespace: str) -> list[dict[str, Any]]:
+        return [
+            {"metadata": {}, "involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message}
+            for name, reason, message in self.told
+        ]
+
+
+LOST = ("a", "SyncError", f"patch host object: {CONFLICT}; please apply your changes")
+
+
+@pytest.mark.parametrize(
+    ("place", "ending"),
+    [
+        (Tenanted({"a", "b"}), None),
+        (Tenanted({"b"}, LOST), pytest.xfail.Exception),
+        (Tenanted({"b"}), WaitTimeout),
+        (Tenanted({"a"}, LOST), WaitTimeout),
+        (Tenanted({"b"}, ("a", "SyncError", "no such host")), WaitTimeout),
+        (Tenanted({"b"}, ("a", "Bound", CONFLICT)), WaitTimeout),
+    ],
+)
+def test_only_a_conflict_excuses_what_is_not_copied(place: Any, ending: type[BaseException] | None) -> None:
+    with pytest.raises(ending) if ending else nullcontext():
+        assert len(copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")) == 2
+
+
+def test_on_the_host_nothing_is_copied() -> None:
+    place: Any = Tenanted({"b"}, LOST)
+    place.tenant = ""
+    with pytest.raises(WaitTimeout):
+        copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")

@@ -1,0 +1,89 @@
+"""The bus: order, time stamps, and a subscriber that breaks."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from lab.engine.events import Bus, Event, Notice, RunStarted, StepFinished, StepProgress
+from tests.support.fakes import FakeClock
+
+
+def test_events_are_stamped_since_the_run_started(clock: FakeClock) -> None:
+    bus, got = Bus(clock), list[Event]()
+    bus.subscribe(got.append)
+    clock.advance(100)
+    bus.emit(RunStarted("demo", "up", ()))
+    clock.advance(2.5)
+    bus.emit(StepProgress("kai", "waiting"))
+    assert [event.at for event in got] == [0.0, 2.5]
+
+
+def test_unsubscribed_gets_nothing_more() -> None:
+    bus, got = Bus(), list[Event]()
+    stop = bus.subscribe(got.append)
+    bus.emit(Notice("info", "one"))
+    stop()
+    stop()
+    bus.emit(Notice("info", "two"))
+    assert len(got) == 1
+
+
+def test_broken_subscriber_is_dropped_and_the_others_are_told() -> None:
+    bus, got = Bus(), list[Event]()
+
+    def closed_terminal(event: Event) -> None:
+        raise BrokenPipeError("gone")
+
+    bus.subscribe(closed_terminal)
+    bus.subscribe(got.append)
+    bus.emit(Notice("info", "one"))
+    bus.emit(Notice("info", "two"))
+    texts = [event.text for event in got if isinstance(event, Notice)]
+    assert texts[1:] == ["one", "two"]
+    assert "closed_terminal" in texts[0]
+    assert "BrokenPipeError: gone" in texts[0]
+
+
+def test_subscriber_may_emit(clock: FakeClock) -> None:
+    bus, got = Bus(clock), list[Event]()
+    bus.subscribe(lambda event: bus.emit(Notice("info", "echo")) if isinstance(event, RunStarted) else None)
+    bus.subscribe(got.append)
+    bus.emit(RunStarted("demo", "up", ()))
+    assert {type(event) for event in got} == {RunStarted, Notice}
+
+
+def test_events_of_many_threads_come_one_at_a_time() -> None:
+    bus, inside, seen = Bus(), threading.Lock(), list[Event]()
+    start = threading.Barrier(8, timeout=10)
+
+    def alone(event: Event) -> None:
+        assert inside.acquire(blocking=False)
+        seen.append(event)
+        inside.release()
+
+    def emit() -> None:
+        start.wait()
+        for number in range(50):
+            bus.emit(StepProgress("a", str(number)))
+
+    bus.subscribe(alone)
+    threads = [threading.Thread(target=emit) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 400
+    assert not any(isinstance(event, Notice) for event in seen)
+
+
+def test_event_as_plain_data() -> None:
+    data = StepFinished("kai", "changed", 12.3, "v0.16.8", at=20.0).as_json()
+    assert json.loads(json.dumps(data)) == {
+        "event": "StepFinished",
+        "at": 20.0,
+        "step": "kai",
+        "outcome": "changed",
+        "seconds": 12.3,
+        "detail": "v0.16.8",
+    }

@@ -1,0 +1,215 @@
+"""PodGroups, gangs, and KAI's components."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.explain_world import SPACE, Scene, deployment, group, ids, meta, pod, queue, request
+
+UNABLE = "Unable to schedule pod"
+
+
+def test_pod_grouper_down() -> None:
+    scene = Scene(down=("pod-grouper",))
+    scene.add(pod(group=None, ago=2))
+    told = scene.explain()
+    assert ids(told) == ["kai.pod-grouper-down"]
+    assert told.findings[0].evidence[0] == "Deployment kai-scheduler/pod-grouper: 0 of 1 available"
+
+
+def test_a_component_scaled_to_zero_is_scaled_up_again() -> None:
+    scene = Scene()
+    scene.add(deployment("pod-grouper", "kai-scheduler", "r/podgrouper:v0.16.8", want=0, have=0))
+    scene.add(pod(group=None))
+    assert scene.explain().findings[0].next == "kubectl scale deployment pod-grouper -n kai-scheduler --replicas=1"
+
+
+def test_pod_grouper_down_is_no_reason_for_a_pod_with_a_group() -> None:
+    scene = Scene(down=("pod-grouper",))
+    scene.pending(says=UNABLE)
+    assert "kai.pod-grouper-down" not in ids(scene.explain())
+
+
+def test_scheduler_down() -> None:
+    scene = Scene(down=("kai-scheduler-default",))
+    crashing = pod(
+        "kai-scheduler-default-x", "kai-scheduler", group=None, scheduler="", queue=None, node="worker-1",
+        waiting="CrashLoopBackOff", labels={"app": "kai-scheduler-default"},
+    )  # fmt: skip
+    scene.add(crashing)
+    scene.logs = {"kai-scheduler-default": ("fine", "panic: no leader")}
+    scene.pending()
+    told = scene.explain()
+    assert ids(told)[0] == "kai.scheduler-down"
+    assert any("CrashLoopBackOff" in line for line in told.findings[0].evidence)
+    assert "panic: no leader" in told.findings[0].evidence
+
+
+def test_a_deployment_that_the_operator_has_not_made() -> None:
+    scene = Scene(down=("kai-operator",)).remove("Deployment", "kai-scheduler-default")
+    scene.pending()
+    told = scene.explain()
+    assert ids(told)[0] == "kai.scheduler-down"
+    assert told.findings[0].evidence == (
+        "Deployment kai-scheduler/kai-scheduler-default does not exist",
+        "Deployment kai-scheduler/kai-operator: 0 of 1 available",
+    )
+
+
+def test_binder_down() -> None:
+    scene = Scene(down=("binder",))
+    scene.pending()
+    scene.add(request())
+    told = scene.explain()
+    assert ids(told) == ["kai.binder-down"]
+    assert "chose node worker-1" in told.findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "whom"), [("0.16.8", "admission", "KAI's pods"), ("0.7.11", "binder", "all pods")]
+)
+def test_admission_down(version: str, name: str, whom: str) -> None:
+    scene = Scene(version, down=(name,))
+    job = {"kind": "Job", "metadata": meta("p", SPACE), "spec": {}}
+    says = 'Error creating: failed calling webhook "mpod.kai": failed to call webhook: connection refused'
+    scene.add(job).event(job, "FailedCreate", says, by="job-controller")
+    told = scene.explain()
+    assert ids(told) == ["kai.admission-down", "admission.webhook-unreachable"]
+    assert whom in told.findings[0].what
+
+
+def test_no_shard() -> None:
+    scene = Scene().remove("SchedulingShard", "default")
+    scene.pending()
+    assert ids(scene.explain())[0] == "kai.no-shard"
+
+
+def test_missing_crd() -> None:
+    scene = Scene("0.7.11").remove("CustomResourceDefinition", "bindrequests.scheduling.run.ai")
+    scene.pending()
+    told = scene.explain()
+    assert ids(told) == ["kai.crd-missing"]
+    assert "bindrequests.scheduling.run.ai" in told.findings[0].what
+
+
+def test_kubernetes_too_new() -> None:
+    scene = Scene("0.7.11")
+    for obj in scene.objects["Node"]:
+        obj["status"]["nodeInfo"]["kubeletVersion"] = "v1.34.4"
+    scene.pending()
+    told = scene.explain()
+    assert ids(told) == ["kai.kubernetes-too-new"]
+    assert "v1.34.4" in told.findings[0].what
+
+
+def test_a_scheduler_that_says_nothing() -> None:
+    scene = Scene()
+    scene.logs = {"kai-scheduler-default": ("I all well", "E Error listing resource slices")}
+    scene.pending(ago=120)
+    told = scene.explain()
+    assert ids(told) == ["kai.silent"]
+    assert told.findings[0].evidence == ("E Error listing resource slices",)
+    scene.pending(pod("young", ago=20))
+    assert ids(scene.explain("young")) == []
+
+
+def test_kube_scheduler_down() -> None:
+    scene = Scene()
+    scene.add(
+        pod("kube-scheduler-cp", "kube-system", group=None, scheduler="", queue=None, node="control-plane",
+            waiting="CrashLoopBackOff", labels={"component": "kube-scheduler"})
+    )  # fmt: skip
+    scene.add(pod(group=None, queue=None, scheduler="default-scheduler"))
+    assert ids(scene.explain()) == ["kai.kube-scheduler-down"]
+
+
+def test_namespace_left_out() -> None:
+    scene = Scene()
+    args = ("--scheduler-name", "kai-scheduler", "--namespace-label-selector", "kai=on")
+    scene.add(deployment("pod-grouper", "kai-scheduler", "r/podgrouper:v0.16.8", args=args), pod(group=None))
+    told = scene.explain()
+    assert ids(told)[0] == "group.namespace-left-out"
+    assert told.findings[0].next == "kubectl label namespace team kai=on"
+    scene.add({"kind": "Namespace", "metadata": meta(SPACE, labels={"kai": "on"})})
+    assert "group.namespace-left-out" not in ids(scene.explain())
+
+
+def test_skip_annotation_without_a_group() -> None:
+    scene = Scene().add(pod(group=None, annotations={"kai.scheduler/skip-podgrouper": "true"}))
+    assert ids(scene.explain()) == ["group.skipped"]
+
+
+def test_warning_of_the_pod_grouper() -> None:
+    scene = Scene()
+    made = pod(group=None)
+    scene.add(made).event(
+        made, "PodGrouperWarning", "found Ray <x in namespace team> with multiple owners", by="pod-grouper"
+    )
+    told = scene.explain()
+    assert ids(told)[0] == "group.warned"
+    assert "multiple owners" in told.findings[0].what
+
+
+def test_the_usual_noise_of_the_pod_grouper_is_no_warning() -> None:
+    scene = Scene()
+    made = pod(group=None, ago=2)
+    scene.add(made).event(made, "PodGrouperWarning", 'Pod "p" not found', by="pod-grouper")
+    assert ids(scene.explain()) == []
+
+
+def test_no_group_yet() -> None:
+    scene = Scene().add(pod(group=None, ago=40))
+    scene.logs = {"pod-grouper": ("failed for other", "failed for p: conflict")}
+    told = scene.explain()
+    assert ids(told) == ["group.none"]
+    assert told.findings[0].evidence == ("failed for other", "failed for p: conflict")[1:]
+
+
+def test_group_that_does_not_exist() -> None:
+    scene = Scene().add(pod(group="mine"))
+    assert ids(scene.explain()) == ["group.missing"]
+
+
+def test_group_of_another_pool() -> None:
+    scene = Scene()
+    scene.add(group("pg-p", labels={"kai.scheduler/node-pool": "blue"}))
+    scene.pending()
+    told = scene.explain()
+    assert ids(told)[0] == "group.node-pool"
+    assert told.findings[0].evidence == ("pools that are served: (without the label)",)
+
+
+def test_group_that_is_not_tried_again() -> None:
+    scene = Scene().add(group("pg-p", schedulingBackoff=1, refusals={"Unschedulable": UNABLE}))
+    scene.pending(says=UNABLE)
+    assert "group.gives-up" in ids(scene.explain())
+    scene.add(group("pg-p", schedulingBackoff=-1, refusals={"Unschedulable": UNABLE}))
+    assert "group.gives-up" not in ids(scene.explain())
+
+
+def test_label_changed_after_the_group_was_made() -> None:
+    scene = Scene().add(queue("other", "default"), group("pg-p", queue="gone"))
+    scene.pending(queue="other", says="Queue 'gone' does not exist.")
+    told = scene.explain()
+    assert ids(told) == ["queue.unknown", "group.queue-differs"]
+
+
+def test_gang_with_too_few_pods() -> None:
+    scene = Scene()
+    scene.add(group("g", minMember=3), pod("p", group="g"), pod("q", group="g"))
+    scene.event(
+        scene.objects["PodGroup"][0],
+        "NotReady",
+        "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist",
+    )
+    told = scene.explain()
+    assert ids(told) == ["gang.too-few"]
+    assert told.findings[0].evidence[0] == "PodGroup g: minMember 3, 2 pods exist"
+
+
+def test_gang_with_gated_pods() -> None:
+    scene = Scene()
+    gates = {"schedulingGates": [{"name": "wait.example.com"}]}
+    scene.add(group("g", minMember=2), pod("p", group="g"), pod("q", group="g", spec=gates))
+    assert ids(scene.explain()) == ["gang.gated"]
+    assert ids(scene.explain("q")) == ["spec.gates"]

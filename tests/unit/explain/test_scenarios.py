@@ -1,0 +1,72 @@
+"""Clusters as they really looked when a pod did not run: ``scripts/capture_scenarios.py`` made and kept them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.explain import Stage, TenantWorld, Worlds, all_rules, explain, explained
+from lab.explain.lookup import MANAGED_BY
+from lab.snapshot.cluster_snapshot import World
+from scripts import scenarios
+
+FILES = sorted((Path(__file__).parents[2] / "data" / "scenarios").glob("*.json.gz"))
+
+
+def load(path: Path) -> tuple[dict[str, Any], Worlds]:
+    data = json.loads(gzip.decompress(path.read_bytes()))
+    tenants = tuple(TenantWorld(t["name"], World.from_json(t["world"]), t["own"]) for t in data["tenants"])
+    return data, Worlds(World.from_json(data["host"]), tenants)
+
+
+def test_situations_were_captured() -> None:
+    assert FILES, "run scripts/capture_scenarios.py on a lab with KAI, and again with --alone"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_the_reason_is_found(path: Path) -> None:
+    data, worlds = load(path)
+    subject = data["subject"]
+    told = explained(worlds, subject["name"], subject["namespace"], subject["tenant"])
+    if data["expects"]:
+        assert told.findings[0].rule == data["expects"]
+        assert told.findings[0].evidence or told.findings[0].what
+    else:
+        assert (told.stage, told.findings) == (Stage.RUNNING, ())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_pods_that_run_give_no_alarm(path: Path) -> None:
+    data, worlds = load(path)
+    for pod in worlds.host.pods:
+        mine = pod.namespace == data["subject"]["namespace"] or MANAGED_BY in pod.labels
+        if pod.ready and not pod.deleting and not mine:
+            assert explain(*worlds.cases(pod.name, pod.namespace)).findings == (), f"{pod.namespace}/{pod.name}"
+
+
+def test_every_situation_expects_a_rule_that_exists() -> None:
+    names = [one.name for one in scenarios.SITUATIONS]
+    assert len(set(names)) == len(names) >= 60
+    assert {one.expects for one in scenarios.SITUATIONS} - {rule.id for rule in all_rules()} == {""}
+    assert {one.tenant for one in scenarios.SITUATIONS} == {"", "host-kai", "own-kai", "default"}
+    assert {path.name.partition(".")[0] for path in FILES} <= set(names)
+
+
+def test_every_situation_makes_what_it_asks_about() -> None:
+    setting = scenarios.Setting(queue="test", parent="default", workers=2, gpus=2, memory=15360)
+    for one in scenarios.SITUATIONS:
+        made = [*one.first(setting), *one.docs(setting)]
+        assert [doc["metadata"]["name"] for doc in one.docs(setting)].count("p") == 1, one.name
+        assert all(doc["apiVersion"] and doc["kind"] for doc in made)
+        assert len({(doc["kind"], doc["metadata"]["name"]) for doc in made}) == len(made)
+
+
+def test_a_situation_changes_only_its_own_copy_of_a_manifest() -> None:
+    plain = scenarios.cpu_pod("p", queue="test")
+    changed = scenarios.main(plain, command=["x"])
+    assert "x" not in plain["spec"]["containers"][0]["command"]
+    assert changed["spec"]["containers"][0]["image"] == plain["spec"]["containers"][0]["image"]

@@ -1,0 +1,208 @@
+"""Pods of vClusters, seen from both sides."""
+
+from __future__ import annotations
+
+from lab.explain import TenantWorld, Worlds, explain
+from tests.support.explain_world import (
+    GROUP,
+    SPACE,
+    Scene,
+    deployment,
+    group,
+    ids,
+    meta,
+    node,
+    pod,
+    queue,
+    stamp,
+    synced,
+    told_in_tenant,
+)
+
+
+def inside(kai: str = "", **more: object) -> tuple[Scene, dict[str, object]]:
+    """A tenant with one pod."""
+    scene = Scene(kai)
+    made = pod(**{"group": None, **more})
+    return scene.add(made), made
+
+
+def control_plane(ready: bool = True) -> dict[str, object]:
+    """The tenant's control plane on the host."""
+    labels = {"app": "vcluster", "release": "blue"}
+    more = {"ready": True} if ready else {"waiting": "CrashLoopBackOff"}
+    return pod("blue-0", "vcluster-blue", group=None, queue=None, scheduler="", node="worker-1", labels=labels, **more)
+
+
+def test_queue_that_exists_only_inside() -> None:
+    tenant, made = inside()
+    tenant.add(queue("mine"))
+    host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
+    told = told_in_tenant(host, tenant)
+    assert ids(told) == ["tenant.queue-only-inside"]
+    assert told.findings[0].side == "host"
+    assert told.facts is not None
+    assert told.facts["on the host"] == "vcluster-blue/p-x"
+
+
+def test_queue_that_exists_only_on_the_host() -> None:
+    tenant, _ = inside("0.16.8", queue="shared", ago=1)
+    told = told_in_tenant(Scene().add(queue("shared", "default"), control_plane()), tenant, own=True)
+    assert ids(told) == ["tenant.queue-only-on-host"]
+    assert told.findings[0].side == "tenant blue"
+
+
+def test_queue_that_exists_nowhere() -> None:
+    tenant, made = inside()
+    host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
+    assert ids(told_in_tenant(host, tenant)) == ["queue.unknown"]
+
+
+def test_host_admission_refuses() -> None:
+    tenant, made = inside(fraction=0.5)
+    says = 'Error syncing to host cluster: create object: admission webhook "v" denied the request: '
+    says += "gpu-fraction annotation value must be a positive number smaller than 1.0"
+    tenant.event(made, "SyncError", says, by="pod-syncer")
+    told = told_in_tenant(Scene().add(control_plane()), tenant)
+    assert ids(told) == ["admission.fraction-value"]
+    assert told.side == "tenant blue"
+
+
+def test_host_refuses_in_words_that_no_rule_knows() -> None:
+    tenant, made = inside()
+    tenant.event(made, "SyncError", "Error syncing to host cluster: create object: http2: client connection lost")
+    assert ids(told_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.sync-error"]
+
+
+def test_class_that_is_not_lent() -> None:
+    tenant, made = inside()
+    says = 'did not sync pod "p" to host because the runtime class "nvidia" in the host does not match the selector'
+    tenant.event(made, "SyncWarning", says)
+    told = told_in_tenant(Scene().add(control_plane()), tenant)
+    assert ids(told) == ["tenant.class-not-synced"]
+    assert "sync.fromHost.runtimeClasses" in told.findings[0].next
+
+
+def test_control_plane_down() -> None:
+    tenant, _ = inside()
+    told = told_in_tenant(Scene().add(control_plane(ready=False)), tenant)
+    assert ids(told) == ["tenant.syncer-down"]
+
+
+def test_pod_that_the_syncer_forgot() -> None:
+    tenant, _ = inside(ago=60)
+    assert ids(told_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.not-synced"]
+    young, _ = inside(ago=2)
+    assert ids(told_in_tenant(Scene().add(control_plane()), young)) == []
+
+
+def test_tenant_with_its_own_scheduler_waits_inside() -> None:
+    tenant, _ = inside("0.16.8", queue="default", group="pg-p")
+    tenant.add(group("pg-p", queue="default"))
+    assert ids(told_in_tenant(Scene().add(control_plane()), tenant, own=True)) == ["queue.not-leaf"]
+
+
+def test_node_that_the_tenant_does_not_know() -> None:
+    tenant, made = inside()
+    tenant.remove("Node", "worker-1")
+    host = Scene().add(synced("p-x", made, "blue", node="worker-1", ready=True))
+    assert ids(told_in_tenant(host, tenant)) == ["tenant.node-not-synced"]
+
+
+def test_priority_class_that_got_lost() -> None:
+    tenant, made = inside(spec={"priorityClassName": "build"})
+    host = Scene().add(
+        synced("p-x", made, "blue", ago=1), {**group("pg-p-x"), "metadata": meta("pg-p-x", "vcluster-blue")}
+    )
+    told = told_in_tenant(host, tenant)
+    assert ids(told) == ["tenant.class-blanked"]
+    assert told.findings[0].evidence == ("PodGroup's class: train",)
+
+
+def test_two_kais() -> None:
+    tenant, made = inside("0.16.8", fraction=0.5, node="worker-1", waiting="CreateContainerConfigError")
+    on_host = synced(
+        "p-x", made, "blue", node="worker-1", fraction=0.5, group="pg-x", waiting="CreateContainerConfigError",
+        message='configmap "p-abc-shared-gpu-evar" not found',
+    )  # fmt: skip
+    host = Scene().add(on_host)
+    host.add({**group("pg-x"), "metadata": meta("pg-x", "vcluster-blue")})
+    told = told_in_tenant(host, tenant, own=True)
+    assert ids(told)[0] == "tenant.two-kais"
+    assert "shared.configmaps" not in ids(told)
+
+
+OPT_IN = {"kailab.dev/kai": "host"}
+
+
+def opted(*args: str, webhook: bool = False) -> Scene:
+    """KAI on the host that looks at labelled namespaces only, with a pod for it in another one."""
+    scene = Scene().add(deployment("pod-grouper", "kai-scheduler", "r/podgrouper:v0.16.8", args=args))
+    hooks = [{"namespaceSelector": {"matchLabels": OPT_IN}}] if webhook else []
+    scene.add({"kind": "MutatingWebhookConfiguration", "metadata": meta("mutating-kai-admission"), "webhooks": hooks})
+    return scene.add(pod(group=None, ago=2))
+
+
+def test_namespace_that_does_not_belong_to_the_hosts_kai() -> None:
+    scene = opted("--namespace-label-selector", "kailab.dev/kai=host")
+    told = scene.explain()
+    assert ids(told)[0] == "tenant.not-opted-in"
+    assert told.findings[0].next == "kubectl label namespace team kailab.dev/kai=host"
+    assert told.findings[0].evidence == ("pod-grouper: --namespace-label-selector kailab.dev/kai=host",)
+    scene.add({"kind": "Namespace", "metadata": meta(SPACE, labels=OPT_IN)})
+    assert "tenant.not-opted-in" not in ids(scene.explain())
+
+
+def test_webhooks_that_leave_the_namespace_out() -> None:
+    """A pod that brought its PodGroup along is scheduled all the same, and not prepared for its fraction."""
+    told = opted(webhook=True).add(pod(group="own", fraction=0.5), group("own")).explain()
+    assert "tenant.not-opted-in" in ids(told)
+    assert "webhook configuration mutating-kai-admission" in told.findings[0].evidence[0]
+
+
+def test_kai_that_looks_at_all_namespaces_or_at_others_leaves_nobody_out_for_tenants() -> None:
+    assert "tenant.not-opted-in" not in ids(opted().explain())
+    assert "tenant.not-opted-in" not in ids(opted("--namespace-label-selector", "kai=on").explain())
+
+
+def test_pods_of_tenants_need_no_opting_in() -> None:
+    host = opted("--namespace-label-selector", "kailab.dev/kai=host", webhook=True)
+    tenant, made = inside("0.16.8", queue="test", ago=2)
+    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
+    host.add(synced("p-x", made, "blue", node="worker-1", ready=True))
+    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
+
+
+def test_host_pod_that_is_being_deleted() -> None:
+    tenant, made = inside(node="worker-1", ready=True)
+    on_host = synced("p-x", made, "blue", node="worker-1", ready=True, meta={"deletionTimestamp": stamp(-20)})
+    assert "tenant.host-deleting" in ids(told_in_tenant(Scene().add(on_host), tenant))
+
+
+def test_tenant_has_not_heard_yet() -> None:
+    tenant, made = inside(node="worker-1", waiting="ContainerCreating")
+    host = Scene().add(synced("p-x", made, "blue", node="worker-1", ready=True))
+    assert "tenant.status-behind" in ids(told_in_tenant(host, tenant))
+
+
+def test_healthy_pod_of_a_tenant_gives_no_alarm() -> None:
+    from tests.support.explain_world import reservation
+
+    shares = {"runai-gpu-group": GROUP}
+    tenant, made = inside(node="worker-1", ready=True, fraction=0.5, labels=shares, group="pg-p-x")
+    host = Scene().add(
+        synced("p-x", made, "blue", node="worker-1", ready=True, fraction=0.5, labels=shares), reservation()
+    )
+    told = told_in_tenant(host, tenant)
+    assert (ids(told), told.settled) == ([], True)
+
+
+def test_synced_pod_asked_for_on_the_host_knows_its_tenant() -> None:
+    tenant, made = inside()
+    tenant.add(queue("mine"))
+    host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1), node("worker-3"))
+    worlds = Worlds(host.world, (TenantWorld("blue", tenant.world, own_scheduler=False),))
+    (case,) = worlds.cases("p-x", "vcluster-blue")
+    assert case.twin is not None
+    assert (case.twin.side, ids(explain(case))) == ("tenant blue", ["tenant.queue-only-inside"])
+    assert SPACE == "team"

@@ -1,0 +1,218 @@
+"""The faults as data, the verdicts on their trials, and that no lab is broken by chance."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.mark.expression import Expression
+
+from lab.errors import ApiFailed, Busy, SpecError
+from tests.support.lab_fake import FakeLab
+
+ROOT = Path(__file__).parents[3]
+SUITES = ROOT / "tests" / "e2e"
+JUNIT = """<testsuites><testsuite>
+<testcase name="test_a"/>
+<testcase name="test_b[host]"><failure message="x"/></testcase>
+<testcase name="test_b[host]"><error message="y"/></testcase>
+<testcase name="test_c"><skipped message="needs KAI"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def scripts() -> Any:
+    """The scripts as modules: faults, results, and the program."""
+    from scripts.fault_injection import faults
+    from scripts.fault_injection import results as teeth_results
+    from scripts.fault_injection import run as teeth
+    from scripts.fault_injection import tampering as faults_meddling
+
+    return type(
+        "Scripts", (), {"faults": faults, "meddling": faults_meddling, "teeth": teeth, "results": teeth_results}
+    )
+
+
+def names_in(suite: str) -> list[str]:
+    tree = ast.parse((SUITES / suite).read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+
+
+def test_ids_are_unique_and_each_fault_turns_something_red(scripts: Any) -> None:
+    ids = [fault.id for fault in scripts.faults.FAULTS]
+    assert len(ids) == len(set(ids))
+    assert all(fault.what and fault.reds for fault in scripts.faults.FAULTS)
+
+
+@pytest.mark.parametrize("suite", sorted(path.name for path in SUITES.glob("test_*.py")))
+def test_suite_has_a_fault(scripts: Any, suite: str) -> None:
+    tried = {name for fault in scripts.faults.FAULTS for name in fault.reds}
+    assert (suite in tried) != (suite in scripts.faults.WITHOUT_FAULT)
+
+
+def test_what_must_turn_red_exists(scripts: Any) -> None:
+    for fault in scripts.faults.FAULTS:
+        for suite, words in fault.reds.items():
+            names = names_in(suite)
+            chosen = Expression.compile(words).evaluate if words else lambda _: True
+            # a parameter of the marker places is written [host]; others are in no fault but "killed"
+            parameters = ("[host]", "[scheduler]", "[binder]", "[podgrouper]", "[queues-deleted]")
+            found = [
+                name for name in names
+                if any(chosen(lambda word, whole=name + extra: word in whole) for extra in ("", *parameters))
+            ]  # fmt: skip
+            assert found, f"{fault.id}: {suite} has no test for {words!r}"
+
+
+def test_suites_without_a_fault_say_why(scripts: Any) -> None:
+    assert all(scripts.faults.WITHOUT_FAULT.values())
+    assert all((SUITES / suite).exists() for suite in scripts.faults.WITHOUT_FAULT)
+
+
+def ran(scripts: Any, tmp_path: Path, text: str = JUNIT) -> Any:
+    path = tmp_path / "junit.xml"
+    path.write_text(text)
+    return scripts.results.Ran.of(path)
+
+
+def test_junit_is_read(scripts: Any, tmp_path: Path) -> None:
+    seen = ran(scripts, tmp_path)
+    assert (seen.tests, seen.skipped, seen.failed, seen.reason) == (4, 1, ("test_b[host]",), "needs KAI")
+
+
+@pytest.mark.parametrize("text", ["", "<testsuites><testsuite>"])
+def test_a_file_that_was_cut_off_tells_of_no_test(scripts: Any, tmp_path: Path, text: str) -> None:
+    assert ran(scripts, tmp_path, text).tests == 0
+    assert scripts.results.Ran.of(tmp_path / "missing.xml").tests == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "skipped", "failed", "seeded", "word"),
+    [
+        (1, 2, 0, ("test_a",), True, "caught"),
+        (1, 2, 0, ("test_a",), False, "broken"),
+        (0, 2, 0, (), True, "missed"),
+        (0, 2, 1, (), True, "missed"),
+        (0, 2, 0, (), False, "green"),
+        (0, 2, 2, (), True, "n/a"),
+        (0, 0, 0, (), True, "broken"),
+        (5, 0, 0, (), True, "broken"),
+        (2, 1, 0, ("test_a",), True, "broken"),
+        (-1, 0, 0, (), True, "broken"),
+    ],
+)
+def test_verdict(
+    scripts: Any, code: int, tests: int, skipped: int, failed: tuple[str, ...], seeded: bool, word: str
+) -> None:
+    seen = scripts.results.Ran(tests, skipped, failed, "why" if skipped else "")
+    assert scripts.results.verdict(code, seen, seeded=seeded)[0] == word
+
+
+def test_record_goes_on_where_it_was_but_not_with_another_lab(scripts: Any, tmp_path: Path) -> None:
+    path, about = tmp_path / "new" / "teeth.json", {"lab": "demo", "kai": "0.16.8"}
+    record = scripts.results.Record(path, about)
+    record.add(scripts.results.Trial("f", "s.py", "", "caught", 1.0, "test_a"))
+    record.add(scripts.results.Trial("g", "s.py", "", "broken", 1.0))
+    again = scripts.results.Record(path, about)
+    assert again.find("f", "s.py", "").verdict == "caught"
+    assert again.find("g", "s.py", "") is None  # no verdict: it is tried again
+    assert again.find("f", "s.py", "other") is None
+    assert scripts.results.Record(path, {**about, "kai": "0.9.8"}).trials == {}
+    assert scripts.results.Record(path, about, fresh=True).trials == {}
+
+
+def test_missed_and_broken_are_bad(scripts: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    trials = [
+        scripts.results.Trial(word, "s.py", "", word, 1.0) for word in ("caught", "missed", "broken", "n/a", "green")
+    ]
+    assert [trial.verdict for trial in scripts.results.bad(trials)] == ["missed", "broken"]
+    scripts.results.show(trials)
+    assert "1 missed" in capsys.readouterr().out
+
+
+def test_no_lab_is_broken_without_being_named(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAILAB_LAB", "demo")  # what is enough to run tests is not enough here
+    monkeypatch.setattr(scripts.teeth.Lab, "attach", lambda name=None: pytest.fail(f"attached to {name}"))
+    with pytest.raises(SpecError, match="no lab is named"):
+        scripts.teeth.main([])
+    assert scripts.teeth.main(["--list"]) == 0
+
+
+def test_a_lab_that_others_test_is_left_alone(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab()
+    monkeypatch.setattr(scripts.teeth.Lab, "attach", lambda name: lab)
+    monkeypatch.setattr(scripts.teeth, "tried", lambda *_: pytest.fail("a fault was seeded"))
+    path = scripts.teeth.turn_of(lab)
+    path.parent.mkdir(parents=True)
+    with path.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        with pytest.raises(Busy, match="tests run on lab demo"):
+            scripts.teeth.main(["--lab", "demo"])
+
+
+def test_unknown_names_are_refused(scripts: Any) -> None:
+    with pytest.raises(SystemExit, match=r"unknown: nope, test_nope\.py"):
+        scripts.teeth.chosen(["nope"], ["test_nope"])
+    ((fault, reds),) = scripts.teeth.chosen(["reclaim-off"], ["test_reclaim"])
+    assert (fault.id, set(reds)) == ("reclaim-off", {"test_reclaim.py"})
+
+
+class Patches:
+    """Remembers what a meddler changes."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, Any]] = []
+
+    def patch(self, kind: str, name: str, change: Any, namespace: str | None = None) -> None:
+        self.done.append((name, change))
+
+    def delete(self, kind: str, name: str, namespace: str | None = None, grace: int | None = None) -> None:
+        self.done.append((name, "deleted"))
+
+
+def queue(name: str, mine: bool = True, **gpu: float) -> dict[str, Any]:
+    labels = {"kailab.dev/test": "1"} if mine else {"kailab": "demo"}
+    shares = {key: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for key in ("gpu", "cpu", "memory")}
+    shares["gpu"] |= gpu
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"resources": shares}}
+
+
+def test_meddlers_touch_nothing_but_what_tests_made(scripts: Any) -> None:
+    cluster, act = Patches(), scripts.meddling.share_set("limit", -1)
+    act(cluster, "ADDED", queue("test", mine=False, limit=1))
+    act(cluster, "ADDED", queue("t-a", limit=-1))
+    act(cluster, "DELETED", queue("t-b", limit=1))
+    assert cluster.done == []
+    act(cluster, "ADDED", queue("t-c", limit=1))
+    assert cluster.done == [("t-c", {"spec": {"resources": {"gpu": {"limit": -1}}}})]
+
+
+@pytest.mark.parametrize(("namespace", "hit"), [("t-gangs-1", True), ("default", False), ("vcluster-ml", False)])
+def test_meddlers_know_the_namespaces_of_tests(scripts: Any, namespace: str, hit: bool) -> None:
+    cluster = Patches()
+    group = {"metadata": {"name": "g", "namespace": namespace}, "spec": {"minMember": 3}}
+    scripts.meddling.minimum_set(1)(cluster, "ADDED", group)
+    pod = {
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    scripts.meddling.evicted(cluster, "MODIFIED", pod)
+    assert bool(cluster.done) is hit
+
+
+def test_only_a_lost_race_is_forgiven(scripts: Any) -> None:
+    from scripts.fault_injection import seeding as faults_seeding
+
+    def refuse(status: int) -> Any:
+        def act(*_: object) -> None:
+            raise ApiFailed("no", status=status)
+
+        return act
+
+    faults_seeding._try(refuse(404), Patches(), "ADDED", {})
+    with pytest.raises(ApiFailed):
+        faults_seeding._try(refuse(403), Patches(), "ADDED", {})

@@ -1,0 +1,164 @@
+"""Looking at a lab that is up: whom it asks, what it makes of silence, and what goes into the diagnosis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.config import LabSpec
+from lab.errors import ApiFailed, CommandFailed, Interrupted
+from lab.gpu.diagnosis import diagnose as module
+from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose, expected
+from lab.gpu.nvidia.claims import record
+from lab.gpu.simulated.devices import gpus_of
+from lab.snapshot.cluster_snapshot import UNREAD, World
+from tests.support.diagnose_world import NODE, event, told, world
+from tests.support.explain_world import pod
+from tests.support.gpu_world import World as LabWorld
+
+SPEC = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 1}, "gpu": {"mode": "simulated", "perNode": 2}})
+
+
+class Scene:
+    """A lab of one worker, its node's words and its cluster's objects."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: LabSpec = SPEC) -> None:
+        self.lab = LabWorld(tmp_path, spec)
+        self.seen: World | Exception = world()
+        monkeypatch.setattr(module, "take", self._take)
+        monkeypatch.setattr(module, "read_logs", lambda *_: ())
+
+    def _take(self, *_: object, **__: object) -> World:
+        if isinstance(self.seen, Exception):
+            raise self.seen
+        return self.seen
+
+    def says(self, text: str | Exception) -> None:
+        """What the worker prints."""
+        raises = text if isinstance(text, Exception) else None
+        words = ["docker", "exec", "-i", NODE, "sh", "-s"]
+        self.lab.runner.handle(words, out="" if raises else str(text), raises=raises, exact=True)
+
+    def diagnosed(self) -> Diagnosis:
+        return diagnose(self.lab.ctx, clock=lambda: 0.0)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path, monkeypatch)
+
+
+def well(**changes: str) -> str:
+    """A node with the GPUs of the lab."""
+    mine = [gpu.uuid for gpu in gpus_of("demo", NODE, SPEC.gpu)]
+    text = told(**changes)
+    for number, uuid in enumerate(mine):
+        text = text.replace(f"GPU-00000000-0000-4000-8000-{number:012d}", uuid)
+    return text
+
+
+def test_a_lab_in_which_all_is_well(scene: Scene) -> None:
+    scene.says(well())
+    seen = scene.diagnosed()
+    assert [verdict for verdict in seen.path if verdict.level != "ok"] == []
+    assert (seen.symptoms, seen.unread, seen.broken) == ((), (), False)
+    titles = [verdict.title for verdict in seen.path]
+    assert titles[:2] == ["worker: device nodes", "worker: driver"]
+    assert {"RuntimeClass", "worker: device plugin", "reservation pods"} <= set(titles)
+    assert seen.as_json()["symptoms"] == []
+
+
+def test_node_and_cluster_are_judged_together(scene: Scene) -> None:
+    stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating")
+    scene.seen = world(stuck, event(stuck, "FailedCreatePodSandBox", "unresolvable CDI devices nvidia.com/gpu=GPU-9"))
+    scene.says(well(cdi=""))
+    seen = scene.diagnosed()
+    assert [found.symptom.id for found in seen.symptoms] == ["cdi-spec-missing", "cdi-unresolvable"]
+    assert seen.broken
+
+
+def test_journals_count_as_far_as_they_are_about_what_is_wrong_now(scene: Scene) -> None:
+    stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating")
+    scene.seen = world(stuck)
+    lines = ['level=error msg="RunPodSandbox for stuck failed" error="no runtime for \\"nvidia\\" is configured"',
+             'level=error msg="RunPodSandbox for gone failed" error="error loading config: (2, 1)"']  # fmt: skip
+    scene.says(well(containerd_log="\n".join(lines), kubelet_log="E1121 too many open files"))
+    assert [found.symptom.id for found in scene.diagnosed().symptoms] == ["handler-missing"]
+
+
+def test_a_start_that_failed_is_always_heard(scene: Scene) -> None:
+    plugin = (
+        'msg="failed to load plugin io.containerd.grpc.v1.cri" error="`mirrors` cannot be set when `config_path` is"'
+    )
+    kubelet = "E1121 kubelet is configured to not run on a host using cgroup v1"
+    scene.says(well(containerd_log=plugin, units="containerd active\nkubelet failed", kubelet_log=kubelet))
+    assert [found.symptom.id for found in scene.diagnosed().symptoms] == [
+        "cgroup-v1", "kubelet-down", "containerd-mirrors",
+    ]  # fmt: skip
+
+
+def test_nvidia_smi_of_the_node_is_heard(scene: Scene) -> None:
+    scene.says(well(smi="Failed to initialize NVML: Driver/library version mismatch\nrc 18"))
+    assert [found.symptom.id for found in scene.diagnosed().symptoms] == ["driver-mismatch"]
+
+
+def test_a_stopped_node_is_one_verdict_and_the_silent_api_is_not_another(scene: Scene) -> None:
+    scene.lab.nodes[NODE].state = "exited"
+    scene.seen = ApiFailed("connection refused")
+    seen = scene.diagnosed()
+    assert [(verdict.title, verdict.what, verdict.fix) for verdict in seen.path] == [
+        ("worker", "the node container is exited", "lab up")
+    ]
+    assert seen.unread == ("the cluster",)
+
+
+def test_a_node_that_does_not_answer_and_an_api_that_does_not(scene: Scene) -> None:
+    scene.says(CommandFailed(["docker"], 124, why="docker did not end within 20 s"))
+    seen = scene.diagnosed()
+    assert seen.path[0].what == "docker did not end within 20 s"
+    assert seen.path[0].fix == f"docker logs --tail 30 {NODE}"
+    assert seen.path[1].title == "RuntimeClass"
+
+
+def test_an_api_that_does_not_answer_is_a_verdict(scene: Scene) -> None:
+    scene.says(well())
+    scene.seen = ApiFailed("connection refused", fix="see whether it runs")
+    seen = scene.diagnosed()
+    assert (seen.path[0].title, seen.path[0].fix) == ("Kubernetes API", "see whether it runs")
+    assert seen.broken
+
+
+def test_the_interrupt_is_no_finding(scene: Scene) -> None:
+    scene.says(Interrupted("stopped"))
+    with pytest.raises(Interrupted):
+        scene.diagnosed()
+
+
+def test_kinds_that_came_too_late_are_named(scene: Scene) -> None:
+    scene.says(well())
+    seen = world()
+    scene.seen = World(seen.at, seen.objects, facts={UNREAD: "Event, Job"})
+    assert scene.diagnosed().unread == ("Event objects", "Job objects")
+
+
+def spec_of(**gpu: Any) -> LabSpec:
+    return LabSpec.model_validate({"name": "demo", "cluster": {"workers": 1}, "gpu": gpu})
+
+
+def test_a_lab_without_gpus_has_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Scene(tmp_path, monkeypatch, spec_of(mode="none")).diagnosed()
+    assert [(verdict.level, verdict.what) for verdict in seen.path] == [("skip", "the lab file asks for none")]
+
+
+def test_nodes_with_real_gpus_should_have_what_the_journal_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support.nvidia_world import gpu, uuid
+
+    scene = Scene(tmp_path, monkeypatch, spec_of(mode="nvidia"))
+    record(scene.lab.ctx.journal, "cluster", {NODE: (gpu(0, 2),)}, "volume-mount")
+    wanted = expected(scene.lab.ctx)[NODE]
+    assert wanted.gpus == {uuid(0): 2}
+    assert "/usr/bin/nvidia-cdi-hook" in wanted.programs

@@ -1,0 +1,180 @@
+"""The way of a GPU through a node: what diagnose.sh printed, and what is wrong in it, in words that the table knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.gpu.diagnosis.node_facts import NodeFacts, parse, script
+from lab.gpu.diagnosis.node_stages import Expected, Stage, node_stages
+from lab.gpu.diagnosis.symptoms import match
+from tests.support.diagnose_world import LIBRARY, NODE, SPEC, UUIDS, told
+
+MINORS = {uuid: minor for minor, uuid in enumerate(UUIDS)}
+EXPECTED = Expected(MINORS, real=True)
+MODE = "[nvidia-container-runtime]\nmode = "
+NEW_KEY = 'plugins."io.containerd.cri.v1.runtime".containerd'
+
+
+def node(**changes: str) -> NodeFacts:
+    return parse(NODE, told(**changes))
+
+
+def stages(**changes: str) -> tuple[Stage, ...]:
+    return node_stages(node(**changes), EXPECTED)
+
+
+def troubles(**changes: str) -> list[str]:
+    return [trouble.text for stage in stages(**changes) for trouble in stage.troubles]
+
+
+def test_a_node_in_which_all_is_well() -> None:
+    assert troubles() == []
+    verdicts = [stage.verdict("worker") for stage in stages()]
+    assert {verdict.level for verdict in verdicts} == {"ok"}
+    assert [verdict.check.partition(".")[2] for verdict in verdicts] == [
+        "devices", "driver", "toolkit", "handler", "cdi", "health",
+    ]  # fmt: skip
+    assert verdicts[0].title == "worker: device nodes"
+    assert verdicts[0].what == "/dev/nvidia0, /dev/nvidia1"
+    assert verdicts[3].what == "nvidia runs /usr/bin/nvidia-container-runtime"
+    assert verdicts[4].what == "/etc/cdi/kailab.json: 5 devices"
+
+
+def test_containerd_2_keeps_its_runtimes_elsewhere() -> None:
+    text = f'version = 3\n[{NEW_KEY}.runtimes.nvidia.options]\nBinaryName = "x"\nSystemdCgroup = true\n'
+    assert node(containerd=text).containerd.handlers["nvidia"]["options"]["BinaryName"] == "x"
+    assert troubles(containerd=text) == []
+
+
+CONTROL = "/dev/nvidiactl 195:255\n/dev/nvidia-uvm 195:253"
+GPUS = "/dev/nvidia0 195:0\n/dev/nvidia1 195:1"
+REFUSED = "accept-nvidia-visible-devices-envvar-when-unprivileged = false"
+MODULE = "NVRM version: NVIDIA UNIX x86_64  580.65.06  Release"
+OLD = "library /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.86.15"
+RUNTIME = f'[{NEW_KEY}.runtimes.nvidia.options]\nBinaryName = "x"\n'
+RUNC = f"[{NEW_KEY}.runtimes.runc.options]\n"
+
+BROKEN: list[tuple[str, dict[str, str], str]] = [
+    ("device-missing", {"devices": f"/dev/nvidia0 195:0\n{CONTROL}"}, "device /dev/nvidia1 is missing"),
+    (
+        "device-missing",
+        {"devices": f"{GPUS.replace('195:0', '1:3')}\n{CONTROL}"},
+        "device /dev/nvidia0 is 1:3, should be",
+    ),
+    (
+        "device-missing",
+        {"devices": f"{GPUS}\n{CONTROL.replace('195:253', 'regular-file')}"},
+        "device /dev/nvidia-uvm is",
+    ),
+    ("device-foreign", {"devices": f"{GPUS}\n/dev/nvidia7 195:7\n{CONTROL}"}, "device /dev/nvidia7 is not the node's"),
+    ("params-open", {"driver": "ModifyDeviceFiles: 1"}, "ModifyDeviceFiles is 1: NVML may make the device nodes"),
+    (
+        "driver-replaced",
+        {"driver": f"{MODULE}\n{OLD}"},
+        "driver 580.65.06 is loaded, and the node's library is of 570.86",
+    ),
+    ("driver-file-missing", {"files": f"missing {LIBRARY}"}, f"driver file {LIBRARY} is missing"),
+    ("driver-file-directory", {"files": f"directory {LIBRARY}"}, f"driver file {LIBRARY} is a directory"),
+    ("runtime-missing", {"programs": "/usr/bin/nvidia-ctk"}, "/usr/bin/nvidia-container-runtime is not in the node"),
+    ("toolkit-config-broken", {"toolkit": "mode = ["}, "the toolkit's configuration cannot be read: "),
+    ("toolkit-mode-legacy", {"toolkit": f'{MODE}"legacy"'}, "the toolkit's mode is legacy, should be cdi"),
+    ("toolkit-mode-auto", {"toolkit": ""}, "the toolkit's mode is auto, should be cdi"),
+    ("toolkit-mode-unknown", {"toolkit": f'{MODE}"csv"'}, "the toolkit's mode is csv, should be cdi"),
+    ("envvar-refused", {"toolkit": f'{REFUSED}\n{MODE}"cdi"'}, "the toolkit ignores NVIDIA_VISIBLE_DEVICES"),
+    ("containerd-down", {"units": "containerd failed\nkubelet active"}, "containerd is failed"),
+    ("kubelet-down", {"units": "containerd active\nkubelet inactive"}, "the kubelet is inactive"),
+    (
+        "containerd-config-broken",
+        {"containerd": "containerd: failed to load TOML: x"},
+        "containerd's configuration cannot",
+    ),
+    ("handler-missing", {"containerd": "version = 2"}, "containerd has no handler nvidia"),
+    ("handler-cgroups", {"containerd": RUNTIME}, "containerd's handler nvidia has no SystemdCgroup = true"),
+    (
+        "handler-cgroups",
+        {"containerd": f"{RUNC}SystemdCgroup = false\n{RUNTIME}SystemdCgroup = true"},
+        "containerd's handler nvidia has no SystemdCgroup = false",
+    ),
+    (
+        "containerd-not-restarted",
+        {"changed": "/etc/containerd/config.toml"},
+        "containerd has not been restarted since /etc",
+    ),
+    (
+        "default-runtime-nvidia",
+        {"containerd": f'[{NEW_KEY}]\ndefault_runtime_name = "nvidia"\n{RUNTIME}SystemdCgroup = true'},
+        "containerd's default runtime is nvidia",
+    ),
+    ("cdi-spec-missing", {"cdi": ""}, "the node has no CDI spec for nvidia.com/gpu"),
+    ("cdi-spec-missing", {"cdi": "@@ /etc/cdi/kailab.json\n{"}, "CDI spec /etc/cdi/kailab.json cannot be read: "),
+    (
+        "cdi-spec-missing",
+        {"cdi": "@@ /etc/cdi/nic.yaml\nkind: example.com/nic"},
+        "the node has no CDI spec for nvidia.com",
+    ),
+    (
+        "cdi-device-unnamed",
+        {"cdi": f"@@ /etc/cdi/kailab.json\n{str(SPEC).replace(UUIDS[1], 'GPU-other')}"},
+        f"no CDI spec names {UUIDS[1]}",
+    ),
+    (
+        "gpu-failed",
+        {"nvml": f"gpu index=1 minor=1 uuid={UUIDS[1]} xid=79 health=lost name=A"},
+        f"GPU {UUIDS[1]} has failed",
+    ),
+]
+WARNINGS = ("containerd-not-restarted", "default-runtime-nvidia")
+
+
+@pytest.mark.parametrize(("symptom", "changes", "line"), BROKEN, ids=[one[2][:40] for one in BROKEN])
+def test_each_break_is_said_and_known(symptom: str, changes: dict[str, str], line: str) -> None:
+    found = stages(**changes)
+    assert any(text.startswith(line) for text in troubles(**changes)), troubles(**changes)
+    assert [one.symptom.id for one in match(e for stage in found for e in stage.evidence())] == [symptom]
+    (verdict,) = [one for one in (stage.verdict("worker") for stage in found) if one.level != "ok"]
+    assert verdict.level == ("warn" if symptom in WARNINGS else "fail")
+    assert verdict.fix
+
+
+@pytest.mark.parametrize("systemd", ["true", "false"])
+def test_the_handler_makes_cgroups_as_runc_does(systemd: str) -> None:
+    """In labs on cgroup v1 that is without systemd."""
+    assert troubles(containerd=f"{RUNC}SystemdCgroup = {systemd}\n{RUNTIME}SystemdCgroup = {systemd}") == []
+
+
+def test_several_troubles_of_a_stage_are_one_verdict() -> None:
+    (verdict,) = [one for one in (stage.verdict("worker") for stage in stages(devices="")) if one.level != "ok"]
+    assert verdict.what.count(" is missing") == 4
+    assert verdict.fix == "lab up (it runs the node's unit again)"
+
+
+def test_a_driver_of_the_machine_is_nothing_to_simulated_gpus() -> None:
+    seen = node(driver=f"{MODULE}\n{OLD}\nModifyDeviceFiles: 1")
+    assert [t.text for stage in node_stages(seen, Expected(MINORS)) for t in stage.troubles] == []
+
+
+def test_nvidia_smi_is_heard_only_when_it_fails() -> None:
+    assert node().smi == ()
+    assert node(smi="").smi == ()
+    failed = node(smi="Failed to initialize NVML: Driver/library version mismatch\nrc 18")
+    assert failed.smi == ("Failed to initialize NVML: Driver/library version mismatch",)
+
+
+def test_real_gpus_need_every_program_and_any_number_for_uvm() -> None:
+    programs = tuple(f"/usr/bin/{name}" for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"))
+    real = Expected({UUIDS[0]: 1}, programs, real=True)
+    devices = "/dev/nvidia1 195:1\n/dev/nvidiactl 195:255\n/dev/nvidia-uvm 511:0"
+    found = node_stages(node(devices=devices), real)
+    assert [t.text for stage in found for t in stage.troubles] == ["/usr/bin/nvidia-cdi-hook is not in the node"]
+
+
+def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:
+    silent = parse(NODE, "")
+    assert (silent.units, silent.changed, silent.smi, silent.journal("containerd")) == ({}, (), (), ())
+    assert silent.containerd.broken == ""
+    assert silent.loaded == silent.library == ""
+
+
+def test_the_script_has_every_section_that_is_read() -> None:
+    sections = {line.split()[1] for line in script().splitlines() if line.startswith("section ")}
+    assert sections == set(parse(NODE, told()).said)

@@ -1,0 +1,132 @@
+"""The table of known failures: whole rows, patterns that real lines hit, proofs that exist; and the matching."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lab.gpu.diagnosis.symptoms import (
+    FILES,
+    NOT_HERE,
+    STREAMS,
+    TEXT,
+    Evidence,
+    Symptom,
+    in_text,
+    match,
+    normal,
+    symptoms,
+)
+from tests.integration.gpu_failure_cases import CASES as ON_A_LAB
+from tests.integration.test_gpu_failure_texts import CASES as IN_WORDS
+from tests.integration.test_gpu_failure_texts import DOCKER
+
+SAID: Mapping[str, list[str]] = tomllib.loads(
+    (Path(__file__).parents[3] / "data" / "symptoms_messages.toml").read_text()
+)
+LINES = [(symptom, line) for symptom, lines in SAID.items() for line in lines]
+ROWS = list(symptoms().values())
+
+PROOFS = {
+    "tests/integration/test_gpu_failures.py::test_failure": set(ON_A_LAB),
+    "tests/integration/test_gpu_failure_texts.py::test_text": set(IN_WORDS),
+    "tests/integration/test_gpu_failure_texts.py::test_docker": set(DOCKER),
+}
+
+
+def ids(*evidence: Evidence) -> list[str]:
+    return [found.symptom.id for found in match(evidence)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_every_row_is_whole(row: Symptom) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9-]+", row.id)
+    for text in (row.sees, row.means, row.fix, row.source):
+        assert text.strip() == text
+        assert len(text) > 5
+    assert row.means.endswith(".")
+    assert not row.fix.endswith(".")
+    assert row.streams <= STREAMS.keys() - {TEXT}
+    # what is filled in is in every pattern that can hit
+    assert all(row.words - {"where"} <= pattern.groupindex.keys() for pattern in row.patterns)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_every_proof_is_a_test_that_produces_it_or_a_reason(row: Symptom) -> None:
+    if row.proof.startswith(NOT_HERE):
+        assert len(row.proof) > len(NOT_HERE) + 10
+        return
+    test, _, case = row.proof.rstrip("]").partition("[")
+    assert case in PROOFS[test]
+    told = ON_A_LAB[case].also | {case} if "test_failure[" in row.proof else {case}
+    assert row.id in told
+
+
+def test_every_case_is_a_symptom() -> None:
+    assert set().union(*PROOFS.values()) <= symptoms().keys()
+    assert {name for case in ON_A_LAB.values() for name in case.also | case.may} <= symptoms().keys()
+
+
+def test_rows_are_in_the_order_of_the_way_and_nothing_is_left_unproved_without_reason() -> None:
+    assert FILES == ("machine", "system", "node", "plugin", "kai")
+    unproved = [row.id for row in ROWS if row.proof.startswith(NOT_HERE)]
+    assert len(ROWS) > 80
+    assert len(unproved) < 15
+
+
+@pytest.mark.parametrize(("symptom", "line"), LINES, ids=[f"{symptom}-{n}" for n, (symptom, _) in enumerate(LINES)])
+def test_real_lines_show_their_symptom_and_no_other(symptom: str, line: str) -> None:
+    assert [found.symptom.id for found in in_text(line)] == [symptom]
+
+
+def test_every_pattern_is_hit_by_a_real_line() -> None:
+    for row in ROWS:
+        lines = [normal(line) for line in SAID[row.id]]
+        unused = [pattern.pattern for pattern in row.patterns if not any(pattern.search(line) for line in lines)]
+        assert unused == [], row.id
+
+
+def test_lines_of_logs_are_read_without_their_colours_and_backslashes() -> None:
+    line = '\x1b[31mE\x1b[0m level=error error="failed: no runtime for \\\\\\"nvidia\\\\\\" is configured\\nnext"'
+    assert [found.symptom.id for found in in_text(line)] == ["handler-missing"]
+    assert normal('a \\"b\\"\\nc') == 'a "b"\nc'
+
+
+def test_a_symptom_is_looked_for_in_its_own_streams_only() -> None:
+    line = "Incompatible strategy detected auto"
+    assert ids(Evidence("plugin-log", "kube-system/p", line)) == ["plugin-strategy"]
+    assert ids(Evidence("event", "kube-system/p", line)) == []
+    assert ids(Evidence(TEXT, "text", line)) == ["plugin-strategy"]
+
+
+def test_what_follows_from_a_cause_is_told_only_where_nothing_else_was_found() -> None:
+    crash = Evidence("node", "kube-system/p", "device plugin kube-system/p is not ready: CrashLoopBackOff", "worker")
+    cause = Evidence("plugin-log", "kube-system/p", "Incompatible strategy detected auto", "worker")
+    elsewhere = Evidence("plugin-log", "kube-system/q", "Incompatible strategy detected auto", "worker2")
+    assert ids(crash) == ["plugin-crashes"]
+    assert ids(crash, cause) == ["plugin-strategy"]
+    assert ids(crash, elsewhere) == ["plugin-strategy", "plugin-crashes"]
+
+
+def test_meaning_and_fix_name_what_was_seen() -> None:
+    (found,) = match([Evidence("node", "worker", "device /dev/nvidia1 is missing")])
+    assert found.means.startswith("/dev/nvidia1 is gone")
+    (down,) = match([Evidence("node", "worker2", "containerd is failed")])
+    assert "docker exec worker2 systemctl restart containerd" in down.fix
+    assert down.lines() == ("worker2 (node): containerd is failed",)
+    assert down.as_json()["evidence"] == [{"stream": "node", "where": "worker2", "text": "containerd is failed"}]
+
+
+def test_evidence_is_kept_short() -> None:
+    lines = [Evidence("plugin-log", f"p{n}", f"Incompatible strategy detected auto {'x' * 500}") for n in range(9)]
+    (found,) = match(lines)
+    assert len(found.evidence) == 4
+    assert all(len(line) <= 401 for line in found.lines())
+
+
+def test_a_long_log_without_symptoms_has_none() -> None:
+    assert in_text("\n".join(f"I1121 nothing happens {n}" for n in range(20000))) == ()

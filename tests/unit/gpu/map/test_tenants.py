@@ -1,0 +1,233 @@
+"""The map of GPUs with tenants that have a KAI of their own: reservation pods and waiting pods inside, own nodes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from rich.console import Console
+
+from lab.errors import ApiFailed
+from lab.gpu.map.diff import changes
+from lab.gpu.map.model import GpuMap, GpuState
+from lab.gpu.map.text import gpu_lines
+from lab.gpu.map.watch import GpuFollow, GpuSource
+from lab.kube import Cluster as Server
+from lab.kube import reflector
+from lab.kube.reflector import Change
+from lab.ui.gpus import render_gpus
+from tests.support.gpu_map_world import Cluster, Machine, pod
+from tests.support.kube_fake import FakeApi, Stream, listing, status
+from tests.unit.steps.kai.test_values import lab
+from tests.unit.tenants.vcluster.test_values import one
+
+if TYPE_CHECKING:
+    from lab.session.context import LabContext
+
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+
+
+def shared(tenant: str = "ml") -> tuple[Cluster, Machine]:
+    """A tenant's node: one GPU shared by two of its pods, and one that a pod has whole."""
+    cluster = Cluster()
+    machine = cluster.machine("worker2", 2)
+    machine.tenant = tenant
+    users = [pod(name, tenant=tenant, ns="team", fraction="0.5") for name in ("a", "b")]
+    cluster.share(machine, 0, "g", *users, own=tenant)
+    cluster.whole(machine, [1], pod("big", tenant=tenant, ns="team", gpus=1))
+    return cluster, machine
+
+
+def table(cluster: Cluster, width: int = 100) -> str:
+    console = Console(width=width, record=True, force_terminal=False, color_system=None)
+    render_gpus(cluster.map(), "lab demo", console, width)
+    return console.export_text()
+
+
+def test_a_tenants_own_reservation_pod_makes_a_shared_gpu() -> None:
+    cluster, _ = shared()
+    first, second = cluster.map().gpus
+    assert (first.state, first.used, first.claims) == (GpuState.SHARED, 1.0, 1)
+    assert [(h.title, h.tenant, h.share) for h in first.holders] == [("team/a", "ml", 0.5), ("team/b", "ml", 0.5)]
+    assert (second.state, [h.title for h in second.holders]) == (GpuState.WHOLE, ["team/big"])
+    (on_host,), (owners,) = first.reservations, first.reserved_by
+    assert on_host.startswith("vcluster-ml/gpu-reservation-")
+    assert on_host.endswith("-x-kai-resource-reservation-x-ml")
+    assert owners == on_host.split("/")[1].split("-x-")[0] + " of tenant ml"
+
+
+def test_without_the_annotation_the_kubelet_tells_the_gpu() -> None:
+    cluster, machine = shared()
+    del cluster.pods[0]["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"]
+    gpu = cluster.map().gpus[0]
+    assert (gpu.uuid, gpu.state, len(gpu.holders)) == (machine.uuid(0), GpuState.SHARED, 2)
+
+
+def test_a_gpu_of_two_tenants_is_over_committed() -> None:
+    cluster, machine = shared()
+    cluster.share(machine, 0, "other", pod("c", tenant="ops", fraction="0.5"), own="ops")
+    gpu = cluster.map().gpus[0]
+    assert gpu.state is GpuState.OVER
+    assert [owners.partition(" of ")[2] for owners in gpu.reserved_by] == ["tenant ml", "tenant ops"]
+
+
+def test_tables_and_lines_name_whose_it_is() -> None:
+    cluster, _ = shared()
+    text = table(cluster)
+    assert "for tenant ml alone" in text
+    assert " of tenant ml\n" in text
+    assert "-x-kai-resource" not in text
+    lines = gpu_lines(cluster.map())
+    assert lines[0].startswith("node worker2: Ready, for tenant ml alone, 2 of 2 offered")
+    assert "-x-kai-resource-reservation-x-ml (gpu-reservation-" in lines[1]
+    assert " of tenant ml), GPU group g" in lines[1]
+
+
+def test_data_names_whose_it_is() -> None:
+    (node,) = shared()[0].map().as_json()["nodes"]
+    assert node["tenant"] == "ml"
+    assert node["gpus"][0]["reserved_by"][0].endswith(" of tenant ml")
+
+
+def test_what_waits_inside_is_not_on_the_host() -> None:
+    cluster, _ = shared()
+    why = "no nodes with enough resources were found"
+    bound = pod("a", ns="team", fraction="0.5", node="worker2")
+    cluster.inside = {
+        "ml": [bound, pod("late", ns="team", gpus=1, phase="Pending", why=why), pod("cpu", phase="Pending")]
+    }
+    found = cluster.map()
+    assert [(w.title, w.tenant, w.asked, w.why) for w in found.waiting] == [("team/late", "ml", "1 GPU", why)]
+    assert len(found.gpus[0].holders) == 2
+    before = shared()[0].map()
+    assert [change.what for change in changes(before, found)] == ["waits"]
+
+
+def test_a_tenant_that_does_not_answer_is_told() -> None:
+    cluster, _ = shared()
+    cluster.inside = {"ml": None}
+    assert cluster.map().notes == ("tenant ml does not answer: which of its pods wait for GPUs is not known",)
+
+
+def test_a_failed_reservation_pod_of_a_tenant_is_deleted_inside() -> None:
+    cluster, _ = shared()
+    cluster.pods[0]["status"]["phase"] = "Failed"
+    (note,) = cluster.map().notes
+    assert note.startswith("reservation pod vcluster-ml/gpu-reservation-")
+    assert ": delete pod kai-resource-reservation/gpu-reservation-" in note
+    assert note.endswith(" inside tenant ml")
+
+
+# --- read and followed
+
+
+@pytest.fixture
+def inner() -> FakeApi:
+    return FakeApi()
+
+
+def server(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(reflector, "PAUSE", 0.01)
+    made = Server(Path("/lab/kubeconfig"), transport=api)
+    monkeypatch.setattr(made.calls, "pause", lambda seconds: None)
+    return made
+
+
+LATE = pod("late", gpus=1, phase="Pending")
+
+
+def test_tenants_are_read_too(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.on("GET", NODES, listing(Machine("worker", 1).node()))
+    api.on("GET", PODS, listing())
+    inner.on("GET", PODS, listing(LATE))
+    source = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)})
+    assert [(w.title, w.tenant) for w in source.read().waiting] == [("default/late", "ml")]
+
+
+def test_a_tenant_that_refuses_does_not_stop_the_map(
+    api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.on("GET", NODES, listing(Machine("worker", 1).node()))
+    api.on("GET", PODS, listing())
+    inner.on("GET", PODS, status(401, "Unauthorized"))
+    found = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)}).read()
+    assert (len(found.gpus), len(found.notes)) == (1, 1)
+
+
+def next_of(maps: GpuFollow) -> GpuMap:
+    found = maps.next(10)
+    assert found is not None
+    return found
+
+
+def quiet_host(api: FakeApi) -> None:
+    api.on("GET", NODES, listing(Machine("worker", 1).node()))
+    api.on("GET", NODES, Stream())
+    api.on("GET", PODS, listing())
+    api.on("GET", PODS, Stream())
+
+
+def test_pods_inside_are_followed(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    quiet_host(api)
+    inner.on("GET", PODS, listing())
+    inner.on("GET", PODS, Stream(go, ("ADDED", {**LATE, "metadata": {**LATE["metadata"], "resourceVersion": "11"}})))
+    source = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)})
+    with GpuFollow(source) as maps:
+        assert next_of(maps).waiting == ()
+        go.set()
+        assert [(w.title, w.tenant) for w in next_of(maps).waiting] == [("default/late", "ml")]
+
+
+class Words:
+    """A follower that says what a test gives it."""
+
+    def __init__(self) -> None:
+        self.trouble: Exception | None = None
+        self.batches: list[list[Change]] = []
+
+    def take(self, seconds: float) -> list[Change] | None:
+        assert seconds == 0.0
+        return self.batches.pop(0) if self.batches else None
+
+
+def test_a_tenant_that_falls_silent_is_told_and_heard_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet_host(api)
+    ml = Words()
+    with GpuFollow(GpuSource(server(api, monkeypatch))) as maps:
+        maps._inner["ml"] = cast("reflector.Follower", ml)
+        ml.batches.append([("ADDED", LATE)])
+        assert len(next_of(maps).waiting) == 1
+        ml.trouble = ApiFailed("no answer")
+        silent = next_of(maps)
+        assert (silent.waiting, len(silent.notes)) == ((), 1)
+        ml.trouble = None  # listed again, nothing is new
+        again = next_of(maps)
+        assert (len(again.waiting), again.notes) == (1, ())
+
+
+def test_a_tenant_that_refuses_is_told_and_the_rest_goes_on(
+    api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet_host(api)
+    inner.on("GET", PODS, status(403, "forbidden"))
+    source = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)})
+    with GpuFollow(source) as maps:
+        found = next_of(maps)
+        while not found.notes:
+            found = next_of(maps)
+        assert len(found.gpus) == 1
+
+
+def test_a_lab_asks_its_tenants_with_a_kai_of_their_own(tmp_path: Path) -> None:
+    tenants = [one("own-kai", "ml"), one("own-kai", "new"), one("host-kai", "dev")]
+    spec = lab(cluster={"workers": 3}, tenants=[tenant.model_dump() for tenant in tenants])
+    (tmp_path / "ml").write_text("")
+    ctx = SimpleNamespace(
+        spec=spec, cluster=lambda: "host", tenant=lambda name: f"cluster of {name}",
+        paths=SimpleNamespace(tenant_kubeconfig=lambda name: tmp_path / name),
+    )  # fmt: skip
+    assert GpuSource.of(cast("LabContext", ctx)).tenants == {"ml": "cluster of ml"}

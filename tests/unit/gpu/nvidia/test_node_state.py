@@ -1,0 +1,89 @@
+"""The lab's files in a node with real GPUs, and what the node says of itself."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+
+import pytest
+
+from lab.config.gpu import ToolkitOptions
+from lab.gpu.nvidia.node_state import LIST, SCRIPT, UNIT, RealFiles, RealState, differences, parse
+from lab.gpu.simulated.node_files import RUNTIME_CONFIG
+from tests.support.nvidia_world import gpu, uuid
+
+GPUS = (gpu(0, 2), gpu(1, 0))
+FILES = RealFiles.of(GPUS, ToolkitOptions())
+
+WELL = "\n".join([
+    *(f"sum {digest}  {path}" for path, digest in FILES.sums().items()),
+    "minor 0", "minor 2", "modify 0",
+    *(f"{word} {uuid(number)}" for word in ("gpu", "spec") for number in (0, 1)),
+    "unit enabled active",
+    *(f"program /usr/bin/{name}" for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")),
+    "handler nvidia",
+])  # fmt: skip
+
+
+def test_the_list_names_minors_and_uuids() -> None:
+    assert FILES.texts[LIST] == f"2 {uuid(0)}\n0 {uuid(1)}\n"
+    config = tomllib.loads(FILES.texts[RUNTIME_CONFIG])
+    assert config["nvidia-container-runtime"]["mode"] == "cdi"
+    assert config["accept-nvidia-visible-devices-envvar-when-unprivileged"] is True
+
+
+def test_a_node_without_gpus_gets_what_takes_them_away_and_no_runtime() -> None:
+    bare = RealFiles.of((), ToolkitOptions())
+    assert bare.texts[LIST] == ""
+    assert set(bare.texts) == {LIST, SCRIPT, f"/etc/systemd/system/{UNIT}"}
+
+
+def test_the_installer_carries_every_file_whole() -> None:
+    words = shlex.split(FILES.installer(), comments=True)
+    for text in FILES.texts.values():
+        assert text in words
+    assert f"{SCRIPT}.kailab" in words
+    assert FILES.installer().count("chmod 0755") == 1
+
+
+def test_a_node_that_is_well_has_no_difference() -> None:
+    state = parse(WELL)
+    assert differences(FILES, GPUS, state) == ()
+    assert not state.untouched
+    assert state.missing_programs == ()
+    assert state.handler
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("minor 2", "", "/dev/nvidia2 is missing"),
+        ("minor 2", "minor 2\nminor 7", "/dev/nvidia7 is not this node's"),
+        ("modify 0", "modify 1", "ModifyDeviceFiles"),
+        (f"gpu {uuid(1)}", "", f"NVML in the node does not know {uuid(1)}"),
+        (f"gpu {uuid(1)}", f"gpu {uuid(1)}\ngpu {uuid(5)}", f"knows {uuid(5)}, which is not this node's"),
+        (f"spec {uuid(0)}", "", f"/etc/cdi/nvidia.json does not know {uuid(0)}"),
+        ("enabled active", "enabled failed", f"{UNIT} is enabled failed"),
+        (f"  {LIST}", "  /elsewhere", f"{LIST} is missing"),
+    ],
+)
+def test_what_differs_is_said(old: str, new: str, says: str) -> None:
+    assert old in WELL
+    assert any(says in line for line in differences(FILES, GPUS, parse(WELL.replace(old, new, 1))))
+
+
+def test_a_changed_file_differs() -> None:
+    lines = differences(FILES, GPUS, parse(WELL.replace("sum ", "sum 0", 1)))
+    assert lines == (f"{LIST} differs",)
+
+
+def test_a_kernel_that_shows_no_parameters_is_no_difference() -> None:
+    assert differences(FILES, GPUS, parse(WELL.replace("modify 0\n", ""))) == ()
+
+
+def test_a_node_that_nobody_touched() -> None:
+    state = parse("minor 0\nminor 1\nunit  \n")
+    assert state.untouched
+    assert state.missing_programs == ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
+    assert state.minors == {0, 1}
+    assert parse("") == RealState()

@@ -1,0 +1,173 @@
+"""What a lab file becomes on a machine with GPUs, and that no two nodes or labs get the same one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.config import LabSpec
+from lab.engine.events import Bus
+from lab.engine.journal import Journal
+from lab.errors import HostNotReady, SpecError
+from lab.gpu.nvidia import resolve as real_choice
+from lab.gpu.nvidia.claims import record, recorded, recorded_strategy, share_out, taken_by_others
+from lab.gpu.nvidia.resolve import claim, resolve_here, resolve_real
+from lab.gpu.pools import pools_by_node
+from lab.host.nvidia.discovery import NvidiaFacts
+from lab.host.nvidia.toolkit import Toolkit
+from lab.host.nvml import Nvml
+from lab.paths import LabPaths
+from lab.session.context import LabContext
+from lab.tools.container import ContainerEngine
+from tests.support.fakes import FakeRunner
+from tests.support.nvidia_world import DOCKER, TOOLKIT, VERSION, facts, gpu, uuid
+
+WORKERS = ("kailab-demo-worker", "kailab-demo-worker2")
+
+
+def lab(workers: int = 2, name: str = "demo", **gpu_section: Any) -> LabSpec:
+    return LabSpec.model_validate({
+        "name": name, "cluster": {"workers": workers}, "gpu": {"mode": "nvidia", **gpu_section},
+    })  # fmt: skip
+
+
+def resolve(spec: LabSpec, machine: NvidiaFacts | None = None, **taken: str) -> tuple[LabSpec, tuple[str, ...]]:
+    return resolve_real(spec, machine or facts(), {}, "", {uuid(int(key[1:])): who for key, who in taken.items()})
+
+
+@pytest.mark.parametrize("mode", ["none", "simulated"])
+def test_other_modes_are_left_alone(mode: str) -> None:
+    spec = lab(mode=mode)
+    assert resolve(spec) == (spec, ())
+
+
+def test_auto_becomes_nvidia_where_that_works_and_says_why() -> None:
+    spec, told = resolve(lab(mode="auto"))
+    assert (spec.gpu.mode, spec.gpu.strategy, spec.gpu.pools) == ("nvidia", "volume-mount", ())
+    assert len(told) == 1
+    assert "which the nodes get by volume-mount" in told[0]
+
+
+def test_auto_becomes_simulated_where_there_is_no_gpu() -> None:
+    spec, told = resolve(lab(mode="auto"), facts(nvml=Nvml(why="no driver")))
+    assert spec.gpu.mode == "simulated"
+    assert told == ()
+
+
+def test_auto_never_passes_a_simulation_off_as_real() -> None:
+    spec, told = resolve(lab(mode="auto", strategy="cdi"), facts(toolkit=Toolkit()))
+    assert spec.gpu.mode == "simulated"
+    assert "GPUs are simulated" in told[0]
+    spec, told = resolve(lab(mode="auto"), a0="other", a1="other", a2="other", a3="other")
+    assert spec.gpu.mode == "simulated"
+    assert told == ("GPUs are simulated: lab other has this machine's",)
+
+
+def test_nvidia_is_never_replaced() -> None:
+    with pytest.raises(HostNotReady, match="no driver"):
+        resolve(lab(), facts(nvml=Nvml(why="no driver")))
+    with pytest.raises(SpecError, match="no GPU of this machine is free") as caught:
+        resolve(lab(), a0="other", a1="other", a2="other", a3="other")
+    assert len(caught.value.evidence) == 4
+
+
+def test_fewer_gpus_than_workers_leave_workers_without() -> None:
+    spec, told = resolve(lab(workers=3), facts(nvml=Nvml(VERSION, "13.0", (gpu(0), gpu(1)))))
+    assert list(pools_by_node(spec)) == list(WORKERS)
+    assert told == ("2 of 3 workers get GPUs: there are no more",)
+
+
+def test_a_pool_that_would_stay_empty_is_refused() -> None:
+    pools = [{"name": "a", "devices": 4}, {"name": "b", "devices": "all"}]
+    with pytest.raises(SpecError, match="no GPU is left for worker2"):
+        resolve(lab(pools=pools))
+
+
+def test_gpus_in_mig_mode_and_of_other_labs_are_named() -> None:
+    cut = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, 0), gpu(2, 1), gpu(3, mig=True))))
+    spec, told = resolve(lab(), cut, a0="other")
+    assert [line.split()[1] for line in told] == ["3", "0"]
+    assert share_out(spec, cut, {uuid(0): "other"}) == {WORKERS[0]: (gpu(1, 0),), WORKERS[1]: (gpu(2, 1),)}
+
+
+def test_a_gpu_of_another_lab_cannot_be_named() -> None:
+    spec = lab(workers=1, devices=[0])
+    with pytest.raises(SpecError, match="no GPU 0") as caught:
+        share_out(spec, facts(), {uuid(0): "other"})
+    assert f"GPU 0 {uuid(0)}: lab other has it" in caught.value.evidence
+
+
+def test_what_a_cluster_has_is_not_decided_anew(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    record(journal, "cluster", {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}, "explicit-mounts")
+    assert recorded(journal) == {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}
+    assert recorded_strategy(journal) == "explicit-mounts"
+    spec, _ = resolve_here(lab(mode="auto"), facts(), journal)
+    assert (spec.gpu.mode, spec.gpu.strategy) == ("nvidia", "explicit-mounts")
+    assert list(pools_by_node(spec)) == [WORKERS[0]]
+    # and never by a simulation
+    with pytest.raises(HostNotReady):
+        resolve_here(lab(mode="auto"), facts(nvml=Nvml(why="no driver")), journal)
+
+
+def test_a_new_claim_replaces_the_old_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    record(journal, "cluster", {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}, "cdi")
+    record(journal, "cluster", {WORKERS[1]: (gpu(1, 0),)}, "cdi")
+    assert recorded(journal) == {WORKERS[1]: (gpu(1, 0),)}
+
+
+def test_other_labs_claims_are_read_from_their_journals() -> None:
+    for name, index in (("one", 0), ("two", 1)):
+        record(Journal(LabPaths(name).journal), "cluster", {f"kailab-{name}-worker": (gpu(index),)}, "cdi")
+    assert taken_by_others("two") == {uuid(0): "one"}
+    assert taken_by_others("three") == {uuid(0): "one", uuid(1): "two"}
+
+
+def context(spec: LabSpec, runner: FakeRunner) -> LabContext:
+    paths = LabPaths(spec.name)
+    return LabContext(
+        "cluster", spec, paths, runner, Journal(paths.journal), Bus(), None, ContainerEngine(runner),  # type: ignore[arg-type]
+        lambda _: None,  # type: ignore[arg-type,return-value]
+    )  # fmt: skip
+
+
+PREPARED = facts(
+    default_runtime="nvidia",
+    engine=replace(DOCKER, default_runtime="nvidia"),
+    toolkit=replace(TOOLKIT, mounts=True),
+)
+
+
+def test_two_labs_claim_different_gpus(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_choice, "discover_now", lambda run, engine: PREPARED)
+    first = claim(context(lab(strategy="volume-mount", devices=1), runner), "cluster")
+    second = claim(context(lab(name="other", strategy="volume-mount"), runner), "cluster")
+    paths = [mount["containerPath"] for mounts in (*first.values(), *second.values()) for mount in mounts]
+    assert sorted(path.rpartition("/")[2] for path in paths) == [uuid(number) for number in range(4)]
+    assert set(first) == set(WORKERS)
+    assert set(second) == {"kailab-other-worker", "kailab-other-worker2"}
+    # an earlier creation that did not finish keeps what it claimed
+    assert claim(context(lab(strategy="volume-mount", devices=1), runner), "cluster") == first
+
+
+def test_a_claim_of_a_gpu_that_went_away_is_given_up(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = context(lab(workers=1, strategy="volume-mount"), runner)
+    record(ctx.journal, "cluster", {WORKERS[0]: (gpu(8),)}, "volume-mount")
+    monkeypatch.setattr(real_choice, "discover_now", lambda run, engine: PREPARED)
+    assert len(claim(ctx, "cluster")[WORKERS[0]]) == 4
+    assert len(recorded(ctx.journal)[WORKERS[0]]) == 4
+
+
+def test_no_cluster_is_made_on_a_machine_that_is_not_prepared(
+    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real_choice, "discover_now", lambda run, engine: facts())
+    ctx = context(lab(strategy="volume-mount"), runner)
+    with pytest.raises(HostNotReady, match="not prepared") as caught:
+        claim(ctx, "cluster")
+    assert caught.value.evidence == ("needed: nvidia-runtime",)
+    assert ctx.journal.owned() == ()

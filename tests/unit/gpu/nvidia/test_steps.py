@@ -1,0 +1,294 @@
+"""The steps of mode nvidia against pretended nodes and a pretended cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.config import LabSpec
+from lab.engine.events import Bus, Event, Notice
+from lab.engine.journal import Journal
+from lab.engine.step import State
+from lab.errors import ApiFailed, LabError, SpecError, StepFailed
+from lab.gpu import gpu_steps
+from lab.gpu.nvidia import nodes as real_nodes
+from lab.gpu.nvidia import verify
+from lab.gpu.nvidia.claims import record
+from lab.gpu.nvidia.node_state import RealFiles
+from lab.gpu.nvidia.nodes import RealGpuNodes
+from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuPlugin, real_gpu_steps
+from lab.gpu.nvidia.verify import LIST_GPUS, RealGpuProof, Sight, uuids_in
+from lab.host.nvml import Nvml
+from lab.paths import LabPaths
+from lab.session.context import LabContext
+from lab.tools.container import ContainerEngine
+from tests.support.fakes import Call, FakeRunner
+from tests.support.gpu_world import FakeCluster, Json, make_node, plugin_pod
+from tests.support.nvidia_world import facts, gpu, uuid
+
+SPEC = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "nvidia", "strategy": "volume-mount"}})
+CONTROL, ONE, TWO = "kailab-demo-control-plane", "kailab-demo-worker", "kailab-demo-worker2"
+SHARES = {ONE: (gpu(0, 2), gpu(1, 0)), TWO: (gpu(2, 1), gpu(3))}
+PROGRAMS = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
+
+
+class Node:
+    """A privileged node: it has the device nodes of all GPUs until its own list is installed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.minors = [0, 1, 2, 3]
+        self.files: RealFiles | None = None
+        self.programs = list(PROGRAMS)
+        self.extra: list[str] = ["handler nvidia"]
+
+    def look(self, call: Call) -> str:
+        assert "/proc/driver/nvidia/params" in str(call.stdin)
+        lines = [f"minor {minor}" for minor in self.minors]
+        if self.files is not None:
+            lines += [f"sum {digest}  {path}" for path, digest in self.files.sums().items()]
+            lines += [f"{word} {one.uuid}" for word in ("gpu", "spec") for one in SHARES.get(self.name, ())]
+            lines += ["unit enabled active", "modify 0"]
+        lines += [f"program /usr/bin/{name}" for name in self.programs]
+        return "\n".join([*lines, *self.extra])
+
+    def install(self, call: Call) -> str:
+        gpus = SHARES.get(self.name, ())
+        wanted = RealFiles.of(gpus, SPEC.gpu.toolkit)
+        assert call.stdin == wanted.installer()
+        self.files = wanted
+        self.minors = [one.minor for one in gpus]
+        return ""
+
+
+class World:
+    def __init__(self, tmp_path: Path, runner: FakeRunner) -> None:
+        self.runner, self.cluster = runner, FakeCluster()
+        self.nodes = {name: Node(name) for name in (CONTROL, ONE, TWO)}
+        self.events: list[Event] = []
+        bus = Bus()
+        bus.subscribe(self.events.append)
+        self.ctx = LabContext(
+            "gpu", SPEC, LabPaths("demo"), runner, Journal(tmp_path / "journal.jsonl"), bus, None,  # type: ignore[arg-type]
+            ContainerEngine(runner), lambda _: self.cluster,  # type: ignore[arg-type,return-value]
+        )  # fmt: skip
+        record(self.ctx.journal, "cluster", SHARES, "volume-mount")
+        self.cluster.objects += [make_node(name) for name in self.nodes]
+
+    def docker(self, *, installs: bool = False) -> None:
+        """Let ``docker`` answer for the nodes."""
+        self.runner.handle("docker ps -aq --no-trunc --filter", out=lambda _: "\n".join(reversed(list(self.nodes))))
+        for node in self.nodes.values():
+            shown = {
+                "Name": f"/{node.name}", "Id": node.name, "State": {"Status": "running"},
+                "Config": {"Labels": {"io.x-k8s.kind.cluster": "kailab-demo"}},
+            }  # fmt: skip
+            self.runner.handle(["docker", "inspect", "--type", "container", node.name], out=json.dumps([shown]))
+            self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
+            if installs:
+                self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s"], out=node.install, exact=True)
+
+    def labels(self, name: str) -> Json:
+        found: Json = self.cluster.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> World:
+    for module in (real_nodes, verify):
+        monkeypatch.setattr(module, "query", lambda: facts().nvml)
+    return World(tmp_path, runner)
+
+
+def test_the_steps_and_their_order() -> None:
+    steps = gpu_steps(SPEC)
+    assert {step.id: step.needs for step in steps} == {
+        "gpu-nodes": ("cluster",),
+        "gpu-plugin": ("gpu-nodes", "network"),
+        "gpu-labels": ("gpu-plugin",),
+        "gpu-heal": ("gpu-plugin",),
+        "gpu-proof": ("gpu-plugin",),
+    }
+    said = " ".join(effect.what for step in steps for effect in step.effects())
+    assert "volume-mount" in said
+    assert "A100" not in said, "the lab file's model is of simulated GPUs"
+
+
+def test_somebody_elses_cluster_keeps_its_nodes() -> None:
+    cluster = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+    with pytest.raises(SpecError, match="existing"):
+        real_gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
+
+
+def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world: World) -> None:
+    world.docker(installs=True)
+    step = RealGpuNodes(SPEC)
+    assert step.observe(world.ctx).state is State.ABSENT
+    step.apply(world.ctx)
+    step.verify(world.ctx)
+    seen = step.observe(world.ctx)
+    assert (seen.state, seen.detail) == (
+        State.READY, "worker: 2 × NVIDIA L4; worker2: 2 × NVIDIA L4 (volume-mount)",
+    )  # fmt: skip
+    assert {name: node.minors for name, node in world.nodes.items()} == {CONTROL: [], ONE: [2, 0], TWO: [1, 3]}
+    assert world.labels(ONE)["nvidia.com/gpu.present"] == "true"
+    assert "nvidia.com/gpu.present" not in world.labels(CONTROL)
+
+
+def test_a_device_node_that_came_back_is_drift(world: World) -> None:
+    world.docker(installs=True)
+    step = RealGpuNodes(SPEC)
+    step.apply(world.ctx)
+    world.nodes[CONTROL].minors = [3]
+    seen = step.observe(world.ctx)
+    assert (seen.state, seen.diff) == (State.DRIFTED, (f"{CONTROL}: /dev/nvidia3 is not this node's",))
+    with pytest.raises(StepFailed):
+        step.verify(world.ctx)
+
+
+def test_a_gpu_that_the_machine_does_not_know_any_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.docker(installs=True)
+    step = RealGpuNodes(SPEC)
+    step.apply(world.ctx)
+    monkeypatch.setattr(real_nodes, "query", lambda: Nvml("1", "1", (gpu(0, 2),)))
+    with pytest.raises(StepFailed, match="does not know") as caught:
+        step.verify(world.ctx)
+    assert f"{TWO}: {uuid(3)}" in caught.value.evidence
+
+
+def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: World) -> None:
+    world.docker(installs=True)
+    world.nodes[ONE].programs = ["nvidia-ctk"]
+    for name in ("nvidia-container-runtime", "nvidia-cdi-hook"):
+        world.runner.has(name)
+        world.runner.handle(["docker", "cp", f"/usr/bin/{name}", f"{ONE}:/usr/bin/{name}"], times=1)
+    RealGpuNodes(SPEC).apply(world.ctx)
+
+
+def test_a_toolkit_that_is_nowhere_is_said(world: World) -> None:
+    world.docker()
+    world.nodes[ONE].programs = []
+    with pytest.raises(LabError, match="has no nvidia-container-runtime, and neither has this machine"):
+        RealGpuNodes(SPEC).apply(world.ctx)
+
+
+def test_nodes_of_a_lab_without_real_gpus_are_refused(world: World) -> None:
+    world.docker()
+    world.nodes[ONE].extra = []
+    for owned in world.ctx.journal.owned("gpu"):
+        if owned.facts["node"] == TWO:
+            world.ctx.journal.released("gpu", owned.name)
+    with pytest.raises(LabError, match="without real ones") as caught:
+        RealGpuNodes(SPEC).apply(world.ctx)
+    assert caught.value.evidence == (
+        f"{TWO}: no GPU was given to it", f"{ONE}: containerd has no runtime handler 'nvidia'",
+    )  # fmt: skip
+
+
+def test_the_plugin_waits_for_what_the_journal_says(world: World) -> None:
+    plugin = RealGpuPlugin(SPEC)
+    assert {node: str(offer) for node, offer in plugin.offers(world.ctx).items()} == {ONE: "2", TWO: "2"}
+    (pod,) = [doc["spec"]["template"]["spec"] for doc in plugin.documents() if doc["kind"] == "DaemonSet"]
+    assert not pod.get("hostNetwork")
+    assert all(not container["securityContext"].get("privileged") for container in pod["containers"])
+    assert [volume["name"] for volume in pod["volumes"]] == ["kubelet-device-plugins-dir"]
+
+
+def found(world: World, **labels: str) -> None:
+    for name in (ONE, TWO):
+        world.labels(name).update({f"nvidia.com/gpu.{key}": value for key, value in labels.items()})
+
+
+@pytest.mark.parametrize(
+    ("labels", "state", "says"),
+    [
+        ({}, State.ABSENT, ""),
+        ({"memory": "23034", "product": "NVIDIA-L4"}, State.READY, ""),
+        ({"memory": "23034", "product": "Tesla-T4"}, State.DRIFTED, "should be NVIDIA-L4"),
+        ({"memory": "15360", "product": "NVIDIA-L4"}, State.DRIFTED, "should be 23034"),
+    ],
+)
+def test_labels_are_compared_with_what_nvml_told(world: World, labels: dict[str, str], state: State, says: str) -> None:
+    found(world, present="true", **labels)
+    seen = RealGpuLabels(SPEC).observe(world.ctx)
+    assert seen.state is state
+    assert all(says in line for line in seen.diff)
+    assert bool(seen.diff) == (state is State.DRIFTED)
+
+
+def smi(*numbers: int) -> str:
+    return "".join(f"GPU {at}: NVIDIA L4 (UUID: {uuid(number)})\n" for at, number in enumerate(numbers))
+
+
+def serve(world: World, answer: Callable[[str], str]) -> None:
+    """Let the device plugin run on the workers, and its pods answer nvidia-smi."""
+    for name in (ONE, TWO):
+        world.cluster.objects.append(plugin_pod(name, "x", "2026-11-21T10:00:07Z"))
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.cluster.list("Pod")}
+
+    def run(pod: str, namespace: str, argv: tuple[str, ...], timeout: float = 30) -> str:
+        assert argv == LIST_GPUS
+        return answer(nodes[pod])
+
+    world.cluster.exec = run  # type: ignore[method-assign,assignment]
+
+
+def test_uuids_are_read_from_what_nvidia_smi_prints() -> None:
+    assert uuids_in(smi(0, 3) + "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n") == {uuid(0), uuid(3)}
+
+
+def test_machine_nodes_and_pods_agree(world: World) -> None:
+    serve(world, lambda node: smi(0, 1) if node == ONE else smi(2, 3))
+    step = RealGpuProof(SPEC)
+    seen = step.observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.READY, "4 of the machine's 4, each on one node")
+    step.verify(world.ctx)
+    assert world.events == []
+
+
+def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: World) -> None:
+    serve(world, lambda node: smi(0, 1, 2) if node == ONE else smi(3))
+    with pytest.raises(StepFailed) as caught:
+        RealGpuProof(SPEC).verify(world.ctx)
+    assert caught.value.evidence == (
+        f"{ONE}: its pods see {uuid(2)}, which is not the node's", f"{TWO}: its pods do not see {uuid(2)}",
+    )  # fmt: skip
+
+
+def test_without_plugin_pods_nothing_is_proven(world: World) -> None:
+    assert RealGpuProof(SPEC).observe(world.ctx).state is State.ABSENT
+    with pytest.raises(StepFailed, match="does not run"):
+        RealGpuProof(SPEC).verify(world.ctx)
+
+
+def refuse(message: str) -> Callable[[str], str]:
+    def answer(node: str) -> str:
+        raise ApiFailed(message)
+
+    return answer
+
+
+def test_a_driver_without_nvidia_smi_is_said(world: World) -> None:
+    serve(world, refuse('exec: "nvidia-smi": executable file not found in $PATH'))
+    step = RealGpuProof(SPEC)
+    step.verify(world.ctx)
+    assert [event.text for event in world.events if isinstance(event, Notice)] == [
+        f"no pod could be asked for its GPUs on {ONE}, {TWO}: it has no nvidia-smi"
+    ]
+    assert step.observe(world.ctx).state is State.READY
+
+
+def test_an_nvidia_smi_that_fails_has_seen_no_gpu(world: World) -> None:
+    serve(world, refuse("command terminated with exit code 9"))
+    with pytest.raises(StepFailed):
+        RealGpuProof(SPEC).verify(world.ctx)
+
+
+def test_a_gpu_the_machine_lost_is_a_difference() -> None:
+    shares = {ONE: frozenset({uuid(0)})}
+    assert Sight(frozenset(), shares, shares).differences() == (
+        f"{ONE} has {uuid(0)}, which this machine does not know",
+    )

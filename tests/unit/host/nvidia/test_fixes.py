@@ -1,0 +1,288 @@
+"""Host preparation for real GPUs: what changes, and that undoing restores the machine byte for byte."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.engine.journal import Journal
+from lab.errors import HostNotReady, Leftovers
+from lab.host.nvidia import cdi
+from lab.host.nvidia.cdi_fix import NvidiaCdi
+from lab.host.nvidia.engine_config import CONFIG
+from lab.host.nvidia.runtime_fix import NvidiaRuntime
+from lab.host.nvidia.toolkit import CONFIG as TOOLKIT_CONFIG
+from lab.host.nvidia.toolkit import hands_over
+from lab.host.runtime import PLACE, RuntimeWrapper
+from tests.support.fakes import Call, FakeClock, FakeRunner
+from tests.support.host_world import World
+
+PROGRAM = "/usr/bin/nvidia-container-runtime"
+ODD = b'{\n\t"log-driver":   "local"}'
+PACKAGED = (
+    b"#accept-nvidia-visible-devices-as-volume-mounts = false\n[nvidia-container-runtime]\nmode = 'auto'  # ours\n"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner) -> World:
+    made = World(tmp_path / "root", runner)
+    runner.has("nvidia-container-runtime")
+    return made
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "host.jsonl")
+
+
+@pytest.fixture
+def fix(world: World, clock: FakeClock) -> NvidiaRuntime:
+    return NvidiaRuntime(world.machine, clock, clock.sleep)
+
+
+def config(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(world.machine.path(CONFIG).read_text())
+    return found
+
+
+def settings(world: World) -> dict[str, Any]:
+    return tomllib.loads(world.machine.path(TOOLKIT_CONFIG).read_text())
+
+
+@pytest.mark.parametrize("daemon", [None, ODD, b""])
+@pytest.mark.parametrize("toolkit", [None, PACKAGED])
+def test_both_files_change_and_come_back_byte_for_byte(
+    world: World, journal: Journal, fix: NvidiaRuntime, daemon: bytes | None, toolkit: bytes | None
+) -> None:
+    if daemon is not None:
+        world.put(CONFIG, daemon, 0o600)
+    if toolkit is not None:
+        world.put(TOOLKIT_CONFIG, toolkit)
+    files, directories = world.files(), world.directories()
+    world.obey_files(removing=daemon is None or toolkit is None)
+    fix.apply(world.runner, journal)
+    assert config(world)["default-runtime"] == "nvidia"
+    assert config(world)["runtimes"]["nvidia"]["path"] == PROGRAM
+    assert config(world).get("log-driver") == ("local" if daemon else None)
+    assert settings(world)["accept-nvidia-visible-devices-as-volume-mounts"] is True
+    assert "runtimes" not in settings(world).get("nvidia-container-runtime", {})
+    ran = len(world.runner.lines)
+    fix.apply(world.runner, journal)
+    assert len(world.runner.lines) == ran, "the second time there is nothing to do"
+    assert len(fix.undo(world.runner, journal)) == 2
+    assert (world.files(), world.directories()) == (files, directories)
+    assert journal.owned() == ()
+    assert fix.undo(world.runner, journal) == []
+
+
+def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_found(
+    world: World, journal: Journal, fix: NvidiaRuntime
+) -> None:
+    world.put(CONFIG, ODD)
+    before = world.files()
+    world.obey_files()
+    wrapper = RuntimeWrapper(world.machine)
+    wrapper.apply(world.runner, journal)
+    between = world.files()
+    fix.apply(world.runner, journal)
+    assert set(config(world)["runtimes"]) == {"kailab-runc", "nvidia"}
+    assert settings(world)["nvidia-container-runtime"]["runtimes"] == [PLACE, "runc", "crun"]
+    fix.apply(world.runner, journal)
+    assert settings(world)["nvidia-container-runtime"]["runtimes"] == [PLACE, "runc", "crun"]
+    assert hands_over(world.machine, "kailab-runc")
+    fix.undo(world.runner, journal)
+    assert world.files() == between
+    assert not hands_over(world.machine, "kailab-runc")
+    wrapper.undo(world.runner, journal)
+    assert world.files() == before
+    assert journal.owned() == ()
+
+
+def test_later_changes_of_others_are_kept(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+    world.put(CONFIG, b"{}")
+    world.put(TOOLKIT_CONFIG, PACKAGED)
+    world.obey_files(removing=False)
+    fix.apply(world.runner, journal)
+    world.put(CONFIG, json.dumps({**config(world), "debug": True}))
+    world.put(TOOLKIT_CONFIG, world.machine.path(TOOLKIT_CONFIG).read_text() + "# mine\n")
+    said = fix.undo(world.runner, journal)
+    assert all("later changes kept" in line for line in said)
+    assert config(world) == {"debug": True, "default-runtime": "runc"}
+    assert settings(world)["accept-nvidia-visible-devices-as-volume-mounts"] is False
+    assert world.machine.path(TOOLKIT_CONFIG).read_text().endswith("# mine\n")
+
+
+def running(world: World, follows: bool = True) -> list[str]:
+    """A dockerd that reads its file on SIGHUP (``follows``), and keeps its default runtime when that names none."""
+    world.docker_runs(4711)
+    world.runner.has("docker")
+    state = {"default": "runc"}
+    seen: list[str] = []
+
+    def hangup(call: Call) -> str:
+        path = world.machine.path(CONFIG)
+        named = json.loads(path.read_text()).get("default-runtime") if path.exists() else None
+        if follows and named:
+            state["default"] = named
+        seen.append(state["default"])
+        return ""
+
+    world.runner.handle("kill -HUP 4711", out=hangup, exact=True)
+    world.runner.handle("docker info --format", out=lambda _: world.docker_info(DefaultRuntime=state["default"]))
+    return seen
+
+
+def test_a_running_daemon_follows_and_goes_back_before_the_runtime_loses_its_name(
+    world: World, journal: Journal, fix: NvidiaRuntime
+) -> None:
+    seen = running(world)
+    world.obey_files()
+    world.runner.handle("docker ps -aq")
+    fix.apply(world.runner, journal)
+    assert seen == ["nvidia"]
+    fix.undo(world.runner, journal)
+    assert seen[-1] == "runc"
+    assert not world.machine.path(CONFIG).exists()
+
+
+def test_a_changed_file_is_read_again_too(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+    seen = running(world)
+    world.obey_files()
+    world.runner.handle("docker ps -aq")
+    fix.apply(world.runner, journal)
+    world.put(CONFIG, json.dumps({**config(world), "debug": True}))
+    fix.undo(world.runner, journal)
+    assert seen[-1] == "runc"
+    assert config(world)["debug"] is True
+
+
+def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containers(
+    world: World, journal: Journal, fix: NvidiaRuntime
+) -> None:
+    running(world, follows=False)
+    world.obey_files(removing=False)
+    world.runner.handle(["docker", "ps", "--format", "{{.Names}}"], out="precious\n")
+    with pytest.raises(HostNotReady, match="goes on with another") as caught:
+        fix.apply(world.runner, journal)
+    assert caught.value.evidence == ("running container precious",)
+
+
+def test_an_idle_daemon_under_systemd_is_restarted(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+    world.docker_runs(4711)
+    world.machine.path("/run/systemd/system").mkdir(parents=True)
+    world.runner.has("docker")
+    world.obey_files(removing=False)
+    state = {"default": "runc"}
+
+    def restart(call: Call) -> str:
+        state["default"] = "nvidia"
+        return ""
+
+    world.runner.handle("systemctl reload docker", exact=True, times=1)
+    world.runner.handle("systemctl restart docker", exact=True, times=1, out=restart)
+    world.runner.handle("docker info --format", out=lambda _: world.docker_info(DefaultRuntime=state["default"]))
+    world.runner.handle(["docker", "ps", "--format", "{{.Names}}"])
+    fix.apply(world.runner, journal)
+
+
+def inspected(*lines: str) -> Callable[[Call], str]:
+    return lambda _: "".join(f"{line}\n" for line in lines)
+
+
+def test_the_runtime_stays_while_containers_were_made_with_it(
+    world: World, journal: Journal, fix: NvidiaRuntime
+) -> None:
+    world.obey_files(removing=False)
+    fix.apply(world.runner, journal)
+    world.runner.has("docker")
+    world.runner.handle("docker ps -aq", out="1\n2\n")
+    world.runner.handle(["docker", "inspect", "-f"], out=inspected("runc /other", "nvidia /node"))
+    with pytest.raises(Leftovers) as caught:
+        fix.undo(world.runner, journal)
+    assert caught.value.evidence == ("node",)
+    assert config(world)["default-runtime"] == "nvidia"
+
+
+def test_a_registration_of_the_user_s_own_is_left_to_them(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+    theirs = {"runtimes": {"nvidia": {"path": "/opt/nvidia-container-runtime", "runtimeArgs": []}}}
+    world.put(CONFIG, json.dumps(theirs))
+    world.obey_files()
+    fix.apply(world.runner, journal)
+    assert config(world) == {**theirs, "default-runtime": "nvidia"}
+    fix.undo(world.runner, journal)
+    assert config(world) == theirs
+
+
+@pytest.mark.parametrize(
+    ("daemon", "toolkit", "why"),
+    [
+        ('{"default-runtime": "sysbox-runc"}', "", "sysbox-runc"),
+        ("{not json", "", "not JSON"),
+        ("[]", "", "not a JSON object"),
+        ("{}", "a = = b", "not TOML"),
+    ],
+)
+def test_what_cannot_be_extended_is_left_alone(
+    world: World, journal: Journal, fix: NvidiaRuntime, daemon: str, toolkit: str, why: str
+) -> None:
+    world.put(CONFIG, daemon)
+    world.put(TOOLKIT_CONFIG, toolkit)
+    before = world.files()
+    with pytest.raises(HostNotReady, match=why):
+        fix.apply(world.runner, journal)
+    assert world.files() == before
+    assert journal.owned() == ()
+
+
+def test_without_the_toolkit_nothing_is_registered(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+    world.runner.programs.clear()
+    with pytest.raises(HostNotReady, match="not installed"):
+        fix.apply(world.runner, journal)
+
+
+SPEC = f"cdiVersion: 0.5.0\nkind: {cdi.KIND}\ndevices: []\n"
+
+
+@pytest.mark.parametrize(("path", "before"), [("/etc/cdi/nvidia.yaml", None), ("/var/run/cdi/nvidia.yaml", SPEC)])
+def test_the_spec_is_written_over_the_stale_one_and_comes_back(
+    world: World, journal: Journal, path: str, before: str | None
+) -> None:
+    if before is not None:
+        world.put(path, before)
+    files, directories = world.files(), world.directories()
+    world.obey_files(removing=before is None)
+    world.runner.handle(list(cdi.GENERATE), out=SPEC + "# new\n", exact=True)
+    fix = NvidiaCdi(world.machine)
+    assert fix.commands == (f"{' '.join(cdi.GENERATE)} --output={path}",)
+    fix.apply(world.runner, journal)
+    assert world.machine.path(path).read_text() == SPEC + "# new\n"
+    fix.undo(world.runner, journal)
+    assert (world.files(), world.directories()) == (files, directories)
+
+
+@pytest.mark.parametrize(("out", "code"), [("", 1), ("kind: example.com/nic\n", 0)])
+def test_a_toolkit_that_makes_no_spec_changes_nothing(world: World, journal: Journal, out: str, code: int) -> None:
+    world.runner.handle(list(cdi.GENERATE), out=out, err="failed to initialize NVML\n", code=code)
+    with pytest.raises(HostNotReady, match="made no CDI spec") as caught:
+        NvidiaCdi(world.machine).apply(world.runner, journal)
+    assert caught.value.evidence == ("failed to initialize NVML",)
+    assert journal.owned() == ()
+
+
+def test_the_spec_stays_while_containers_may_need_it(world: World, journal: Journal) -> None:
+    world.obey_files(removing=False)
+    world.runner.handle(list(cdi.GENERATE), out=SPEC)
+    fix = NvidiaCdi(world.machine)
+    fix.apply(world.runner, journal)
+    world.runner.has("docker")
+    world.runner.handle("docker ps -aq", out="1\n")
+    world.runner.handle(["docker", "inspect", "-f"], out=inspected("nvidia /node"))
+    with pytest.raises(Leftovers):
+        fix.undo(world.runner, journal)
+    assert world.machine.path(cdi.PLACE).exists()

@@ -1,0 +1,212 @@
+"""Starting Docker, and stopping exactly that again with what it left in the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.engine.journal import Journal
+from lab.errors import HostNotReady, Leftovers
+from lab.host import bridges
+from lab.host.daemon import LOG, PATIENCE, PIDFILE, StartEngine
+from tests.support.fakes import Call, FakeClock, FakeRunner
+from tests.support.host_world import World
+
+DOWN = '{"ServerErrors": ["Cannot connect to the Docker daemon"]}'
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner) -> World:
+    return World(tmp_path / "root", runner)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "host.jsonl")
+
+
+def no_residents(world: World) -> None:
+    world.runner.handle("find /var/lib/docker/containers")
+    world.runner.handle("find /var/lib/docker/volumes")
+
+
+def starter(world: World, clock: FakeClock) -> StartEngine:
+    return StartEngine(world.machine, clock, clock.sleep)
+
+
+def test_dockerd_is_started_detached_and_waited_for(world: World, journal: Journal, clock: FakeClock) -> None:
+    world.runner.has("docker")
+    world.runner.has("iptables")
+    world.runner.handle("docker info", out=DOWN, times=2)
+    world.runner.handle("docker info", out=world.docker_info())
+    world.runner.handle("iptables -t filter -S", out="-P INPUT ACCEPT\n-P FORWARD ACCEPT\n")
+    world.runner.handle(["rm", "-f", PIDFILE])
+    start = world.runner.handle(["sh", "-c", ..., "kailab", PIDFILE, LOG])
+    starter(world, clock).apply(world.runner, journal)
+    assert "setsid --fork dockerd --pidfile" in start.calls[0].argv[2]
+    (record,) = journal.owned()
+    assert (record.kind, dict(record.facts)) == ("daemon", {"forward": "ACCEPT", "chains": "False"})
+    assert clock.slept == [0.2]
+    starter(world, clock).apply(world.runner, journal)
+    assert len(start.calls) == 1, "the second time it runs already"
+
+
+def test_systemd_starts_its_unit(world: World, journal: Journal, clock: FakeClock) -> None:
+    world.machine.path("/run/systemd/system").mkdir(parents=True)
+    world.runner.has("docker")
+    world.runner.handle("docker info", out=DOWN, times=1)
+    world.runner.handle("docker info", out=world.docker_info())
+    world.runner.handle("systemctl start docker", exact=True)
+    starter(world, clock).apply(world.runner, journal)
+    assert [record.kind for record in journal.owned()] == ["service"]
+
+
+def test_a_daemon_that_does_not_answer_is_shown_with_its_log(
+    world: World, journal: Journal, clock: FakeClock
+) -> None:
+    world.runner.has("docker")
+    world.docker_runs(5)
+    world.put(LOG, "starting\nfailed to start daemon: no space left on device\n")
+    world.runner.handle("docker info", out=DOWN)
+    with pytest.raises(HostNotReady, match="did not answer within 60 s") as caught:
+        starter(world, clock).apply(world.runner, journal)
+    assert caught.value.evidence[-1] == "failed to start daemon: no space left on device"
+    assert PATIENCE <= sum(clock.slept) < PATIENCE + 1
+
+
+def test_a_daemon_that_ends_is_not_waited_for(world: World, journal: Journal, clock: FakeClock) -> None:
+    world.runner.has("docker")
+    world.docker_runs(5)
+
+    def ends_at_third_look(call: Call) -> str:
+        if sum("info" in one.argv for one in world.runner.calls) == 3:
+            world.put("/proc/5/cmdline", "")
+        return DOWN
+
+    world.runner.handle("docker info", out=ends_at_third_look)
+    with pytest.raises(HostNotReady, match="dockerd ended"):
+        starter(world, clock).apply(world.runner, journal)
+    assert clock.slept == [0.2]
+
+
+def test_a_user_without_rights_is_told_so_at_once(world: World, journal: Journal, clock: FakeClock) -> None:
+    world.runner.has("docker")
+    world.docker_runs(5)
+    world.runner.handle("docker info", out=DOWN, times=1)
+    world.runner.handle("docker info", out='{"ServerErrors": ["permission denied while trying"]}')
+    with pytest.raises(HostNotReady, match="not for this user") as caught:
+        starter(world, clock).apply(world.runner, journal)
+    assert "usermod" in caught.value.fix
+
+
+def test_a_kernel_with_legacy_tables_only(world: World, journal: Journal, clock: FakeClock) -> None:
+    for program in ("docker", "iptables", "iptables-legacy"):
+        world.runner.has(program)
+    world.docker_runs(5)
+    world.runner.handle("docker info", out=DOWN, times=1)
+    world.runner.handle("docker info", out=world.docker_info())
+    world.runner.handle("iptables -t nat -S", code=1)
+    world.runner.handle("iptables-legacy -t nat -S")
+    world.runner.handle("iptables -t filter -S")
+    world.runner.handle("update-alternatives --set iptables /usr/bin/iptables-legacy", exact=True)
+    starter(world, clock).apply(world.runner, journal)
+    assert [record.kind for record in journal.owned()] == ["alternative", "daemon"]
+
+
+def owned_daemon(journal: Journal, chains: str = "False") -> None:
+    journal.owns("daemon", "dockerd", "engine-start", forward="ACCEPT", chains=chains)
+
+
+def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
+    world: World, journal: Journal, clock: FakeClock
+) -> None:
+    owned_daemon(journal)
+    world.docker_runs(4711, "--pidfile", PIDFILE)
+    world.put(PIDFILE, "4711")
+    no_residents(world)
+
+    def end(call: Call) -> str:
+        world.put("/proc/4711/cmdline", "")
+        return ""
+
+    world.runner.handle("kill -TERM 4711", out=end, exact=True, times=1)
+    world.runner.handle(["rm", "-f", PIDFILE, LOG])
+    world.runner.handle("rmdir --ignore-fail-on-non-empty /run/kailab")
+    world.runner.has("ip")
+    world.runner.has("iptables")
+    world.runner.handle(["iptables", "-t", ..., "-S"])
+    world.runner.handle("iptables -P FORWARD ACCEPT", exact=True, times=1)
+    world.runner.handle("ip -o link show type bridge", out="4: docker0: <BROADCAST> mtu 1500\n7: br0: <UP>\n")
+    world.runner.handle("ip link delete docker0", exact=True)
+    said = starter(world, clock).undo(world.runner, journal)
+    assert said == ["dockerd stopped", "bridge docker0 removed"]
+    assert starter(world, clock).undo(world.runner, journal) == []
+
+
+def test_a_daemon_of_somebody_else_is_not_stopped(world: World, journal: Journal, clock: FakeClock) -> None:
+    owned_daemon(journal, chains="True")
+    world.docker_runs(4711, "--pidfile", "/run/docker.pid")
+    world.put(PIDFILE, "4711")
+    no_residents(world)
+    world.runner.handle(["rm", "-f", PIDFILE, LOG])
+    world.runner.handle("rmdir")
+    assert starter(world, clock).undo(world.runner, journal) == ["dockerd had ended already"]
+
+
+def test_a_daemon_that_does_not_end_is_reported(world: World, journal: Journal, clock: FakeClock) -> None:
+    owned_daemon(journal)
+    world.docker_runs(4711, "--pidfile", PIDFILE)
+    world.put(PIDFILE, "4711")
+    no_residents(world)
+    world.runner.handle("kill -TERM 4711")
+    with pytest.raises(Leftovers, match="did not end"):
+        starter(world, clock).undo(world.runner, journal)
+    assert journal.owned("daemon")
+
+
+def test_volumes_keep_the_daemon_up(world: World, journal: Journal, clock: FakeClock) -> None:
+    owned_daemon(journal)
+    world.runner.has("docker")
+    world.runner.handle("docker ps -a --format")
+    world.runner.handle("docker volume ls", out="volume data\n")
+    with pytest.raises(Leftovers) as caught:
+        starter(world, clock).undo(world.runner, journal)
+    assert caught.value.evidence == ("volume data",)
+
+
+def test_bridges_leave_the_rules_of_others(world: World) -> None:
+    world.runner.has("ip")
+    world.runner.has("iptables")
+    world.runner.handle(
+        "iptables -t filter -S",
+        out=(
+            "-P FORWARD DROP\n-N DOCKER\n-N MINE\n-A FORWARD -j DOCKER\n-A FORWARD -o docker0 -j ACCEPT\n"
+            "-A FORWARD -o br0 -j MINE\n-A DOCKER -j RETURN\n"
+            '-A INPUT -m comment --comment "docker0 is mine" -j ACCEPT\n'
+        ),
+    )
+    world.runner.handle(
+        "iptables -t nat -S", out="-A POSTROUTING -s 172.18.0.0/16 ! -o br-0123456789ab -j MASQUERADE\n"
+    )
+    world.runner.handle("iptables -t filter -D FORWARD -j DOCKER", exact=True, times=1)
+    world.runner.handle("iptables -t filter -D FORWARD -o docker0 -j ACCEPT", exact=True, times=1)
+    world.runner.handle("iptables -t filter -F DOCKER", exact=True, times=1)
+    world.runner.handle("iptables -t filter -X DOCKER", exact=True, times=1)
+    world.runner.handle(
+        "iptables -t nat -D POSTROUTING -s 172.18.0.0/16 '!' -o br-0123456789ab -j MASQUERADE",
+        exact=True,
+        times=1,
+    )
+    world.runner.handle("iptables -P FORWARD ACCEPT", exact=True, times=1)
+    world.runner.handle("ip -o link show type bridge", out="5: br-0123456789ab: <UP>\n")
+    world.runner.handle("ip link delete br-0123456789ab", exact=True, times=1)
+    said = bridges.clean(world.runner, "ACCEPT")
+    assert said == ["4 rules and chains of Docker removed", "bridge br-0123456789ab removed"]
+
+
+def test_chains_that_were_there_before_are_seen(world: World) -> None:
+    assert bridges.look(world.runner) == bridges.Before()
+    world.runner.has("iptables")
+    world.runner.handle("iptables -t filter -S", out="-P FORWARD DROP\n-N DOCKER-USER\n")
+    assert bridges.look(world.runner) == bridges.Before("DROP", chains=True)

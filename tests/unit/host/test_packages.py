@@ -1,0 +1,149 @@
+"""Installing packages, and removing exactly those again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.engine.journal import Journal
+from lab.errors import CommandFailed, HostNotReady, Leftovers
+from lab.host.packages import BuildTools, InstallEngine
+from tests.support.fakes import FakeRunner
+from tests.support.host_world import World
+
+SIMULATED = (
+    "NOTE: This is only a simulation!\n"
+    "Inst runc (1.1.5 Debian:12 [amd64])\n"
+    "Inst libc6 [2.36-9] (2.36-10 Debian:12 [amd64])\n"
+    "Inst docker.io (20.10.24 Debian:12 [amd64])\n"
+    "Conf docker.io (20.10.24 Debian:12 [amd64])\n"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner) -> World:
+    return World(tmp_path / "root", runner)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "host.jsonl")
+
+
+def no_residents(world: World) -> None:
+    world.runner.handle("find /var/lib/docker/containers")
+    world.runner.handle("find /var/lib/docker/volumes")
+
+
+def apt(world: World, *, install_code: int = 0) -> None:
+    world.runner.has("apt-get")
+    world.runner.handle("dpkg --configure -a")
+    world.runner.handle("apt-get update")
+    world.runner.handle("apt-get install -s", out=SIMULATED)
+    world.runner.handle("apt-get install -yq", code=install_code)
+
+
+def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: World, journal: Journal) -> None:
+    apt(world)
+    world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: (none)\n")
+    InstallEngine(world.machine).apply(world.runner, journal)
+    assert [record.name for record in journal.owned("package")] == ["runc", "docker.io"]
+    assert "/var/lib/docker" in {record.name for record in journal.owned("directory")}
+    assert world.runner.lines[-1].endswith("docker.io")
+    installed = next(call for call in world.runner.calls if "-yq" in call.argv)
+    assert installed.env == {"DEBIAN_FRONTEND": "noninteractive"}
+
+
+def test_packages_are_remembered_before_apt_fails(
+    world: World, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    apt(world, install_code=100)
+    world.runner.has("docker")
+    with pytest.raises(CommandFailed):
+        InstallEngine(world.machine).apply(world.runner, journal)
+    assert [record.name for record in journal.owned("package")] == ["runc", "docker.io"]
+
+
+def test_debian_13_needs_the_client_and_apparmor_its_parser(world: World, journal: Journal) -> None:
+    apt(world)
+    world.put("/sys/module/apparmor/parameters/enabled", "Y\n")
+    world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: 26.1.5+dfsg1-9\n")
+    InstallEngine(world.machine).apply(world.runner, journal)
+    assert world.runner.lines[-1].endswith("docker.io apparmor docker-cli")
+
+
+def test_an_installed_docker_is_left_alone(world: World, journal: Journal) -> None:
+    world.runner.has("docker")
+    world.put("/usr/sbin/dockerd", "")
+    InstallEngine(world.machine).apply(world.runner, journal)
+    assert (world.runner.lines, journal.owned()) == ([], ())
+
+
+def test_other_distributions_are_told_what_to_do(world: World, journal: Journal) -> None:
+    world.put("/etc/os-release", "ID=fedora\n")
+    with pytest.raises(HostNotReady, match="neither Debian nor Ubuntu"):
+        BuildTools(world.machine).apply(world.runner, journal)
+
+
+def test_only_what_was_installed_goes_with_what_docker_made(world: World, journal: Journal) -> None:
+    for name in ("runc", "docker.io", "tini"):
+        journal.owns("package", name, "engine-install")
+    journal.owns("package", "gcc", "build-tools")
+    journal.owns("directory", "/var/lib/docker", "engine-install")
+    journal.owns("group", "docker", "engine-install")
+    no_residents(world)
+    world.runner.handle("dpkg --configure -a")
+    world.runner.handle(["dpkg-query", "-W"], out="runc installed\ndocker.io installed\ntini not-installed\n")
+    world.runner.handle("apt-get purge -s docker.io runc", out="Purg docker.io [20]\nPurg runc [1]\n", exact=True)
+    world.runner.handle("apt-get purge -yq docker.io runc", exact=True)
+    world.runner.handle("rm -rf --one-file-system /var/lib/docker", exact=True)
+    world.runner.handle("groupdel docker", exact=True)
+    said = InstallEngine(world.machine).undo(world.runner, journal)
+    assert said == ["packages removed: docker.io, runc"]
+    assert [record.name for record in journal.owned()] == ["gcc"]
+
+
+def test_data_that_is_older_than_the_lab_is_not_purged(world: World, journal: Journal) -> None:
+    journal.owns("package", "docker.io", "engine-install")
+    no_residents(world)
+    world.runner.handle("dpkg --configure -a")
+    world.runner.handle(["dpkg-query", "-W"], out="docker.io installed\n")
+    world.runner.handle("apt-get purge -s docker.io", out="Remv docker.io [20]\n")
+    world.runner.handle("apt-get remove -yq docker.io", exact=True)
+    InstallEngine(world.machine).undo(world.runner, journal)
+
+
+def test_packages_that_others_need_stay(world: World, journal: Journal) -> None:
+    journal.owns("package", "gcc", "build-tools")
+    world.runner.handle("dpkg --configure -a")
+    world.runner.handle(["dpkg-query", "-W"], out="gcc installed\ng++ installed\n")
+    world.runner.handle("apt-get purge -s gcc", out="Purg g++ [12]\nPurg gcc [12]\n")
+    with pytest.raises(Leftovers, match=r"g\+\+ installed since"):
+        BuildTools(world.machine).undo(world.runner, journal)
+    assert journal.owned("package")
+
+
+def test_docker_with_containers_or_a_running_daemon_stays_installed(world: World, journal: Journal) -> None:
+    journal.owns("package", "docker.io", "engine-install")
+    world.runner.handle("find /var/lib/docker/containers", out="/var/lib/docker/containers/abc\n", times=1)
+    world.runner.handle("find /var/lib/docker/containers")
+    world.runner.handle("find /var/lib/docker/volumes")
+    with pytest.raises(Leftovers) as caught:
+        InstallEngine(world.machine).undo(world.runner, journal)
+    assert caught.value.evidence == ("container abc",)
+    world.docker_runs(77)
+    with pytest.raises(Leftovers, match="process 77"):
+        InstallEngine(world.machine).undo(world.runner, journal)
+
+
+def test_build_tools_install_only_what_is_missing(world: World, journal: Journal) -> None:
+    apt(world)
+    world.runner.has("clang")
+    BuildTools(world.machine).apply(world.runner, journal)
+    assert world.runner.lines[-1].endswith(" --no-install-recommends debootstrap")
+    world.runner.has("debootstrap")
+    ran = len(world.runner.lines)
+    BuildTools(world.machine).apply(world.runner, journal)
+    assert len(world.runner.lines) == ran

@@ -1,0 +1,173 @@
+"""Where things come from: the machine's own configuration, and whether places answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from lab.host import sources
+from lab.host.sources import Source
+from tests.support.fakes import FakeRunner
+from tests.support.host_world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner) -> World:
+    return World(tmp_path / "root", runner)
+
+
+def places(world: World, **env: str) -> dict[str, list[str]]:
+    machine = replace(world.machine, env={**world.machine.env, **env})
+    found: dict[str, list[str]] = {}
+    for source in sources.configured(world.runner, machine):
+        found.setdefault(source.kind, []).append(source.url)
+    return found
+
+
+def test_a_machine_without_configuration_uses_the_usual_places(world: World) -> None:
+    found = places(world)
+    assert found["go"] == ["https://proxy.golang.org/golang.org/x/mod/@v/list"]
+    assert found["pypi"] == ["https://pypi.org/simple/pip/"]
+    assert found["debian"] == ["http://deb.debian.org/debian/dists/stable/InRelease"]
+    assert len(found["registry"]) == 4
+
+
+def test_go_is_asked_for_its_proxies(world: World) -> None:
+    world.runner.has("go")
+    world.runner.handle("go env GOPROXY", out="https://a.example/go/,http://b.example|direct\n")
+    found = places(world)["go"]
+    assert found == [
+        "https://a.example/go/golang.org/x/mod/@v/list",
+        "http://b.example/golang.org/x/mod/@v/list",
+    ]
+    assert "go" not in places(world, GOPROXY="off")
+
+
+def test_pip_is_read_from_its_files_and_the_environment_wins(world: World) -> None:
+    world.put("/etc/pip.conf", "[global]\nindex-url = https://etc.example/simple\n")
+    assert places(world)["pypi"] == ["https://etc.example/simple/pip/"]
+    world.put("/root/.config/pip/pip.conf", "[global]\nindex-url = https://home.example/%(x)s/\n")
+    assert places(world)["pypi"] == ["https://home.example/%(x)s/pip/"]
+    assert places(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
+    assert "pypi" not in places(world, PIP_NO_INDEX="1")
+    world.put("/root/.config/pip/pip.conf", "[global]\nno-index = true\n")
+    assert "pypi" not in places(world)
+
+
+def test_a_broken_pip_configuration_is_passed_over(world: World) -> None:
+    world.put("/etc/pip.conf", "no section\n")
+    assert places(world)["pypi"] == ["https://pypi.org/simple/pip/"]
+
+
+def test_apt_names_the_debian_archive(world: World) -> None:
+    world.put(
+        "/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n"
+    )
+    assert places(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
+
+
+def test_credentials_are_never_shown() -> None:
+    assert Source("go", "x", "https://user:secret@a.example:8443/go").host == "a.example"
+
+
+def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
+    release = threading.Event()
+
+    def probe(url: str, timeout: float) -> str:
+        if "slow" in url:
+            release.wait(10)
+        return "" if "good" in url else "refused"
+
+    names = [Source("go", name, f"https://{name}/") for name in ("good", "slow", "bad")]
+    found = sources.reach(names, probe, timeout=0.04)
+    release.set()
+    assert {source.name: why for source, why in found.items()} == {
+        "good": "", "slow": "no answer within 0.04 s", "bad": "refused",
+    }  # fmt: skip
+
+
+class _Answers(BaseHTTPRequestHandler):
+    seen: list[tuple[str, str]]
+
+    def do_GET(self) -> None:
+        self.seen.append((self.path, self.headers.get("Authorization", "")))
+        self.send_response(int(self.path.rsplit("/", 1)[-1]))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        """Stay silent."""
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    _Answers.seen = []
+    with HTTPServer(("127.0.0.1", 0), _Answers) as found:
+        thread = threading.Thread(target=found.serve_forever, args=(0.01,))
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (200, ""),
+        (307, ""),
+        (401, ""),
+        (403, "it answers 403"),
+        (404, "it answers 404"),
+        (502, "it answers 502"),
+    ],
+)
+def test_being_asked_for_credentials_is_an_answer(server: HTTPServer, status: int, why: str) -> None:
+    assert sources.ask(f"http://127.0.0.1:{server.server_port}/v2/{status}", 2) == why
+
+
+@pytest.mark.loopback
+def test_credentials_of_the_address_are_used(server: HTTPServer) -> None:
+    assert sources.ask(f"http://user:secret@127.0.0.1:{server.server_port}/200", 2) == ""
+    assert _Answers.seen == [("/200", "Basic dXNlcjpzZWNyZXQ=")]
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    ("no_proxy", "path"),
+    [({}, "http://a.example/x/200"), ({"no_proxy": "b.example"}, "http://a.example/x/200")],
+)
+def test_a_proxy_is_asked_for_the_whole_address(
+    server: HTTPServer, no_proxy: Mapping[str, str], path: str
+) -> None:
+    env = {"http_proxy": f"http://127.0.0.1:{server.server_port}", **no_proxy}
+    assert sources.ask("http://a.example/x/200", 2, env) == ""
+    assert _Answers.seen[0][0] == path
+
+
+@pytest.mark.loopback
+def test_a_spared_host_is_asked_directly(server: HTTPServer) -> None:
+    env = {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": "x.example, 127.0.0.1"}
+    assert sources.ask(f"http://127.0.0.1:{server.server_port}/200", 2, env) == ""
+
+
+@pytest.mark.loopback
+def test_https_is_spoken_and_tunnelled(server: HTTPServer) -> None:
+    here = f"127.0.0.1:{server.server_port}"
+    assert "SSL" in sources.ask(f"https://{here}/200", 2)
+    refused = sources.ask("https://a.example/200", 2, {"HTTPS_PROXY": f"http://{here}"})
+    assert "Tunnel connection failed: 501" in refused
+
+
+@pytest.mark.loopback
+def test_a_closed_port_gives_the_reason() -> None:
+    assert "refused" in sources.ask("http://127.0.0.1:9/", 2).lower()
+
+
+def test_a_proxy_that_is_a_directory(tmp_path: Path) -> None:
+    assert sources.ask(f"file://{tmp_path}/golang.org/x/mod/@v/list", 1) == ""
+    assert "does not exist" in sources.ask("file:///nowhere/golang.org/x/mod/@v/list", 1)

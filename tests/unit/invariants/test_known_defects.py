@@ -1,0 +1,65 @@
+"""A known defect of KAI is proven by what it leaves behind, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.invariants import Scope, Violation
+from lab.invariants.known_defects import RETRIED, with_cause
+from lab.kube import Cluster
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+EVIDENCE = (
+    "pod kai-resource-reservation/gpu-reservation-1: Pending, on w, holds GPU (not told yet), GPU group g",
+    "pod t/server: Pending, on w, wants 0.7 of 1 GPU, GPU group g",
+)
+LOST = Violation("reserved", "s", "", "g", "GPU group g has 1 pods and no reservation pod", NOW, NOW, EVIDENCE)
+
+
+class Requests:
+    """BindRequests by name, all in namespace t."""
+
+    def __init__(self, **found: dict[str, Any]) -> None:
+        self.found = found
+
+    def get(self, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
+        assert kind == "BindRequest"
+        if name == "broken":
+            raise ApiFailed("no answer")
+        return self.found.get(name) if namespace == "t" else None
+
+
+def scope(version: str = "0.16.8", **found: dict[str, Any]) -> Scope:
+    return Scope("", cast("Cluster", Requests(**found)), kai_version=version)
+
+
+FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}}
+
+
+def test_a_bind_that_failed_before_is_the_proof() -> None:
+    found = with_cause(LOST, scope(server=FAILED_ONCE))
+    assert found.defect == RETRIED
+    assert found.evidence == (*EVIDENCE, "BindRequest t/server had failed once: ConfigMap not found")
+    assert Violation.from_json(found.as_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("violation", "where"),
+    [
+        (LOST, scope()),
+        (LOST, scope(server={"status": {"phase": "Succeeded"}})),
+        (LOST, scope(server={})),
+        (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that one
+        (LOST, scope("", server=FAILED_ONCE)),
+        (replace(LOST, invariant="queue-limit"), scope(server=FAILED_ONCE)),
+        (replace(LOST, evidence=("pod t/broken: Running",)), scope(broken=FAILED_ONCE)),
+        (replace(LOST, evidence=("queue server",)), scope(server=FAILED_ONCE)),
+    ],
+)
+def test_without_proof_it_stays_what_it_is(violation: Violation, where: Scope) -> None:
+    assert with_cause(violation, where) is violation

@@ -1,0 +1,69 @@
+"""Whose a violation is, and what the processes of a test run tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.invariants import Violation
+from lab.invariants.run_log import RECOVERY, Blotter, Excuse
+from lab.pytest_plugin import invariants
+
+
+def item(*, worker: bool, fixtures: tuple[str, ...] = (), places: tuple[str, ...] = ()) -> Any:
+    config = SimpleNamespace(workerinput={}) if worker else SimpleNamespace()
+    stash = pytest.Stash()
+    stash[invariants.PLACES] = [SimpleNamespace(namespace=name) for name in places]  # type: ignore[misc]
+    return SimpleNamespace(config=config, fixturenames=fixtures, stash=stash)
+
+
+@pytest.mark.parametrize(
+    ("what", "test", "mine"),
+    [
+        ("pod t-a-b-0a1b2c/x", item(worker=True, places=("t-a-b-0a1b2c",)), True),
+        ("pod t-a-b-0a1b2c/x", item(worker=True, places=("t-c-d-0a1b2c",)), False),
+        ("pod t-a-b-0a1b2c/x", item(worker=True, fixtures=("gpu_lock",)), False),
+        ("GPU group g", item(worker=True, fixtures=("gpu_lock",)), True),
+        ("GPU group g", item(worker=True), False),
+        ("GPU group g", item(worker=False), True),
+    ],
+)
+def test_whose_a_violation_is(what: str, test: Any, mine: bool) -> None:
+    now = datetime.now(UTC)
+    assert invariants._is_of(test, Violation("reserved", "s", "", "k", what, now, now)) is mine
+
+
+def test_workers_share_the_folder_of_the_run(tmp_path: Path) -> None:
+    watching, running = Blotter(tmp_path), Blotter(tmp_path)
+    now = datetime.now(UTC)
+    violation = Violation("reserved", "s", "", "k", "w", now, now, ("é",))
+    assert running.violations() == []
+    watching.tell(violation)
+    assert running.violations() == [violation]
+    (tmp_path / "violations.jsonl").open("a").write('{"half')
+    assert running.violations() == [violation]
+    running.claim([violation], "test")
+    assert watching.violations() == []
+
+
+def test_an_excuse_covers_the_test_and_its_aftermath() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    excuse = Excuse("t", "r", begin, begin + timedelta(seconds=10))
+
+    def at(seconds: float, what: str = "GPU group g") -> bool:
+        since = begin + timedelta(seconds=seconds)
+        return excuse.covers(Violation("reserved", "s", "", "k", what, since, since))
+
+    last = 10 + RECOVERY.total_seconds()
+    assert [at(second) for second in (-1, 0, 9, last, last + 1)] == [False, True, True, True, False]
+    assert [at(second, "pod t-a-0a1b2c/x") for second in (9, last)] == [True, False]
+    own = replace(excuse, spaces=("t-b-0a1b2c",), invariants=("reserved",))
+    for one in (excuse, own, replace(own, end=None)):
+        assert Excuse.from_json(one.as_json()) == one
+    excuse = own
+    assert [at(9, what) for what in ("t-b-0a1b2c", "t-a-0a1b2c", "GPU group g")] == [True, False, True]

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import typing
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError, SpecError
+from lab.kai import HelmKeys, Keys, Line, line_of, lines, release
+from lab.kai.files import laid_over, source, sources
+from lab.objects import kai, pod
+from lab.steps.helm_release import base_values
+
+EVERY: dict[str, Any] = {
+    "defect": {"late": {"what": "it is late", "issue": "#1"}},
+    **{field.name: "" for field in dataclasses.fields(Line) if field.name not in ("name", "exact", "warning")},
+    "by_operator": ["binder"],
+    "features": ["gang"],
+    "keys": {field.name: "k" for field in dataclasses.fields(Keys)},
+    "helm": {field.name: "h" for field in dataclasses.fields(HelmKeys)},
+    "defects": {},
+}
+OWN: dict[str, Any] = {"version": "1.2.5", "first": "1.2.0", "last": "1.2.9", "defects": {"late": "1.2.7"}}
+
+
+def test_the_lines() -> None:
+    assert [(line.name, version) for version, line in lines().items()] == [
+        ("0.7", "0.7.11"), ("0.9.1", "0.9.3"), ("0.9.4", "0.9.6"), ("0.9.7", "0.9.8"), ("0.12", "0.12.23"),
+        ("0.14", "0.14.7"), ("0.16", "0.16.8"), ("0.17", "0.17.0"),
+    ]  # fmt: skip
+    for version, line in lines().items():
+        assert line.exact
+        assert not line.warning
+        assert release(line.first) <= release(version) <= release(line.last)
+        assert line_of(version) == line
+
+
+def test_no_release_belongs_to_two_lines() -> None:
+    ranges = [(release(line.first), release(line.last)) for line in lines().values()]
+    assert all(first <= last for first, last in ranges)
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges)), ranges
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("0.16.2", "0.16"), ("0.9.0", "0.9.1"), ("0.9.5", "0.9.4"), ("0.9.20", "0.9.7"), ("0.7.13", "0.7"),
+    ],
+)  # fmt: skip
+def test_each_release_that_was_checked_has_its_line(version: str, line: str) -> None:
+    found = line_of(version)
+    assert (found.name, found.version, found.tag, found.exact) == (line, version, f"v{version}", True)
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("0.16.9", "0.16"),  # newer than what is known of its line
+        ("0.9.21", "0.9.7"),
+        ("0.9.4-rc.0", "0.9.4"),  # a candidate is no release
+        ("0.13.4", "0.12"),  # no line of that minor: the one before
+        ("0.8.5", "0.7"),
+        ("0.10.0", "0.9.7"),  # of several lines of a minor the newest
+        ("0.20.1", "0.17"),
+        ("1.0.0", "0.17"),
+    ],
+)
+def test_an_unknown_version_is_taken_for_its_nearest_with_a_warning(version: str, line: str) -> None:
+    found = line_of(version)
+    assert (found.name, found.version, found.exact) == (line, version, False)
+    assert found.warning.startswith(f"KAI {version} is not known here: taken for one of line {line} (")
+    assert found.tag == f"v{version}"
+    assert (found.hooks, found.config_template) == ("helm", "")
+
+
+@pytest.mark.parametrize("version", ["0.6.23", "0.0.1"])
+def test_older_than_all_lines_is_refused(version: str) -> None:
+    with pytest.raises(SpecError, match=f"KAI {version} is older") as refusal:
+        line_of(version)
+    assert "0.7.11" in refusal.value.fix
+
+
+@pytest.mark.parametrize("version", ["latest", "0.16", "", "0.16.8.1"])
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(SpecError, match="is no version"):
+        line_of(version)
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    assert release("0.9.20") > release("0.9.3")
+    assert release("v0.9.4-rc.0") < release("0.9.4")
+
+
+def test_the_project_moved() -> None:
+    for before, after in (("0.9.15", "0.9.16"), ("0.12.17", "0.12.18")):
+        assert line_of(before).chart == "oci://ghcr.io/nvidia/kai-scheduler/kai-scheduler"
+        assert line_of(after).chart == "oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler"
+
+
+def test_what_changed_within_a_line() -> None:
+    assert line_of("0.7.11").reservation_class == "node"
+    assert line_of("0.7.12").reservation_class == "nvidia"
+    assert line_of("0.9.5").reservation_class_key == ""
+    assert line_of("0.9.6").reservation_class_key == "global.resourceReservation.runtimeClassName"
+    assert line_of("0.9.6").workload_class_key == ""
+    assert line_of("0.9.7").workload_class_key == "admission.gpuPodRuntimeClassName"
+    assert [line_of(v).fake_gpu_detection for v in ("0.9.1", "0.9.2", "0.9.4", "0.12.0")] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    assert [line_of(v).hooks for v in ("0.12.21", "0.12.22", "0.14.5", "0.14.6")] == ["helm", "lab"] * 2
+    assert [line_of(v).reservation_name for v in ("0.9.19", "0.9.20")] == ["node", "hash"]
+    assert "batch_gang" not in line_of("0.14.0").features
+    assert line_of("0.14.1").keys.min_member == "kai.scheduler/batch-min-member"
+
+
+def test_queues_by_line() -> None:
+    for line in lines().values():
+        deep = release(line.version) >= release("0.13.0")
+        assert line.queue_levels == (0 if deep else 2)
+        assert line.unknown_queue_event is deep
+        assert ("hierarchical_queues" in line.features) is deep
+        assert ("silent-unknown-queue" in {defect.id for defect in line.defects}) is not deep
+
+
+def test_who_answers_the_webhooks() -> None:
+    assert [line_of(v).admission for v in ("0.7.11", "0.7.13", "0.16.8")] == ["binder", "kai-admission", "admission"]
+    for line in lines().values():
+        assert line.admission in line.deployments
+
+
+def test_a_defect_is_open_until_it_is_fixed() -> None:
+    assert "double-reservation" in {defect.id for defect in line_of("0.12.21").open_defects}
+    assert "double-reservation" not in {defect.id for defect in line_of("0.12.22").open_defects}
+    assert "double-reservation" in {defect.id for defect in line_of("0.12.22").defects}
+    for line in lines().values():
+        for defect in line.defects:
+            fixed = defect.fixed_in
+            assert not fixed or release(line.first) < release(fixed) <= release(line.last), (line.name, defect.id)
+
+
+def test_0_9_needs_a_crd_that_the_lab_ships() -> None:
+    for line in lines().values():
+        assert bool(line.needs_crds) is line.name.startswith("0.9.")
+        for name, file in line.needs_crds.items():
+            assert base_values("kai", file)["metadata"]["name"] == name
+            assert "needs-cluster-policy" in {defect.id for defect in line.defects}
+
+
+def test_names_that_must_not_differ_between_lines() -> None:
+    known = lines().values()
+    same = {(one.namespace, one.reservation_namespace, one.release, one.scheduler_name) for one in known}
+    assert same == {("kai-scheduler", "kai-resource-reservation", "kai-scheduler", "kai-scheduler")}
+
+
+@pytest.mark.parametrize(
+    ("version", "kubernetes", "runs"),
+    [("0.9.3", "1.33.9", True), ("0.9.3", "1.34.0", False), ("0.9.4", "1.34.0", True), ("0.17.0", "1.40.1", True)],
+)
+def test_newest_kubernetes_of_a_version(version: str, kubernetes: str, runs: bool) -> None:
+    assert line_of(version).runs_on(kubernetes) is runs
+
+
+def test_the_files_have_values_of_the_right_type() -> None:
+    hints = typing.get_type_hints(Line)
+    words = {"hooks": {"helm", "lab"}, "reservation_name": {"node", "hash"}}
+    words |= {"workload_class_pods": {"none", "gpu", "fraction"}, "reservation_class": {"", "node", "nvidia"}}
+    for line in lines().values():
+        for name, hint in hints.items():
+            value = getattr(line, name)
+            assert isinstance(value, typing.get_origin(hint) or hint), (line.name, name)
+            if isinstance(value, tuple | frozenset) and name != "defects":
+                assert all(isinstance(word, str) for word in value), (line.name, name)
+        for table in (line.keys, line.helm):
+            assert all(isinstance(word, str) for word in dataclasses.astuple(table)), line.name
+        assert all(getattr(line, name) in known for name, known in words.items()), line.name
+
+
+def test_the_views_of_the_cluster_read_the_keys_that_every_line_writes() -> None:
+    for line in lines().values():
+        keys = line.keys
+        assert keys.queue == pod.QUEUE_LABEL
+        assert keys.gpu_group == pod.GPU_GROUP_LABEL
+        assert keys.pod_group == pod.POD_GROUP_ANNOTATION
+        assert keys.received_type == pod.RECEIVED_ANNOTATION
+        assert keys.fraction == pod.FRACTION_ANNOTATION
+        assert keys.gpu_memory == pod.MEMORY_ANNOTATION
+        assert keys.reserved_gpu == kai.RESERVED_GPU_ANNOTATION
+
+
+def test_plain_data_has_no_sets() -> None:
+    data = json.loads(json.dumps([line.as_json() for line in lines().values()]))
+    assert data[0]["keys"]["fraction"] == "gpu-fraction"
+    assert data[-1]["features"] == sorted(line_of("0.17.0").features)
+
+
+def test_a_change_holds_from_its_release_on() -> None:
+    change = {"since": "1.2.3", "base": "new", "keys": {"mps": "m"}, "features": ["segment"], "defects": {"late": ""}}
+    found = source("1.2", {**OWN, "change": [change]}, EVERY)
+    before, after = found.line("1.2.2"), found.line("1.2.3")
+    assert (before.base, before.keys.mps, before.features) == ("", "k", {"gang"})
+    assert (after.base, after.keys.mps, after.features) == ("new", "m", {"gang", "segment"})
+    assert [(d.id, d.what, d.issue, d.fixed_in) for d in before.defects] == [("late", "it is late", "#1", "1.2.7")]
+    assert [d.fixed_in for d in after.defects] == [""]
+    assert found.range == "1.2.0 to 1.2.9"
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({"colour": "red"}, "1.2: unknown: colour"),
+        ({"keys": {"colour": "red"}}, "1.2: keys: unknown: colour"),
+        ({"helm": {"colour": "red"}}, "1.2: helm: unknown: colour"),
+        ({"defects": {"colour": ""}}, "1.2: defects: unknown: colour"),
+        ({"change": [{"since": "1.2.1", "colour": ""}]}, "1.2: change since 1.2.1: unknown: colour"),
+        ({"change": [{"since": "1.2.1", "last": ""}]}, "1.2: change since 1.2.1: unknown: last"),
+        ({"change": [{"since": "1.2.1", "keys": {"colour": ""}}]}, "1.2: change since 1.2.1: keys: unknown: colour"),
+    ],
+)
+def test_keys_that_are_not_known_are_refused(own: dict[str, Any], told: str) -> None:
+    with pytest.raises(LabError, match=told):
+        source("1.2", {**OWN, **own}, EVERY)
+
+
+def test_a_key_that_no_file_gives_is_missed() -> None:
+    without = {key: value for key, value in EVERY.items() if key != "hooks"}
+    with pytest.raises(LabError, match=r"1\.2: missing: hooks"):
+        source("1.2", OWN, without)
+    with pytest.raises(LabError, match="defect late: missing: issue"):
+        source("1.2", OWN, {**EVERY, "defect": {"late": {"what": "it is late"}}})
+
+
+def test_tables_are_laid_over_by_key() -> None:
+    below = {"keys": {"a": "1", "b": "1"}, "crds": ["x"], "features": ["gang"]}
+    above = {"keys": {"b": "2"}, "crds": ["y"], "features": ["numa"]}
+    merged = laid_over(below, above)
+    assert (merged["keys"], merged["crds"]) == ({"a": "1", "b": "2"}, ["y"])
+    assert merged["features"] == ["gang", "numa"]
+
+
+def test_every_file_is_a_line() -> None:
+    assert {one.name for one in sources()} == {line.name for line in lines().values()}

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lab.cli.kai import kai_app
+from lab.kai import lines
+from lab.ui.kai_versions import render_kai_versions
+
+
+def shown(encoding: str = "utf-8") -> list[str]:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    render_kai_versions(tuple(lines().values()), Console(file=stream, width=200, highlight=False))
+    return raw.getvalue().decode(encoding).splitlines()
+
+
+def row(name: str, rows: list[str]) -> list[str]:
+    return next(line.split() for line in rows if line.split()[:1] == [name])
+
+
+def test_each_line_has_a_row_with_its_releases() -> None:
+    rows = shown()
+    assert rows[0] == "KAI versions that the lab knows"
+    assert row("0.7", rows)[:8] == ["0.7", "0.7.0", "to", "0.7.13", "0.7.11", "up", "to", "1.33"]
+    assert row("0.12", rows)[5:] == [
+        "no", "bound", "known", "exactly", "2", "stays", "Pending", "in", "silence",
+    ]  # fmt: skip
+    assert row("0.17", rows)[-5:] == ["known", "any", "is", "told", "so"]
+
+
+def test_features_are_ticked_by_line() -> None:
+    rows = shown()
+    assert row("gang", rows)[1:] == ["✓"] * len(lines())
+    assert row("hierarchical_queues", rows)[1:] == ["·"] * 5 + ["✓"] * 3
+
+
+def test_defects_name_the_release_that_fixed_them() -> None:
+    told = " ".join(row("double-reservation", shown()))
+    assert told.startswith("double-reservation all all all < 0.9.20 < 0.12.22 < 0.14.6 · · two reservation pods")
+    assert "CHANGELOG.md" in told
+
+
+def test_ascii_streams_get_ascii() -> None:
+    assert row("hierarchical_queues", shown("ascii"))[1:] == ["-"] * 5 + ["+"] * 3
+
+
+def test_command() -> None:
+    done = CliRunner().invoke(kai_app, ["versions"])
+    assert done.exit_code == 0
+    assert "0.9.7 to 0.9.20" in done.stdout
+
+
+def test_command_as_data() -> None:
+    data = json.loads(CliRunner().invoke(kai_app, ["versions", "--json"]).stdout)
+    assert [line["version"] for line in data] == list(lines())
+    assert data == json.loads(json.dumps([line.as_json() for line in lines().values()]))
+    assert data[-1]["helm"]["fips"] == "global.fips"

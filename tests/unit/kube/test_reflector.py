@@ -1,0 +1,172 @@
+"""Following a set of objects: list, watch, and list again after trouble. Streams are scripted."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.kube.transport import TransportError
+from tests.support.kube_fake import CUT, PODS, REFUSED, FakeApi, Json, Stream, listing, pod, running, status, wait_for
+
+
+def test_what_already_holds_needs_no_watch(api: FakeApi, cluster: Cluster) -> None:
+    go = threading.Event()
+    api.on("GET", PODS, listing(pod("a", "Running")))
+    api.on("GET", PODS, Stream(go), always=True)  # whether the watch is opened by then is a matter of threads
+    (only,) = wait_for(cluster, running(1))
+    go.set()
+    assert only["kind"] == "Pod"
+
+
+def test_the_first_list_is_judged_as_a_whole(api: FakeApi, cluster: Cluster) -> None:
+    sizes: list[int] = []
+    api.on("GET", PODS, listing(pod("a"), pod("b")))
+    api.on("GET", PODS, Stream(("MODIFIED", pod("a", "Running", version="11"))))
+
+    def both_or_none(pods: list[Json]) -> bool:
+        sizes.append(len(pods))
+        return running(1)(pods)
+
+    wait_for(cluster, both_or_none)
+    assert sizes == [2, 2]
+
+
+def test_watch_goes_on_from_the_version_of_the_list(api: FakeApi, cluster: Cluster) -> None:
+    api.on(
+        "GET",
+        PODS,
+        listing(version="42"),
+        query={"labelSelector": "app=a", "fieldSelector": "spec.nodeName=n"},
+    )
+    route = api.on("GET", PODS, Stream(("ADDED", pod("a", "Running"))))
+    wait_for(cluster, running(1), labels="app=a", fields="spec.nodeName=n")
+    sent = route.requests[0]
+    assert sent.query == {
+        "labelSelector": "app=a", "fieldSelector": "spec.nodeName=n", "resourceVersion": "42",
+        "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "240",
+    }  # fmt: skip
+    assert sent.timeout > 240
+
+
+def test_a_watch_that_ends_is_renewed_from_the_last_version(api: FakeApi, cluster: Cluster) -> None:
+    bookmark = ("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "77"}})
+    api.on("GET", PODS, listing(version="10"))
+    route = api.on(
+        "GET",
+        PODS,
+        Stream(("ADDED", pod("a", version="50")), bookmark, b"", end="close"),
+        Stream(("MODIFIED", pod("a", "Running", version="80"))),
+    )
+    wait_for(cluster, running(1))
+    assert [r.query["resourceVersion"] for r in route.requests] == ["10", "77"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ("ERROR", status(410, "too old resource version")[1]),
+        ("ERROR", status(500, "etcdserver: no leader")[1]),
+        CUT,
+        b'{"type": "ADDED", "obj',
+    ],
+)
+def test_trouble_in_a_watch_lists_again(api: FakeApi, cluster: Cluster, trouble: Any) -> None:
+    api.on("GET", PODS, listing(pod("a")), listing(pod("b"), version="90"))
+    route = api.on("GET", PODS, Stream(trouble), Stream(("MODIFIED", pod("b", "Running", version="91"))))
+    (only,) = wait_for(cluster, running(1))
+    assert only["metadata"]["name"] == "b"
+    assert route.requests[1].query["resourceVersion"] == "90"
+
+
+def test_a_watch_refused_with_410_lists_again(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", PODS, listing(pod("a")), listing(pod("a", "Running", version="5")))
+    api.on("GET", PODS, status(410, "Expired"), watch=True)
+    api.on("GET", PODS, Stream(), always=True)
+    wait_for(cluster, running(1))
+
+
+def test_restart_of_the_server_during_a_wait_is_survived(api: FakeApi, cluster: Cluster) -> None:
+    api.on(
+        "GET",
+        PODS,
+        listing(pod("a")),
+        *[REFUSED] * 8,
+        status(403, "RBAC is not loaded yet"),
+        listing(pod("b", "Running")),
+    )
+    api.on("GET", PODS, Stream(CUT))
+    api.on("GET", PODS, Stream(), always=True)
+    wait_for(cluster, running(1))
+
+
+def test_a_server_that_is_still_starting_is_waited_for(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", PODS, *[REFUSED] * 7, listing(pod("a", "Running")))
+    api.on("GET", PODS, Stream(), always=True)
+    wait_for(cluster, running(1))
+
+
+def test_a_server_that_never_answers_is_no_timeout(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", PODS, REFUSED, always=True)
+    with pytest.raises(ApiFailed, match=r"127\.0\.0\.1:6443 .*does not answer"):
+        wait_for(cluster, running(1), timeout=0.1)
+
+
+@pytest.mark.parametrize("answer", [status(403, "forbidden"), TransportError("bad certificate", tls=True)])
+def test_a_refused_list_ends_the_wait_at_once(api: FakeApi, cluster: Cluster, answer: Any) -> None:
+    api.on("GET", PODS, answer)
+    with pytest.raises(ApiFailed, match=r"forbidden|bad certificate"):
+        wait_for(cluster, running(1), timeout=60)
+
+
+def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, cluster: Cluster) -> None:
+    queues = "/apis/scheduling.run.ai/v2/queues"
+    api.on(
+        "GET",
+        queues,
+        (404, "404 page not found"),
+        (404, "404 page not found"),
+        listing({"metadata": {"name": "q"}}),
+    )
+    api.on("GET", queues, Stream(), always=True)
+    seen: list[int] = []
+
+    def one(queues: list[Json]) -> bool:
+        seen.append(len(queues))
+        return len(queues) == 1
+
+    cluster.wait("Queue", one, timeout=5, what="queue")
+    assert seen == [0, 1]
+
+
+def test_watch_yields_changes_across_a_new_list(api: FakeApi, cluster: Cluster) -> None:
+    api.on(
+        "GET", PODS, listing(pod("a"), pod("b"), pod("c")), listing(pod("b"), pod("c", version="9"), pod("d"))
+    )
+    api.on("GET", PODS, Stream(CUT), Stream(("DELETED", pod("d"))))
+    changes = []
+    for kind, obj in cluster.watch("Pod", "ns", timeout=5):
+        changes.append((kind, obj["metadata"]["name"]))
+        if (kind, obj["metadata"]["name"]) == ("DELETED", "d"):
+            break
+    assert changes == [
+        ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"),
+        ("DELETED", "a"), ("MODIFIED", "c"), ("ADDED", "d"), ("DELETED", "d"),
+    ]  # fmt: skip
+
+
+def test_watch_ends_with_its_time(api: FakeApi, cluster: Cluster) -> None:
+    stream = Stream()
+    api.on("GET", PODS, listing())
+    api.on("GET", PODS, stream)
+    assert list(cluster.watch("Pod", "ns", timeout=0.1)) == []
+    assert stream.given_up.wait(1)
+
+
+def test_a_defect_below_reaches_the_waiter(api: FakeApi, cluster: Cluster) -> None:
+    with pytest.raises(AssertionError, match="not declared"):
+        wait_for(cluster, running(1))
+    api.unexpected.clear()

@@ -1,0 +1,42 @@
+"""Lint on the manifests of five published guides to KAI and vCluster: what is known to be wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.kai import line_of
+from lab.lint import Setting, lint_files
+
+CASES = Path(__file__).parents[2] / "data" / "lint_cases"
+
+# (line, rule) of errors and warnings, by KAI version
+_VCLUSTER = (6, "vcluster-custom-resources")
+_SILENT = [(13, "queue-missing"), (26, "queue-missing")]
+_QUEUES = [
+    (7, "queue-limit-omitted"), (23, "queue-limit-omitted"), (24, "queue-limit-omitted"), (27, "queue-limit-omitted"),
+]  # fmt: skip
+KNOWN: dict[tuple[str, str], list[tuple[int, str]]] = {
+    ("000", "0.7.11"): [_VCLUSTER, *_SILENT, (38, "whole-gpu-without-runtime-class")],
+    ("000", "0.9.8"): [_VCLUSTER, *_SILENT],
+    ("000", "0.16.8"): [_VCLUSTER, (38, "whole-gpu-without-runtime-class")],
+    ("001", "0.7.11"): [(6, "kind-driver-version"), (56, "gpu-request-without-limit")],
+    ("001", "0.16.8"): [(6, "kind-driver-version"), (56, "gpu-request-without-limit")],
+    ("002", "0.9.3"): [],
+    ("003", "0.9.8"): [],
+    ("003", "0.16.8"): [(4, "kai-class-key"), (21, "whole-gpu-without-runtime-class")],
+    ("004", "0.9.8"): [*_QUEUES, (36, "queue-unknown")],
+    ("004", "0.16.8"): [*_QUEUES, (46, "whole-gpu-without-runtime-class")],
+}
+
+
+@pytest.mark.parametrize(("text", "version"), KNOWN, ids=lambda value: value)
+def test_the_guides(text: str, version: str) -> None:
+    (file,) = CASES.glob(f"{text}_*.yaml")
+    found = lint_files([file], Setting(line_of(version)))
+    assert [(one.line, one.rule) for one in found if one.level != "note"] == KNOWN[text, version]
+    for one in found:
+        assert one.what
+        assert one.fix
+        assert one.source

@@ -1,0 +1,212 @@
+"""Every lint rule on a manifest that breaks it, and none of them on manifests that are well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.config import load_profile
+from lab.errors import ManifestsRefused, SpecError
+from lab.kai import line_of
+from lab.lint import RULES, Setting, lint, parse, refuse
+from lab.lint.setting import setting_of
+from lab.steps.queues import queue_documents
+
+NEW = Setting(
+    line_of("0.16.8"), gpu_sharing=True, gpu_memory=40960, gpus_per_node=2, runtime_classes=frozenset({"nvidia"})
+)
+OLD = Setting(line_of("0.9.8"), gpu_sharing=True)
+KAI = "schedulerName: kai-scheduler"
+
+
+def pod(meta: str = "", spec: str = KAI, container: str = "") -> str:
+    labels = "" if "labels" in meta else ", labels: {kai.scheduler/queue: default-queue}"
+    extra = f", {meta}" if meta else ""
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p{labels}{extra}}}\n"
+        f"spec: {{{spec}, containers: [{{name: c, image: i{', ' + container if container else ''}}}]}}\n"
+    )
+
+
+def note(text: str) -> str:
+    return f"annotations: {{{text}}}"
+
+
+def label(text: str) -> str:
+    return f"labels: {{{text}}}"
+
+
+def limits(gpus: str, requests: str = "") -> str:
+    asked = f", requests: {{nvidia.com/gpu: {requests}}}" if requests else ""
+    return f"resources: {{limits: {{nvidia.com/gpu: {gpus}}}{asked}}}"
+
+
+def queue(spec: str, name: str = "q", meta: str = "", api: str = "scheduling.run.ai/v2") -> str:
+    return f"apiVersion: {api}\nkind: Queue\nmetadata: {{name: {name}{meta}}}\nspec: {{{spec}}}\n---\n"
+
+
+def shares(**changed: str) -> str:
+    full = "{quota: -1, limit: -1, overQuotaWeight: 1}"
+    rows = {"cpu": full, "memory": full, "gpu": full, **changed}
+    return "resources: {" + ", ".join(f"{name}: {row}" for name, row in rows.items()) + "}"
+
+
+def job(spec: str, meta: str = "") -> str:
+    template = "template: {metadata: {labels: {kai.scheduler/queue: default-queue}}, spec: {" + KAI
+    return (
+        f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j{meta}}}\n"
+        f"spec: {{{spec}, {template}, containers: [{{name: c, image: i}}]}}}}}}\n"
+    )
+
+
+DEPLOYMENT = (
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d{meta}}}\nspec: {{template: {{metadata: {{labels:"
+    " {{kai.scheduler/queue: {queue}}}}}, spec: {{schedulerName: kai-scheduler, containers: [{{name: c, image: i,"
+    " resources: {{requests: {{cpu: 1}}}}}}]}}}}}}\n"
+)
+MEMBER = 'annotations: {kai.scheduler/batch-min-member: "4"}'
+CHILD = queue(f"parentQueue: q, {shares()}", name="child")
+
+BROKEN: dict[str, tuple[str, Setting]] = {
+    "fraction-key-unknown": (pod(note('kai.scheduler/gpu-fraction: "0.5"')), NEW),
+    "key-unknown": (pod(label("kai.scheduler/queue: default-queue, kai.scheduler/prioritty: x")), NEW),
+    "label-as-annotation": (pod(note("kai.scheduler/queue: default-queue")), NEW),
+    "annotation-as-label": (pod(label('kai.scheduler/queue: default-queue, gpu-fraction: "0.5"')), NEW),
+    "share-on-owner": (DEPLOYMENT.format(meta=', annotations: {gpu-fraction: "0.5"}', queue="q"), NEW),
+    "preemptibility-unknown": (
+        pod(label("kai.scheduler/queue: default-queue, kai.scheduler/preemptibility: maybe")), NEW,
+    ),
+    "topology-not-here": (pod(note("kai.scheduler/topology: t")), OLD),
+    "fraction-out-of-range": (pod(note('gpu-fraction: "1.0"')), NEW),
+    "fraction-with-whole-gpu": (pod(note('gpu-fraction: "0.5"'), container=limits("1")), NEW),
+    "fraction-and-memory": (pod(note('gpu-fraction: "0.5", gpu-memory: "2000"')), NEW),
+    "gpu-memory-not-a-number": (pod(note('gpu-memory: "2Gi"')), NEW),
+    "gpu-memory-over-gpu": (pod(note('gpu-memory: "50000"')), NEW),
+    "devices-without-share": (pod(note('gpu-fraction-num-devices: "2"')), NEW),
+    "mps-without-share": (pod(note('mps: "true"')), NEW),
+    "sharing-off": (pod(note('gpu-fraction: "0.5"')), Setting(line_of("0.16.8"), gpu_sharing=False)),
+    "share-without-kai": (pod(note('gpu-fraction: "0.5"'), spec="restartPolicy: Never"), NEW),
+    "container-of-share-unknown": (pod(note('gpu-fraction: "0.5", gpu-fraction-container-name: x')), NEW),
+    "dotted-name-with-share": (
+        pod(note('gpu-fraction: "0.5"')).replace("name: p,", "name: p.q,"), Setting(line_of("0.16.4")),
+    ),
+    "gpu-not-whole": (pod(container=limits("0.5")), NEW),
+    "gpu-request-without-limit": (pod(container=limits("2", "1")), NEW),
+    "more-gpus-than-a-node": (pod(container=limits("3")), NEW),
+    "whole-gpu-without-runtime-class": (pod(container=limits("1")), NEW),
+    "runtime-class-unknown": (pod(spec=f"{KAI}, runtimeClassName: nvdia"), NEW),
+    "visible-devices-set": (pod(container="env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]"), NEW),
+    "queue-without-kai": (pod(spec="restartPolicy: Never"), NEW),
+    "scheduler-misspelt": (pod(spec="schedulerName: kai-schedular"), NEW),
+    "kai-namespace": (pod("namespace: kai-scheduler"), NEW),
+    "namespace-opt-in": (pod("namespace: team"), replace(NEW, opt_in={"kailab.dev/kai": "host"})),
+    "node-name-set": (pod(spec=f"{KAI}, nodeName: n"), NEW),
+    "job-is-no-gang": (job("parallelism: 4"), NEW),
+    "gang-larger-than-job": (job("parallelism: 2", f", {MEMBER}"), NEW),
+    "queue-missing": (pod("labels: {}"), OLD),
+    "queue-unknown": (queue(shares(), name="alpha") + pod(label("kai.scheduler/queue: alfa")), NEW),
+    "queue-is-parent": (queue(shares()) + CHILD + pod(label("kai.scheduler/queue: q")), NEW),
+    "over-limit-for-ever": (
+        queue(shares(gpu="{quota: 0, limit: 1}")) + pod(label("kai.scheduler/queue: q"), container=limits("2")), NEW,
+    ),
+    "quota-zero-not-preemptible": (
+        queue(shares(cpu="{quota: 0, limit: -1}")) + DEPLOYMENT.format(meta="", queue="q"), NEW,
+    ),
+    "priority-class-unknown": (pod(label("kai.scheduler/queue: default-queue, priorityClassName: trian")), NEW),
+    "queue-api": (queue(shares(), api="scheduling.volcano.sh/v1beta1"), NEW),
+    "queue-namespaced": (queue(shares(), meta=", namespace: kai-scheduler"), NEW),
+    "queue-without-resources": (queue("priority: 1"), NEW),
+    "queue-limit-omitted": (queue(shares(gpu="{quota: 1}")), NEW),
+    "queue-quota-omitted": (queue(shares(gpu="{limit: 1}")), NEW),
+    "queue-weight-omitted": (queue(shares(gpu="{quota: 1, limit: 2}")), NEW),
+    "queue-share-no-number": (queue(shares(memory="{quota: 10Gi, limit: -1}")), NEW),
+    "queue-units": (queue(shares(cpu="{quota: 4, limit: -1, overQuotaWeight: 1}")), NEW),
+    "queue-limit-below-quota": (queue(shares(gpu="{quota: 4, limit: 2}")), NEW),
+    "queue-parent-unknown": (queue(f"parentQueue: nobody, {shares()}"), NEW),
+    "queue-circle": (
+        queue(f"parentQueue: b, {shares()}", name="a") + queue(f"parentQueue: a, {shares()}", name="b"), NEW,
+    ),
+    "queue-levels": (
+        queue(shares()) + CHILD + queue(f"parentQueue: child, {shares()}", name="grandchild"), OLD,
+    ),
+    "queue-children-over-quota": (
+        queue(shares(gpu="{quota: 1, limit: -1}"))
+        + queue(f"parentQueue: q, {shares(gpu='{quota: 2, limit: -1}')}", name="child"), NEW,
+    ),
+    "kai-class-key": ("global: {gpuSharing: true, resourceReservation: {runtimeClassName: nvidia}}\n", NEW),
+    "kai-sharing-not-set": ("global: {leaderElection: true}\n", NEW),
+    "vcluster-custom-resources": ("sync: {toHost: {customResources: {a.b: {enabled: true}}}}\n", NEW),
+    "vcluster-virtual-scheduler": ("controlPlane: {distro: {k8s: {scheduler: {enabled: true}}}}\n", NEW),
+    "vcluster-owner-set": ("experimental: {syncSettings: {setOwner: true}}\n", NEW),
+    "kind-driver-version": (
+        ("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
+         "nodes: [{extraMounts: [{hostPath: /usr/lib/libcuda.so.570.1}]}]\n"), NEW,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_finds_its_fault(name: str) -> None:
+    text, setting = BROKEN[name]
+    found = [one for one in lint(parse(text, "case.yaml"), setting) if one.rule == name]
+    assert found
+    for one in found:
+        assert one.file == "case.yaml"
+        assert one.line >= 1
+        assert one.what
+        assert one.fix
+
+
+WELL = {
+    "cpu": (pod(), NEW),
+    "whole": (pod(spec=f"{KAI}, runtimeClassName: nvidia", container=limits("1", "1")), NEW),
+    "fraction": (pod(note('gpu-fraction: "0.5"')), NEW),
+    "memory": (pod(note('gpu-memory: "2000"')), NEW),
+    "not kai": ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n", NEW),
+    "queues": (queue(shares()) + CHILD, NEW),
+    "two levels": (queue(shares()) + CHILD, OLD),
+    "deployment": (queue(shares()) + DEPLOYMENT.format(meta="", queue="q"), NEW),
+    "config map": ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n", NEW),
+}
+
+
+@pytest.mark.parametrize("name", WELL)
+def test_nothing_is_said_of_what_is_well(name: str) -> None:
+    text, setting = WELL[name]
+    assert [one.rule for one in lint(parse(text), setting)] == []
+
+
+@pytest.mark.parametrize("profile", ["demo", "cpu", "minimal", "gpus"])
+def test_nothing_is_said_of_the_labs_own_queues(profile: str) -> None:
+    spec = load_profile(profile, ["gpu.mode=simulated"] if profile != "cpu" else [])
+    text = yaml.safe_dump_all(queue_documents(spec))
+    assert [one.rule for one in lint(parse(text), setting_of(spec))] == []
+
+
+def test_lists_are_looked_into_and_lines_are_right() -> None:
+    text = (
+        "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a}\n  spec:\n    schedulerName: kai\n    containers: []\n"
+    )
+    (found,) = (one for one in lint(parse(text), NEW) if one.rule == "scheduler-misspelt")
+    assert (found.line, found.object) == (6, "Pod a")
+
+
+def test_errors_refuse_and_warnings_do_not() -> None:
+    refuse(lint(parse(BROKEN["queue-units"][0]), NEW))
+    with pytest.raises(ManifestsRefused, match="admission refuses the pod") as refused:
+        refuse(lint(parse(BROKEN["fraction-out-of-range"][0], "x.yaml"), NEW))
+    assert refused.value.exit_code == 12
+    assert any("x.yaml:3" in line for line in refused.value.evidence)
+
+
+def test_bad_yaml_names_line_and_column(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"x.yaml:2:\d+: not valid YAML"):
+        parse("a: 1\n b: [\n", "x.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "--- \n", "- 1\n- 2\n", "just text\n", "kind: Pod\n", "kind: Pod\nspec: 3\n"])
+def test_odd_documents_are_no_trouble(text: str) -> None:
+    lint(parse(text), NEW)

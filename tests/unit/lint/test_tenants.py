@@ -1,0 +1,129 @@
+"""What manifests meet in a tenant, and on a host beside tenants with a KAI of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.config import LabSpec
+from lab.config.labels import HOST_KAI
+from lab.errors import SpecError
+from lab.lint import Finding, Setting, lint, parse
+from lab.lint.setting import TENANT_QUEUES, setting_of
+from lab.tenants import names
+from lab.tenants.vcluster.inner_lab import inner_spec
+from tests.unit.steps.kai.test_values import lab
+from tests.unit.tenants.vcluster.test_values import one, with_tenants
+
+OWN = one("own-kai", "ml", kai_version="0.7.11", kubernetes="1.33.13", gpu_sharing=False)
+OTHERS = (one("host-kai", "dev"), one("default", "plain"))
+SPEC = with_tenants(OWN, *OTHERS)
+POD = (
+    "apiVersion: v1\nkind: Pod\n"
+    "metadata: {{name: p{namespace}, labels: {{kai.scheduler/queue: {queue}}}{notes}}}\n"
+    "spec: {{schedulerName: kai-scheduler, containers: [{{name: c, image: i}}]}}\n---\n"
+)
+
+
+def pod(namespace: str = "", queue: str = "test", notes: str = "") -> str:
+    where = f", namespace: {namespace}" if namespace else ""
+    return POD.format(namespace=where, queue=queue, notes=notes)
+
+
+def space(name: str, labels: str = "{}") -> str:
+    return f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {labels}}}\n---\n"
+
+
+def found(text: str, setting: Setting) -> list[Finding]:
+    return list(lint(parse(text), setting))
+
+
+def rules(text: str, setting: Setting) -> list[str]:
+    return [one.rule for one in found(text, setting)]
+
+
+def pools(*tenants: Any) -> LabSpec:
+    """Three workers: one GPU each on the first two, four large ones on the last."""
+    each = [
+        {"name": "small", "workers": 2, "perNode": 1, "model": "T4"},
+        {"name": "large", "workers": 1, "perNode": 4, "model": "A100-80"},
+    ]
+    gpu = {"mode": "simulated", "pools": each}
+    return lab(cluster={"workers": 3}, gpu=gpu, tenants=[tenant.model_dump() for tenant in tenants])
+
+
+def test_the_names_are_the_labs() -> None:
+    assert HOST_KAI == names.HOST_KAI
+    assert inner_spec(SPEC, OWN).queues == TENANT_QUEUES
+
+
+def test_a_tenant_is_judged_by_its_own_kai_and_queues() -> None:
+    inside, host = setting_of(SPEC, "ml"), setting_of(SPEC)
+    assert (inside.line.version, host.line.version) == ("0.7.11", SPEC.kai.version)
+    assert (inside.gpu_sharing, host.gpu_sharing) == (False, True)
+    assert set(inside.queues or ()) == {"default", "test"}
+    assert "queue-unknown" not in rules(pod(), inside)
+    assert "queue-unknown" in rules(pod(queue="default-queue"), inside)  # 0.7 has no default queues
+    half = ", annotations: {gpu-fraction: '0.5'}"
+    assert set(rules(pod(notes=half), inside)) - set(rules(pod(notes=half), host))
+
+
+def test_queues_of_a_tenant_are_its_own() -> None:
+    queues = ({"name": "top"}, {"name": "leaf", "parent": "top"})
+    spec = with_tenants(one("own-kai", "ml", queues=queues))
+    assert set(setting_of(spec, "ml").queues or ()) == {"default-parent-queue", "default-queue", "top", "leaf"}
+
+
+def test_a_version_that_is_asked_for() -> None:
+    assert setting_of(SPEC, "ml", "0.12.23").line.version == "0.12.23"
+    assert setting_of(SPEC, version="0.14.7").line.version == "0.14.7"
+
+
+def test_a_tenant_sees_the_gpus_of_its_nodes() -> None:
+    spec = pools(one("own-kai", "ml"), one("host-kai", "dev"))
+    assert (setting_of(spec, "ml").gpus_per_node, setting_of(spec, "ml").gpu_memory) == (4, 81920)
+    assert [setting_of(spec, name).gpus_per_node for name in ("", "dev")] == [1, 1]
+    assert setting_of(pools(one("host-kai", "dev"))).gpus_per_node == 4
+
+
+def test_a_tenant_that_cannot_be_judged() -> None:
+    with pytest.raises(SpecError, match="no tenant 'mll'") as refusal:
+        setting_of(SPEC, "mll")
+    assert refusal.value.fix == "perhaps you meant ml"
+    with pytest.raises(SpecError, match="no KAI schedules the pods of tenant plain"):
+        setting_of(SPEC, "plain")
+
+
+def test_a_namespace_without_the_label_is_not_the_hosts() -> None:
+    (error,) = [one for one in found(space("team") + pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
+    assert (error.level, error.field) == ("error", "metadata.namespace")
+    assert "the pod stays Pending without an event" in error.what
+    assert error.fix == "kubectl label namespace team kailab.dev/kai=host"
+
+
+def test_a_namespace_that_nobody_knows_may_have_it() -> None:
+    (doubt,) = [one for one in found(pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
+    assert doubt.level == "warning"
+    assert doubt.fix == "kubectl label namespace team kailab.dev/kai=host"
+
+
+@pytest.mark.parametrize("namespace", ["", "default"])
+def test_the_lab_labels_the_namespace_default(namespace: str) -> None:
+    assert "namespace-opt-in" not in rules(pod(namespace), setting_of(SPEC))
+    assert "namespace-opt-in" in rules(pod(namespace), replace(setting_of(SPEC), namespaces={}))
+
+
+def test_a_labelled_namespace_is_the_hosts() -> None:
+    labelled = space("team", "{kailab.dev/kai: host}") + pod("team")
+    assert "namespace-opt-in" not in rules(labelled, setting_of(SPEC))
+    assert "namespace-opt-in" in rules(space("team", "{kailab.dev/kai: guest}") + pod("team"), setting_of(SPEC))
+
+
+@pytest.mark.parametrize(
+    "setting", [setting_of(SPEC, "ml"), setting_of(SPEC, "dev"), setting_of(with_tenants(*OTHERS)), setting_of(lab())]
+)
+def test_elsewhere_no_label_is_needed(setting: Setting) -> None:
+    assert "namespace-opt-in" not in rules(space("team") + pod("team"), setting)
+    assert "namespace-opt-in" not in rules(pod().replace("kai-scheduler", "other"), setting_of(SPEC))

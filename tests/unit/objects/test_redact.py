@@ -1,0 +1,190 @@
+"""What opens a door is in no copy of an object and in no text, in the forms in which clusters and vCluster hold it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from lab.objects.redact import REDACTED, redact, redact_text
+
+Json = dict[str, Any]
+
+TOKEN = ".".join(("eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ", "eyJzdWIiOiJzeXN0ZW06c2EifQ", "c2lnbmF0dXJl-_x"))
+BODY = "MIIEvgIBADANBgkqhkiG9w0BAQEFAASCBKgwggSk"
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def pem(kind: str) -> str:
+    return f"-----BEGIN {kind}-----\n{BODY}\n-----END {kind}-----\n"
+
+
+def packed(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+KEY = packed(pem("RSA PRIVATE KEY"))
+KUBECONFIG = f"""apiVersion: v1
+kind: Config
+clusters:
+- name: team
+  cluster: {{server: "https://127.0.0.1:31001", certificate-authority-data: {packed(pem("CERTIFICATE"))}}}
+users:
+- name: team
+  user:
+    client-certificate-data: {packed(pem("CERTIFICATE") + "mine")}
+    client-key-data: {KEY}
+    token: {TOKEN}
+"""
+
+
+def synced_pod() -> Json:
+    """A pod as vCluster's syncer writes it onto the host (0.36.1)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "cuda-x-team-x-ml",
+            "namespace": "vcluster-ml",
+            "labels": {"vcluster.loft.sh/managed-by": "ml", "vcluster.loft.sh/namespace": "team"},
+            "annotations": {
+                "vcluster.loft.sh/object-name": "cuda",
+                "vcluster.loft.sh/service-account-name": "default",
+                "vcluster.loft.sh/token-abcdefgh": TOKEN,
+                "vcluster.loft.sh/token-9x8y7z6w": "not-a-jwt-but-a-secret-all-the-same",
+                "gpu-fraction": "0.5",
+            },
+        },
+        "spec": {
+            "containers": [{"name": "main", "env": [{"name": "AUTH", "value": f"Bearer {TOKEN}"}]}],
+            "volumes": [{"name": "kube-api-access", "projected": {"sources": [{"downwardAPI": {}}]}}],
+        },
+    }
+
+
+def test_tokens_of_a_synced_pod_are_taken_out_and_all_else_stays() -> None:
+    copy = redact(synced_pod())
+    assert TOKEN.rpartition(".")[2] not in json.dumps(copy)
+    assert "all-the-same" not in json.dumps(copy)
+    notes = copy["metadata"]["annotations"]
+    assert notes["vcluster.loft.sh/token-abcdefgh"] == notes["vcluster.loft.sh/token-9x8y7z6w"] == REDACTED
+    assert notes["vcluster.loft.sh/object-name"] == "cuda"
+    assert notes["gpu-fraction"] == "0.5"
+    assert copy["spec"]["containers"][0]["env"] == [{"name": "AUTH", "value": f"Bearer {REDACTED}"}]
+    assert copy["spec"]["volumes"] == synced_pod()["spec"]["volumes"]
+
+
+def kubeconfig_secret() -> Json:
+    """vCluster's Secret ``vc-<name>``."""
+    data = {"config": KUBECONFIG, "client-key": pem("RSA PRIVATE KEY"), "token": TOKEN}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "vc-ml", "namespace": "vcluster-ml"},
+        "type": "Opaque",
+        "data": {key: packed(value) for key, value in data.items()},
+    }
+
+
+def test_values_of_a_secret_are_taken_out_and_their_names_stay() -> None:
+    copy = redact(kubeconfig_secret())
+    assert copy["data"] == dict.fromkeys(("config", "client-key", "token"), REDACTED)
+    assert copy["metadata"] == kubeconfig_secret()["metadata"]
+
+
+def test_secrets_in_a_list_do_not_say_what_they_are() -> None:
+    bare = {key: value for key, value in kubeconfig_secret().items() if key not in ("apiVersion", "kind")}
+    copy = redact({"apiVersion": "v1", "kind": "SecretList", "items": [bare]})
+    assert copy["items"][0]["data"] == dict.fromkeys(bare["data"], REDACTED)
+    assert copy["items"][0]["type"] == "Opaque"
+
+
+@pytest.mark.parametrize("data", [None, {}])
+def test_an_empty_secret_stays_empty(data: object) -> None:
+    assert redact({"kind": "Secret", "data": data}) == {"kind": "Secret", "data": data}
+
+
+def test_what_was_applied_by_kubectl_repeats_the_secret() -> None:
+    secret = {"kind": "Secret", "stringData": {"password": "hunter2-hunter2"}}
+    doc = {**secret, "metadata": {"annotations": {APPLIED: json.dumps(secret), "keep": "me"}}}
+    assert redact(doc) == {
+        "kind": "Secret",
+        "stringData": {"password": REDACTED},
+        "metadata": {"annotations": {APPLIED: REDACTED, "keep": "me"}},
+    }
+
+
+def test_pod_templates_and_lists_are_looked_into() -> None:
+    deployment = {"kind": "Deployment", "spec": {"template": synced_pod()}}
+    copy = redact({"kind": "List", "items": [deployment, kubeconfig_secret()]})
+    text = json.dumps(copy)
+    assert TOKEN not in text
+    assert packed(KUBECONFIG) not in text
+
+
+def test_a_kubeconfig_as_an_object() -> None:
+    user = {"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5", "token": "opaque", "username": "me"}
+    copy = redact({"kind": "Config", "users": [{"name": "team", "user": user}]})
+    hidden = dict.fromkeys(("client-certificate-data", "client-key-data", "token"), REDACTED)
+    assert copy["users"][0]["user"] == {**hidden, "username": "me"}
+
+
+def test_a_kubeconfig_in_a_config_map() -> None:
+    copy = redact({"kind": "ConfigMap", "data": {"kubeconfig": KUBECONFIG, "other": "value"}})
+    text = copy["data"]["kubeconfig"]
+    for secret in (TOKEN, KEY, packed(pem("CERTIFICATE") + "mine")):
+        assert secret not in text
+    assert "https://127.0.0.1:31001" in text
+    assert "client-key-data: <redacted>" in text
+    assert copy["data"]["other"] == "value"
+
+
+def test_the_original_is_left_alone() -> None:
+    pod, secret = synced_pod(), kubeconfig_secret()
+    redact([pod, secret])
+    assert (pod, secret) == (synced_pod(), kubeconfig_secret())
+
+
+# --- text
+
+
+@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"])
+def test_private_keys_in_clear_and_in_base64(kind: str) -> None:
+    text = redact_text(f"key:\n{pem(kind)}\npacked {packed(pem(kind))} end")
+    assert BODY not in text
+    assert packed(pem(kind))[30:60] not in text
+    assert text.endswith("end")
+
+
+def test_certificates_are_no_secret() -> None:
+    text = f"{pem('CERTIFICATE')} {packed(pem('CERTIFICATE'))}"
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"authorization: Bearer {TOKEN}",
+        f'"vcluster.loft.sh/token-abcdefgh": "{TOKEN}"',
+        "    client-key-data: QUJDREVGR0hJSktMTU5PUA==",
+        '{"user": {"token": "opaque-0123456789"}}',
+        '{\\"password\\": \\"opaque-0123456789\\"}',
+    ],
+)
+def test_lines_with_credentials(line: str) -> None:
+    text = redact_text(line)
+    assert REDACTED in text
+    assert not any(part in text for part in (TOKEN.rpartition(".")[2], "QUJDREVG", "opaque-0123456789"))
+
+
+@pytest.mark.parametrize("text", ["", "Pod team/cuda: Running; ready on w1", "token-abcdefgh", "eyJ.not.one", "a: b"])
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert redact_text(text) == text
+
+
+def test_twice_is_as_once() -> None:
+    once = redact_text(KUBECONFIG)
+    assert redact_text(once) == once
+    assert redact(redact(kubeconfig_secret())) == redact(kubeconfig_secret())

@@ -1,0 +1,266 @@
+"""Views and redaction, on objects as servers send them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab.kube
+from lab.kube import redact
+from lab.kube.describe import state_of
+from lab.objects.views import (
+    EventView,
+    NodeView,
+    PodGroupView,
+    PodView,
+    QueueView,
+    Refusal,
+    ReservationView,
+    Share,
+    Waiting,
+    quantity,
+)  # fmt: skip
+from tests.support.kube_fake import pod
+
+TOKEN = "vcluster.loft.sh/token-abcd1234"
+
+
+def test_pod_view_of_a_fraction() -> None:
+    view = PodView.of(
+        pod(
+            "half",
+            "Running",
+            metadata={
+                "labels": {"kai.scheduler/queue": "test", "runai-gpu-group": "g-1"},
+                "annotations": {
+                    "gpu-fraction": "0.5",
+                    "pod-group-name": "pg-half-1",
+                    "received-resource-type": "Fraction",
+                    TOKEN: "eyJhbGciOi",
+                },
+                "ownerReferences": [
+                    {"kind": "Service", "name": "vc"},
+                    {"kind": "ReplicaSet", "name": "rs", "controller": True},
+                ],
+            },
+            spec={"nodeName": "n1", "runtimeClassName": "nvidia"},
+        )
+    )
+    assert (view.name, view.namespace, view.uid, view.phase, view.node) == (
+        "half",
+        "ns",
+        "uid-half",
+        "Running",
+        "n1",
+    )
+    assert (view.gpu_fraction, view.gpu_memory, view.gpu_limit, view.gpu_groups) == (0.5, None, 0, ("g-1",))
+    assert (view.pod_group, view.received_resource_type, view.queue) == ("pg-half-1", "Fraction", "test")
+    assert (view.ready, view.deleting, view.ended) == (True, False, False)
+    assert (view.owner, view.runtime_class, view.scheduler_name) == (
+        "ReplicaSet/rs",
+        "nvidia",
+        "kai-scheduler",
+    )
+    assert "eyJhbGciOi" not in repr(view)
+    with pytest.raises(FrozenInstanceError):
+        view.node = "n2"  # type: ignore[misc]
+
+
+def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
+    containers = [{"name": n, "resources": {"limits": {"nvidia.com/gpu": "1"}}} for n in ("a", "b")]
+    view = PodView.of(
+        pod(
+            "p",
+            metadata={
+                "labels": {"runai-gpu-group/y": "y", "runai-gpu-group/x": "x"},
+                "annotations": {"gpu-fraction": "abc", "gpu-memory": "2000"},
+            },
+            spec={"containers": containers},
+            status={
+                "initContainerStatuses": [
+                    {"name": "i", "restartCount": 1, "state": {"waiting": {"reason": "Pulling"}}}
+                ],
+                "containerStatuses": [{"name": "a", "restartCount": 2, "state": {"running": {}}}],
+            },
+        )
+    )
+    assert (view.gpu_limit, view.gpu_fraction, view.gpu_memory) == (2, None, 2000)
+    assert view.gpu_groups == ("x", "y")
+    assert view.waiting == (Waiting("i", "Pulling"),)
+    assert view.waiting_reasons == ("Pulling",)
+    assert view.restarts == 3
+
+
+def test_reservation_view() -> None:
+    raw = pod(
+        "gpu-reservation-1",
+        "Running",
+        metadata={
+            "labels": {"runai-gpu-group": "g-1"},
+            "annotations": {"run.ai/reserve_for_gpu_index": "GPU-0"},
+        },
+        spec={"nodeName": "n1"},
+    )
+    assert ReservationView.of(raw) == ReservationView(
+        "gpu-reservation-1", "ns", "n1", "g-1", "GPU-0", "Running", ready=True, deleting=False
+    )
+    assert ReservationView.of(pod("fresh")).gpu_uuid == ""
+
+
+def test_pod_group_view() -> None:
+    over = {"reason": "OverLimit", "message": "test quota has reached the allowable limit"}
+    raw: dict[str, Any] = {
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "pg-a", "namespace": "ns", "uid": "u", "ownerReferences": [{"kind": "Pod", "name": "a"}],
+        },
+        "spec": {"queue": "test", "minMember": 2, "priorityClassName": "train"},
+        "status": {
+            "schedulingConditions": [
+                {"status": "True", "reason": "Unschedulable", "reasons": [over]},
+                {"status": "False", "reason": "Old"},
+                {"status": "True", "reason": "Unschedulable", "message": "no nodes"},
+            ],
+            "resourcesStatus": {
+                "allocated": {"nvidia.com/gpu": "250m"}, "requested": {"nvidia.com/gpu": "1"},
+            },
+        },
+    }  # fmt: skip
+    view = PodGroupView.of(raw)
+    assert (view.queue, view.min_member, view.priority_class, view.owner) == ("test", 2, "train", "Pod/a")
+    assert view.refusals == (
+        Refusal("OverLimit", "test quota has reached the allowable limit"),
+        Refusal("Unschedulable", "no nodes"),
+    )
+    assert (view.gpus_allocated, view.gpus_requested) == (0.25, 1.0)
+    assert state_of(raw).startswith("queue test; OverLimit (test quota")
+    assert PodGroupView.of({}).min_member == 1
+
+
+def test_queue_view_reads_what_is_left_out_as_kai_does() -> None:
+    view = QueueView.of(
+        {
+            "metadata": {"name": "test", "uid": "u"},
+            "spec": {
+                "parentQueue": "default",
+                "resources": {"gpu": {"quota": 1.5, "limit": -1, "overQuotaWeight": 2}, "cpu": {"quota": -1}},
+            },
+            "status": {"childQueues": ["b", "a"], "allocated": {"nvidia.com/gpu": "1500m"}},
+        }
+    )
+    assert (view.parent, view.priority, view.children) == ("default", 100, ("a", "b"))
+    assert (view.gpu, view.cpu, view.memory) == (Share(1.5, -1, 2), Share(-1, 0, 0), Share(0, 0, 0))
+    assert (view.gpus_allocated, view.gpus_requested) == (1.5, 0)
+
+
+def test_node_view() -> None:
+    raw = {
+        "kind": "Node",
+        "metadata": {
+            "name": "n1",
+            "labels": {"nvidia.com/gpu.memory": "40960", "nvidia.com/gpu.product": "A100"},
+        },
+        "spec": {
+            "unschedulable": True,
+            "taints": [
+                {"key": "a", "value": "b", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+            ],
+        },
+        "status": {
+            "allocatable": {"nvidia.com/gpu": "2"},
+            "addresses": [
+                {"type": "Hostname", "address": "n1"},
+                {"type": "InternalIP", "address": "172.18.0.3"},
+            ],
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+            "conditions": [
+                {"type": "DiskPressure", "status": "True"},
+                {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "cni not ready"},
+            ],
+        },
+    }
+    view = NodeView.of(raw)
+    assert (view.ready, view.unschedulable, view.gpus, view.gpu_memory) == (False, True, 2, 40960)
+    assert (view.gpu_product, view.internal_ip, view.kubelet_version) == ("A100", "172.18.0.3", "v1.34.4")
+    assert view.taints == ("a=b:NoSchedule", "node.kubernetes.io/not-ready:NoExecute")
+    assert state_of(raw) == (
+        "not Ready; 2 GPUs; DiskPressure; KubeletNotReady (cni not ready);"
+        " taints a=b:NoSchedule, node.kubernetes.io/not-ready:NoExecute"
+    )
+    assert NodeView.of({"metadata": {"name": "bare"}}).gpu_memory is None
+
+
+def test_event_view_reads_old_and_new_style() -> None:
+    about = {"kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
+    old = EventView.of(
+        {
+            "type": "Warning", "reason": "R", "message": "m", "involvedObject": about, "count": 3,
+            "lastTimestamp": "2026-01-01T10:00:00Z", "source": {"component": "kubelet"},
+        }
+    )  # fmt: skip
+    new = EventView.of(
+        {
+            "involvedObject": about, "lastTimestamp": None, "eventTime": "2026-01-01T10:00:00.123456Z",
+            "reportingComponent": "kai-scheduler",
+        }
+    )  # fmt: skip
+    assert (old.reporter, old.count, old.last) == ("kubelet", 3, datetime(2026, 1, 1, 10, tzinfo=UTC))
+    assert (new.reporter, new.count, new.last and new.last.microsecond) == ("kai-scheduler", 1, 123456)
+    assert EventView.of({}).last is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("250m", 0.25),
+        ("1", 1.0),
+        (2, 2.0),
+        ("1Gi", 1073741824.0),
+        ("2k", 2000.0),
+        ("1e3", 1000.0),
+        ("0.5", 0.5),
+    ],
+)
+def test_quantity(text: object, number: float) -> None:
+    assert quantity(text) == number
+
+
+def test_quantity_refuses_other_things() -> None:
+    with pytest.raises(ValueError, match="lots"):
+        quantity("lots")
+
+
+# --- redaction and imports
+
+
+def test_redact_everywhere_without_touching_the_original() -> None:
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    template = {"metadata": {"annotations": {TOKEN: "secret-1", "keep": "me", applied: "secret-2"}}}
+    original = [
+        {"kind": "Deployment", "spec": {"template": template}},
+        {"kind": "Secret", "data": {"config": "secret-3"}},
+    ]
+    copy = redact(original)
+    assert "secret-" not in repr(copy)
+    assert copy[0]["spec"]["template"]["metadata"]["annotations"]["keep"] == "me"  # type: ignore[index]
+    assert list(copy[1]["data"]) == ["config"]  # type: ignore[arg-type]
+    assert repr(original).count("secret-") == 3
+    assert redact({"kind": "ConfigMap", "data": {"k": "v"}}) == {"kind": "ConfigMap", "data": {"k": "v"}}
+
+
+def test_importing_the_room_loads_no_heavy_library() -> None:
+    heavy = {"kubernetes", "urllib3", "tenacity", "yaml", "pydantic", "websocket"}
+    room = Path(lab.kube.__file__).parent
+    for file in room.glob("*.py"):
+        for statement in ast.parse(file.read_text()).body:
+            names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+            if isinstance(statement, ast.ImportFrom):
+                names = [statement.module or ""]
+            assert not heavy & {name.partition(".")[0] for name in names}, f"{file.name}:{statement.lineno}"
+    assert (room / "client.py").exists()

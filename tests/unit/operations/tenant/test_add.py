@@ -1,0 +1,190 @@
+"""'lab tenant add': what is refused before anything is touched, in which order things happen, and repeating it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab.operations.tenant.add
+from lab.config.added_tenants import draft
+from lab.engine.step import Effect
+from lab.errors import ApiFailed, HostNotReady, SpecError, StepFailed, Unavailable
+from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
+from lab.operations.tenant.add import add
+from lab.operations.tenant.remove import remove
+from lab.paths import LabPaths
+from lab.steps.kai.values import release_values
+from tests.support.cluster_fake import add_release, release_secret
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+
+YES = lambda effects: True  # noqa: E731
+KAI = {"mode": "own-kai", "kaiVersion": "0.16.8"}
+
+
+def added() -> list[Any]:
+    return list(json.loads(LabPaths("demo").spec.read_text())["added"])
+
+
+def beside(**more: Any) -> Any:
+    """A lab with KAI on the host and a tenant that it serves."""
+    return lab_file(scheduler="kai", tenants=[{"name": "file", "mode": "host-kai"}], **more)
+
+
+def install_kai(world: TenancyWorld) -> None:
+    spec = world.lab().spec
+    secret = release_secret(
+        "kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}", chart="kai-scheduler"
+    )
+    add_release(world.cluster, secret)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
+    return TenancyWorld(monkeypatch)
+
+
+def test_only_what_is_the_tenants_is_done(world: TenancyWorld) -> None:
+    report = add(world.lab(), draft("ml", KAI))
+    assert world.log == ["tenant-nodes", "tenant:ml", "kai:ml", "queues:ml"]
+    assert report.nodes == ("worker3",)
+    assert added()[0]["nodes"] == ["worker3"], "written down by name: no later change may move it"
+    assert report.kubeconfig == LabPaths("demo").tenant_kubeconfig("ml")
+    assert report.as_json()["kai_version"] == "0.16.8"
+
+
+def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, beside())
+    install_kai(world)
+    asked: list[Effect] = []
+    report = add(world.lab(), draft("ml", KAI), lambda effects: not asked.extend(effects))  # type: ignore[func-returns-value]
+    order = {step: place for place, step in enumerate(world.log)}
+    assert order["tenant:file"] < order["kai"] < order["isolation"] < order["tenant:ml"] < order["kai:ml"]
+    said = " ".join(effect.what for effect in asked)
+    assert "global.namespaceLabelSelector" in said
+    assert "global.nodePoolLabelKey" in said
+    assert "ValidatingAdmissionPolicy" in said
+    assert report.changes == tuple(asked)
+
+
+def test_a_second_one_beside_it_changes_nothing_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, beside(), (own_kai("first", nodes=["worker3"]),))
+    install_kai(world)
+    report = add(world.lab(), draft("second", KAI), lambda _: pytest.fail("nothing to ask for"))
+    assert (report.nodes, report.changes) == (("worker2",), ())
+
+
+def test_a_change_that_was_not_agreed_to_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, beside())
+    install_kai(world)
+    lab_ = world.lab()
+    with pytest.raises(HostNotReady, match="not agreed to; nothing was changed"):
+        add(lab_, draft("ml", KAI))
+    assert (world.log, added(), [tenant.name for tenant in lab_.tenants]) == ([], [], ["file"])
+
+
+def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        raise Unavailable("2 things cannot be had")
+
+    monkeypatch.setattr(lab.operations.tenant.add, "own_choices", nothing)
+    with pytest.raises(Unavailable):
+        add(world.lab(), draft("ml", KAI))
+    assert (world.log, added()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "what"),
+    [
+        ("file", {"mode": "default"}, "tenant file: name: 'file' is taken already, by tenants.0"),
+        ("Ml", {"mode": "default"}, "tenant Ml: name: must be 1 to 40 of a-z"),
+        ("ml", {"mode": "own-kai"}, "tenant ml: kaiVersion: is missing"),
+        ("ml", {**KAI, "nodes": 4}, "tenant ml: nodes: needs 4 workers of its own"),
+        ("ml", {**KAI, "nodes": ["worker9"]}, "tenant ml: nodes.0: there is no worker 'worker9'"),
+        ("ml", {**KAI, "gpus": 9}, "tenant ml: quota.gpus: 9 is more than"),
+        ("ml", {"mode": "host-kai"}, "tenant ml: mode: host-kai needs KAI on the host"),
+        ("ml", {"mode": "own-kai", "kaiVersion": "0.9.3"}, "tenant ml: kaiVersion: KAI 0.9.3 needs Kubernetes 1.33"),
+        ("ml", {"mode": "default", "vcluster": "0.30.0"}, "tenant ml: vcluster: '0.30.0' is too old"),
+    ],
+)  # fmt: skip
+def test_a_tenant_that_does_not_fit(world: TenancyWorld, name: str, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        add(world.lab(), draft(name, options))
+    assert what in str(refused.value)
+    assert (world.log, added()) == ([], [])
+
+
+def test_a_host_kai_that_cannot_be_kept_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, beside(kai={"version": "0.12.23"}))
+    with pytest.raises(SpecError, match=r"own-kai beside KAI 0\.12\.23 on the host"):
+        add(world.lab(), draft("ml", KAI), YES)
+
+
+def test_the_nodes_of_a_tenant_that_runs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
+    world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
+    with pytest.raises(SpecError, match=r"would take nodes that belong to tenant mine \(worker3\)"):
+        add(world.lab(), draft("ml", {**KAI, "nodes": ["worker3"]}))
+
+
+def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -> None:
+    holder = Holder("default", "train", "", "", "1 GPU", 1.0, "Running", "u")
+    node = "kailab-demo-worker3"
+    gpu = Gpu(node, 0, "GPU-1", "T4", 15360, holders=(holder,))
+    world.gpus = GpuMap("", (NodeGpus(node, True, False, "T4", 15360, 1, 1, (gpu,)),))
+    with pytest.raises(SpecError, match="pods of others have GPUs there") as refused:
+        add(world.lab(), draft("ml", KAI))
+    assert refused.value.evidence == ("worker3: default/train has 1 GPU",)
+    assert add(world.lab(), draft("ml", {**KAI, "nodes": ["worker2"]})).nodes == ("worker2",)
+
+
+def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -> None:
+    failing = [True]
+
+    def fail() -> None:
+        if failing:
+            raise ApiFailed("no answer")
+
+    world.acts["kai:ml"] = fail
+    with pytest.raises(StepFailed) as failed:
+        add(world.lab(), draft("ml", KAI))
+    assert "lab tenant remove ml" in failed.value.evidence[-1]
+    failing.clear()
+    assert add(world.lab(), draft("ml", KAI)).record.ok
+    assert [tenant["name"] for tenant in added()] == ["ml"]
+    remove(world.lab(), "ml")
+    assert added() == []
+
+
+def test_another_tenant_of_that_name_is_refused(world: TenancyWorld) -> None:
+    add(world.lab(), draft("ml", {"mode": "default"}))
+    with pytest.raises(SpecError, match="is there already, and not as it is asked for now") as refused:
+        add(world.lab(), draft("ml", {"mode": "default", "gpus": 1}))
+    assert "quota" in refused.value.evidence[0]
+
+
+def test_a_tenant_from_a_file(world: TenancyWorld, tmp_path: Path) -> None:
+    file, values = tmp_path / "ml.yaml", tmp_path / "values.yaml"
+    file.write_text("mode: own-kai\nkaiVersion: 0.16.8\nquota:\n  cpu: 8\nqueues:\n  - name: all\n")
+    values.write_text("telemetry:\n  enabled: false\n")
+    tenant = add(world.lab(), draft("ml", {"kaiVersion": "0.17.0", "gpus": 2, "mode": None}, file, values)).tenant
+    assert (tenant.kai_version, tenant.quota.gpus, tenant.quota.cpu) == ("0.17.0", 2, "8")
+    assert tenant.values == {"telemetry": {"enabled": False}}
+    assert [queue.name for queue in tenant.queues] == ["all"]
+
+
+def test_errors_name_the_line_of_the_tenants_file(world: TenancyWorld, tmp_path: Path) -> None:
+    file = tmp_path / "ml.yaml"
+    file.write_text("mode: default\nkubernets: 1.34.4\nvcluster: 0.36.1\n")
+    with pytest.raises(
+        SpecError, match=rf"{file}:2: tenant ml: kubernets: unknown key; perhaps you meant 'kubernetes'"
+    ):
+        add(world.lab(), draft("ml", {}, file))
+    file.write_text("name: other\n")
+    with pytest.raises(SpecError, match="is called 'other', not 'ml'"):
+        draft("ml", {}, file)
+    file.write_text("a: 1\na: 2\n")
+    with pytest.raises(SpecError, match=rf"{file}:2: a: given twice"):
+        draft("ml", {}, file)

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lab.config import TenantSpec
+from lab.errors import Busy, Interrupted, LabError, NoLab, SpecError, WaitTimeout
+from lab.operations.tenant import rehearse as rehearsal
+from lab.operations.tenant.rehearse import rehearse, roll_back, run_suites
+from lab.paths import LabPaths
+from lab.tenants.removal.timeline import Moment
+from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
+from lab.tenants.upgrade.rollback_record import Before, last_change, record
+from lab.tenants.upgrade.smoke_test import Room, Trial
+from lab.tenants.upgrade.uninstall import ANEW
+from lab.tenants.upgrade.upgrade import READY, SCHEDULED, Change
+from lab.tenants.upgrade.workload_snapshot import Comparison, Snapshot
+from lab.ui.tenant_rehearsal import render_rehearsal
+from tests.support.fakes import FakeRunner
+from tests.support.tenant_kai_world import tenant_of
+from tests.unit.tenants.upgrade.test_workload_snapshot import BEFORE
+
+FINE = (Trial("cpu", 2.0), Trial("gpu", skipped="the tenant has no free GPU"), Trial("fraction", 5.0))
+OLD = replace(BEFORE, kai="0.9.8")
+
+
+class Bench:
+    """A lab whose tenant ``ml`` has KAI 0.9.8, and a rehearsal whose parts answer as told."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, runner: FakeRunner) -> None:
+        self.paths = LabPaths("demo")
+        self.paths.root.mkdir(parents=True)
+        self.log: list[str] = []
+        self.changes: list[LabError | Comparison] = []
+        self.looks: list[Snapshot] = [OLD]
+        self.trials = FINE
+        self.suites = Suites(ran=True, summary="4 passed")
+        self.lab: Any = SimpleNamespace(
+            spec=SimpleNamespace(name="demo"), paths=self.paths, runner=runner, tenants=(tenant_of("0.9.8"),),
+            context=lambda step: None, session=SimpleNamespace(locked=contextlib.nullcontext),
+        )  # fmt: skip
+        patch.setattr(rehearsal, "change_kai", self.change)
+        patch.setattr(rehearsal, "check_change", lambda ctx, tenant: ())
+        patch.setattr(rehearsal, "running_inside", lambda ctx, tenant: self.look())
+        patch.setattr(rehearsal, "_trials", lambda lab, tenant: self.trials)
+        patch.setattr(rehearsal, "run_suites", lambda lab, name: self.suites)
+
+    def look(self) -> Snapshot:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def change(self, ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
+        self.log.append(version)
+        last = last_change(self.paths, "ml")
+        assert last is not None, "what is wanted is written down before anything changes"
+        assert last.wanted.kai_version == version
+        came = self.changes.pop(0) if self.changes else Comparison(kept=2)
+        if isinstance(came, LabError):
+            raise came
+        moments = (Moment(SCHEDULED, 11.5), Moment(READY, 14.0))
+        return Change("ml", OLD.kai, version, ANEW, moments, OLD, came)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> Bench:
+    return Bench(monkeypatch, runner)
+
+
+def said(found: Rehearsal) -> str:
+    out = io.StringIO()
+    render_rehearsal(found, Console(file=out, width=120))
+    return out.getvalue()
+
+
+def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
+    found = rehearse(bench.lab, "ml", "0.16.8")
+    assert (found.green, found.now, bench.log) == (True, "0.16.8", ["0.16.8"])
+    last = last_change(bench.paths, "ml")
+    assert last is not None
+    assert (last.target.kai_version, last.done) == ("0.9.8", True)
+    text = said(found)
+    for words in ("KAI 0.9.8 → 0.16.8 in tenant ml: green", "first pod scheduled", "11.5 s", "4 passed",
+                  "not tried: the tenant has no free GPU", "tenant ml has KAI 0.16.8 now"):  # fmt: skip
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ({"trials": (Trial("cpu", problem="not within 120 s"),)}, "trial pod cpu: not within 120 s"),
+        ({"suites": Suites(ran=True, failed=("a.py::b[ml]",))}, "1 tests failed: a.py::b[ml]"),
+        ({"changes": [Comparison(kept=1, lost=("pod team/half: gone",))]}, "pod team/half: gone"),
+        ({"changes": [WaitTimeout("KAI's components run: not within 300 s")]}, "KAI's components run"),
+        ({"looks": [OLD, replace(OLD, pods=OLD.pods[:1]), OLD]}, "pod team/whole: gone (UID u-whole)"),
+    ],
+)
+def test_red_is_taken_back(bench: Bench, spoil: dict[str, Any], reason: str) -> None:
+    for name, value in spoil.items():
+        setattr(bench, name, value)
+    found = rehearse(bench.lab, "ml", "0.16.8")
+    assert not found.green
+    assert reason in found.reasons[0]
+    assert bench.log == ["0.16.8", "0.9.8"]
+    assert found.now == "0.9.8"
+    assert last_change(bench.paths, "ml") is None, "nothing to go back to: the tenant is as it was"
+    assert "tenant ml has KAI 0.9.8 now" in said(found)
+    assert found.as_json()["verdict"] == "red"
+
+
+def test_red_keeps_what_could_be_taken_back_before(bench: Bench) -> None:
+    earlier = Before(tenant_of("0.7.11"), tenant_of("0.9.8"), done=True)
+    record(bench.paths, earlier)
+    bench.suites = Suites(ran=True, failed=("x",))
+    rehearse(bench.lab, "ml", "0.16.8")
+    assert last_change(bench.paths, "ml") == earlier
+
+
+def test_keep_stays_on_red(bench: Bench) -> None:
+    bench.suites = Suites(ran=True, failed=("x",))
+    found = rehearse(bench.lab, "ml", "0.16.8", keep=True)
+    assert (found.green, found.kept, found.now, bench.log) == (False, True, "0.16.8", ["0.16.8"])
+    assert "although the verdict is red" in said(found)
+
+
+def test_what_breaks_off_on_the_way_back_is_told(bench: Bench) -> None:
+    bench.changes = [WaitTimeout("up"), WaitTimeout("down")]
+    found = rehearse(bench.lab, "ml", "0.16.8")
+    assert (found.error_back, found.now) == ("down", "")
+    last = last_change(bench.paths, "ml")
+    assert last is not None
+    assert last.target.kai_version == "0.9.8", "a rollback goes on with it"
+    assert "half way" in said(found)
+
+
+def test_cut_off_it_is_not_taken_back(bench: Bench) -> None:
+    bench.changes = [Interrupted("stopped")]
+    with pytest.raises(Interrupted):
+        rehearse(bench.lab, "ml", "0.16.8")
+    assert bench.log == ["0.16.8"]
+    last = last_change(bench.paths, "ml")
+    assert last is not None
+    assert (last.wanted.kai_version, last.done) == ("0.16.8", False)
+
+
+def test_another_process_is_let_go_first(bench: Bench) -> None:
+    @contextlib.contextmanager
+    def taken() -> Any:
+        raise Busy("another kailab process is changing lab 'demo'")
+        yield
+
+    bench.lab.session.locked = taken
+    with pytest.raises(Busy):
+        rehearse(bench.lab, "ml", "0.16.8")
+    assert last_change(bench.paths, "ml") is None
+
+
+def test_refused_before_anything_changes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(ctx: object, tenant: TenantSpec) -> None:
+        raise SpecError("no")
+
+    monkeypatch.setattr(rehearsal, "check_change", refuse)
+    with pytest.raises(SpecError):
+        rehearse(bench.lab, "ml", "0.16.8")
+    assert bench.log == []
+    assert last_change(bench.paths, "ml") is None
+    with pytest.raises(NoLab, match="no tenant 'nl'"):
+        rehearse(bench.lab, "nl", "0.16.8")
+
+
+def test_roll_back_to_what_was_before(bench: Bench) -> None:
+    rehearse(bench.lab, "ml", "0.16.8")
+    bench.lab.tenants = (tenant_of("0.16.8"),)
+    bench.looks = [replace(OLD, kai="0.16.8")]
+    found = roll_back(bench.lab, "ml")
+    assert (found.before, found.version, found.green) == ("0.16.8", "0.9.8", True)
+    assert bench.log == ["0.16.8", "0.9.8"]
+
+
+def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues: Any = ({"name": "a"}, {"name": "b", "parent": "a"})
+    then = TenantSpec(name="ml", mode="own-kai", kai_version="0.7.11", kai_values={"x": 1}, queues=queues, nodes=1)
+    record(bench.paths, Before(then, tenant_of("0.9.8"), done=True))
+    bench.lab.tenants = (tenant_of("0.9.8", nodes=("worker2",)),)
+    taken: list[TenantSpec] = []
+
+    def change(ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
+        taken.append(tenant)
+        return bench.change(ctx, tenant, version)
+
+    monkeypatch.setattr(rehearsal, "change_kai", change)
+    roll_back(bench.lab, "ml")
+    (target,) = taken
+    assert (target.kai_version, target.kai_values, len(target.queues)) == ("0.7.11", {"x": 1}, 2)
+    assert (target.nodes, target.kubernetes) == (("worker2",), "1.33.4")
+
+
+def test_a_rollback_that_was_cut_off_is_finished(bench: Bench) -> None:
+    record(bench.paths, Before(tenant_of("0.16.8"), tenant_of("0.9.8"), back=True))
+    bench.lab.tenants = (tenant_of("0.16.8"),)
+    bench.looks = [replace(OLD, kai="")]
+    assert roll_back(bench.lab, "ml").version == "0.9.8"
+    last = last_change(bench.paths, "ml")
+    assert last is not None
+    assert (last.done, last.target.kai_version) == (True, "0.16.8")
+
+
+def test_roll_back_needs_to_know_where_to(bench: Bench) -> None:
+    with pytest.raises(LabError, match="no earlier KAI version") as refused:
+        roll_back(bench.lab, "ml")
+    assert "--to VERSION" in refused.value.fix
+    assert roll_back(bench.lab, "ml", "0.9.3").version == "0.9.3"
+
+
+@pytest.fixture
+def pytest_run(runner: FakeRunner) -> Any:
+    def declare(out: str, code: int) -> Suites:
+        lab: Any = SimpleNamespace(spec=SimpleNamespace(name="demo"), runner=runner, paths=LabPaths("demo"))
+        runner.handle([..., "-m", "pytest"], out=out, code=code)
+        return run_suites(lab, "ml")
+
+    return declare
+
+
+def test_suites_of_the_tenant_alone(pytest_run: Any, runner: FakeRunner) -> None:
+    found = pytest_run("...\n==== 3 passed, 2 skipped in 9.1s ====\n", 0)
+    kept = LabPaths("demo").root / "rehearsal-ml"
+    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(kept))
+    assert (kept / "pytest.txt").read_text() == "...\n==== 3 passed, 2 skipped in 9.1s ====\n"
+    argv = runner.calls[0].argv
+    assert argv[argv.index("--lab") + 1] == "demo"
+    assert argv[argv.index("-k") + 1] == "[ml] or [ml- or -ml] or -ml-"
+    assert f"--lab-artifacts={kept}" in argv
+    assert runner.calls[0].env == {"PYTEST_ADDOPTS": "", "COLUMNS": "400"}
+
+
+def test_suites_that_fail(pytest_run: Any) -> None:
+    out = "F.\nFAILED tests/e2e/a.py::b[ml] - assert 1\nERROR tests/e2e/c.py::d[ml]\n1 failed, 1 error in 2s\n"
+    found = pytest_run(out, 1)
+    assert found.failed == ("tests/e2e/a.py::b[ml] - assert 1", "tests/e2e/c.py::d[ml]")
+    (red,) = Rehearsal("ml", "0.9.8", "0.16.8", None, suites=found).reasons
+    assert red == "2 tests failed: tests/e2e/a.py::b[ml], tests/e2e/c.py::d[ml]"
+    assert found.summary == "1 failed, 1 error in 2s"
+
+
+@pytest.mark.parametrize(("out", "code", "ran", "failed"), [("1 deselected\n", 5, False, 0), ("", 4, True, 1)])
+def test_suites_that_say_nothing(pytest_run: Any, out: str, code: int, ran: bool, failed: int) -> None:
+    found = pytest_run(out, code)
+    assert (found.ran, len(found.failed)) == (ran, failed)
+
+
+def test_without_suites_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "SUITES", Path("not") / "there")
+    found = run_suites(SimpleNamespace(), "ml")  # type: ignore[arg-type]
+    assert not found.ran
+    assert "no suites" in found.summary
+
+
+def gpu_node(gpus: int) -> dict[str, Any]:
+    ready = [{"type": "Ready", "status": "True"}]
+    return {
+        "metadata": {"name": "worker2"},
+        "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": ready},
+    }
+
+
+def gpu_user(name: str, *, whole: int = 0, group: str = "", fraction: str = "", app: str = "") -> dict[str, Any]:
+    space = "kai-resource-reservation" if app else "team"
+    labels = {**({"runai-gpu-group": group} if group else {}), **({"app": app} if app else {})}
+    notes = {"gpu-fraction": fraction} if fraction else {}
+    limits = {"limits": {"nvidia.com/gpu": str(whole)}} if whole else {}
+    return {
+        "metadata": {"name": name, "namespace": space, "labels": labels, "annotations": notes},
+        "spec": {"nodeName": "worker2", "containers": [{"resources": limits}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def test_room_for_trial_pods() -> None:
+    held = gpu_user("res", whole=1, group="g", app="kai-resource-reservation")
+    half = gpu_user("half", group="g", fraction="0.5")
+    room = Room.of([gpu_node(2)], [held, half])
+    assert (room.gpus, room.share) == (1, 0.5)
+    room = Room.of([gpu_node(2)], [held, half, gpu_user("whole", whole=1), gpu_user("memory", group="g")])
+    assert (room.gpus, room.share) == (0, -0.5)

@@ -1,0 +1,114 @@
+"""'lab tenant remove': the state goes when the tenant is gone, and the host gets back what it had given."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.errors import Busy, HostNotReady, LabError, NoLab
+from lab.kube import OWNER_LABEL
+from lab.operations.tenant.remove import remove
+from lab.paths import LabPaths
+from lab.steps.kai.values import release_values
+from lab.tenants.isolation import admission_policy
+from lab.tenants.removal.timeline import Moment, Removal
+from tests.support.cluster_fake import add_release, release_secret
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+
+
+def saved() -> dict[str, Any]:
+    return dict(json.loads(LabPaths("demo").spec.read_text()))
+
+
+def test_an_added_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]), own_kai("two", nodes=["worker2"])))
+    world.removal = Removal("ml", (Moment("namespace gone", 5.1),), 1.0)
+    report = remove(world.lab(), "ml")
+    assert (world.removed, report.nodes, report.in_file) == ([("ml", 1.0)], ("worker3",), False)
+    assert [tenant["name"] for tenant in saved()["added"]] == ["two"]
+    assert world.log == ["tenant-nodes"], "the marks of its nodes are looked at again"
+    assert report.as_json()["moments"][0]["seconds"] == 5.1
+
+
+def test_its_pods_own_grace_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    remove(world.lab(), "file", grace=None)
+    assert world.removed == [("file", None)]
+
+
+def test_what_is_left_keeps_the_tenant_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]),))
+    world.removal = Removal("ml", (), 1.0, left=("Namespace vcluster-ml",))
+    report = remove(world.lab(), "ml")
+    assert report.removal.left == ("Namespace vcluster-ml",)
+    assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
+    assert world.log == []
+
+
+def test_a_removal_that_failed_keeps_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]),))
+
+    def fail(*_: object, **__: object) -> Removal:
+        raise LabError("namespace vcluster-ml does not go")
+
+    monkeypatch.setattr("lab.operations.tenant.remove.remove_tenant", fail)
+    with pytest.raises(LabError, match="does not go"):
+        remove(world.lab(), "ml")
+    assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
+
+
+def test_a_tenant_of_the_lab_file_does_not_move_the_others_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = [{"name": name, "mode": "own-kai", "kaiVersion": "0.16.8"} for name in ("one", "two")]
+    world = TenancyWorld(monkeypatch, lab_file(tenants=tenants))
+    report = remove(world.lab(), "one")
+    assert (report.in_file, report.nodes) == (True, ("worker3",))
+    (left,) = saved()["asked"]["tenants"]
+    assert (left["name"], left["nodes"]) == ("two", ["worker2"])
+
+
+def test_the_last_one_beside_host_kai_gives_the_host_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
+    install(world)
+    for kind in (admission_policy.POLICY, admission_policy.BINDING):
+        world.cluster.put(kind, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "demo"}})
+    with pytest.raises(HostNotReady, match="not agreed to"):
+        remove(world.lab(), "ml")
+    assert world.removed == []
+    report = remove(world.lab(), "ml", ask=lambda _: True)
+    assert any("global.namespaceLabelSelector" in effect.what for effect in report.changes)
+    assert world.log == [
+        "kai",
+        f"delete {admission_policy.BINDING} {admission_policy.NAME}",
+        f"delete {admission_policy.POLICY} {admission_policy.NAME}",
+    ]
+
+
+def test_a_policy_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
+    install(world)
+    world.cluster.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
+    remove(world.lab(), "ml", ask=lambda _: True)
+    assert world.log == ["kai"]
+
+
+def test_an_unknown_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, added=(own_kai(),))
+    with pytest.raises(NoLab, match=r"no tenant 'mk' \(tenants: file, ml\)"):
+        remove(world.lab(), "mk")
+
+
+def test_while_somebody_else_works_on_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    with world.lab().session.locked(), pytest.raises(Busy):
+        remove(world.lab(), "file")
+
+
+def install(world: TenancyWorld) -> None:
+    spec = world.lab().spec
+    values = release_values(spec)
+    add_release(
+        world.cluster,
+        release_secret("kai-scheduler", "kai-scheduler", values, version=f"v{spec.kai.version}", chart="kai-scheduler"),
+    )

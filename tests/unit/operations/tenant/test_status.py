@@ -1,0 +1,191 @@
+"""How tenants are seen, upgraded and entered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import lab.operations.tenant.rehearse
+import lab.operations.tenant.status
+from lab.config.added_tenants import checked_with_added
+from lab.engine.step import Observed
+from lab.errors import ApiFailed, NoLab, SpecError
+from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
+from lab.operations.tenant.status import kubeconfig, states, status
+from lab.operations.tenant.upgrade import roll_back, upgrade
+from lab.paths import LabPaths
+from tests.support.cluster_fake import FakeCluster, add_release, release_secret, running_pod
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+
+ML = own_kai(nodes=["worker3"], quota={"gpus": 2})
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
+    world = TenancyWorld(monkeypatch, added=(ML,))
+    monkeypatch.setattr(lab.operations.tenant.status, "plan_steps", world.steps)
+    monkeypatch.setattr(lab.operations.tenant.status.GpuSource, "read", lambda _: world.gpus)
+    return world
+
+
+def come_up(world: TenancyWorld, name: str, kai: str = "") -> FakeCluster:
+    """The tenant has its namespace, kubeconfig and port, and answers."""
+    world.cluster.put("Namespace", f"vcluster-{name}")
+    paths = LabPaths("demo")
+    paths.tenant_kubeconfig(name).write_text("kind: Config\n")
+    world.lab().session.journal.owns("port", name, "cluster", host="41000", node="30440")
+    inside = world.tenants[name] = FakeCluster()
+    if kai:
+        add_release(inside, release_secret("kai-scheduler", "kai-scheduler", {}, version=f"v{kai}"))
+    return inside
+
+
+def gpus(*holders: Holder) -> GpuMap:
+    node = "kailab-demo-worker3"
+    mine = Gpu(node, 0, "GPU-0", "T4", 15360, reservations=("a/b",), holders=holders)
+    other = Gpu("kailab-demo-worker", 0, "GPU-2", "T4", 15360)
+    return GpuMap(
+        "", (NodeGpus(node, True, False, "T4", 15360, 2, 2, (mine, replace(mine, uuid="GPU-1", holders=()))),
+             NodeGpus("kailab-demo-worker", True, False, "T4", 15360, 1, 1, (other,))),
+    )  # fmt: skip
+
+
+def test_a_tenant_that_is_up(world: TenancyWorld) -> None:
+    inside = come_up(world, "ml", "0.12.23")
+    inside.objects["Pod", "team", "a"] = running_pod("a", "team", labels={})
+    inside.objects["Pod", "team", "b"] = running_pod("b", "team", labels={}, waiting="ContainerCreating")
+    inside.objects["Pod", "kube-system", "dns"] = running_pod("dns", "kube-system", labels={})
+    held = [Holder("team", name, "ml", "", "0.5", 0.5, "Running", name) for name in ("a", "c")]
+    world.gpus = gpus(*held)
+    (found,) = states(world.lab(), ["ml"])
+    assert (found.state, found.added, found.answers) == ("ready", True, True)
+    assert (found.kai, found.spec.kai_version) == ("0.12.23", "0.16.8")
+    assert (found.running, found.pending) == (1, 1)
+    assert (found.gpus, found.gpus_held, found.gpus_used) == (2, 1, 1.0)
+    assert found.server == "https://127.0.0.1:41000"
+    assert found.as_json()["gpu_quota"] == 2
+
+
+def test_a_tenant_that_shares_nodes_may_use_those_that_are_nobodys(world: TenancyWorld) -> None:
+    come_up(world, "file")
+    world.gpus = gpus()
+    assert states(world.lab(), ["file"])[0].gpus == 1
+
+
+def test_tenants_that_do_not_answer_are_told_and_no_error(world: TenancyWorld) -> None:
+    come_up(world, "ml").alive = False
+    file, own = states(world.lab())
+    assert (file.state, file.why) == ("absent", "no kubeconfig: it did not come up")
+    assert (own.state, own.why) == ("not ready", "https://127.0.0.1:1 does not answer /readyz")
+    broken = come_up(world, "ml")
+    broken.list = _refuse  # type: ignore[method-assign,assignment]
+    assert states(world.lab(), ["ml"])[0].why == "pods: Forbidden"
+
+
+def _refuse(*_: object, **__: object) -> list[Any]:
+    raise ApiFailed("pods: Forbidden")
+
+
+def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    come_up(world, "ml", "0.16.8")
+    seen = {"kai:ml": Observed.drifted("differs", ["chart 0.12.23 → 0.16.8"])}
+
+    def steps(*args: Any) -> tuple[Any, ...]:
+        return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in world.steps(*args))
+
+    monkeypatch.setattr(lab.operations.tenant.status, "plan_steps", steps)
+    (found,) = status(world.lab(), ["ml"])
+    assert [step for step, _, _ in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
+    assert not found.ok
+    assert found.as_json()["steps"][1]["diff"] == ["chart 0.12.23 → 0.16.8"]
+    seen.clear()
+    assert status(world.lab(), ["ml"])[0].ok
+
+
+def test_a_kubeconfig_that_is_not_there(world: TenancyWorld) -> None:
+    with pytest.raises(NoLab, match="did not come up") as refused:
+        kubeconfig(world.lab(), "ml")
+    assert refused.value.fix == "'lab tenant add' goes on with it"
+    with pytest.raises(NoLab, match=r"tenants: file, ml"):
+        kubeconfig(world.lab(), "other")
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the rehearsal was asked for; it keeps the tenant in its new version."""
+    asked: list[Any] = []
+
+    def rehearse(lab_: Any, name: str, version: str, *, suites: bool, keep: bool, save: Any) -> Any:
+        asked.append((name, version, suites, keep))
+        tenant = next(one for one in lab_.tenants if one.name == name)
+        with lab_.session.locked():  # the rehearsal takes the lock itself
+            save(tenant.model_copy(update={"kai_version": version}))
+        return SimpleNamespace(green=True)
+
+    def back(lab_: Any, name: str, to: str | None, *, save: Any) -> Any:
+        return rehearse(lab_, name, to or "0.12.23", suites=False, keep=False, save=save)
+
+    monkeypatch.setattr(lab.operations.tenant.rehearse, "rehearse", rehearse)
+    monkeypatch.setattr(lab.operations.tenant.rehearse, "roll_back", back)
+    return asked
+
+
+def test_an_upgrade_is_written_down(world: TenancyWorld, rehearsed: list[Any]) -> None:
+    upgrade(world.lab(), "ml", "0.17.0", suites=False)
+    assert rehearsed == [("ml", "0.17.0", False, False)]
+    (saved,) = json.loads(LabPaths("demo").spec.read_text())["added"]
+    assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", ["worker3"])
+    roll_back(world.lab(), "ml")
+    assert world.lab().tenants[1].kai_version == "0.12.23"
+
+
+def test_of_a_tenant_of_the_lab_file_the_state_says_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, rehearsed: list[Any]
+) -> None:
+    mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
+    world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
+    lab_ = world.lab()
+    told: list[str] = []
+    lab_.bus.subscribe(lambda event: told.append(str(getattr(event, "text", ""))))
+    upgrade(lab_, "mine", "0.17.0")
+    (saved,) = json.loads(LabPaths("demo").spec.read_text())["asked"]["tenants"]
+    assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", None)
+    assert "a lab file that says otherwise changes it at the next 'lab up'" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kai", "vcluster", "why"),
+    [
+        ("file", "0.17.0", "", "mode default has no KAI inside"),
+        ("ml", "0.9.3", "", "KAI 0.9.3 needs Kubernetes 1.33"),
+        ("ml", "0.17.0", "0.30.0", "below 0.35.3"),
+        ("ml", "0.17.0", "0.35.3", "goes back"),
+        ("ml", "0.17.0", "0.36.2", "emptyDir"),
+    ],
+)
+def test_upgrades_that_are_refused(
+    world: TenancyWorld, rehearsed: list[Any], name: str, kai: str, vcluster: str, why: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        upgrade(world.lab(), name, kai, vcluster=vcluster)
+    assert why in str(refused.value)
+    assert (rehearsed, world.log) == ([], [])
+
+
+def test_a_lab_file_that_no_longer_goes_with_what_was_added() -> None:
+    smaller = lab_file(cluster={"workers": 2})
+    with pytest.raises(SpecError, match="do not go together") as refused:
+        checked_with_added(smaller, (ML,))
+    assert refused.value.evidence[0].startswith("tenant ml: nodes.0: there is no worker 'worker3'")
+    assert "lab tenant remove ml" in refused.value.fix
+    assert [tenant.name for tenant in checked_with_added(lab_file(), (ML,)).tenants] == ["file", "ml"]
+
+
+def test_kubeconfigs_are_named_by_path(world: TenancyWorld) -> None:
+    come_up(world, "ml")
+    assert kubeconfig(world.lab(), "ml") == Path(LabPaths("demo").root / "tenant-ml.kubeconfig")

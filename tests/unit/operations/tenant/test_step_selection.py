@@ -1,0 +1,152 @@
+"""Which steps a run for one tenant has, and its images in the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.engine.step import State
+from lab.errors import CommandFailed, StepFailed
+from lab.operations.tenant.step_selection import fetches_of, narrowed, steps_of, steps_to_add
+from lab.tenants.vcluster.images import TenantImages, missing
+from lab.tools.container import Container
+from lab.tools.process import Result
+from tests.support.cluster_fake import World
+from tests.support.fakes import FakeRunner
+from tests.support.tenancy_world import FakeStep, lab_file
+
+KAI = "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.9.3"
+DNS = "registry.k8s.io/coredns/coredns:v1.12.4"
+
+
+def step(name: str, *needs: str) -> FakeStep:
+    return FakeStep(name, [], needs)
+
+
+PLAN = [
+    step("host"), step("supply:kai", "host"), step("network"), step("kai", "network", "gpu-nodes"),
+    step("tenant-nodes", "network"), step("isolation", "kai", "tenant-nodes"), step("tenant:served", "network"),
+    step("tenant:ml", "network", "tenant-nodes"), step("kai:ml", "tenant:ml", "isolation"), step("queues:ml", "kai:ml"),
+    step("tenant:mlx", "network"),
+]  # fmt: skip
+
+
+def test_a_tenants_steps_are_its_own() -> None:
+    assert [one.id for one in steps_of(PLAN, "ml")] == ["tenant:ml", "kai:ml", "queues:ml"]
+    assert steps_of([step("supply:ml")], "ml") == []
+
+
+def test_needs_outside_the_run_are_met_already() -> None:
+    assert {one.id: one.needs for one in narrowed(steps_of(PLAN, "ml"))} == {
+        "tenant:ml": (), "kai:ml": ("tenant:ml",), "queues:ml": ("kai:ml",),
+    }  # fmt: skip
+
+
+def test_everything_of_the_tenant_waits_for_measures_and_images() -> None:
+    tenants = [{"name": "served"}, {"name": "ml", "mode": "own-kai", "kaiVersion": "0.16.8"}]
+    spec = lab_file(scheduler="kai", tenants=tenants)
+    run = {one.id: set(one.needs) for one in steps_to_add(PLAN, spec, "ml", [step("supply:kai", "host")], [KAI])}
+    assert run["supply:kai"] == set()
+    assert run["images:ml"] == {"supply:kai"}
+    assert run["kai"] == {"tenant:served"}, "namespaces that the host's KAI serves are labelled first"
+    for name in ("tenant:ml", "kai:ml", "queues:ml"):
+        assert run[name] >= {"images:ml", "kai", "tenant-nodes", "isolation"}
+    assert "tenant:mlx" not in run
+
+
+def test_what_is_here_needs_no_fetching() -> None:
+    assert fetches_of((), None) == []  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeEngine:
+    """Node containers with images in them."""
+
+    name: str = "docker"
+    images: dict[str, set[str]] = field(default_factory=dict)
+    holds: dict[str, str] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    roles: dict[str, str] = field(default_factory=dict)
+    broken: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+    def containers(self, label: str) -> tuple[Container, ...]:
+        role = "io.x-k8s.kind.role"
+        return tuple(
+            Container(name, name, "running", {role: self.roles.get(name, "worker")}, "", "") for name in self.images
+        )
+
+    def copy_in(self, node: str, source: Path, target: str) -> None:
+        self.log.append(f"{node}: copy {source.name}")
+        self.files[target] = source.name
+
+    def exec(self, node: str, argv: list[str], check: bool = True) -> Result:
+        if argv[-2:] == ["ls", "-q"]:
+            return Result(tuple(argv), 0, "\n".join(sorted(self.images[node])) + "\nsha256:abc\n", "")
+        loads = "import" in argv
+        self.log.append(f"{node}: {argv[0]} {'import' if loads else argv[-2]}")
+        if loads:
+            if self.broken == node:
+                raise CommandFailed(argv, 1, err="no space left on device")
+            self.images[node].add(self.holds[self.files[argv[-1]]])
+        return Result(tuple(argv), 0, "", "")
+
+
+class FakeArchives:
+    """A supply that names each image's archive after its last word."""
+
+    def image(self, reference: str) -> Path:
+        return Path("/cache") / f"{reference.rpartition('/')[2]}.tar"
+
+
+@pytest.fixture
+def nodes(runner: FakeRunner, tmp_path: Path) -> tuple[Any, FakeEngine]:
+    engine = FakeEngine(
+        images={"cp": set(), "w1": {DNS}, "w2": {DNS, KAI}}, roles={"cp": "control-plane"},
+        holds={"scheduler:v0.9.3.tar": KAI, "coredns:v1.12.4.tar": DNS},
+    )  # fmt: skip
+    ctx = World(lab_file(), runner, tmp_path).ctx
+    return replace(ctx, engine=engine, supply=FakeArchives()), engine  # type: ignore[arg-type]
+
+
+def test_only_what_is_missing_is_loaded_and_only_into_workers(nodes: tuple[Any, FakeEngine]) -> None:
+    ctx, engine = nodes
+    load = TenantImages("ml", (KAI, DNS))
+    assert load.observe(ctx).detail == "1 images to load into 1 nodes"
+    load.apply(ctx)
+    assert engine.log == ["w1: copy scheduler:v0.9.3.tar", "w1: ctr import", "w1: rm -f"]
+    load.verify(ctx)
+    assert load.observe(ctx).state is State.READY
+
+
+def test_short_references_are_found_under_their_full_names(nodes: tuple[Any, FakeEngine]) -> None:
+    ctx, engine = nodes
+    engine.images["w1"] |= {"docker.io/library/alpine:3.20", "docker.io/me/it:latest", "localhost:5001/x:1"}
+    assert missing(ctx, ["alpine:3.20", "me/it", "localhost:5001/x:1", "docker.io/alpine:3.20"]).get("w1") is None
+
+
+def test_a_lab_without_workers_has_them_in_its_control_planes(nodes: tuple[Any, FakeEngine]) -> None:
+    ctx, engine = nodes
+    engine.images, engine.roles = {"lb": set(), "cp": set()}, {"lb": "external-load-balancer", "cp": "control-plane"}
+    assert dict(missing(ctx, [KAI])) == {"cp": (KAI,)}
+
+
+def test_a_node_that_is_full_is_told_and_left_without_the_archive(nodes: tuple[Any, FakeEngine]) -> None:
+    ctx, engine = nodes
+    engine.broken = "w1"
+    with pytest.raises(CommandFailed) as failed:
+        TenantImages("ml", (KAI,)).apply(ctx)
+    assert failed.value.evidence == ("no space left on device",)
+    assert engine.log[-1] == "w1: rm -f"
+
+
+def test_an_archive_that_holds_another_image_is_named(nodes: tuple[Any, FakeEngine]) -> None:
+    ctx, engine = nodes
+    engine.holds["scheduler:v0.9.3.tar"] = "example.org/other:1"
+    load = TenantImages("ml", (KAI,))
+    load.apply(ctx)
+    with pytest.raises(StepFailed, match=f"node w1 does not have {KAI} although its archive was imported"):
+        load.verify(ctx)

@@ -1,0 +1,253 @@
+"""``lab verify``: once, for a while, until quiet; what it prints and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lab.errors import ApiFailed, InvariantBroken, NoLab, SpecError, WaitTimeout
+from lab.invariants import ALL, Report, Scope, scopes_of_lab
+from lab.invariants import verify as verify_module
+from lab.invariants.scope import known_faults
+from lab.invariants.verify import QUIET_LIMIT, verify
+from lab.kube import Cluster
+from lab.kube.informers import News
+from lab.ui.verify import render_verify
+from tests.support.fakes import FakeClock
+from tests.support.invariants_world import Script, listed, lists, news, node, reservation, share
+from tests.support.lab_fake import FakeLab
+
+HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
+FINE = [reservation(), share("a", 0.5), share("b", 0.5)]
+
+
+def verified(clock: FakeClock, *steps: News | float, **more: Any) -> Report:
+    return verify([HOST], clock=clock, feed=Script(clock, *steps), **more)
+
+
+def states(report: Report) -> dict[str, str]:
+    return {verdict.invariant.id: verdict.state for verdict in report.verdicts}
+
+
+def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
+    report = verified(clock, *lists(*FINE))
+    assert report.ok
+    assert report.seconds < 1
+    assert set(states(report).values()) == {"held", "not judged"}
+    assert [name for name, state in states(report).items() if state == "not judged"] == [
+        "tenant-own-pods",
+        "tenant-no-host-kai",
+        "tenant-own-groups",
+    ]
+
+
+def test_one_look_sees_what_is_wrong(clock: FakeClock) -> None:
+    report = verified(clock, *lists(*FINE, share("c", 0.5)))
+    assert states(report)["gpu-fractions"] == "broken"
+    assert report.seconds < 1
+
+
+def test_what_may_pass_is_looked_at_until_its_grace_is_over(clock: FakeClock) -> None:
+    told: list[int] = []
+    report = verified(clock, *lists(reservation()), settling=told.append)
+    assert states(report)["reservation-used"] == "broken"
+    assert told == [1]
+    assert 30 < report.seconds < 32
+
+
+def test_what_has_passed_is_no_violation(clock: FakeClock) -> None:
+    report = verified(clock, *lists(reservation()), 10.0, news("DELETED", reservation()))
+    assert report.ok
+    assert report.seconds < 12
+
+
+def test_watching_for_a_while_sees_what_passes(clock: FakeClock) -> None:
+    late = share("late", 0.5)
+    steps = [*lists(*FINE), 5.0, news("ADDED", late), news("DELETED", late)]
+    assert verified(FakeClock(), *steps).ok
+    report = verified(clock, *steps, seconds=20)
+    assert states(report)["gpu-fractions"] == "broken"
+    assert 20 <= report.seconds < 22
+
+
+def test_until_quiet(clock: FakeClock) -> None:
+    storm: list[News | float] = []
+    for number in range(10):
+        storm += [1.0, news("ADDED", share(f"p{number}", 0.01))]
+    report = verified(clock, *lists(*FINE[:2]), *storm, until_quiet=True)
+    assert report.quiet is True
+    assert 15 <= report.seconds < 17
+
+
+def test_a_cluster_that_never_gets_quiet(clock: FakeClock) -> None:
+    restless: list[News | float] = []
+    for _ in range(700):
+        restless += [1.0, news("MODIFIED", share("a", 0.5))]
+    report = verified(clock, *lists(*FINE), *restless, until_quiet=True)
+    assert report.quiet is False
+    assert QUIET_LIMIT <= report.seconds < QUIET_LIMIT + 2
+    report = verified(FakeClock(), *lists(*FINE), *restless, until_quiet=True, seconds=30)
+    assert report.quiet is False
+    assert report.seconds < 32
+
+
+def test_nothing_to_be_judged_is_an_error(clock: FakeClock) -> None:
+    with pytest.raises(ApiFailed, match="nothing could be judged") as caught:
+        verified(clock, News("/", "Pod", trouble="Connection refused"))
+    assert "Pod: Connection refused" in caught.value.evidence
+
+
+def test_scopes_of_a_lab() -> None:
+    lab = FakeLab()
+    (host,) = scopes_of_lab(lab)  # type: ignore[arg-type]
+    assert (host.name, set(host.tenants), host.kai_version) == ("", {"ml", "ops", "research"}, "0.16.8")
+    assert host.own_kai == frozenset()
+    ops = lab.spec.tenants[1].model_copy(update={"mode": "own-kai", "kai_version": "0.9.8"})
+    lab.spec = lab.spec.model_copy(update={"tenants": (lab.spec.tenants[0], ops)})
+    host, own = scopes_of_lab(lab)  # type: ignore[arg-type]
+    assert (own.name, own.kai_version, own.cluster) == ("ops", "0.9.8", lab.inside["ops"])
+    assert host.own_kai == {"ops"}
+
+
+def test_known_faults_of_a_version() -> None:
+    assert "#2153" in known_faults("0.17.0")["over-packed-burst"]
+    assert "double-reservation" in known_faults("0.9.19")
+    assert "double-reservation" not in known_faults("0.9.20")
+    assert known_faults("") == known_faults("latest") == {}
+
+
+def text_of(report: Report, encoding: str = "utf-8") -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    render_verify(report, "lab demo", Console(file=out, width=200, highlight=False))
+    out.seek(0)
+    return out.read()
+
+
+def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
+    text = text_of(verified(clock, *lists(*FINE, share("c", 0.5))))
+    assert "lab demo: broken" in text
+    assert "✗  gpu-fractions" in text
+    assert "GPU GPU-1 of w1 is shared out 1.5 times (0.5 + 0.5 + 0.5)" in text
+    assert "pod t/c: Running, on w1, wants 0.5 of 1 GPU, GPU group g1" in text
+    assert "-  tenant-own-pods" in text
+    assert "no tenant is named" in text
+    assert f"{len(ALL) - 4} held, 1 broken, 3 not judged" in text
+
+
+def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:
+    late = share("late", 0.9)
+    storm: list[News | float] = []
+    for _ in range(7):
+        storm += [1.0, news("ADDED", late), 1.0, news("DELETED", late)]
+    trouble = News("/", "Pod", trouble="reset by peer")
+    text = text_of(verified(clock, *lists(*FINE), trouble, *storm, seconds=30), "ascii")
+    assert "and 2 more" in text
+    assert "! not seen without a break:" in text
+    assert "x  gpu-fractions" in text
+
+
+class Judged:
+    """Stands in for ``verify``: remembers what was asked, gives a report."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.asked: dict[str, Any] = {}
+
+    def __call__(self, scopes: tuple[Scope, ...], **asked: Any) -> Report:
+        self.asked = {"scopes": scopes, **asked}
+        return self.report
+
+
+def invoke(monkeypatch: pytest.MonkeyPatch, judged: Judged, *args: str) -> Any:
+    from lab.cli.verify import verify as command
+
+    lab = FakeLab()
+    lab.session = SimpleNamespace(cancel=threading.Event())  # type: ignore[attr-defined]
+
+    def attach(name: str | None = None) -> FakeLab:
+        if name not in (None, "demo"):
+            raise NoLab(f"no lab {name}")
+        return lab
+
+    monkeypatch.setattr("lab.api.Lab", SimpleNamespace(attach=attach))
+    monkeypatch.setattr(verify_module, "verify", judged)
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, list(args))
+
+
+@pytest.fixture
+def good(clock: FakeClock) -> Judged:
+    return Judged(verified(clock, *lists(*FINE)))
+
+
+@pytest.fixture
+def bad(clock: FakeClock) -> Judged:
+    return Judged(verified(clock, *lists(*FINE, share("c", 0.5))))
+
+
+def test_the_command_verifies_the_lab(monkeypatch: pytest.MonkeyPatch, good: Judged) -> None:
+    result = invoke(monkeypatch, good, "--for", "5")
+    assert result.exit_code == 0
+    assert "lab demo: all that was judged holds" in result.stdout
+    assert good.asked["seconds"] == 5
+    assert [scope.name for scope in good.asked["scopes"]] == [""]
+
+
+def test_the_command_ends_with_13_when_an_invariant_is_broken(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
+    result = invoke(monkeypatch, bad)
+    assert isinstance(result.exception, InvariantBroken)
+    assert result.exception.exit_code == 13
+    assert "gpu-fractions" in result.exception.what
+    assert invoke(monkeypatch, bad, "--json").exit_code == 13
+
+
+def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
+    data = json.loads(invoke(monkeypatch, bad, "--json").stdout)
+    assert data["ok"] is False
+    rows = {row["invariant"]: row for row in data["invariants"]}
+    assert len(rows) == len(ALL)
+    assert rows["gpu-fractions"]["violations"][0]["evidence"]
+    assert rows["tenant-own-pods"]["why"] == "no tenant is named"
+    assert rows["reservation-used"]["why_grace"]
+
+
+def test_a_cluster_that_is_not_quiet_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    restless = [step for _ in range(40) for step in (1.0, news("MODIFIED", share("a", 0.5)))]
+    judged = Judged(verified(clock, *lists(*FINE), *restless, until_quiet=True, seconds=20))
+    result = invoke(monkeypatch, judged, "--until-quiet", "--for", "20")
+    assert isinstance(result.exception, WaitTimeout)
+    assert invoke(monkeypatch, judged, "--until-quiet", "--json").exit_code == WaitTimeout.exit_code
+
+
+def test_any_cluster_can_be_verified(monkeypatch: pytest.MonkeyPatch, good: Judged, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    result = invoke(monkeypatch, good, "--kubeconfig", str(file), "--context", "prod")
+    assert result.exit_code == 0
+    assert "prod: all that was judged holds" in result.stdout
+    (scope,) = good.asked["scopes"]
+    assert (scope.cluster.kubeconfig, scope.cluster.context) == (file, "prod")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--context", "c"), ("--kubeconfig", "/nowhere"), ("--kubeconfig", "/dev/null", "--name", "demo")],
+)
+def test_options_that_make_no_sense(monkeypatch: pytest.MonkeyPatch, good: Judged, args: tuple[str, ...]) -> None:
+    assert isinstance(invoke(monkeypatch, good, *args).exception, SpecError)
+
+
+def test_a_node_that_comes_late_is_waited_for(clock: FakeClock) -> None:
+    steps = [item for item in lists(*FINE, share("c", 0.9)) if item.kind != "Node"]
+    report = verified(clock, *steps, 5.0, listed("Node", node()))
+    assert states(report)["gpu-fractions"] == "broken"

@@ -1,0 +1,178 @@
+"""The probe's server, compiled and run for real: HTTP as it should be, and clients that behave badly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.probe_world import Served, compiled, received
+
+pytestmark = [pytest.mark.processes("probe"), pytest.mark.loopback]
+
+CONNECTIONS = 64
+"""So many the server holds at once."""
+
+GET = b"GET /health HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("probe"))
+
+
+@pytest.fixture
+def server(program: Path) -> Iterator[Served]:
+    served = Served(program)
+    yield served
+    assert served.process.poll() is None, "the server ended by itself"
+    served.close()
+
+
+def status_of(answer: bytes) -> int:
+    """The status of an answer whose head and body fit together."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *fields = head.decode().split("\r\n")
+    values = dict(field.split(": ", 1) for field in fields)
+    assert first.startswith("HTTP/1.1 ")
+    assert int(values["Content-Length"]) == len(body)
+    assert values["Connection"] == "close"
+    json.loads(body)
+    return int(first.split()[1])
+
+
+@pytest.mark.parametrize("path", ["/", "/facts", "/facts?verbose=1", "/health", "/v1/models"])
+def test_what_can_be_read(server: Served, path: str) -> None:
+    answer, body = server.ask("GET", path)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert answer.headers["Date"]
+    assert json.loads(body)
+    head, nothing = server.ask("HEAD", path)
+    assert (head.status, nothing) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/nothing", 404, None),
+        ("GET", "/health/", 404, None),
+        ("GET", "/v1/completions", 405, "POST"),
+        ("POST", "/health", 405, "GET, HEAD"),
+        ("DELETE", "/v1/models", 405, "GET, HEAD"),
+        ("BREW", "/", 405, "GET, HEAD"),
+        ("OPTIONS", "*", 404, None),
+    ],
+)
+def test_wrong_paths_and_methods(server: Served, method: str, path: str, status: int, allow: str | None) -> None:
+    answer, body = server.ask(method, path)
+    assert (answer.status, answer.headers["Allow"]) == (status, allow)
+    assert json.loads(body)["error"]["code"] == status
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (GET + b"\r\n", 200),
+        (b"\r\n\r\n" + GET + b"\r\n", 200),
+        (b"GET /health HTTP/1.0\r\n\r\n", 200),
+        (b"GET /health HTTP/1.1\nHost: a\n\n", 200),
+        (b"GET http://any.where:80/health HTTP/1.1\r\nHost: a\r\n\r\n", 200),
+        (GET + b"X: \t spaced \t\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", 200),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (GET + b"Host: b\r\n\r\n", 400),
+        (b"GET  /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /health\r\n\r\n", 400),
+        (b"G\x00T /health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET http://any.where HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (GET + b"no colon\r\n\r\n", 400),
+        (GET + b"X : y\r\n\r\n", 400),
+        (GET + b" folded: y\r\n\r\n", 400),
+        (GET + b"X: \x00\r\n\r\n", 400),
+        (GET + b"Content-Length: -1\r\n\r\n", 400),
+        (GET + b"Content-Length: \r\n\r\n", 400),
+        (GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (GET + b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 400),
+        (GET + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (GET + b"Content-Length: 1048577\r\n\r\n", 413),
+        (GET + b"Content-Length: 99999999999999999999999999\r\n\r\n", 413),
+        (GET + b"X: " + b"x" * 20000 + b"\r\n\r\n", 431),
+        (b"G" * 20000, 431),
+        (b"GET /health HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+    ],
+)
+def test_requests_as_bytes(server: Served, request_: bytes, status: int) -> None:
+    assert status_of(server.raw(request_)) == status
+
+
+def test_request_that_comes_byte_by_byte(server: Served) -> None:
+    body = b'{"prompt": "a b c"}'
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    answer = server.raw(*(bytes([byte]) for byte in head + body))
+    assert status_of(answer) == 200
+    assert b'"text": "a b c"' in answer
+
+
+def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: Served) -> None:
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b'{"prompt": "a"}')
+        assert status_of(received(connection)) == 200
+
+
+def test_refusal_reaches_a_client_that_goes_on_sending(server: Served) -> None:
+    """Without reading on, the kernel would reset the connection, and the answer would be lost."""
+    answer, body = server.ask("POST", "/v1/completions", b"x" * 3_000_000)
+    assert answer.status == 413
+    assert "1 MiB" in json.loads(body)["error"]["message"]
+
+
+def test_clients_that_say_nothing_hold_up_nobody(server: Served) -> None:
+    silent = [server.connect() for _ in range(CONNECTIONS - 1)]
+    assert server.ask("GET", "/health")[0].status == 200
+    for connection in silent:
+        connection.close()
+
+
+def test_client_beyond_the_last_place_waits_until_one_is_free(server: Served) -> None:
+    silent = [server.connect() for _ in range(CONNECTIONS)]
+    for connection in silent:
+        connection.sendall(b"GET /")
+    with server.connect() as late:
+        late.sendall(GET + b"\r\n")
+        silent.pop().close()
+        assert status_of(received(late)) == 200
+    for connection in silent:
+        connection.close()
+
+
+def test_client_that_goes_away_in_the_middle(server: Served) -> None:
+    for part in (b"", b"GET /hea", b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"):
+        with server.connect() as connection:
+            connection.sendall(part)
+    assert server.ask("GET", "/health")[0].status == 200
+
+
+def test_many_clients_at_once_get_their_own_answers(server: Served) -> None:
+    def ask(number: int) -> str:
+        said = server.post("/v1/completions", {"prompt": f"client {number} " * 2000, "max_tokens": 2})
+        return str(said["choices"][0]["text"])
+
+    with ThreadPoolExecutor(40) as pool:
+        assert list(pool.map(ask, range(200))) == [f"client {number}" for number in range(200)]
+
+
+def test_it_ends_at_once_when_told_to(program: Path) -> None:
+    server = Served(program)
+    with server.connect() as connection:
+        connection.sendall(b"GET /")
+        assert server.stop() == 0
+    server.close()

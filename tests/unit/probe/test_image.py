@@ -1,0 +1,106 @@
+"""How the images with a program in C are made: what is compiled, where it lies, and when it is made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lab import paths
+from lab.supply import debian, recipes
+from lab.supply.archive import Layer, layer_from_files
+from lab.supply.catalogue import Catalogue, DebLayer, load
+from lab.tools.process import Runner
+from lab.workloads import pods
+from tests.support.fakes import Call, FakeRunner
+
+PAUSE = "registry.k8s.io/pause:3.10.1"
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return load("1.34.4")
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of kind/ that may be changed."""
+    copy = tmp_path / "kind"
+    shutil.copytree(paths.assets("kind"), copy)
+    monkeypatch.setattr(recipes, "assets", lambda kind: tmp_path / kind)
+    return copy
+
+
+@pytest.fixture(autouse=True)
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers of Debian packages without Debian."""
+
+    def layer(recipe: DebLayer, run: Runner) -> Layer:
+        file = tmp_path / recipe.name
+        file.write_text(recipe.name)
+        return layer_from_files(tmp_path / f"{recipe.name}.tar", {f"/etc/{recipe.name}": file})
+
+    monkeypatch.setattr(debian, "layer", layer)
+
+
+def compiler(runner: FakeRunner) -> list[Call]:
+    """Declare a compiler that writes something; gives its calls."""
+    runner.has("gcc")
+
+    def compiled(call: Call) -> str:
+        Path(call.argv[call.argv.index("-o") + 1]).write_text("a program")
+        return ""
+
+    return runner.handle("gcc", out=compiled).calls
+
+
+def test_probe_image(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -> None:
+    calls = compiler(runner)
+    archive = recipes.make_image(catalogue.image(pods.IMAGE), catalogue, runner, lambda *_: None)
+    ((*words,),) = [call.argv for call in calls]
+    compiled = {Path(word).name for word in words if word.endswith(".c")}
+    assert compiled == {path.name for path in (paths.assets("kind") / "probe").glob("*.c")}
+    assert "-static" not in words  # it opens NVML
+
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "image", filter="data")
+    (entry,) = json.loads((tmp_path / "image" / "manifest.json").read_text())
+    assert entry["RepoTags"] == [pods.IMAGE]
+    config = json.loads((tmp_path / "image" / entry["Config"]).read_text())
+    assert config["config"]["Entrypoint"] == ["/usr/bin/probe"]
+    *debs, own = entry["Layers"]
+    assert len(debs) == 2  # a C library, and busybox: the shell of the suites
+    with tarfile.open(tmp_path / "image" / own) as tar:
+        assert {"usr/bin/probe", "usr/bin/vllm"} <= set(tar.getnames())
+        assert tar.getmember("usr/bin/vllm").linkname == "probe"
+
+
+def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
+    calls = compiler(runner)
+    row = catalogue.image(pods.IMAGE)
+    first = recipes.make_image(row, catalogue, runner, lambda *_: None)
+    assert recipes.make_image(row, catalogue, runner, lambda *_: None) == first
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("reference", "file"), [(pods.IMAGE, "probe/echo.c"), (pods.IMAGE, "probe/probe.h"),
+                                                 (PAUSE, "node/pause.c")])  # fmt: skip
+def test_image_is_another_when_its_sources_change(
+    catalogue: Catalogue, sources: Path, reference: str, file: str
+) -> None:
+    row = catalogue.image(reference)
+    before = recipes.archive_path(row, catalogue)
+    assert before == recipes.archive_path(row, catalogue)
+    (sources / file).write_text((sources / file).read_text() + "\n")
+    assert recipes.archive_path(row, catalogue) != before
+
+
+def test_pause_needs_no_c_library(catalogue: Catalogue, runner: FakeRunner) -> None:
+    calls = compiler(runner)
+    recipes.make_image(catalogue.image(PAUSE), catalogue, runner, lambda *_: None)
+    ((*words,),) = [call.argv for call in calls]
+    assert "-static" in words
+    assert [Path(word).name for word in words if word.endswith(".c")] == ["pause.c"]

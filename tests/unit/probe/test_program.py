@@ -1,0 +1,144 @@
+"""The probe's facts over the simulated NVML, both compiled for real, and its command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.config import GpuSpec
+from lab.gpu.simulated.devices import DRIVER_VERSION, gpus_of
+from lab.gpu.simulated.node_files import nvml_config
+from lab.workloads.probe import Device, Facts
+from tests.support.probe_world import compiled, run, simulated_nvml
+
+pytestmark = pytest.mark.processes("probe")
+
+GPUS = gpus_of("demo", "worker", GpuSpec.model_validate({"perNode": 3, "model": "H100"}))
+MEMORY = GPUS[0].memory
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("probe"))
+
+
+@pytest.fixture(scope="module")
+def library(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+class Container:
+    """A container as NVML sees it: device nodes, and the node's config."""
+
+    def __init__(self, program: Path, library: Path, root: Path) -> None:
+        self.program, self.root = program, root
+        (root / "dev").mkdir()
+        self.env = {
+            "LD_LIBRARY_PATH": str(library),
+            "KAILAB_NVML_CONFIG": str(root / "nvml.conf"),
+            "KAILAB_NVML_DEVROOT": str(root),
+            "KAILAB_USAGE": str(root / "usage"),
+        }
+        (root / "nvml.conf").write_text(nvml_config("worker", GPUS))
+
+    def facts(self, **env: str) -> Facts:
+        return Facts.of(json.loads(run(self.program, "facts", env={**self.env, **env}).stdout))
+
+
+@pytest.fixture
+def container(program: Path, library: Path, tmp_path: Path) -> Container:
+    return Container(program, library, tmp_path)
+
+
+def test_devices_are_those_the_container_was_given(container: Container) -> None:
+    for minor in (0, 2):
+        (container.root / "dev" / f"nvidia{minor}").touch()
+    (container.root / "usage").write_text(
+        f"usage 1 pidns=1\nprocess gpu={GPUS[2].uuid} pid=9 pidns=2 inner=1 memory=2048\nend 1\n"
+    )
+    facts = container.facts()
+    assert (facts.driver, facts.error) == (DRIVER_VERSION, "")
+    assert facts.devices == (
+        Device(0, GPUS[0].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 0, ""),
+        Device(1, GPUS[2].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 2048, ""),
+    )
+    assert facts.uuids == (GPUS[0].uuid, GPUS[2].uuid)
+
+
+def test_lost_device_does_not_hide_the_others(container: Container) -> None:
+    (container.root / "nvml.conf").write_text(nvml_config("worker", [replace(GPUS[0], lost=True), GPUS[1]]))
+    for minor in (0, 1):
+        (container.root / "dev" / f"nvidia{minor}").touch()
+    lost, well = container.facts().devices
+    assert lost.error
+    assert (lost.memory, lost.used) == (0, 0)
+    assert (well.uuid, well.error) == (GPUS[1].uuid, "")
+
+
+def test_container_without_a_device(container: Container) -> None:
+    facts = container.facts()
+    assert (facts.devices, facts.driver) == ((), "")
+    assert facts.error == "Driver Not Loaded"
+
+
+def test_container_without_the_library(program: Path, tmp_path: Path) -> None:
+    facts = Facts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
+    if facts.driver:
+        pytest.skip("this machine has a driver of its own")
+    assert facts.devices == ()
+    assert "libnvidia-ml.so.1" in facts.error
+
+
+def test_library_that_is_none(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("nothing that can be loaded")
+    facts = Facts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
+    assert facts.devices == ()
+    assert facts.error
+
+
+def test_environment_is_told_as_far_as_it_concerns_gpus(container: Container) -> None:
+    facts = container.facts(
+        NVIDIA_VISIBLE_DEVICES='GPU-1,"GPU-2"', RUNAI_NUM_OF_GPUS="0.50", GPU_PORTION="0.50", PASSWORD="secret"
+    )
+    assert facts.env["NVIDIA_VISIBLE_DEVICES"] == 'GPU-1,"GPU-2"'
+    assert facts.env["RUNAI_NUM_OF_GPUS"] == facts.env["GPU_PORTION"] == "0.50"
+    assert "PASSWORD" not in facts.env
+    assert "secret" not in run(container.program, "facts", env={"PASSWORD": "secret"}).stdout
+
+
+def test_host_and_device_files(container: Container) -> None:
+    facts = container.facts()
+    assert facts.hostname == socket.gethostname()
+    assert facts.pid > 0
+    there = sorted(entry for entry in os.listdir("/dev") if entry.startswith("nvidia"))  # noqa: PTH208
+    assert [Path(path).name for path in facts.device_files] == there
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("nonsense",), 2, "usage: probe"),
+        (("facts", "more"), 2, "usage: probe"),
+        (("serve", "--port"), 2, "--port needs a value"),
+        (("serve", "--port", "65536"), 2, "65536 is no port"),
+        (("--port=http",), 2, "http is no port"),
+        (("serve", "--host", "nowhere.example"), 1, "cannot listen on nowhere.example"),
+        (("--help",), 0, "usage: probe"),
+    ],
+)
+def test_command_line(program: Path, words: tuple[str, ...], code: int, told: str) -> None:
+    done = run(program, *words, code=code)
+    assert told in (done.stderr if code else done.stdout)
+
+
+@pytest.mark.loopback
+def test_port_that_is_taken(program: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(program, "serve", "--host", "127.0.0.1", "--port", port, code=1)
+    assert f"port {port}: Address already in use" in done.stderr

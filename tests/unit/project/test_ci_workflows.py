@@ -1,0 +1,243 @@
+"""The CI recipes in .github: who may start them, what they keep, what they clear away, and the page about runners."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess  # noqa: TID251 - the recipes' own scripts, run by bash
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import lab.host  # noqa: F401 - registers the doctor's checks
+from lab.config import InferenceSpec, LabSpec, profile_names
+from lab.host.verdict import CHECKS
+from lab.pytest_plugin.plugin import NEEDS
+from lab.workloads.inference import Server
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+PAGE = ROOT / ".github" / "GPU_RUNNERS.md"
+DOWN = "Lab down, and no container left"
+
+ACTIONS = {
+    "actions/cache@v4",
+    "actions/checkout@v4",
+    "actions/setup-go@v5",
+    "actions/setup-python@v5",
+    "actions/upload-artifact@v4",
+}
+
+Json = dict[str, Any]
+
+
+def load(name: str) -> Json:
+    text = WORKFLOWS[name].read_text()
+    doc: Json = yaml.safe_load(text)
+    # YAML 1.1, which PyYAML reads, takes the word "on" for true.
+    return {"on" if key is True else key: value for key, value in doc.items()}
+
+
+def job(name: str) -> Json:
+    (found,) = load(name)["jobs"].values()
+    return dict(found)
+
+
+def steps(name: str) -> list[Json]:
+    return list(job(name)["steps"])
+
+
+def at(name: str, *words: str) -> int:
+    """Where the step is whose script, action or name has these words."""
+    texts = [" ".join(str(step.get(key, "")) for key in ("run", "uses", "name")) for step in steps(name)]
+    (found,) = [number for number, text in enumerate(texts) if all(word in text for word in words)]
+    return found
+
+
+def scripts() -> Iterator[Any]:
+    for name in WORKFLOWS:
+        for number, step in enumerate(steps(name)):
+            if "run" in step:
+                yield pytest.param(step["run"], id=f"{name}-{number}")
+
+
+every = pytest.mark.parametrize("name", list(WORKFLOWS))
+
+
+def test_there_is_a_recipe_for_each_kind_of_runner() -> None:
+    assert set(WORKFLOWS) == {"gpu", "simulated"}
+    assert {"self-hosted", "gpu"} <= set(job("gpu")["runs-on"])
+    assert job("simulated")["runs-on"].startswith("ubuntu-")
+
+
+@every
+def test_pull_requests_of_forks_get_no_rights_and_no_machine_of_ours(name: str) -> None:
+    triggers = set(load(name)["on"])
+    assert "pull_request_target" not in triggers
+    if "self-hosted" in job(name)["runs-on"]:
+        # for pull_request the workflow itself comes from the fork: no condition in it would hold
+        assert triggers == {"push", "workflow_dispatch"}
+        assert load(name)["on"]["push"]["branches"] == ["main"]
+    assert load(name)["permissions"] == {"contents": "read"}
+    assert "permissions" not in job(name)
+    assert "secrets." not in WORKFLOWS[name].read_text()
+
+
+@every
+def test_actions_are_known_ones_in_a_full_tag(name: str) -> None:
+    assert {step["uses"] for step in steps(name) if "uses" in step} <= ACTIONS
+    assert steps(name)[at(name, "actions/checkout@v4")]["with"]["persist-credentials"] is False
+
+
+@every
+def test_scripts_take_what_others_wrote_from_variables_only(name: str) -> None:
+    """An expression is put into the script as text: a branch called $(…) would be run."""
+    assert not [step["run"] for step in steps(name) if "${{" in step.get("run", "")]
+
+
+@every
+def test_newer_run_ends_the_older_one_and_none_runs_for_ever(name: str) -> None:
+    doc = load(name)
+    assert doc["concurrency"]["cancel-in-progress"] is True
+    assert "github.ref" in doc["concurrency"]["group"]
+    assert 0 < job(name)["timeout-minutes"] <= 120
+
+
+@every
+def test_cache_follows_what_is_built_and_for_which_system(name: str) -> None:
+    cache = steps(name)[at(name, "actions/cache@v4")]["with"]
+    assert cache["path"] == "~/.cache/kailab"
+    assert "hashFiles('lab/supply/catalogue.toml', 'kind/**')" in cache["key"]
+    assert "runner.arch" in cache["key"]
+    assert cache["key"].startswith(cache["restore-keys"])
+    assert (ROOT / "lab" / "supply" / "catalogue.toml").is_file()
+
+
+@every
+def test_the_lab_goes_and_results_stay_whatever_happens(name: str) -> None:
+    up, suites = at(name, "nox -s lab-up"), at(name, "nox -s e2e")
+    logs, down, upload = at(name, "lab logs"), at(name, "nox -s lab-down"), at(name, "actions/upload-artifact")
+    assert up < suites < logs < down < upload
+    found = steps(name)
+    assert found[down]["if"] == found[upload]["if"] == "always()"
+    assert "success()" in found[logs]["if"]  # an if without a status function is skipped after a cancel
+    assert "label=kailab" in found[down]["run"]
+    assert found[down]["timeout-minutes"] < 5  # what GitHub leaves a cancelled job
+    assert found[upload]["with"]["path"] == "${{ env.KAILAB_ARTIFACTS }}"
+    assert job(name)["env"]["KAILAB_ARTIFACTS"]
+    assert "continue-on-error" not in WORKFLOWS[name].read_text()
+
+
+@every
+def test_only_sessions_profiles_and_needs_that_exist(name: str) -> None:
+    text = WORKFLOWS[name].read_text()
+    noxfile = (ROOT / "noxfile.py").read_text()
+    for session in re.findall(r"nox -s ([\w-]+)", text):
+        assert re.search(rf'name="{session}"|^def {session}\(', noxfile, re.MULTILINE), session
+    rows = job(name).get("strategy", {}).get("matrix", {}).get("include", [])
+    required = {word for row in rows for word in row["require"].split(",")}
+    required |= {word for words in re.findall(r"e2e -- --require ([a-z,]+)", text) for word in words.split(",")}
+    assert required
+    assert required <= set(NEEDS)
+    profiles = {row["profile"] for row in rows} | set(re.findall(r"inputs.profile \|\| '(\w+)'", text))
+    assert profiles
+    assert profiles <= set(profile_names())
+
+
+def test_real_gpus_are_insisted_on_where_there_should_be_some() -> None:
+    assert "nvidia" in steps("gpu")[at("gpu", "nox -s e2e")]["run"].split()[-1].split(",")
+    assert "nvidia" not in WORKFLOWS["simulated"].read_text()
+
+
+def test_gpu_runner_is_looked_at_before_anything_is_made_on_it() -> None:
+    clear, doctor, up = at("gpu", "a killed job"), at("gpu", "lab doctor --profile"), at("gpu", "nox -s lab-up")
+    assert clear < doctor < up
+    assert "if" not in steps("gpu")[doctor]
+
+
+@pytest.mark.processes("bash")
+@pytest.mark.parametrize("script", list(scripts()))
+def test_scripts_are_bash(script: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """An environment whose nox, docker and lab only write down how they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    says = {"nox": "exit ${NOX_CODE:-0}", "docker": '[ "$1" != ps ] || printf "%b" "${CONTAINERS:-}"', "lab": "exit 1"}
+    for program, line in says.items():
+        path = folder / program
+        path.write_text(f'#!/bin/sh\necho "{program} $*" >>"$CALLS"\n{line}\n')
+        path.chmod(0o755)
+    path_ = f"{folder}:{os.environ['PATH']}"
+    return {"PATH": path_, "CALLS": str(tmp_path / "calls"), "HOME": str(tmp_path), "KAILAB_LAB": "gpu-1-1"}
+
+
+def called(script: str, env: dict[str, str], code: int = 0) -> list[str]:
+    """Run a script as GitHub does; what it called, in order."""
+    argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    assert subprocess.run(argv, env=env, check=False, capture_output=True).returncode == code
+    calls = Path(env["CALLS"])
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+@pytest.mark.processes("bash")
+@every
+def test_containers_go_although_lab_down_fails(name: str, machine: dict[str, str]) -> None:
+    assert load(name)["defaults"]["run"]["shell"] == "bash"
+    script = steps(name)[at(name, DOWN)]["run"]
+    calls = called(script, {**machine, "NOX_CODE": "7", "CONTAINERS": "c1\\nc2\\n"}, code=7)
+    assert calls == [
+        "nox -s lab-down -- --name gpu-1-1",
+        "docker ps -aq --filter label=kailab",
+        "docker rm -f -v c1 c2",
+    ]
+
+
+@pytest.mark.processes("bash")
+@every
+def test_nothing_is_removed_where_nothing_is_left(name: str, machine: dict[str, str]) -> None:
+    calls = called(steps(name)[at(name, DOWN)]["run"], machine)
+    assert not [call for call in calls if call.startswith("docker rm")]
+
+
+@pytest.mark.processes("bash")
+def test_labs_of_killed_jobs_go_before_the_next_begins(machine: dict[str, str]) -> None:
+    script = steps("gpu")[at("gpu", "a killed job")]["run"]
+    assert called(script, machine) == ["docker ps -aq --filter label=kailab"]
+    for lab_ in ("gpu-0-1", "gpu-0-2"):
+        (Path(machine["HOME"]) / ".local/state/kailab/labs" / lab_).mkdir(parents=True)
+    calls = called(script, {**machine, "CONTAINERS": "c1\\n"})[1:]
+    assert calls == [
+        "lab down --name gpu-0-1",
+        "lab down --name gpu-0-2",
+        "docker ps -aq --filter label=kailab",
+        "docker rm -f -v c1",
+    ]
+
+
+@pytest.mark.processes("bash")
+@pytest.mark.parametrize(
+    ("commit", "code"), [("a" * 40, 0), ("main", 2), ("a" * 39, 2), ("a" * 41, 2), ("A" * 40, 2), ("$(id)", 2)]
+)
+def test_only_a_full_sha_names_a_commit(machine: dict[str, str], commit: str, code: int) -> None:
+    called(steps("gpu")[at("gpu", "full SHA")]["run"], {**machine, "COMMIT": commit}, code)
+
+
+def test_page_names_each_of_the_doctors_checks_once() -> None:
+    named = re.findall(r"\| `([\w-]+)` \|$", PAGE.read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(CHECKS)
+    assert "lab doctor --profile gpu" in PAGE.read_text()
+
+
+def test_page_shows_an_inference_server_that_can_be_taken_as_it_is() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    spec = LabSpec.model_validate(yaml.safe_load(block)).inference
+    assert isinstance(spec, InferenceSpec)
+    assert Server.of(spec, "nvidia").arguments("0.7") == [f"--model={spec.model}", "--gpu-memory-utilization=0.7"]

@@ -1,0 +1,56 @@
+"""Fixtures of clusters: small, without addresses, ids and environment values, and still enough to explain by."""
+
+from __future__ import annotations
+
+from lab.explain import Worlds, explain
+from scripts.trim_snapshot import trimmed
+from tests.support.explain_world import SPACE, Scene, ids, meta, pod
+
+
+def scene() -> Scene:
+    made = Scene()
+    lost = pod("p", gpus=3)
+    lost["spec"]["containers"][0]["env"] = [
+        {"name": "PASSWORD", "value": "x1"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+    ]
+    lost["spec"]["volumes"] = [{"name": "kube-api-access-x"}, {"name": "data"}]
+    made.pending(lost, says="no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs.")
+    far = pod("far", "elsewhere", node="worker-1", ready=True, gpus=2)
+    far["status"] |= {"podIP": "10.244.1.7", "hostIP": "172.18.0.3"}
+    near = pod("near", node="worker-1", ready=True)
+    near["status"]["containerStatuses"][0] |= {"imageID": "registry/x@sha256:1", "containerID": "containerd://1"}
+    made.add(far, near).event(far, "Pulled", "from elsewhere")
+    made.add({"kind": "Service", "metadata": meta("s", SPACE)}, {"kind": "ConfigMap", "metadata": meta("c", SPACE)})
+    made.add({"kind": "Namespace", "metadata": meta("elsewhere")})
+    for obj in made.objects["Node"]:
+        obj["status"]["addresses"] = [{"type": "InternalIP", "address": "172.18.0.3"}]
+    made.logs = {"elsewhere/far": ("a",), "team/p": tuple("abcdefghijk"), "binder": ("b",)}
+    return made
+
+
+def test_the_explanation_stays_the_same() -> None:
+    world = scene().world
+    cut = trimmed(world, {SPACE})
+    before, after = (explain(*Worlds(one).cases("p", SPACE)) for one in (world, cut))
+    assert ids(before) == ids(after) == ["nodes.gpus"]
+    assert before.findings[0].evidence == after.findings[0].evidence
+
+
+def test_nothing_private_is_left() -> None:
+    text = str(trimmed(scene().world, {SPACE}).as_json())
+    for word in ("172.18.0.3", "10.244.1.7", "x1", "sha256", "containerd://", "kube-api-access", "from elsewhere"):
+        assert word not in text
+    assert "'name': 'NVIDIA_VISIBLE_DEVICES', 'value': 'all'" in text
+
+
+def test_what_is_far_away_is_cut_to_what_counts_on_nodes() -> None:
+    cut = trimmed(scene().world, {SPACE})
+    far = cut.get("Pod", "far", "elsewhere")
+    assert far is not None
+    assert set(far["metadata"]) == {"name", "namespace", "uid", "labels", "creationTimestamp"}
+    assert far["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert [space["metadata"]["name"] for space in cut.of("Namespace")] == [SPACE]
+    assert (cut.of("Service"), cut.of("ConfigMap")) == ((), ())
+    assert cut.logs == {"team/p": tuple("defghijk"), "binder": ("b",)}
+    assert cut.of("CustomResourceDefinition")[0].keys() == {"kind", "metadata"}

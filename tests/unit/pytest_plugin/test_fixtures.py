@@ -1,0 +1,204 @@
+"""The fixtures of the pytest plugin in pytest runs of their own, against a lab that is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.pytest_plugin import gpu_fixtures
+from lab.tools.lock import lock
+from tests.support.lab_fake import FakeLab, Run, runner
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def lab() -> FakeLab:
+    return FakeLab()
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(pytester, lab, monkeypatch)
+
+
+PLACES = """
+    import pytest
+
+    @pytest.mark.places("host", "host-kai", "own-kai")
+    def test_place(place): pass
+
+    @pytest.mark.tenants("host-kai", "research")
+    def test_tenant(tenant, place):
+        assert place.tenant == tenant.name
+"""
+
+
+def test_a_test_runs_in_every_place_its_marker_names(run: Run) -> None:
+    result = run(PLACES, "-v")
+    result.assert_outcomes(passed=6, skipped=1)
+    for test, names in {"place": ["host", "ml", "ops"], "tenant": ["ml", "ops", "research"]}.items():
+        result.stdout.fnmatch_lines([f"*test_{test}[[]{name}] PASSED*" for name in names])
+    result.stdout.fnmatch_lines(["*lab demo has no tenant own-kai"])
+
+
+def test_suites_can_be_listed_without_a_lab(run: Run) -> None:
+    result = run(PLACES, "--collect-only", "-q", name="other")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*test_place[[]host-kai]", "*test_tenant[[]research]"])
+
+
+def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None:
+    result = run(
+        """
+        def test_first(namespace): pass
+        def test_second(tenant, namespace): pass
+        """
+    )
+    result.assert_outcomes(passed=2)
+    (first,), (second,) = lab.cluster.made, lab.inside["ml"].made
+    assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
+    assert first["metadata"]["name"].startswith("t-test-first-")
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    made, pods, groups = "create Namespace", "delete all Pod grace 0", "delete all PodGroup grace None"
+    assert lab.inside["ml"].log == [made, pods, "wait Pod", "delete Namespace"]
+    # the last: the tenant's pods, as the host has them
+    assert lab.cluster.log == [made, pods, groups, "wait Pod", "delete Namespace", "wait Pod"]
+
+
+def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:
+    run("def test_queue(queue): assert queue == 'leaf'").assert_outcomes(passed=1)
+
+
+def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
+    result = run(
+        """
+        from lab.gpu.simulated.devices import gpu_uuid
+
+        def test_known(gpu_node, gpu_uuids):
+            assert gpu_uuids(gpu_node.name) == {gpu_uuid("demo", "worker", 0), gpu_uuid("demo", "worker", 1)}
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def test_alone(gpu_lock): pass"
+    run(text).assert_outcomes(passed=1)
+    monkeypatch.setattr(gpu_fixtures, "LOCK_SECONDS", 0.05)
+    with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
+        result = run(text)
+        assert run("def test_on_one(gpu_home): assert gpu_home == 'kailab-demo-worker2'").ret == 0
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
+
+
+def test_a_test_has_a_node_that_is_free(run: Run, lab: FakeLab) -> None:
+    """Its places put their pods there."""
+    text = """
+        def test_one(gpu_home, place):
+            assert (gpu_home, place.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
+        """
+    assert run(text.format(node="worker")).ret == 0
+    with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
+        assert run(text.format(node="worker2")).ret == 0
+
+
+@pytest.mark.parametrize("fixture", ["gpu_home", "gpu_lock"])
+def test_whoever_waits_for_gpus_is_not_passed(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, fixture: str
+) -> None:
+    text = f"def test_gpus({fixture}): pass"
+    monkeypatch.setattr(gpu_fixtures, "LOCK_SECONDS", 0.05)
+    with lock(lab.paths.lock.with_suffix(".gpus-asked"), stopped=lambda: True):
+        run(text).assert_outcomes(errors=1)
+    run(text).assert_outcomes(passed=1)
+
+
+def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
+    """Those of one node first, each for any worker; then the group of those that need all; last those without KAI."""
+    done = run(
+        """
+        import pytest
+
+        def group(request):
+            mark = request.node.get_closest_marker("xdist_group")
+            return mark and mark.args[0]
+
+        @pytest.mark.disturbs("KAI", only="kai")
+        def test_last(request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.disturbs("KAI", only="kai")
+        def test_before_last(gpu_home, request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.disturbs("all of it")
+        def test_first_of_those_that_disturb(gpu_lock, request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.without_kai
+        def test_without_kai_all(gpu_lock, request):
+            assert group(request) == "without_kai"
+
+        @pytest.mark.without_kai
+        def test_without_kai_one(gpu_home, request):
+            assert group(request) == "without_kai"
+
+        @pytest.mark.without_kai
+        def test_without_kai_none(request):
+            assert group(request) == "without_kai"
+
+        def test_none(): pass
+
+        def test_all(gpu_lock, request):
+            assert group(request) == "gpus"
+
+        @pytest.mark.xdist_group("gpus")
+        def test_grouped(gpu_home): pass
+
+        def test_one(gpu_home, request):
+            assert group(request) is None
+        """,
+        "-v",
+    )
+    done.assert_outcomes(passed=10)
+    order = ["one", "grouped", "all", "none", "without_kai_none", "without_kai_one", "without_kai_all"]
+    order += ["first_of_those_that_disturb", "before_last", "last"]
+    done.stdout.fnmatch_lines([f"*::test_{name} *" for name in order])
+
+
+def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:
+    pytest.importorskip("pytest_kind")
+    lab.paths.root.mkdir(parents=True)
+    lab.paths.kubeconfig.write_text(
+        """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+    )
+    result = run(
+        """
+        from pathlib import Path
+
+        def test_attached(kind_cluster, lab):
+            assert kind_cluster.name == "kailab-demo"
+            assert kind_cluster.kubeconfig_path == lab.paths.kubeconfig
+            assert kind_cluster.kubectl_path == Path("/lab/bin/kubectl")
+            assert kind_cluster.kind_path == Path("/lab/bin/kind")
+            assert kind_cluster.api.url == "https://127.0.0.1:1"
+            assert not Path(".pytest-kind").exists()
+        """,
+        "-p",
+        "pytest_kind.plugin",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_kind_cluster_needs_pytest_kind(run: Run) -> None:
+    result = run("def test_it(kind_cluster): pass")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*pytest-kind is not loaded*"])

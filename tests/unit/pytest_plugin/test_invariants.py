@@ -1,0 +1,187 @@
+"""The pytest side of the invariants, in pytest runs of their own: who is blamed for what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.invariants import ALL
+from tests.support.lab_fake import FakeLab, Run
+from tests.support.watcher_fake import FakeWatcher, watched
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return watched(pytester, FakeLab(), monkeypatch)
+
+
+def test_a_test_fails_for_what_names_its_namespace(run: Run) -> None:
+    result = run(
+        """
+        def test_bad(place, wrong): wrong(f"pod {place.namespace}/a has no reservation pod")
+        def test_next(place): pass
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "1 violations of invariants in this test",
+            "*| reserved at *: pod t-test-bad-*/a has no reservation pod",
+            "*pod x/y: Running",
+        ]
+    )
+    assert FakeWatcher.last.calls == ["look", "start", "stop", "settle 35", "exit"]
+    assert [scope.name for scope in FakeWatcher.last.scopes] == [""]
+    assert set(FakeWatcher.last.scopes[0].tenants) == {"ml", "ops", "research"}
+
+
+def test_what_is_wrong_when_its_pods_go_fails_it_too(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def late(place, wrong):
+            yield
+            wrong(f"pod {place.namespace}/a")
+
+        def test_bad(late): pass
+        """
+    )
+    result.assert_outcomes(passed=1, errors=1)
+
+
+def test_what_names_another_test_fails_the_run(run: Run) -> None:
+    result = run("def test_fine(place, wrong): wrong('pod t-other-test-0a1b2c/a is wrong')")
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["1 violations of invariants that belong to no single test", "*reserved at *", "*ran then: *::test_fine"]
+    )
+
+
+def test_what_names_no_test_is_of_the_only_one_that_runs(run: Run) -> None:
+    run("def test_bad(lab, wrong): wrong('GPU group g')").assert_outcomes(failed=1)
+
+
+def test_what_began_before_is_not_the_tests(run: Run) -> None:
+    result = run("def test_fine(place, wrong): wrong(f'pod {place.namespace}/a', ago=60)")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*belong to no single test*"])
+
+
+def test_a_test_that_disturbs_is_excused(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.disturbs("stops the binder")
+        def test_all(place, wrong): wrong(f"pod {place.namespace}/a")
+        """
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*expected: reserved in *::test_all (stops the binder)"])
+
+
+def test_a_test_breaks_what_it_names_and_nothing_else(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.breaks("reserved", "gpu-told", reason="deletes a reservation pod")
+        def test_named(place, wrong): wrong(f"pod {place.namespace}/a")
+
+        @pytest.mark.breaks("bind-ends", reason="stops the binder")
+        def test_another(place, wrong): wrong(f"pod {place.namespace}/a")
+
+        @pytest.mark.breaks("reserved", reason="deletes a reservation pod")
+        def test_of_others(place, wrong): wrong("pod t-other-test-0a1b2c/a")
+        """,
+        "-rf",
+    )
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        ["expected: reserved in *::test_named (*)", "FAILED *::test_another*", "FAILED kailab::invariants*"]
+    )
+
+
+def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.breaks("no-such-thing", reason="typo")
+        def test_typo(place): pass
+        """
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*no such invariant: no-such-thing*"])
+
+
+def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
+    result = run(
+        """
+        def test_bad(place, wrong):
+            wrong(f"pod {place.namespace}/a")
+            assert place.namespace == "elsewhere"
+        """
+    )
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["1 violations of invariants in this test", "*AssertionError*"])
+
+
+def test_the_run_says_what_was_watched(run: Run) -> None:
+    result = run("def test_fine(lab): pass")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*- invariants -*", f"{len(ALL)} held; watched for 12 s"])
+
+
+@pytest.mark.parametrize("verb", ["look", "settle"])
+def test_trouble_of_the_watcher_is_told_and_fails_nothing(run: Run, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    def fail(*_: object) -> None:
+        raise ApiFailed("no answer")
+
+    monkeypatch.setattr(FakeWatcher, verb, fail)
+    result = run("def test_fine(lab): pass")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["watching ended early: no answer"])
+
+
+def test_a_watcher_that_stopped_by_itself_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeWatcher, "fails", ApiFailed("no answer"))
+    result = run("def test_fine(lab): pass")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["watching ended early: no answer"])
+    assert "settle 35" not in FakeWatcher.last.calls
+
+
+@pytest.mark.parametrize(("text", "name"), [("def test_plain(): pass", "demo"), ("def test_lost(lab): pass", "other")])
+def test_without_a_lab_nothing_is_watched(run: Run, text: str, name: str) -> None:
+    result = run(text, name=name)
+    result.stdout.no_fnmatch_line("*watched for*")
+
+
+def test_the_fixture_checks_a_test_of_its_own(run: Run) -> None:
+    result = run(
+        """
+        def test_bad(invariants, wrong):
+            wrong("GPU group g")
+            invariants.check()
+            raise AssertionError("not reached")
+
+        def test_at_the_end(invariants, wrong): wrong("GPU group g")
+        def test_fine(invariants): assert invariants.check().ok
+        """
+    )
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    result.stdout.fnmatch_lines([f"1 of {len(ALL)} invariants broken: reserved"])
+    result.stdout.no_fnmatch_line("*not reached")
+
+
+def test_the_run_fails_in_junit_too(run: Run, pytester: pytest.Pytester) -> None:
+    run("def test_fine(place, wrong): wrong('pod t-other-test-0a1b2c/a')", "-p", "junitxml", "--junitxml=j.xml")
+    text = (pytester.path / "j.xml").read_text()
+    assert 'failures="1"' in text
+    assert "t-other-test-0a1b2c" in text

@@ -1,0 +1,61 @@
+"""The fixture ``new_queues``: pods and what makes them go before the queues they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lab.steps import queues
+from tests.support.lab_fake import FakeLab, Run, runner
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def lab() -> FakeLab:
+    return FakeLab()
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
+    @contextmanager
+    def temporary(cluster: Any, lab_name: str, tree: tuple[Any, ...]) -> Iterator[dict[str, str]]:
+        cluster.log.append(f"{lab_name}: make {len(tree)}")
+        yield {"leaf": "t-leaf-1"}
+        cluster.log.append("remove queues")
+
+    monkeypatch.setattr(queues, "temporary_queues", temporary)
+    return runner(pytester, lab, monkeypatch)
+
+
+@pytest.mark.parametrize("fixtures", ["place, new_queues", "new_queues, place"])
+def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab, fixtures: str) -> None:
+    done = run(
+        f"""
+        def test_it({fixtures}):
+            assert new_queues(1, 2) == {{"leaf": "t-leaf-1"}}
+        """
+    )
+    done.assert_outcomes(passed=1)
+    assert lab.cluster.log == [
+        "create Namespace",
+        "demo: make 2",
+        "delete all Deployment grace None",
+        "delete all Job grace None",
+        "delete all Pod grace 0",
+        "delete all PodGroup grace None",
+        "wait Pod",
+        "remove queues",
+        "delete all Pod grace 0",
+        "delete all PodGroup grace None",
+        "wait Pod",
+        "delete Namespace",
+    ]
+
+
+def test_no_queues_asked_for(run: Run, lab: FakeLab) -> None:
+    run("def test_it(new_queues): pass").assert_outcomes(passed=1)
+    assert lab.cluster.log == []

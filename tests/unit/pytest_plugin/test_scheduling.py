@@ -1,0 +1,235 @@
+"""Disturbing tests come last, in the GPU tests' group, and never beside another."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import WaitTimeout
+from lab.pytest_plugin import gpu_fixtures, scheduling
+from lab.pytest_plugin.gpu_fixtures import FREE_SECONDS, NUDGE_SECONDS
+from lab.pytest_plugin.scheduling import HELD, PATIENCE, kai_turn, turn
+from tests.support.lab_fake import FakeLab, Run, runner
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def lab() -> FakeLab:
+    return FakeLab()
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(pytester, lab, monkeypatch)
+
+
+def test_disturbing_tests_come_last_and_join_the_gpu_group(run: Run) -> None:
+    done = run(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.filterwarnings("ignore")
+
+        @pytest.mark.disturbs("first of two")
+        def test_c(request):
+            assert request.node.get_closest_marker("xdist_group").args == ("gpus",)
+
+        def test_a(request):
+            assert request.node.get_closest_marker("xdist_group") is None
+
+        @pytest.mark.disturbs("second")
+        @pytest.mark.xdist_group("own")
+        def test_d(request):
+            assert request.node.get_closest_marker("xdist_group").args == ("own",)
+
+        def test_b(): pass
+        """,
+        "-v",
+        "-o",
+        "markers=xdist_group(name): of pytest-xdist",
+    )
+    done.assert_outcomes(passed=4)
+    done.stdout.fnmatch_lines(["*test_a*", "*test_b*", "*test_c*", "*test_d*"])
+
+
+def test_pytest_lets_xdist_name_groups(pytester: pytest.Pytester) -> None:
+    """pytest-xdist 3.8 writes a test's group into its id; from pytest 9.2 on that is lost, and groups fall apart."""
+    item = pytester.getitem("def test_func(): pass")
+    item._nodeid = f"{item.nodeid}@gpus"
+    assert item.nodeid.endswith("@gpus")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_long_tests_run_when_they_are_asked_for(run: Run, asked: bool) -> None:
+    text = "import pytest\n@pytest.mark.long\ndef test_storm(): pass\ndef test_short(): pass"
+    done = run(text, *(["--lab-long"] if asked else []))
+    done.assert_outcomes(passed=2 if asked else 1, skipped=0 if asked else 1)
+
+
+def lock_of(lab: FakeLab) -> Path:
+    return lab.paths.lock.with_suffix(".turn")
+
+
+@pytest.mark.parametrize(("alone", "beside"), [(False, True), (True, False)])
+def test_a_turn_is_shared_unless_it_is_alone(tmp_path: Path, alone: bool, beside: bool) -> None:
+    path = tmp_path / "locks" / "demo.turn"
+    with turn(path, alone=alone), path.open("a") as other:
+        if beside:
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_only_tests_of_a_lab_take_a_turn(run: Run, lab: FakeLab) -> None:
+    run("def test_plain(): pass").assert_outcomes(passed=1)
+    assert not lock_of(lab).exists()
+    run("def test_lab(lab): pass").assert_outcomes(passed=1)
+    assert lock_of(lab).exists()
+
+
+KINDS = {
+    "test_plain": "def test_plain(lab): pass",
+    "test_without": "@pytest.mark.without_kai\ndef test_without(lab): pass",
+    "test_kai": "@pytest.mark.disturbs('KAI restarts', only='kai')\ndef test_kai(lab): pass",
+    "test_all": "@pytest.mark.disturbs('all of it')\ndef test_all(lab): pass",
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "kai", "waiting"),
+    [
+        ((".turn", True), "0.16.8", {"test_plain", "test_without", "test_kai", "test_all"}),
+        ((".turn", False), "0.16.8", {"test_all"}),
+        ((".turn-kai", True), "0.16.8", {"test_plain", "test_kai"}),
+        ((".turn-kai", False), "0.16.8", {"test_kai"}),
+        ((".turn-kai", True), "0.9.8", {"test_plain", "test_without", "test_kai"}),
+        ((".turn-kai", True), None, {"test_plain", "test_kai"}),
+    ],
+)
+def test_who_waits_for_whom(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, held: tuple[str, bool], kai: str | None, waiting: set[str]
+) -> None:
+    """Webhooks of KAI 0.12 and older see the pods of all schedulers: nobody makes any while it is disturbed."""
+    lab.kai_version = kai
+    wait = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: wait(file, how | fcntl.LOCK_NB))
+    suffix, alone = held
+    with turn(lab.paths.lock.with_suffix(suffix), alone=alone):
+        for name, text in KINDS.items():
+            done = run(f"import pytest\n{text}")
+            done.assert_outcomes(**({"errors": 1} if name in waiting else {"passed": 1}))
+    for text in KINDS.values():
+        run(f"import pytest\n{text}").assert_outcomes(passed=1)
+
+
+def test_a_turn_that_the_caller_holds_is_not_waited_for(
+    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with turn(lock_of(lab), alone=True):
+        monkeypatch.setenv(HELD, str(lock_of(lab)))
+        run("def test_lab(lab): pass").assert_outcomes(passed=1)
+
+
+def test_a_turn_can_be_asked_for_without_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "demo.turn"
+    with turn(path, alone=False), pytest.raises(BlockingIOError), turn(path, alone=True, wait=False):
+        pass
+
+
+WATCHING = """
+    import fcntl
+    import pytest
+
+    @pytest.hookimpl(tryfirst=True, wrapper=True)
+    def pytest_runtest_protocol(item, nextitem):
+        try:
+            return (yield)
+        finally:
+            if nextitem is not None:
+                with open("{path}", "a") as other, open("seen", "a") as seen:
+                    try:
+                        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        seen.write("free")
+                    except BlockingIOError:
+                        seen.write("kept")
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "seen"),
+    [
+        ("def test_b(lab): pass", "kept"),
+        ("@pytest.mark.skip\ndef test_b(lab): pass", "kept"),
+        ("@pytest.mark.without_kai\ndef test_b(lab): pass", "free"),
+        ("@pytest.mark.disturbs('it')\ndef test_b(lab): pass", "free"),
+        ("def test_b(): pass", "free"),
+    ],
+)
+def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
+    run: Run, lab: FakeLab, pytester: pytest.Pytester, second: str, seen: str
+) -> None:
+    path = kai_turn(lock_of(lab))
+    pytester.makeconftest(WATCHING.format(path=path))
+    run(f"import pytest\ndef test_a(lab): pass\n{second}")
+    assert (pytester.path / "seen").read_text() == seen
+    with turn(path, alone=True, wait=False):
+        pass  # at the end nothing is held
+
+
+@pytest.mark.parametrize(("asked", "patience", "seen"), [(1, PATIENCE, "kept"), (1, -5, "free"), (-1, -5, "kept")])
+def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
+    run: Run, lab: FakeLab, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
+    asked: int, patience: float, seen: str,
+) -> None:  # fmt: skip
+    """One that asked before the share was taken had its turn since."""
+    path = kai_turn(lock_of(lab))
+    pytester.makeconftest(WATCHING.format(path=path))
+    monkeypatch.setattr(scheduling, "PATIENCE", patience)
+    at = f"time.time() + {asked}"
+    run(f"import os, time\ndef test_a(lab): os.utime({str(path)!r}, ({at}, {at}))\ndef test_b(lab): pass")
+    assert (pytester.path / "seen").read_text() == seen
+
+
+def test_a_share_of_a_lab_that_is_taken_down_meanwhile_is_given_back(run: Run, lab: FakeLab) -> None:
+    path = kai_turn(lock_of(lab))
+    run(f"import os\ndef test_a(lab): os.unlink({str(path)!r})\ndef test_b(lab): pass").assert_outcomes(passed=2)
+
+
+def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert lab.cluster.log == ["wait Pod"]
+    lab.kai_version = None
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert lab.cluster.log == ["wait Pod"]
+
+
+def test_kai_is_helped_to_let_go_of_gpus(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    nudged: list[list[str]] = []
+
+    def wait(kind: str, *_: object, timeout: float, **__: object) -> list[dict[str, Any]]:
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise WaitTimeout("still reserved")
+        return []
+
+    held: list[dict[str, Any]] = [
+        {"metadata": {"name": f"r-{node}"}, "spec": {"nodeName": node}} for node in ("w2", "w1", "w2")
+    ]
+    held.append({"metadata": {"name": "ending", "deletionTimestamp": "now"}, "spec": {"nodeName": "w3"}})
+    ended: list[tuple[str, object]] = []
+    monkeypatch.setattr(lab.cluster, "delete", lambda kind, name, space, *, grace: ended.append((name, grace)))
+    monkeypatch.setattr(lab.cluster, "wait", wait)
+    listed = lab.cluster.list
+    monkeypatch.setattr(lab.cluster, "list", lambda kind, *a, **k: held if kind == "Pod" else listed(kind))
+    monkeypatch.setattr(gpu_fixtures, "_nudge", lambda _, nodes: nudged.append(nodes))
+    run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
+    assert nudged == [["w1", "w2"]]
+    assert ended == [("ending", 0)]
+    assert waits == [NUDGE_SECONDS, FREE_SECONDS]

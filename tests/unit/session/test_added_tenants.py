@@ -1,0 +1,123 @@
+"""Added tenants in the saved state: older states, 'lab up', two processes, and an add that was killed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.api import Lab
+from lab.config.added_tenants import draft
+from lab.engine.journal import Journal
+from lab.errors import Busy, NoLab
+from lab.operations.tenant.add import add
+from lab.operations.tenant.remove import remove
+from lab.paths import LabPaths
+from lab.session.session import Session
+from lab.tenants.vcluster.access import tenant_port
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+
+
+def saved() -> dict[str, Any]:
+    return dict(json.loads(LabPaths("demo").spec.read_text()))
+
+
+def names(lab: Lab) -> list[str]:
+    return [tenant.name for tenant in lab.tenants]
+
+
+def test_the_state_of_an_older_kailab_has_no_added_tenants() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}).save()
+    data = saved()
+    del data["added"]
+    LabPaths("demo").spec.write_text(json.dumps(data))
+    lab = Lab(Session.attached("demo"))
+    assert (names(lab), lab.session.added) == (["file"], ())
+
+
+def test_added_tenants_stand_behind_the_files() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}, added=(own_kai(nodes=["worker3"]),)).save()
+    lab = Lab(Session.attached("demo"))
+    assert names(lab) == ["file", "ml"]
+    assert lab.tenants[1] == own_kai(nodes=["worker3"])
+    assert [tenant.name for tenant in lab.session.asked.tenants] == ["file"]
+
+
+def test_up_with_the_lab_file_keeps_them() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}, added=(own_kai(),)).save()
+    up = Session(spec, spec, {})
+    up.save()
+    assert up.added_names == ("ml",)
+    assert up.added_notices[0].startswith("tenant ml was added by 'lab tenant add' and is left alone")
+    assert names(Lab(Session.attached("demo"))) == ["file", "ml"]
+
+
+def test_a_tenant_that_the_file_names_too_is_the_files() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}, added=(own_kai(),)).save()
+    wider = lab_file(tenants=[{"name": "ml", "mode": "default"}])
+    Session(wider, wider, {}).save()
+    lab = Lab(Session.attached("demo"))
+    assert [(tenant.name, tenant.mode) for tenant in lab.tenants] == [("ml", "default")]
+    assert saved()["added"] == []
+
+
+def test_a_damaged_state_does_not_stop_up() -> None:
+    spec = lab_file()
+    Session(spec, spec, {}).save()
+    LabPaths("demo").spec.write_text("{")
+    assert Session(spec, spec, {}).added == ()
+
+
+def test_what_another_process_wrote_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    mine, other = world.lab(), world.lab()
+    add(other, draft("late", {"mode": "default"}))
+    with pytest.raises(NoLab, match="no tenant 'early'"):
+        remove(mine, "early")
+    assert names(mine) == ["file", "late"]
+
+
+def test_two_processes_do_not_change_a_lab_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    with world.lab().session.locked():
+        for act in (lambda lab: add(lab, draft("x", {})), lambda lab: remove(lab, "file")):
+            with pytest.raises(Busy, match="another kailab process is changing lab 'demo'"):
+                act(world.lab())
+    assert (world.log, world.removed, saved()["added"]) == ([], [], [])
+
+
+class Killed(BaseException):
+    """What SIGKILL looks like from inside."""
+
+
+def test_an_add_that_is_killed_half_way_is_found_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    Journal(LabPaths("demo").journal).owns("port", "spare-0", "cluster", host="41000", node="30440")
+    lab = world.lab()
+    seen: list[list[str]] = []
+
+    def die() -> None:
+        tenant_port(lab.context("tenant:ml"), "ml")
+        seen.append([tenant["name"] for tenant in saved()["added"]])
+        raise Killed
+
+    world.acts["tenant:ml"] = die
+    monkeypatch.setattr("lab.engine.run.RunRecord.raise_failure", _raise_first)
+    with pytest.raises(Killed):
+        add(lab, draft("ml", {"mode": "default"}))
+    assert seen == [["ml"]], "the state must name the tenant before anything of it is made"
+    after = world.lab()
+    assert names(after) == ["file", "ml"]
+    assert [port.name for port in after.session.journal.owned("port")] == ["ml"]
+    assert remove(after, "ml").removal.left == ()
+    assert (world.removed, saved()["added"]) == ([("ml", 1.0)], [])
+
+
+def _raise_first(record: Any) -> None:
+    if record.errors:
+        raise record.errors[0][1]

@@ -1,0 +1,181 @@
+"""A cluster read at once: what is kept, what is absent, what never leaves."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import ApiFailed
+from lab.kube import Cluster
+from lab.snapshot.cluster_snapshot import KINDS, World, take
+from tests.support.kube_fake import FakeApi, listing, pod, status
+
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
+Json = dict[str, Any]
+
+
+def cluster(api: FakeApi) -> Cluster:
+    return Cluster(Path("/k"), transport=api)
+
+
+def event(name: str, uid: str, stamp: str) -> Json:
+    return {
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "ns"},
+        "reason": name,
+        "lastTimestamp": stamp,
+        "involvedObject": {"uid": uid},
+    }
+
+
+def test_take_reads_all_kinds_and_knows_what_is_absent() -> None:
+    api = FakeApi()
+    api.on("GET", PODS, listing(pod("a", "Running"), pod("b")))
+    api.on("GET", QUEUES, status(404, "no such path"))
+    api.on("GET", NODES, status(403, "not for you"))
+    world = take(cluster(api), kinds=("Pod", "Queue", "Node"))
+    assert [view.name for view in world.pods] == ["a", "b"]
+    assert world.absent == {"Queue", "Node"}
+    assert (world.queues, world.nodes) == ((), ())
+    assert (world.has("Pod"), world.has("Queue")) == (True, False)
+    assert world.at.tzinfo is UTC
+
+
+def test_a_kind_without_objects_is_not_absent() -> None:
+    api = FakeApi()
+    api.on("GET", QUEUES, listing())
+    assert take(cluster(api), kinds=("Queue",)).has("Queue")
+
+
+def test_a_server_that_refuses_us_is_an_error() -> None:
+    api = FakeApi()
+    api.on("GET", PODS, status(401, "Unauthorized"))
+    with pytest.raises(ApiFailed, match="Unauthorized"):
+        take(cluster(api), kinds=("Pod",))
+
+
+def test_what_does_not_come_in_time_is_absent_and_told() -> None:
+    api, hold = FakeApi(), threading.Event()
+
+    class Slow(FakeApi):
+        def send(self, method: str, path: str, *rest: Any) -> Any:
+            if path == NODES:
+                hold.wait(10)
+            return api.send(method, path, *rest)
+
+    api.on("GET", PODS, listing(pod("a")))
+    api.on("GET", NODES, listing())
+    try:
+        world = take(cluster(Slow()), kinds=("Pod", "Node"), timeout=0.3)
+    finally:
+        hold.set()
+    assert world.absent == {"Node"}
+    assert world.facts == {"unread": "Node"}
+    assert len(world.pods) == 1
+
+
+def test_secrets_are_no_kind_of_a_world() -> None:
+    assert "Secret" not in KINDS
+    with pytest.raises(ValueError, match="Secret"):
+        take(cluster(FakeApi()), kinds=("Pod", "Secret"))
+
+
+def test_ballast_and_tokens_stay_behind() -> None:
+    api = FakeApi()
+    token = {"vcluster.loft.sh/token-abc": "eyJ"}
+    api.on("GET", PODS, listing(pod("a", metadata={"annotations": token, "managedFields": [{"manager": "x"}]})))
+    maps = [
+        {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "ns"}, "data": {"password": "p"}},
+        {"kind": "ConfigMap", "metadata": {"name": "x-shared-gpu-0", "namespace": "ns"}, "data": {"GPU": "GPU-1"}},
+    ]
+    api.on("GET", "/api/v1/configmaps", listing(*maps))
+    crd = {"metadata": {"name": "c"}, "spec": {"group": "g", "versions": [{"name": "v1", "schema": {"big": 1}}]}}
+    api.on("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", listing(crd))
+    world = take(cluster(api), kinds=("Pod", "ConfigMap", "CustomResourceDefinition"))
+    text = str(world.as_json())
+    assert "eyJ" not in text
+    assert "managedFields" not in text
+    assert world.get("ConfigMap", "settings", "ns")["data"] == {"password": ""}  # type: ignore[index]
+    assert world.get("ConfigMap", "x-shared-gpu-0", "ns")["data"] == {"GPU": "GPU-1"}  # type: ignore[index]
+    assert world.of("CustomResourceDefinition")[0]["spec"]["versions"] == [{"name": "v1"}]
+
+
+def test_last_words_of_components_and_of_what_crashes() -> None:
+    api = FakeApi()
+    scheduler = pod("s-1", "Running", metadata={"namespace": "kai-scheduler", "labels": {"app": "kai"}})
+    scheduler["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
+    crashing = pod("c", "Running")
+    crashing["status"]["containerStatuses"] = [
+        {"name": "main", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+    ]
+    mute = pod("m-1", "Pending", metadata={"namespace": "kai-resource-reservation"})
+    mute["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {}}}]
+    api.on("GET", PODS, listing(scheduler, crashing, mute, pod("quiet", "Running")))
+    api.on("GET", "/api/v1/namespaces/kai-scheduler/pods/s-1/log", "one\ntwo\n")
+    api.on("GET", "/api/v1/namespaces/ns/pods/c/log", "panic: eyJhbGciOiJSUzI.eyJzdWIiOiJ4eXo.sig-nature\n")
+    api.on("GET", "/api/v1/namespaces/kai-resource-reservation/pods/m-1/log", status(400, "is waiting to start"))
+    world = take(cluster(api), kinds=("Pod",), logs=True)
+    assert world.logs == {"kai": ("one", "two"), "ns/c": ("panic: <redacted>",)}
+    (asked,) = [request.query for request in api.requests if request.path.endswith("/c/log")]
+    assert asked["previous"] == "true"
+
+
+def test_lookups() -> None:
+    world = World(
+        datetime(2026, 1, 1, tzinfo=UTC),
+        {
+            "Pod": (pod("a", uid="u"),),
+            "Event": (event("late", "u", "2026-01-01T10:00:00Z"), event("early", "u", "2026-01-01T09:00:00Z")),
+        },
+    )
+    assert [e.reason for e in world.events_about("u")] == ["early", "late"]
+    assert world.events_about("") == ()
+    assert world.get("Pod", "a", "ns") is not None
+    assert world.get("Pod", "a") is None
+    assert [view.name for view in world.with_objects("Pod", [pod("b")]).pods] == ["b"]
+    assert [view.name for view in world.pods] == ["a"]
+
+
+def test_with_objects_makes_a_kind_known() -> None:
+    world = World(datetime(2026, 1, 1, tzinfo=UTC), {}, frozenset({"Queue"}))
+    changed = world.with_objects("Queue", [{"metadata": {"name": "q"}}])
+    assert (world.has("Queue"), changed.has("Queue")) == (False, True)
+    assert [queue.name for queue in changed.queues] == ["q"]
+
+
+def test_reservations_are_known_by_namespace_and_label() -> None:
+    space = "kai-resource-reservation"
+    mine = pod("gpu-reservation-1", metadata={"namespace": space, "labels": {"app": space, "runai-gpu-group": "g"}})
+    other = pod("debug", metadata={"namespace": space})
+    world = World(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (mine, other)})
+    assert [(view.name, view.gpu_group) for view in world.reservations] == [("gpu-reservation-1", "g")]
+
+
+def test_bind_requests() -> None:
+    raw = {
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {
+            "podName": "p", "selectedNode": "n", "selectedGPUGroups": ["g"], "backoffLimit": 3,
+            "receivedResourceType": "Fraction", "receivedGPU": {"count": 1, "portion": "0.50"},
+        },
+        "status": {"phase": "Failed", "reason": "no", "failedAttempts": 2},
+    }  # fmt: skip
+    (view,) = World(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
+    assert (view.pod, view.node, view.gpu_groups, view.gpus, view.portion) == ("p", "n", ("g",), 1, 0.5)
+    assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
+
+
+def test_saved_and_loaded_again(tmp_path: Path) -> None:
+    world = World(
+        datetime(2026, 1, 1, 12, tzinfo=UTC), {"Pod": (pod("a"),)}, frozenset({"Queue"}), {"kai": ("x",)}, {"f": "v"}
+    )
+    world.save(tmp_path / "one.json.gz")
+    world.save(tmp_path / "two.json.gz")
+    again = World.load(tmp_path / "one.json.gz")
+    assert again.as_json() == world.as_json()
+    assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "two.json.gz").read_bytes()

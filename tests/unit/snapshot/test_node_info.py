@@ -1,0 +1,121 @@
+"""What pods ask for, and what is free on nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.objects.pod_requests import PodNeeds
+from lab.objects.workload import ClaimView, QuotaView, WorkloadView
+from lab.snapshot.node_info import rooms
+from tests.support.explain_world import GROUP, UUID, Scene, node, pod, request, reservation
+
+
+def container(**resources: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": resources}
+
+
+def needs(spec: dict[str, Any], **annotations: str) -> PodNeeds:
+    return PodNeeds.of(
+        {"metadata": {"annotations": {k.replace("_", "-"): v for k, v in annotations.items()}}, "spec": spec}
+    )
+
+
+def test_requests_are_summed_and_limits_fill_in() -> None:
+    spec = {
+        "containers": [
+            container(requests={"cpu": "250m", "memory": "1Gi"}),
+            container(limits={"cpu": "1", "nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 1, "example.com/x": "3"}),
+        ]
+    }
+    asked = needs(spec)
+    assert (asked.cpu, asked.memory, asked.gpus, asked.devices) == (1250, 2**30, 2, 2)
+    assert (asked.mig, asked.others) == ({"nvidia.com/mig-1g.5gb": 1}, {"example.com/x": 3})
+    assert asked.wants_gpu
+    assert not asked.shares_gpu
+    assert asked.in_words().startswith("2 whole GPUs, 1 nvidia.com/mig-1g.5gb, 1250m cpu, 1024 MiB memory")
+
+
+def test_init_containers_count_by_their_peak_and_sidecars_go_on() -> None:
+    spec = {
+        "initContainers": [
+            {**container(requests={"cpu": "1"}), "restartPolicy": "Always"},
+            container(requests={"cpu": "5"}),
+        ],
+        "containers": [container(requests={"cpu": "2"})],
+        "overhead": {"cpu": "100m"},
+    }
+    assert needs(spec).cpu == 6100
+    assert needs({**spec, "initContainers": spec["initContainers"][:1]}).cpu == 3100
+
+
+@pytest.mark.parametrize(
+    ("notes", "words", "total"),
+    [
+        ({"gpu_fraction": "0.5"}, "0.5 of 1 GPU", 0.5),
+        ({"gpu_fraction": "0.25", "gpu_fraction_num_devices": "2"}, "0.25 of 2 GPUs", 0.5),
+        ({"gpu_memory": "2000"}, "2000 MiB of 1 GPU", 0.0),
+        ({"gpu_memory": "2Gi"}, "nothing", 0.0),
+        ({}, "nothing", 0.0),
+    ],
+)
+def test_shares(notes: dict[str, str], words: str, total: float) -> None:
+    asked = needs({}, **notes)
+    assert (asked.in_words(), asked.gpu_total, asked.shares_gpu) == (words, total, words != "nothing")
+
+
+def test_a_quantity_that_is_none_counts_as_nothing() -> None:
+    assert needs({"containers": [container(requests={"cpu": "lots"})]}).cpu == 0
+
+
+def test_room_of_nodes() -> None:
+    scene = Scene().add(reservation())
+    scene.add(pod("half", node="worker-1", ready=True, fraction=0.5, labels={"runai-gpu-group": GROUP}))
+    scene.add(pod("mib", node="worker-1", ready=True, memory=1530, labels={"runai-gpu-group": GROUP}))
+    scene.add(pod("whole", node="worker-1", ready=True, gpus=1), pod("done", node="worker-1", phase="Failed", gpus=1))
+    scene.add(node("worker-2", gpus=1, capacity=2))
+    _, one, two = rooms(scene.world)
+    assert (one.node.name, one.gpus_used, one.gpus_free) == ("worker-1", 2, 0)
+    (gpu,) = one.shared
+    # 1530 of 15300 MiB: KAI takes the label rounded down to hundreds, and parts rounded up to hundredths.
+    assert (gpu.uuid, gpu.reservation, gpu.used, gpu.free) == (UUID, "gpu-reservation-1", 0.6, 0.4)
+    assert gpu.pods == ("team/half", "team/mib")
+    assert one.holders == (("team/whole", 1),)
+    assert (one.cpu, one.cpu_used, one.pods, one.pods_used) == (8000, 400, 110, 4)
+    assert (two.capacity_gpus, two.node.gpus, two.gpus_free, two.gpu_memory) == (2, 1, 1, 15300)
+
+
+def test_a_pod_that_is_being_bound_counts_on_its_node() -> None:
+    scene = Scene()
+    scene.pending(fraction=0.5)
+    scene.add(request(selectedGPUGroups=["new"]))
+    room = rooms(scene.world)[1]
+    (gpu,) = room.shared
+    assert (gpu.group, gpu.reservation, gpu.free, room.gpus_free) == ("new", "", 0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("obj", "counts"),
+    [
+        ({"kind": "Deployment", "spec": {"replicas": 3}, "status": {"replicas": 1}}, (3, 1)),
+        ({"kind": "StatefulSet", "spec": {}, "status": {}}, (1, 0)),
+        ({"kind": "DaemonSet", "status": {"desiredNumberScheduled": 2, "currentNumberScheduled": 1}}, (2, 1)),
+        (
+            {"kind": "Job", "spec": {"completions": 4, "parallelism": 2}, "status": {"succeeded": 3, "active": 1}},
+            (1, 1),
+        ),
+        ({"kind": "Job", "spec": {}, "status": {"succeeded": 1}}, (0, 0)),
+    ],
+)
+def test_workloads(obj: dict[str, Any], counts: tuple[int, int]) -> None:
+    view = WorkloadView.of({"metadata": {"name": "w", "namespace": "n"}, **obj})
+    assert (view.want, view.have) == counts
+    assert view.title == f"{obj['kind']} n/w"
+
+
+def test_claims_and_quotas() -> None:
+    claim = ClaimView.of({"metadata": {"name": "c", "namespace": "n"}, "spec": {}, "status": {"phase": "Lost"}})
+    assert (claim.phase, claim.storage_class) == ("Lost", None)
+    quota = QuotaView.of({"metadata": {"name": "q"}, "status": {"hard": {"pods": 1}, "used": {"pods": "1"}}})
+    assert (quota.hard, quota.used) == ({"pods": "1"}, {"pods": "1"})

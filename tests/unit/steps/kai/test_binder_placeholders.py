@@ -1,0 +1,69 @@
+"""The host's binder starts although tenants share GPUs that it may not touch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.steps.kai import binder_placeholders
+from lab.tenants.isolation.step import Isolation
+from tests.support.cluster_fake import World
+from tests.support.explain_world import deployment, pod
+from tests.support.fakes import FakeRunner
+from tests.support.isolation_world import IMAGE, MINE, SPACE, SPEC, Json, put, scene
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    return World(SPEC, runner, tmp_path)
+
+
+def sharing(name: str, group: str, where: str = SPACE, **more: Any) -> Json:
+    return pod(name, where, node=MINE, ready=True, labels={"runai-gpu-group": group}, **more)
+
+
+def test_groups_that_the_hosts_binder_must_be_kept_off() -> None:
+    made = scene().add(sharing("a", "g1"), sharing("b", "g1"), sharing("c", "g2"))
+    made.add(sharing("host", "g3", "team"), pod("waits", SPACE, labels={"runai-gpu-group": "g4"}))
+    assert binder_placeholders.shared_groups(made.world) == ("g1", "g2")
+
+
+def test_stand_ins_never_run_and_are_no_reservation_pods() -> None:
+    one, two = binder_placeholders.stand_ins(("g1", "g2"), "demo", "kai-resource-reservation")
+    assert one["metadata"]["name"] != two["metadata"]["name"]
+    assert one["metadata"]["labels"] == {"kailab": "demo", "app": "kailab-stand-in", "runai-gpu-group": "g1"}
+    assert one["spec"]["schedulingGates"]
+
+
+def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: World) -> None:
+    made = scene().add(sharing("a", "g1"), deployment("binder", "kai-scheduler", IMAGE, have=0))
+    api = put(world, made)
+    seen = Isolation(SPEC).observe(world.ctx)
+    assert "binder cannot start" in seen.diff[-1]
+    api.before_wait = lambda kind: api.objects.update(
+        {("Deployment", "kai-scheduler", "binder"): deployment("binder", "kai-scheduler", IMAGE)}
+    )
+    Isolation(SPEC).apply(world.ctx)
+    name = binder_placeholders.stand_ins(("g1",), "demo", "x")[0]["metadata"]["name"]
+    assert world.log[-3:] == [
+        f"apply Pod {name}",
+        "delete all Pod in kai-scheduler grace 0",
+        "delete all Pod in kai-resource-reservation grace 0",
+    ]
+
+
+def test_no_shelter_where_nobody_shares(world: World) -> None:
+    api = put(world, scene())
+    with binder_placeholders.sheltered(api, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
+        assert groups == ()
+    assert world.log == []
+
+
+def test_stand_ins_go_whatever_happens(world: World) -> None:
+    api = put(world, scene().add(sharing("a", "g1")))
+    with pytest.raises(ZeroDivisionError), binder_placeholders.sheltered(api, "demo", Isolation(SPEC).line):  # type: ignore[arg-type]
+        _ = 1 / 0
+    assert world.log[-1] == "delete all Pod in kai-resource-reservation grace 0"
+    assert api.waits == []

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.engine.step import State
+from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
+from lab.steps.kai.chart import config_documents
+from lab.steps.kai.step import NAMESPACE, RELEASE, Kai
+from lab.steps.kai.values import kai_deployments, release_values
+from tests.support.cluster_fake import World, add_release, chart_file, ready_deployment, release_secret, running_pod
+from tests.support.fakes import FakeRunner
+from tests.unit.steps.kai.test_values import EXISTING, lab
+
+CRD = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: {}\n"
+RENDERED = """
+kind: ConfigMap
+metadata: {name: kai-config-manifest}
+data:
+  kai-config.yaml: |
+    apiVersion: kai.scheduler/v1
+    kind: Config
+    metadata: {name: kai-config}
+    spec: {namespace: kai-scheduler}
+---
+kind: Queue
+metadata: {name: default-parent-queue}
+---
+kind: Queue
+metadata: {name: default-queue}
+"""
+POLICIES = "clusterpolicies.nvidia.com"
+DENIED = ApiFailed(
+    'POST Pod default/kailab-webhook-check: admission webhook "admission.kai-scheduler.svc" denied the'
+    " request: gpu-fraction annotation value must be a positive number smaller than 1.0 (HTTP 403)",
+    status=403,
+)
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    return make(runner, tmp_path)
+
+
+def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
+    crds = {f"crds/{name}.yaml": CRD.format(name) for name in ("configs.kai.scheduler", "queues.scheduling.run.ai")}
+    chart = chart_file(tmp_path / "kai.tgz", "kai-scheduler", {"Chart.yaml": "version: v0.16.8\n", **crds})
+    return World(lab(**spec), runner, tmp_path, kai_scheduler=chart)
+
+
+def come_up(world: World) -> None:
+    """All components run at the first look."""
+
+    def start(kind: str) -> None:
+        for name in kai_deployments(world.spec):
+            world.cluster.objects["Pod", NAMESPACE, name] = running_pod(name, NAMESPACE, labels={"app": name})
+            world.cluster.objects["Deployment", NAMESPACE, name] = ready_deployment(name, NAMESPACE)
+
+    world.cluster.before_wait = start
+
+
+def install(world: World) -> None:
+    """Have KAI as the lab file wants it."""
+    add_release(
+        world.cluster,
+        release_secret(RELEASE, NAMESPACE, release_values(world.spec), version=f"v{world.spec.kai.version}"),
+    )
+    for name in kai_deployments(world.spec):
+        world.cluster.objects["Deployment", NAMESPACE, name] = ready_deployment(name, NAMESPACE)
+
+
+def test_install_brings_crds_queues_and_config_before_the_operator(world: World) -> None:
+    world.helm("template", out=RENDERED)
+    upgrade = world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.log == [
+        "apply Namespace kai-scheduler",
+        "helm template kai-scheduler",
+        "apply CustomResourceDefinition configs.kai.scheduler",
+        "apply CustomResourceDefinition queues.scheduling.run.ai",
+        "apply Queue default-parent-queue",
+        "apply Queue default-queue",
+        "apply Config kai-config",
+        "helm upgrade --install",
+    ]
+    assert {"--no-hooks", "--skip-crds"} <= set(upgrade.calls[0].argv)
+    assert json.loads(upgrade.calls[0].stdin) == release_values(world.spec)
+    assert world.cluster.objects["Namespace", "", NAMESPACE]["metadata"]["labels"] == {"kailab": "demo"}
+    assert world.cluster.objects["Config", "", "kai-config"]["metadata"]["labels"] == {"kailab": "demo"}
+
+
+def test_existing_default_queues_are_not_made_again(world: World) -> None:
+    world.cluster.put("Queue", "default-queue")
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert "apply Queue default-queue" not in world.log
+    assert "apply Queue default-parent-queue" in world.log
+
+
+def test_default_queues_can_be_switched_off(runner: FakeRunner, tmp_path: Path) -> None:
+    world = make(runner, tmp_path, values={"defaultQueue": {"createDefaultQueue": False}})
+    template = world.helm("template", out=RENDERED.partition("---")[0])
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert "templates/default-queue.yaml" not in template.calls[0].argv
+
+
+def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner, tmp_path: Path) -> None:
+    world = make(runner, tmp_path, version="0.9.6")
+    upgrade = world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.log == [
+        "apply Namespace kai-scheduler",
+        "delete Job crd-upgrader",
+        f"apply CustomResourceDefinition {POLICIES}",
+        "helm upgrade --install",
+    ]
+    assert not {"--no-hooks", "--skip-crds"} & set(upgrade.calls[0].argv)
+
+
+@pytest.mark.parametrize("status", ["pending-install", "failed"])
+def test_a_first_install_that_was_cut_off_starts_anew(world: World, status: str) -> None:
+    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", status=status))
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.log.index("delete Secret sh.helm.release.v1.kai-scheduler.v1") < world.log.index(
+        "helm upgrade --install"
+    )
+
+
+def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: World) -> None:
+    for revision, status in ((1, "deployed"), (2, "pending-upgrade")):
+        secret = release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", revision=revision, status=status)
+        add_release(world.cluster, secret)
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    deleted = [line for line in world.log if line.startswith("delete")]
+    assert deleted == ["delete Secret sh.helm.release.v1.kai-scheduler.v2"]
+
+
+def test_an_image_that_is_not_in_the_nodes_stops_the_wait(world: World) -> None:
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="ImagePullBackOff")
+    world.cluster.objects["Pod", NAMESPACE, "binder-1"] = bad
+    with pytest.raises(WaitTimeout, match="binder-1, container main: ImagePullBackOff"):
+        Kai(world.spec).apply(world.ctx)
+
+
+def test_some_crashes_at_the_start_are_no_reason_to_stop(world: World) -> None:
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="CrashLoopBackOff", restarts=2)
+    world.cluster.objects["Pod", NAMESPACE, "binder-1"] = bad
+    with pytest.raises(WaitTimeout, match="not within"):
+        Kai(world.spec).apply(world.ctx)
+
+
+def test_observe(world: World) -> None:
+    step = Kai(world.spec)
+    assert step.observe(world.ctx).state is State.ABSENT
+    install(world)
+    world.cluster.refuse_create = [DENIED]
+    seen = step.observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.READY, "v0.16.8")
+    assert not world.runner.calls
+
+
+def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: World) -> None:
+    install(world)
+    world.cluster.refuse_create = [ApiFailed("failed calling webhook: connection refused", status=500)]
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.DRIFTED, "its webhooks do not answer")
+
+
+def test_observe_names_what_is_down(world: World) -> None:
+    install(world)
+    world.cluster.objects["Deployment", NAMESPACE, "binder"] = ready_deployment("binder", NAMESPACE, available=0)
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.DRIFTED, "not Available: binder")
+
+
+def test_observe_shows_how_values_and_version_differ(world: World) -> None:
+    values = release_values(world.spec)
+    old = {**values, "global": {**values["global"], "gpuSharing": False}, "extra": {"a": 1}}
+    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, old, version="v0.14.7"))
+    seen = Kai(world.spec).observe(world.ctx)
+    assert seen.state is State.DRIFTED
+    assert seen.diff == ("chart v0.14.7 → 0.16.8", "extra.a: 1 → not set", "global.gpuSharing: false → true")
+
+
+def test_verify_takes_the_webhooks_refusal_for_an_answer(world: World) -> None:
+    install(world)
+    world.cluster.put("SchedulingShard", "default")
+    silent = ApiFailed("POST Pod: failed calling webhook: connection refused (HTTP 500)", status=500)
+    world.cluster.refuse_create = [silent, silent, DENIED]
+    Kai(world.spec).verify(world.ctx)
+    assert world.log.count("create Pod kailab-webhook-check") == 3
+    assert "delete Pod kailab-webhook-check" not in world.log
+
+
+def test_verify_removes_a_pod_that_no_webhook_refused(world: World) -> None:
+    install(world)
+    world.cluster.put("SchedulingShard", "default")
+    world.cluster.refuse_create = [None, DENIED]
+    Kai(world.spec).verify(world.ctx)
+    assert [line.split()[0] for line in world.log] == ["create", "delete", "create"]
+
+
+def test_verify_gives_up_with_the_last_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.steps.kai.step._WEBHOOK_SECONDS", 0.0)
+    install(world)
+    world.cluster.put("SchedulingShard", "default")
+    world.cluster.refuse_create = [ApiFailed("no endpoints available", status=500)]
+    with pytest.raises(WaitTimeout) as late:
+        Kai(world.spec).verify(world.ctx)
+    assert late.value.evidence == ("no endpoints available",)
+
+
+def test_verify_misses_the_shard(world: World) -> None:
+    install(world)
+    with pytest.raises(StepFailed, match="SchedulingShard default is missing"):
+        Kai(world.spec).verify(world.ctx)
+
+
+def test_kind_takes_kai_with_it(world: World) -> None:
+    Kai(world.spec).undo(world.ctx)
+    assert world.log == []
+
+
+def test_somebody_elses_kai_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+    world = make(runner, tmp_path, cluster=EXISTING)
+    world.cluster.put("Namespace", NAMESPACE)
+    with pytest.raises(LabError, match="this lab did not make"):
+        Kai(world.spec).apply(world.ctx)
+    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
+    assert Kai(world.spec).observe(world.ctx).state is State.READY
+    Kai(world.spec).undo(world.ctx)
+    assert world.log == []
+
+
+def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunner, tmp_path: Path) -> None:
+    world = make(runner, tmp_path, cluster=EXISTING)
+    world.cluster.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    upgrade = world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert "--kube-context c --kubeconfig" not in upgrade.calls[0].line
+    assert upgrade.calls[0].argv[-4:] == ("--kubeconfig", "/k", "--kube-context", "c")
+    assert world.owned("crd") == ["configs.kai.scheduler"]
+    world.log.clear()
+    world.helm("uninstall")
+    Kai(world.spec).undo(world.ctx)
+    assert world.log == [
+        "delete Config.kai.scheduler kai-config",
+        "delete SchedulingShard default",
+        "helm uninstall kai-scheduler",
+        "delete CustomResourceDefinition configs.kai.scheduler",
+        "delete Namespace kai-scheduler",
+        "delete Namespace kai-resource-reservation",
+    ]
+    assert world.owned("crd") == world.owned("namespace") == world.owned("release") == []
+
+
+def test_a_chart_that_renders_no_config_is_named() -> None:
+    with pytest.raises(StepFailed, match="0 Config objects"):
+        config_documents([{"kind": "ConfigMap", "data": {"a.yaml": "kind: Other\nmetadata: {name: a}"}}])
+
+
+def test_effects_say_what_will_be_made() -> None:
+    texts = " ".join(effect.what for effect in Kai(lab()).effects())
+    assert "helm install kai-scheduler 0.16.8, gpuSharing on" in texts
+    assert "kai-resource-reservation" in texts

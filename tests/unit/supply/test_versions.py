@@ -1,0 +1,216 @@
+"""Several versions of KAI, of vCluster and of Kubernetes in one supply: names, addresses, keys, builds, bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.config import LabSpec, load_profile
+from lab.operations import bundle as bundling
+from lab.operations.planning import items_needed
+from lab.steps.node_image import builds_needed
+from lab.supply import Choice, Item, Supply, registry
+from lab.supply.bundle import Bundle, create
+from lab.supply.catalogue import beside, load
+from lab.supply.gomod import folder_of, wrapper_mod
+from lab.supply.recipes import archive_path
+from lab.tools.container import ContainerEngine
+from tests.support.fakes import FakeRunner
+
+TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{}"
+KAI, OLD_KAI = Item("chart", "kai-scheduler"), Item("chart", "kai-scheduler", "v0.9.3")
+Make = Callable[..., Supply]
+
+
+@pytest.fixture
+def supply(runner: FakeRunner) -> Make:
+    """A supply that asks nothing of this machine: bundles are its only source unless a test says otherwise."""
+
+    def make(*tenants: dict[str, Any], sources: tuple[str, ...] = ("bundle",), **sections: Any) -> Supply:
+        found = {"scheduler": "default", "cluster": {"workers": 4}, **sections}
+        found["tenants"] = [{"mode": "own-kai", "kaiVersion": "0.16.8", **tenant} for tenant in tenants]
+        found["supply"] = {"sources": sources, **found.get("supply", {})}
+        return Supply(LabSpec.model_validate(found), runner, ContainerEngine(runner), engine_runs=False)
+
+    return make
+
+
+def own(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, **more}
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (KAI, "chart kai-scheduler"),
+        (OLD_KAI, "chart kai-scheduler v0.9.3"),
+        (Item("image", "docker.io/library/x:1"), "image docker.io/library/x:1"),
+    ],
+)
+def test_items_read_well(item: Item, text: str) -> None:
+    assert str(item) == text
+
+
+def test_both_spellings_of_the_lab_files_own_version_are_one_item(supply: Make) -> None:
+    found = supply(own("a"), kai={"version": "0.16.8"})
+    spellings = ["", "0.16.8", "v0.16.8"]
+    assert {found.item("chart", "kai-scheduler", version) for version in spellings} == {KAI}
+    choices = found.choose([KAI, Item("chart", "kai-scheduler", "v0.16.8"), OLD_KAI])
+    assert len(choices) == 3
+    assert list(found.choices) == [KAI, OLD_KAI]
+    assert [found.wanted(item) for item in (KAI, OLD_KAI)] == ["v0.16.8", "v0.9.3"]
+
+
+def test_a_kai_chart_is_where_its_version_is_published(supply: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "reachable", lambda host: host == "ghcr.io")
+    found = supply(sources=("registry",))
+    old, new = (
+        "oci://ghcr.io/nvidia/kai-scheduler/kai-scheduler",
+        "oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler",
+    )
+    items = {KAI: new, OLD_KAI: old, Item("chart", "kai-scheduler", "v0.7.11"): old}
+    assert {item: choice.where for item, choice in found.choose(items).items()} == items
+    assert supply(sources=("registry",), kai={"version": "0.9.3"}).choose([KAI])[KAI].where == old
+
+
+def test_a_kai_chart_older_than_all_that_is_known_has_no_address() -> None:
+    row = load("1.34.4").chart("kai-scheduler", "v0.1.0")
+    assert row is not None
+    assert row.oci == ""
+
+
+def test_a_vcluster_chart_of_another_version_is_another_file_and_cannot_be_built() -> None:
+    catalogue = load("1.34.4")
+    plain, other = catalogue.chart("vcluster"), catalogue.chart("vcluster", "0.35.3")
+    assert plain == catalogue.chart("vcluster", "0.36.1") == catalogue.charts["vcluster"]
+    assert plain is not None
+    assert plain.build
+    assert other is not None
+    assert (other.url, other.build) == ("https://charts.loft.sh/charts/vcluster-0.35.3.tgz", {})
+    assert catalogue.chart("nobody") is None
+
+
+def test_charts_of_two_versions_lie_in_two_places(supply: Make, tmp_path: Path) -> None:
+    charts = [(KAI, "v0.16.8"), (OLD_KAI, "v0.9.3")]
+    for _, version in charts:
+        (tmp_path / version).write_text(version)
+    made = create(tmp_path / "b", [(item, version, tmp_path / version) for item, version in charts], lambda *_: None)
+    assert [entry.file for entry in made.entries] == [
+        "charts/kai-scheduler-v0.16.8.tgz",
+        "charts/kai-scheduler-v0.9.3.tgz",
+    ]
+    assert made.verify() == []
+    found = supply(supply={"bundle": str(tmp_path / "b")})
+    assert found.chart("kai-scheduler").read_text() == "v0.16.8"
+    assert found.chart("kai-scheduler", "0.9.3").read_text() == "v0.9.3"
+    assert found.identity(KAI) != found.identity(OLD_KAI)
+    assert not found.has("chart", "kai-scheduler", "0.7.11")
+
+
+def test_the_clusters_own_kubernetes_stays_as_it_is() -> None:
+    plain = load("1.34.4")
+    assert beside(plain, ["1.34.4"]) is plain
+    more = beside(plain, ["1.33.13", "1.34.4", "1.33.13", "1.32.7"])
+    assert set(more.go) - set(plain.go) == {"kubernetes-1.33.13", "kubernetes-1.32.7"}
+    assert set(more.images) - set(plain.images) == {TENANT_IMAGE.format(v) for v in ("1.33.13", "1.32.7")}
+    for name, row in plain.images.items():
+        assert archive_path(more.image(name), more) == archive_path(row, plain)
+    assert {name: folder_of(more.go[name]) for name in plain.go} == {n: folder_of(r) for n, r in plain.go.items()}
+
+
+def test_another_kubernetes_is_a_recipe_of_three_programs() -> None:
+    catalogue = beside(load("1.34.4"), ["1.33.13"])
+    recipe, ours = catalogue.go["kubernetes-1.33.13"], catalogue.go["kubernetes"]
+    assert set(recipe.programs) == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+    assert (recipe.module, recipe.version, ours.version) == ("k8s.io/kubernetes", "v1.33.13", "v1.34.4")
+    assert "gitVersion=v1.33.13 " in recipe.ldflags
+    assert "gitMinor=33 " in recipe.ldflags
+    assert "1.34" not in recipe.ldflags
+    assert folder_of(recipe) != folder_of(ours)
+    assert folder_of(recipe).name.startswith("kubernetes-1.33.13-")
+    text = wrapper_mod(recipe)
+    assert "module kailab.build/kubernetes-1.33.13\n" in text
+    assert "require k8s.io/client-go v0.33.13\n" in text
+    row = catalogue.image(TENANT_IMAGE.format("1.33.13"))
+    assert row.files["/kubernetes/kube-scheduler"] == "go:kubernetes-1.33.13/kube-scheduler"
+    assert row.files["/kubernetes/kine"] == "go:kine/kine"
+    assert archive_path(row, catalogue) != archive_path(catalogue.image(TENANT_IMAGE.format("1.34.4")), catalogue)
+
+
+def test_each_kubernetes_is_one_step(supply: Make) -> None:
+    found = supply(own("a", kubernetes="1.33.13"), own("b", kubernetes="1.33.13"), own("c"))
+    names = [TENANT_IMAGE.format("1.33.13"), TENANT_IMAGE.format("1.34.4"), "registry.k8s.io/kube-proxy:v1.34.4"]
+    steps = builds_needed([Choice(Item("image", name), "build", "Go modules") for name in names], found)
+    assert [(step.id, step.title, [item.name for item in step.items]) for step in steps] == [
+        ("supply:kubernetes-1.33.13", "Build kubernetes 1.33.13", names[:1]),
+        ("supply:kubernetes", "Build kubernetes", names[1:]),
+    ]
+    assert steps[0].effects()[0].what == "build kubernetes 1.33.13 from Go modules, into the cache"
+
+
+def test_charts_are_built_by_their_recipe(supply: Make) -> None:
+    item = Item("chart", "vcluster")
+    assert [step.id for step in builds_needed([Choice(item, "build", "x")], supply())] == ["supply:vcluster"]
+
+
+def needed(found: Supply) -> tuple[list[str], list[str]]:
+    """Charts, and images of KAI and of vCluster's Kubernetes by their last part."""
+    items = items_needed(found.spec, found)
+    assert len(set(items)) == len(items)
+    images = [item.name for item in items if item.kind == "image"]
+    return (
+        [str(item) for item in items if item.kind == "chart"],
+        [name.rpartition("/")[2] for name in images if "/kai-scheduler/" in name or "loft-sh/kubernetes" in name],
+    )
+
+
+def test_a_lab_needs_every_tenants_kai(supply: Make) -> None:
+    plain = own("c", mode="default", kaiVersion=None)
+    found = supply(own("a", kaiVersion="0.9.3", kubernetes="1.33.13"), own("b", kaiVersion="0.16.8"), plain)
+    charts, images = needed(found)
+    assert charts == ["chart vcluster", "chart kai-scheduler v0.9.3", "chart kai-scheduler"]
+    assert {"scheduler:v0.9.3", "operator:v0.9.3", "scheduler:v0.16.8", "operator:v0.16.8"} < set(images)
+    assert {"kubernetes:v1.33.13", "kubernetes:v1.34.4"} < set(images)
+
+
+def test_what_host_and_tenant_have_in_common_is_needed_once(supply: Make) -> None:
+    found = supply(own("a"), own("b", mode="host-kai", kaiVersion=None), scheduler="kai")
+    charts, images = needed(found)
+    assert charts == ["chart kai-scheduler", "chart vcluster"]
+    assert images.count("scheduler:v0.16.8") == 1
+
+
+def test_every_vcluster_chart_is_needed(supply: Make) -> None:
+    plain = {"mode": "default", "kaiVersion": None}
+    found = supply(own("a", **plain), own("b", vcluster="0.36.0", **plain), own("c", vcluster="0.36.0", **plain))
+    assert needed(found) == (["chart vcluster", "chart vcluster 0.36.0"], ["kubernetes:v1.34.4"])
+
+
+def test_a_bundle_carries_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = load_profile("versions", ["supply.sources=[bundle]"], {})
+    found = Supply(spec, FakeRunner(), ContainerEngine(FakeRunner()), engine_runs=False)
+
+    def path(item: Item, *_: object) -> Path:
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        file.write_text(f"{item.name} {found.wanted(item)}")
+        return file
+
+    monkeypatch.setattr(found, "path", path)
+    monkeypatch.setattr(bundling, "Session", lambda *_: SimpleNamespace(supply=found))
+    said: list[str] = []
+    bundling.create_bundle(spec, tmp_path / "all", (), (), said.append)
+    bundle = Bundle.open(tmp_path / "all")
+    assert "chart kai-scheduler v0.7.11" in said
+    versions = ["v0.9.3", "v0.7.11"]
+    entries = [bundle.find(Item("chart", "kai-scheduler"), version) for version in versions]
+    assert [bundle.path(entry).read_text() for entry in entries if entry] == [f"kai-scheduler {v}" for v in versions]
+    assert bundle.find(KAI, "v0.16.8") is None
+    assert bundle.find(Item("image", TENANT_IMAGE.format("1.33.13")))
+    assert bundle.find(Item("image", "ghcr.io/nvidia/kai-scheduler/scheduler:v0.7.11"))
+
+    bundling.create_bundle(spec, tmp_path / "one", (), ("kai-scheduler@0.9.3", "kai-scheduler"), said.append)
+    assert [entry.version for entry in Bundle.open(tmp_path / "one").entries] == ["v0.9.3", "v0.16.8"]

@@ -1,0 +1,229 @@
+"""The step that marks nodes as one tenant's alone, and takes the marks off again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
+from lab.config.labels import NODE_LABEL
+from lab.engine.step import State
+from lab.errors import ApiFailed, LabError, StepFailed
+from lab.tenants.isolation.dedicated_nodes import TenantNodes, give_back, owners, tenant_node_steps
+from tests.support.cluster_fake import FakeCluster, World
+from tests.support.explain_world import pod
+from tests.support.fakes import FakeRunner
+
+FIRST, SECOND, THIRD = "kailab-demo-worker", "kailab-demo-worker2", "kailab-demo-worker3"
+
+Json = dict[str, Any]
+
+
+def own(name: str, **more: Any) -> TenantSpec:
+    return TenantSpec(name=name, mode="own-kai", kai_version="0.16.8", **more)
+
+
+SPEC = LabSpec(
+    scheduler="kai", cluster=ClusterSpec(workers=3), gpu=GpuSpec(mode="simulated"), tenants=(own("ml"), own("ops"))
+)
+
+
+def taint(tenant: str, **more: str) -> Json:
+    return {"key": NODE_LABEL, "value": tenant, "effect": "NoSchedule", **more}
+
+
+class Nodes(FakeCluster):
+    """Nodes that take patches as the API server does."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__(log)
+        self.refuse: list[ApiFailed] = []
+        for name in (FIRST, SECOND, THIRD):
+            self.node(name)
+
+    def node(self, name: str, tenant: str = "", *taints: Json) -> None:
+        labels = {"kubernetes.io/hostname": name, **({NODE_LABEL: tenant} if tenant else {})}
+        spec = {"taints": list(taints)} if taints else {}
+        self.put("Node", name, metadata={"labels": labels, "resourceVersion": "7"}, spec=spec)
+
+    def patch(self, kind: str, name: str, patch: Json, namespace: str | None = None) -> None:
+        super().patch(kind, name, patch, namespace)
+        if self.refuse:
+            raise self.refuse.pop(0)
+        node = self.objects[kind, "", name]
+        assert patch["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
+        for key, value in patch["metadata"]["labels"].items():
+            node["metadata"]["labels"].pop(key, None)
+            node["metadata"]["labels"].update({key: value} if value is not None else {})
+        node["spec"]["taints"] = patch["spec"]["taints"]
+
+    def marks(self) -> dict[str, tuple[str | None, list[Json]]]:
+        return {
+            name: (obj["metadata"]["labels"].get(NODE_LABEL), obj["spec"].get("taints", []))
+            for (kind, _, name), obj in self.objects.items()
+            if kind == "Node"
+        }
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    world = World(SPEC, runner, tmp_path)
+    world.cluster = Nodes(world.log)
+    return world
+
+
+@pytest.fixture
+def nodes(world: World) -> Nodes:
+    assert isinstance(world.cluster, Nodes)
+    return world.cluster
+
+
+STEP = TenantNodes(SPEC)
+
+
+def test_short_names_become_those_of_kinds_nodes() -> None:
+    assert owners(SPEC) == {THIRD: "ml", SECOND: "ops"}
+    named = SPEC.model_copy(update={"tenants": (own("ml", nodes=("worker",)),)})
+    assert owners(named) == {FIRST: "ml"}
+
+
+def test_the_step_is_there_only_for_tenants_with_nodes() -> None:
+    assert [step.id for step in tenant_node_steps(SPEC)] == ["tenant-nodes"]
+    assert tenant_node_steps(LabSpec(tenants=(TenantSpec(name="a"),))) == []
+    assert STEP.needs == ("network",)  # before anything that a scheduler of the host could put there
+
+
+def test_apply_marks_nodes_and_keeps_what_others_wrote(world: World, nodes: Nodes) -> None:
+    theirs = {"key": "team", "value": "x", "effect": "NoExecute"}
+    nodes.node(THIRD, "", theirs)
+    assert STEP.observe(world.ctx).state is State.ABSENT
+    STEP.apply(world.ctx)
+    assert nodes.marks() == {
+        FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: ("ml", [theirs, taint("ml")]),
+    }  # fmt: skip
+    seen = STEP.observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.READY, f"ml: {THIRD}, ops: {SECOND}")
+    STEP.verify(world.ctx)
+    world.log.clear()
+    STEP.apply(world.ctx)
+    assert world.log == []
+
+
+@pytest.mark.parametrize(
+    ("tenant", "taints"),
+    [
+        ("ml", ()),
+        ("", (taint("ml"),)),
+        ("ops", (taint("ml"),)),
+        ("ml", (taint("ml", effect="NoExecute"),)),
+        ("ml", (taint("ml"), taint("ops"))),
+    ],
+)
+def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    nodes.node(THIRD, tenant, *taints)
+    assert STEP.observe(world.ctx).diff == (f"{THIRD}: not marked as the node of tenant ml",)
+    STEP.apply(world.ctx)
+    assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
+
+
+def test_what_the_api_adds_to_a_taint_is_no_drift(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    nodes.node(THIRD, "ml", taint("ml", timeAdded="2026-11-21T12:00:00Z"))
+    assert STEP.observe(world.ctx).state is State.READY
+
+
+def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    alone = TenantNodes(SPEC.model_copy(update={"tenants": (own("ml"),)}))
+    assert alone.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, whose node it is not",)
+    alone.apply(world.ctx)
+    assert nodes.marks()[SECOND] == (None, [])
+
+
+def test_a_node_goes_from_one_tenant_to_another(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    TenantNodes(SPEC.model_copy(update={"tenants": (own("ops"), own("ml"))})).apply(world.ctx)
+    assert nodes.marks() == {FIRST: (None, []), SECOND: ("ml", [taint("ml")]), THIRD: ("ops", [taint("ops")])}
+
+
+def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: World, nodes: Nodes) -> None:
+    nodes.put("Namespace", "vcluster-guest")
+    nodes.node(FIRST, "guest", taint("guest"))
+    STEP.apply(world.ctx)
+    assert nodes.marks()[FIRST] == ("guest", [taint("guest")])
+    assert STEP.observe(world.ctx).state is State.READY
+
+
+def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: World, nodes: Nodes) -> None:
+    nodes.put("Namespace", "vcluster-guest")
+    nodes.node(THIRD, "guest", taint("guest"))
+    with pytest.raises(LabError, match="tenant guest has it") as caught:
+        STEP.apply(world.ctx)
+    assert "lab tenant remove guest" in caught.value.fix
+    assert world.log == []
+
+
+def test_a_node_that_is_not_there(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    del nodes.objects["Node", "", THIRD]
+    assert STEP.observe(world.ctx).diff == (f"{THIRD}: missing",)
+    with pytest.raises(LabError, match=f"no node {THIRD}"):
+        STEP.apply(world.ctx)
+
+
+def test_a_patch_that_comes_too_late_is_made_anew(world: World, nodes: Nodes) -> None:
+    nodes.refuse = [ApiFailed("the object has been modified", status=409)]
+    STEP.apply(world.ctx)
+    assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
+    assert len([line for line in world.log if THIRD in line]) == 2
+    patch = json.loads(world.log[0].partition("{")[1] + world.log[0].partition("{")[2])
+    assert patch["metadata"]["resourceVersion"] == "7"
+
+
+def test_other_refusals_are_raised(world: World, nodes: Nodes) -> None:
+    nodes.refuse = [ApiFailed("forbidden", status=403)]
+    with pytest.raises(ApiFailed, match="forbidden"):
+        STEP.apply(world.ctx)
+
+
+def held(nodes: Nodes, name: str, namespace: str, **more: Any) -> None:
+    obj = pod(name, namespace, **{"node": THIRD, "gpus": 1, "ready": True, **more})
+    nodes.objects["Pod", namespace, name] = obj
+
+
+def test_gpus_that_others_hold_on_a_tenants_node(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    mine = {"vcluster.loft.sh/managed-by": "ml"}
+    held(nodes, "mine", "vcluster-ml", labels=mine)
+    held(nodes, "elsewhere", "team", node=FIRST)
+    held(nodes, "no-gpu", "team", gpus=0)
+    held(nodes, "over", "team", phase="Succeeded")
+    STEP.verify(world.ctx)
+    held(nodes, "train", "team")
+    held(nodes, "pretends", "team", labels=mine)
+    lines = tuple(f"pod team/{name} on {THIRD}, which is tenant ml's alone" for name in ("train", "pretends"))
+    assert STEP.observe(world.ctx).diff == lines
+    with pytest.raises(StepFailed, match="a second time") as caught:
+        STEP.verify(world.ctx)
+    assert caught.value.evidence == lines
+
+
+def test_give_back_frees_the_nodes_of_one_tenant(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    assert give_back(nodes, "ml") == (THIRD,)  # type: ignore[arg-type]
+    assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: (None, [])}
+    assert give_back(nodes, "ml") == ()  # type: ignore[arg-type]
+
+
+def test_undo_is_for_clusters_that_stay(world: World, nodes: Nodes) -> None:
+    STEP.apply(world.ctx)
+    before = nodes.marks()
+    STEP.undo(world.ctx)
+    assert nodes.marks() == before
+    cluster = SPEC.cluster.model_copy(update={"provider": "existing"})
+    TenantNodes(SPEC.model_copy(update={"cluster": cluster})).undo(world.ctx)
+    assert {mark for mark, _ in nodes.marks().values()} == {None}

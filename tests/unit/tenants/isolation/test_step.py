@@ -1,0 +1,222 @@
+"""The three measures between the host's KAI and those of tenants: which is missing, and the step that sees to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.config import LabSpec, TenantSpec
+from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
+from lab.engine.step import State
+from lab.errors import ApiFailed, StepFailed
+from lab.tenants.isolation import admission_policy
+from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, lacks
+from lab.tenants.isolation.step import Isolation, isolation_steps
+from tests.support.cluster_fake import World
+from tests.support.explain_world import Scene, deployment, node
+from tests.support.fakes import FakeRunner
+from tests.support.isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, put, scene, space, webhook
+
+
+def found(made: Scene) -> list[tuple[str, str]]:
+    return [(lack.measure.id, lack.what) for lack in lacks(SPEC, made.world)]
+
+
+def test_nothing_is_missing_where_all_measures_are() -> None:
+    assert found(scene()) == []
+
+
+def test_before_the_tenant_is_there_nothing_of_it_is_asked_for() -> None:
+    assert found(scene().remove("Namespace", SPACE)) == []
+
+
+def test_a_cluster_without_kai() -> None:
+    assert found(Scene("")) == [("opt-in", "the host's KAI is not found")]
+
+
+LEFT_OUT = {
+    "webhook": (OPT_IN, lambda s: s.add(webhook("mutating-kai-admission", labels={})), "sees the pods of all"),
+    "validating": (OPT_IN, lambda s: s.add(webhook("validating-kai-admission", labels={})), "sees the pods of all"),
+    "grouper": (OPT_IN, lambda s: s.add(deployment("pod-grouper", "kai-scheduler", IMAGE)), "pod-grouper sees"),
+    "old grouper": (
+        OPT_IN,
+        lambda s: s.add(deployment("pod-grouper", "kai-scheduler", IMAGE, have=0, args=SELECTING)),
+        "not rolled out",
+    ),
+    "opened": (OPT_IN, lambda s: s.add(space(SPACE, **{OWN_KAI_LABEL: "true"}, **HOST_KAI)), "one of the host's KAI"),
+    "default": (OPT_IN, lambda s: s.add(space("default")), "namespace default is not labelled"),
+    "pool key": (OWN_NODES, lambda s: s.add(deployment("kai-scheduler-default", "kai-scheduler", IMAGE)), "divides"),
+    "shard": (
+        OWN_NODES,
+        lambda s: s.add(
+            deployment("kai-scheduler-ml", "kai-scheduler", "r/scheduler:v0.16.8", args=("--partition-label-value=ml",))
+        ),
+        "a shard of its own for the nodes of ml",
+    ),
+    "node": (OWN_NODES, lambda s: s.remove("Node", MINE), "is missing"),
+    "label": (OWN_NODES, lambda s: s.add(node(MINE)), "not labelled as tenant ml's"),
+    "taint": (OWN_NODES, lambda s: s.add(node(MINE, labels={NODE_LABEL: "ml"})), "no taint"),
+    "binding": (
+        KEEPS_OFF,
+        lambda s: s.remove(admission_policy.BINDING, admission_policy.NAME),
+        f"{admission_policy.BINDING} ",
+    ),
+    "space": (KEEPS_OFF, lambda s: s.add(space(SPACE)), f"lacks the label {OWN_KAI_LABEL}=true"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_named_with_its_measure(name: str) -> None:
+    measure, leave_out, words = LEFT_OUT[name]
+    made = scene()
+    leave_out(made)
+    ((which, what),) = found(made)
+    assert which == measure.id
+    assert words in what
+
+
+def test_a_lack_says_what_happens_without_the_measure() -> None:
+    (lack,) = lacks(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
+    assert str(lack).startswith("keeps-off: ")
+    assert "deletes the other running fractions" in str(lack)
+    assert len({measure.without for measure in MEASURES}) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec.update(failurePolicy="Ignore"),
+        lambda spec: spec["matchConstraints"]["resourceRules"][0].update(operations=["UPDATE"]),
+        lambda spec: spec.pop("matchConditions"),
+    ],
+)
+def test_a_changed_policy_is_noticed_and_defaults_are_no_change(change: Any) -> None:
+    doc, _ = admission_policy.documents("demo")
+    doc["spec"]["matchConstraints"]["matchPolicy"] = "Equivalent"
+    doc["spec"]["matchConstraints"]["resourceRules"][0]["scope"] = "*"
+    assert found(scene().add(doc)) == []
+    change(doc["spec"])
+    assert found(scene().add(doc)) == [
+        ("keeps-off", f"{admission_policy.POLICY} {admission_policy.NAME} has been changed")
+    ]
+
+
+def test_the_policy_is_the_labs_and_names_host_kai_alone() -> None:
+    rule, binding = admission_policy.documents("demo")
+    assert rule["metadata"]["labels"] == binding["metadata"]["labels"] == {"kailab": "demo"}
+    assert binding["spec"] == {"policyName": rule["metadata"]["name"], "validationActions": ["Deny"]}
+    assert rule["spec"]["matchConstraints"]["namespaceSelector"] == {"matchLabels": {OWN_KAI_LABEL: "true"}}
+    (condition,) = rule["spec"]["matchConditions"]
+    assert "startsWith('system:serviceaccount:kai-scheduler:')" in condition["expression"]
+
+
+DENIED = ApiFailed(f"POST: ValidatingAdmissionPolicy '{admission_policy.NAME}' denied request", status=403)
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    return World(SPEC, runner, tmp_path)
+
+
+def test_the_step_is_there_only_beside_host_kai() -> None:
+    assert [step.id for step in isolation_steps(SPEC)] == ["isolation"]
+    alone = SPEC.model_copy(update={"scheduler": "default"})
+    assert isolation_steps(alone) == []
+    assert isolation_steps(SPEC.model_copy(update={"tenants": (TenantSpec(name="a"),)})) == []
+
+
+def test_the_plan_names_all_measures() -> None:
+    text = "\n".join(effect.what for effect in Isolation(SPEC).effects())
+    assert all(measure.how in text for measure in MEASURES)
+    assert Isolation(SPEC).needs == ("kai", "tenant-nodes")
+
+
+def test_observe(world: World) -> None:
+    step = Isolation(SPEC)
+    put(world, scene())
+    assert step.observe(world.ctx).state is State.READY
+    put(world, scene().add(node(MINE)))
+    seen = step.observe(world.ctx)
+    assert (seen.state, len(seen.diff)) == (State.DRIFTED, 1)
+    assert "without it both schedulers give the same GPUs away" in seen.diff[0]
+    put(
+        world,
+        scene()
+        .remove(admission_policy.BINDING, admission_policy.NAME)
+        .remove(admission_policy.POLICY, admission_policy.NAME),
+    )
+    assert step.observe(world.ctx).state is State.ABSENT
+
+
+def test_apply_makes_the_policy_and_puts_labels_right(world: World) -> None:
+    put(world, scene().add(space(SPACE, **HOST_KAI), space("vcluster-other", **{OWN_KAI_LABEL: "true"})))
+    Isolation(SPEC).apply(world.ctx)
+    settled = '{"kailab.dev/own-kai": "true", "kailab.dev/kai": null}'
+    assert world.log == [
+        f"apply {admission_policy.POLICY} {admission_policy.NAME}",
+        f"apply {admission_policy.BINDING} {admission_policy.NAME}",
+        'patch Namespace default {"metadata": {"labels": {"kailab.dev/kai": "host"}}}',
+        f'patch Namespace {SPACE} {{"metadata": {{"labels": {settled}}}}}',
+    ]
+
+
+def test_verify_asks_the_api_server_whether_the_policy_is_in_force(world: World) -> None:
+    api = put(world, scene())
+    api.dry_runs = [None, ApiFailed("POST: pods is forbidden: no service account", status=403), DENIED]
+    Isolation(SPEC).verify(world.ctx)
+    assert world.log == [f"dry run /api/v1/namespaces/{SPACE}/pods"] * 3
+    assert api.slept == pytest.approx(1.0)
+
+
+def test_verify_says_which_measure_is_missing_and_what_will_happen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.tenants.isolation.step._SETTLE_SECONDS", 0)
+    put(world, scene().add(webhook("mutating-kai-admission", labels={})))
+    with pytest.raises(StepFailed, match="mutating-kai-admission sees the pods of all namespaces") as caught:
+        Isolation(SPEC).verify(world.ctx)
+    assert "CreateContainerConfigError" in caught.value.evidence[0]
+    assert "deployment/kai-operator" in caught.value.fix
+
+
+def test_a_silent_server_is_not_taken_for_a_policy_that_is_out_of_force(world: World) -> None:
+    api = put(world, scene())
+    api.dry_runs = [ApiFailed("no answer")]
+    with pytest.raises(ApiFailed, match="no answer"):
+        Isolation(SPEC).verify(world.ctx)
+
+
+def elsewhere() -> LabSpec:
+    cluster = SPEC.cluster.model_copy(update={"provider": "existing"})
+    return SPEC.model_copy(update={"cluster": cluster})
+
+
+def test_undo_takes_from_another_cluster_what_the_lab_made(world: World) -> None:
+    put(world, scene().add(space("default"), space("kai-scheduler", kailab="demo")))
+    step = Isolation(elsewhere())
+    step.apply(world.ctx)
+    world.log.clear()
+    Isolation(SPEC).undo(world.ctx)
+    assert world.log == []
+    step.undo(world.ctx)
+    assert world.log == [
+        f"delete {admission_policy.BINDING} {admission_policy.NAME}",
+        f"delete {admission_policy.POLICY} {admission_policy.NAME}",
+        'patch Namespace default {"metadata": {"labels": {"kailab.dev/kai": null}}}',
+    ]
+    assert world.owned("namespace-label") == []
+
+
+def test_a_label_that_was_there_before_stays(world: World) -> None:
+    put(world, scene().add(space("kai-scheduler", kailab="demo")))
+    Isolation(elsewhere()).apply(world.ctx)
+    assert world.owned("namespace-label") == []
+
+
+def test_somebody_elses_kai_is_refused(world: World) -> None:
+    put(world, scene().add(space("kai-scheduler")))
+    with pytest.raises(Exception, match="is not the lab's"):
+        Isolation(elsewhere()).apply(world.ctx)
+    assert world.log == []

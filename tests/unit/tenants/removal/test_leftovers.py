@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.tenants.removal.leftovers import cluster_scope, leftovers, marker, processes, role_names
+from tests.support.fakes import FakeRunner
+from tests.support.removal_world import RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
+from tests.unit.tenants.vcluster.test_values import one
+
+MARKER = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
+SYNCED = {"vcluster.loft.sh/managed-by": "team-a"}
+LAB = {"kailab.dev/tenant": "team-a"}
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
+    """A host that has a bit of everything, and nothing of ``team-a``."""
+    world = RemovalWorld(runner, tmp_path, one())
+    host = world.host
+    world.ctx.journal.released("port", "team-a")
+    world.ctx.journal.owns("port", "spare-0", "tenant:team-a", host="41000", node="30440")
+    world.ctx.journal.owns("file", "/x/tenant-team-b.kubeconfig", "tenant:team-b")
+    host.put("Namespace", "vcluster-team-b", metadata={"labels": {"kailab": "demo"}})
+    host.put("ClusterRole", "vc-team-b-v-vcluster-team-b", metadata=release("team-b"))
+    host.put("ClusterRoleBinding", "vc-team-b-v-vcluster-team-b", **subjects("vcluster-team-b"))
+    host.put("ValidatingWebhookConfiguration", "kai", webhooks=[hook("kai-scheduler"), {"clientConfig": {"url": "x"}}])
+    host.put("APIService", "v1.apps", spec={"service": None})
+    host.put("PriorityClass", "train")
+    host.put("PersistentVolume", "disk", spec={"claimRef": {"namespace": "vcluster-team-b"}})
+    host.have(node("worker", tenant="team-b"))
+    host.have(reservation("gpu-reservation-1", "g1"))
+    host.have(pod("web", "vcluster-team-b", labels={"vcluster.loft.sh/managed-by": "team-b"}))
+    return world
+
+
+def release(name: str) -> dict[str, Any]:
+    return {"labels": {"app": "vcluster", "release": name}}
+
+
+def subjects(namespace: str) -> dict[str, Any]:
+    return {"subjects": [{"kind": "User", "name": "x"}, {"kind": "ServiceAccount", "namespace": namespace}]}
+
+
+def hook(namespace: str) -> dict[str, Any]:
+    return {"name": "x", "clientConfig": {"service": {"namespace": namespace, "name": "y"}}}
+
+
+def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
+    assert leftovers(world.ctx, "team-a", groups={"g2"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "more", "line"),
+    [
+        ("ClusterRole", f"vc-team-a-v-{SPACE}", {}, f"ClusterRole vc-team-a-v-{SPACE}"),
+        ("ClusterRole", f"vc-mn-team-a-v-{SPACE}", {}, f"ClusterRole vc-mn-team-a-v-{SPACE}"),
+        ("ClusterRole", "another", {"metadata": release("team-a")}, "ClusterRole another"),
+        ("ClusterRoleBinding", f"vc-team-a-v-{SPACE}", {}, f"ClusterRoleBinding vc-team-a-v-{SPACE}"),
+        ("ClusterRoleBinding", "by-hand", subjects(SPACE), "ClusterRoleBinding by-hand"),
+        (
+            "MutatingWebhookConfiguration", "hooks", {"webhooks": [hook("x"), hook(SPACE)]},
+            f"MutatingWebhookConfiguration hooks calls a Service in {SPACE}",
+        ),
+        (
+            "ValidatingWebhookConfiguration", "hooks", {"webhooks": [hook(SPACE)]},
+            f"ValidatingWebhookConfiguration hooks calls a Service in {SPACE}",
+        ),
+        (
+            "APIService", "v1.x.io", {"spec": {"service": {"namespace": SPACE}}},
+            f"APIService v1.x.io is served from {SPACE}",
+        ),
+        ("PriorityClass", "a", {"metadata": {"labels": MARKER}}, "PriorityClass a"),
+        ("RuntimeClass", "a", {"metadata": {"labels": MARKER}}, "RuntimeClass a"),
+        ("StorageClass", "a", {"metadata": {"labels": MARKER}}, "StorageClass a"),
+        ("IngressClass", "a", {"metadata": {"labels": MARKER}}, "IngressClass a"),
+        ("PersistentVolume", "a", {"metadata": {"labels": MARKER}}, "PersistentVolume a"),
+        (
+            "PersistentVolume", "kept", {"spec": {"claimRef": {"namespace": SPACE}}},
+            f"PersistentVolume kept was claimed from {SPACE}",
+        ),
+        ("CustomResourceDefinition", "a.x.io", {"metadata": {"labels": LAB}}, "CustomResourceDefinition a.x.io"),
+        ("Queue", "a", {"metadata": {"labels": LAB}}, "Queue a"),
+    ],
+)  # fmt: skip
+def test_cluster_wide(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
+    world.host.put(kind, name, **more)
+    assert cluster_scope(world.host, "team-a") == (line,)  # type: ignore[arg-type]
+    assert leftovers(world.ctx, "team-a") == (line,)
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Ingress"])
+def test_synced_objects_anywhere(world: RemovalWorld, kind: str) -> None:
+    world.host.put(kind, "x", "elsewhere", metadata={"labels": SYNCED})
+    assert leftovers(world.ctx, "team-a") == (f"{kind} elsewhere/x",)
+
+
+def test_a_vcluster_of_the_same_name_elsewhere_is_not_the_labs(world: RemovalWorld) -> None:
+    world.host.put("Service", "team-a", "elsewhere", metadata={"labels": {"app": "vcluster"}})
+    world.host.put("ConfigMap", "x", "elsewhere", metadata={"labels": SYNCED})
+    world.host.put("ClusterRole", "vc-team-a-v-elsewhere", metadata=release("team-a"))
+    assert leftovers(world.ctx, "team-a") == ()
+
+
+def test_the_namespace_with_its_phase(world: RemovalWorld) -> None:
+    world.host.put("Namespace", SPACE, status={"phase": "Terminating"})
+    # what is in it goes with it and is not listed one by one
+    world.host.put("ConfigMap", "x", SPACE, metadata={"labels": SYNCED})
+    assert leftovers(world.ctx, "team-a") == (f"Namespace {SPACE} (Terminating)",)
+    assert cluster_scope(world.host, "team-a") == ()  # type: ignore[arg-type]
+
+
+def test_marks_on_nodes(world: RemovalWorld) -> None:
+    world.host.have(node("worker2", tenant="team-a"))
+    only_taint = node("worker3", tenant="team-a")
+    del only_taint["metadata"]["labels"]["kailab.dev/tenant"]
+    world.host.have(only_taint)
+    lines = [f"Node {name} is marked kailab.dev/tenant=team-a" for name in ("worker2", "worker3")]
+    assert list(leftovers(world.ctx, "team-a")) == lines
+
+
+def test_reservation_pods_of_the_hosts_kai(world: RemovalWorld) -> None:
+    assert leftovers(world.ctx, "team-a", groups={"g1", "g3"}) == (
+        f"Pod {RESERVATIONS}/gpu-reservation-1 reserves a GPU for it",
+    )
+
+
+def test_this_machine(world: RemovalWorld) -> None:
+    path = world.paths.tenant_kubeconfig("team-a")
+    path.write_text("x")
+    world.ctx.journal.owns("file", str(path), "tenant:team-a")
+    world.ctx.journal.owns("port", "team-a", "cluster", host="1", node="2")
+    world.ctx.journal.owns("release", "kai-scheduler", "kai:team-a")
+    assert leftovers(world.ctx, "team-a") == (
+        f"file {path}",
+        f"journal entry file {path}",
+        "journal entry port team-a",
+        "journal entry release kai-scheduler",
+    )
+
+
+def test_processes_that_use_its_kubeconfig(tmp_path: Path) -> None:
+    lines = {
+        "7": ["kubectl", "--kubeconfig", "/k/tenant-a", "get", "pods"],
+        "8": ["sh"],
+        "9": ["port", "x=/k/tenant-a"],
+    }
+    for pid, words in lines.items():
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_bytes("\0".join(words).encode() + b"\0")
+    (tmp_path / "10").mkdir()  # ended while it was looked at
+    assert processes("/k/tenant-a", tmp_path) == [
+        (7, "kubectl --kubeconfig /k/tenant-a get pods"),
+        (9, "port x=/k/tenant-a"),
+    ]
+
+
+def test_long_names_are_cut_as_vcluster_does() -> None:
+    assert marker("team-a") == "vcluster-team-a-x-team-a"
+    name = "a-team-with-a-name-of-thirty-x"
+    assert marker(name) == "vcluster-a-team-with-a-name-of-thirty-x-x-a-team-wit-837a2992c6"
+    assert role_names(name)[0] == f"vc-{name}-v-vcluster-{name}"[:63].removesuffix("-")
+    assert len(marker(name)) == 63

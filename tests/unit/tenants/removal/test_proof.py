@@ -1,0 +1,143 @@
+"""What proves a removal: the canary, the moments, and the table that shows them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lab.tenants.removal.timeline import MEANING, Moment, Removal, Stopwatch
+from lab.ui.tenant_removal import render_removal
+from tests.support.fakes import FakeRunner
+from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove
+from tests.unit.tenants.vcluster.test_values import one
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
+    return inhabited(runner, tmp_path)
+
+
+def run_canaries(world: RemovalWorld) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+
+    def run(doc: dict[str, Any]) -> None:
+        made.append(doc)
+        world.host.have({**doc, "status": {"phase": "Running"}})
+
+    world.host.on_create = run
+    return made
+
+
+def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
+    world.host.have(node("worker", gpus=4))
+    world.host.have(node("worker2", gpus=4))
+    world.host.have(pod("train", virtual="default/train", gpus=2))
+    world.host.have(pod("other", "team-b", gpus=1))
+    made = run_canaries(world)
+    helm(world)
+    removal = remove(world, canary=True)
+    (canary,) = made
+    container = canary["spec"]["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 3
+    assert canary["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
+    assert canary["metadata"]["namespace"] == "default"
+    free = next(one for one in removal.moments if one.name == "GPUs free")
+    assert free.detail == "a pod with 3 GPUs runs on worker"
+    assert removal.ok
+    assert world.host.list("Pod", "default") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "scheduler", "queues", "wanted"),
+    [
+        ("host-kai", "kai", ["test"], ("kai-scheduler", "test")),
+        ("default", "default", [], (None, None)),
+    ],
+)
+def test_the_canary_is_scheduled_as_the_tenants_pods_were(
+    runner: FakeRunner, tmp_path: Path, mode: str, scheduler: str, queues: list[str], wanted: tuple[Any, Any]
+) -> None:
+    queued = [{"name": name} for name in queues]
+    world = RemovalWorld(runner, tmp_path, one(mode), scheduler=scheduler, queues=queued)
+    world.inhabit(pod("train", virtual="default/train", gpus=1))
+    world.host.have(node("worker"))
+    made = run_canaries(world)
+    helm(world)
+    assert remove(world, canary=True).ok
+    queue = made[0]["metadata"]["labels"].get("kai.scheduler/queue")
+    assert (made[0]["spec"].get("schedulerName"), queue) == wanted
+
+
+def test_a_canary_that_does_not_run_is_told(world: RemovalWorld) -> None:
+    world.host.have(node("worker", gpus=1))
+    world.host.have(pod("train", virtual="default/train", gpus=1))
+    helm(world)
+    world.host.patience = 0.3
+    removal = remove(world, canary=True)
+    free = next(one for one in removal.moments if one.name == "GPUs free")
+    assert (free.seconds, removal.ok, removal.left) == (None, False, ())
+    assert "runs on the GPUs of tenant team-a" in free.detail
+    assert world.host.list("Pod", "default") == []
+
+
+def test_a_tenant_without_gpus_needs_no_canary(world: RemovalWorld) -> None:
+    helm(world)
+    removal = remove(world, canary=True)
+    assert removal.ok
+    assert next(one for one in removal.moments if one.name == "GPUs free").detail == "the tenant held none"
+
+
+def test_the_first_of_a_moment_counts() -> None:
+    ticks = iter([10.0, 11.0, 12.0, 13.0])
+    watch = Stopwatch(lambda: next(ticks))
+    watch.note("namespace gone")
+    watch.note("pods gone", "3 pods")
+    watch.note("namespace gone", "again")
+    assert watch.moments == (Moment("pods gone", 2.0, "3 pods"), Moment("namespace gone", 1.0))
+    assert set(MEANING) >= {one.name for one in watch.moments}
+
+
+def rendered(removal: Removal) -> str:
+    console = Console(file=io.StringIO(), width=120, color_system=None, highlight=False)
+    render_removal(removal, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_table_of_a_removal_that_went_well() -> None:
+    moments = (Moment("pods gone", 2.04, "12 pods"), Moment("namespace gone", 6.5), Moment("ready again", 30.0))
+    removal = Removal("team-a", moments, 1, cut_grace=tuple(f"default/p{n} (30 s)" for n in range(14)))
+    assert rendered(removal).splitlines() == [
+        "Tenant team-a is gone  6.5 s, checked: nothing of it is left",
+        "  ✓     2.0 s  pods gone       12 pods",
+        "  ✓     6.5 s  namespace gone",
+        "  ✓    30.0 s  ready again",
+        "  ! 14 pods got 1 s to stop, less than their own grace",
+        *(f"    - default/p{n} (30 s)" for n in range(12)),
+        "    - … and 2 more",
+    ]
+    assert removal.as_json()["seconds"] == 6.5
+
+
+def test_table_of_a_removal_that_did_not() -> None:
+    removal = Removal(
+        "team-a",
+        (Moment("GPUs free", None, "no pod ran"),),
+        None,
+        left=("ClusterRole x",),
+        disturbed=("Pod a/b is gone",),
+    )
+    text = rendered(removal)
+    assert "Tenant team-a is not wholly gone" in text
+    assert "✗  ClusterRole x" in text
+    assert "✗         -  GPUs free  no pod ran" in text
+    assert "✗  Pod a/b is gone" in text
+    assert removal.as_json() == {
+        "tenant": "team-a", "ok": False, "seconds": 0.0, "grace": None,
+        "moments": [{"name": "GPUs free", "seconds": None, "detail": "no pod ran"}],
+        "cut_grace": [], "left": ["ClusterRole x"], "disturbed": ["Pod a/b is gone"],
+    }  # fmt: skip

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import Interrupted, LabError, Leftovers, SpecError
+from lab.tenants.removal.stuck_namespace import NamespaceHangs
+from lab.tenants.vcluster.step import Tenant
+from tests.support.fakes import FakeRunner
+from tests.support.removal_world import (
+    RESERVATIONS,
+    SPACE,
+    RemovalWorld,
+    helm,
+    inhabited,
+    node,
+    pod,
+    remove,
+    reservation,
+)
+from tests.unit.tenants.vcluster.test_values import one
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
+    return inhabited(runner, tmp_path)
+
+
+def before(log: list[str], first: str, then: str) -> bool:
+    return log.index(first) < log.index(then)
+
+
+def test_the_quick_order(world: RemovalWorld) -> None:
+    helm(world)
+    removal = remove(world)
+    stopped = 'patch Deployment team-a {"spec": {"replicas": 0}}'
+    pods, space = f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}"
+    assert before(world.log, stopped, pods)
+    assert before(world.log, pods, space)
+    assert world.log.count(pods) == 2, "once more in the namespace in which nothing new can be born"
+    assert before(world.log, space, "helm uninstall team-a")
+    assert f"delete ClusterRole vc-team-a-v-{SPACE}" in world.log
+    assert f"delete ClusterRoleBinding vc-team-a-v-{SPACE}" in world.log
+    assert (removal.ok, removal.left, removal.disturbed) == (True, (), ())
+
+
+def test_moments_are_told_in_the_order_of_the_protocol(world: RemovalWorld) -> None:
+    helm(world)
+    removal = remove(world)
+    assert [one.name for one in removal.moments] == [
+        "scheduler stopped", "pods gone", "namespace gone", "cluster scope clean", "host undisturbed",
+    ]  # fmt: skip
+    assert all(one.seconds is not None and one.seconds > 0 for one in removal.moments)
+    assert removal.seconds == removal.at("cluster scope clean")
+
+
+def test_pods_that_wanted_longer_are_named(world: RemovalWorld) -> None:
+    world.host.have(pod("quick-x", virtual="default/quick", grace=1))
+    world.host.have(pod("job-x", virtual="batch/job", grace=120))
+    helm(world)
+    assert remove(world).cut_grace == ("batch/job (120 s)", "default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
+
+
+def test_every_pod_can_keep_its_own_grace(world: RemovalWorld) -> None:
+    world.host.have(pod("job-x", virtual="batch/job", grace=120))
+    helm(world)
+    removal = remove(world, grace=None)
+    assert removal.cut_grace == ()
+    assert removal.ok
+    assert f"delete all Pod in {SPACE} grace None" in world.log
+    # Services and the syncer's objects stay as long as the pods may need them
+    assert before(world.log, f"delete all Pod in {SPACE} grace None", f"delete Namespace {SPACE}")
+    assert before(world.log, f"delete all Pod in {SPACE} grace None", "helm uninstall team-a")
+    assert world.host.timeouts["the pods of tenant team-a are gone"] == 180
+
+
+def test_a_longer_grace_than_the_namespace_controller_waits_goes_first(world: RemovalWorld) -> None:
+    helm(world)
+    removal = remove(world, grace=10)
+    assert before(world.log, f"delete all Pod in {SPACE} grace 10", f"delete Namespace {SPACE}")
+    assert removal.cut_grace == ("default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
+
+
+@pytest.mark.parametrize("grace", [0, 0.5, -1])
+def test_no_forced_deletion(world: RemovalWorld, grace: float) -> None:
+    with pytest.raises(SpecError, match="would be a forced deletion"):
+        remove(world, grace=grace)
+    assert world.log == []
+
+
+def test_a_pod_that_is_born_late_is_deleted_too(world: RemovalWorld) -> None:
+    world.host.on_delete_all = lambda: world.host.have(pod("late", virtual="default/late"))
+    helm(world)
+    assert remove(world).ok
+    assert world.log.count("delete Pod late grace 1") == 1
+
+
+def test_a_pod_that_is_going_slowly_is_hurried(world: RemovalWorld) -> None:
+    def collected() -> None:
+        slow = pod("slow", virtual="default/slow")
+        slow["metadata"] |= {"deletionTimestamp": "now", "deletionGracePeriodSeconds": 600}
+        world.host.stubborn.add("slow")
+        world.host.have(slow)
+
+    world.host.on_delete_all = collected
+    helm(world)
+    assert remove(world).ok
+    assert world.log.count("delete Pod slow grace 1") == 1
+
+
+def test_reservation_pods_of_the_hosts_kai_are_waited_for(world: RemovalWorld) -> None:
+    labels = {"runai-gpu-group": "g1"}
+    world.host.have(pod("half", virtual="default/half", labels=labels))
+    world.host.have(reservation("gpu-reservation-1", "g1"))
+    world.host.have(reservation("gpu-reservation-2", "g2"))
+    world.host.have(pod("other", "team-b", labels={"runai-gpu-group": "g2"}))
+
+    def sync(name: str) -> None:
+        if name == "half":
+            world.host.delete("Pod", "gpu-reservation-1", RESERVATIONS, grace=0)
+
+    world.host.on_gone = sync
+    helm(world)
+    removal = remove(world)
+    assert removal.ok
+    assert "KAI's reservation pods for tenant team-a are gone" in world.host.waits
+    assert world.host.get("Pod", "gpu-reservation-2", RESERVATIONS) is not None
+
+
+def test_a_gpu_group_that_others_use_is_not_waited_for(world: RemovalWorld) -> None:
+    labels = {"runai-gpu-group": "g1"}
+    world.host.have(pod("half", virtual="default/half", labels=labels))
+    world.host.have(pod("other", "team-b", labels=labels))
+    world.host.have(reservation("gpu-reservation-1", "g1"))
+    helm(world)
+    removal = remove(world)
+    assert (removal.ok, removal.left) == (True, ())
+    assert not any("reservation pods" in what for what in world.host.waits)
+
+
+def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
+    for name in ("gone", "restarted", "blinked", "anew", "calm", "done"):
+        world.host.have(pod(name, "team-b"))
+    never_ready = pod("broken", "team-b")
+    never_ready["status"]["conditions"][0]["status"] = "False"
+    world.host.have(never_ready)
+
+    def harm() -> None:
+        find = lambda name: world.host.objects["Pod", "team-b", name]  # noqa: E731
+        world.host.objects.pop(("Pod", "team-b", "gone"), None)
+        world.host.objects.pop(("Pod", "team-b", "broken"), None)
+        find("restarted")["status"]["containerStatuses"][0]["restartCount"] = 1
+        find("blinked")["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
+        find("anew")["metadata"]["uid"] = "another"
+        find("done")["status"] |= {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
+
+    world.host.on_delete_all = harm
+    helm(world)
+    removal = remove(world)
+    assert removal.disturbed == (
+        "Pod team-b/anew is another one: it was deleted and made anew",
+        "Pod team-b/blinked was not Ready for a while",
+        "Pod team-b/gone is gone",
+        "Pod team-b/restarted restarted: 0 → 1 restarts",
+    )
+    assert not removal.ok
+    assert removal.at("host undisturbed") is None
+
+
+def test_a_namespace_that_hangs_is_diagnosed_and_nothing_is_forgotten(world: RemovalWorld) -> None:
+    space = world.host.objects["Namespace", "", SPACE]
+    space["metadata"]["finalizers"] = ["example.com/guard"]
+    helm(world)
+    world.host.patience = 0.1
+    world.paths.tenant_kubeconfig("team-a").write_text("x")
+    with pytest.raises(NamespaceHangs, match=f"namespace {SPACE} is still there after 60 s") as failure:
+        remove(world)
+    assert failure.value.evidence == (f"Namespace {SPACE} itself has the finalizer example.com/guard",)
+    assert failure.value.fix
+    assert space["metadata"]["finalizers"] == ["example.com/guard"]
+    assert world.paths.tenant_kubeconfig("team-a").exists()
+    assert world.owned("port") == ["team-a"]
+
+
+def test_what_this_machine_had_is_forgotten(world: RemovalWorld) -> None:
+    path = world.paths.tenant_kubeconfig("team-a")
+    path.write_text("x")
+    world.ctx.journal.owns("file", str(path), "tenant:team-a")
+    world.ctx.journal.owns("namespace", SPACE, "tenant:team-a")
+    world.ctx.journal.owns("release", "kai-scheduler", "kai:team-a")
+    helm(world)
+    assert remove(world).ok
+    assert not path.exists()
+    assert [(owned.kind, owned.name) for owned in world.ctx.journal.owned()] == [("port", "spare-0")]
+
+
+def test_a_tenant_that_is_gone_already_is_success(runner: FakeRunner, tmp_path: Path) -> None:
+    world = RemovalWorld(runner, tmp_path, one())
+    world.host.put("ClusterRole", f"vc-team-a-v-{SPACE}")
+    removal = remove(world)
+    assert (removal.ok, removal.left) == (True, ())
+    assert world.host.get("ClusterRole", f"vc-team-a-v-{SPACE}") is None
+
+
+def test_a_namespace_of_somebody_else_is_refused(world: RemovalWorld) -> None:
+    world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
+    with pytest.raises(LabError, match="was not made by lab demo"):
+        remove(world)
+    assert world.log == []
+
+
+def test_what_helm_leaves_is_taken_and_its_words_are_told(world: RemovalWorld) -> None:
+    world.runner.handle(["/cache/helm", "uninstall"], err="Error: release: not found", code=1)
+    assert remove(world).ok
+    assert any("release: not found" in str(event) for event in world.events)
+
+
+def test_what_nobody_takes_is_left_and_told(world: RemovalWorld) -> None:
+    world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
+    helm(world)
+    removal = remove(world)
+    assert removal.left == (f"APIService v1.example.com is served from {SPACE}",)
+    assert not removal.ok
+    assert removal.at("cluster scope clean") is None
+    with pytest.raises(Leftovers, match="of tenant team-a remain"):
+        removal.raise_left()
+
+
+def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, tmp_path: Path) -> None:
+    world = RemovalWorld(runner, tmp_path, one())
+    world.inhabit()
+    label = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
+    world.host.put("PriorityClass", "vcluster-high-x", metadata={"labels": label})
+    world.host.put("PriorityClass", "high")
+    world.host.have(node("worker3", tenant="team-a"))
+    world.host.have(node("worker2", tenant="team-b"))
+    helm(world)
+    assert remove(world).ok
+    assert [doc["metadata"]["name"] for doc in world.host.list("PriorityClass")] == ["high"]
+    mine, theirs = (world.host.get("Node", name) for name in ("worker3", "worker2"))
+    assert mine is not None
+    assert theirs is not None
+    assert ("kailab.dev/tenant" in mine["metadata"]["labels"], mine["spec"]["taints"]) == (False, [])
+    assert theirs["metadata"]["labels"]["kailab.dev/tenant"] == "team-b"
+    assert before(world.log, f"delete all Pod in {SPACE} grace 1", next(x for x in world.log if "patch Node" in x))
+
+
+def test_an_interrupt_is_what_is_told(world: RemovalWorld) -> None:
+    world.runner.handle(["/cache/helm", "uninstall"], raises=Interrupted("stopped"))
+    world.host.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
+    world.host.patience = 0.1
+    with pytest.raises(Interrupted):
+        remove(world)
+
+
+def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
+    helm(world)
+    Tenant(world.spec, world.tenant).remove(world.ctx)
+    assert world.host.get("Namespace", SPACE) is None
+    assert world.owned("port") == ["spare-0"]
+    world.inhabit()
+    world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
+    with pytest.raises(Leftovers):
+        Tenant(world.spec, world.tenant).remove(world.ctx)
+
+
+def test_the_step_leaves_a_namespace_of_somebody_else(world: RemovalWorld) -> None:
+    world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
+    path = world.paths.tenant_kubeconfig("team-a")
+    path.write_text("x")
+    Tenant(world.spec, world.tenant).remove(world.ctx)
+    assert world.log == ["close"]
+    assert not path.exists()

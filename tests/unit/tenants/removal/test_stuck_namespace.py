@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import WaitTimeout
+from lab.kube import Cluster
+from lab.kube.rest_mapper import Kinds
+from lab.tenants.removal.stuck_namespace import NamespaceHangs, hangs, why_hanging
+from tests.support.kube_fake import FakeApi
+from tests.support.removal_world import SPACE, LivingCluster, node, pod
+
+Json = dict[str, Any]
+
+# As Kubernetes 1.34 words them (pkg/controller/namespace/deletion/status_condition_utils.go).
+FINE = [
+    ("NamespaceDeletionDiscoveryFailure", "False", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "False", "All legacy kube types successfully parsed"),
+    ("NamespaceDeletionContentFailure", "False", "All content successfully deleted, may be waiting on finalization"),
+]
+DISCOVERY = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
+LEFT = "widgets.example.com has 2 resource instances"
+HELD = "Some content in the namespace has finalizers remaining: example.com/guard in 2 resource instances"
+WIDGETS = {"kind": "APIResourceList", "resources": [{"kind": "Widget", "name": "widgets", "namespaced": True}]}
+
+
+@pytest.fixture
+def host() -> LivingCluster:
+    host = LivingCluster([])
+    found: dict[str, Json] = {
+        "/apis/example.com": {"preferredVersion": {"groupVersion": "example.com/v1"}},
+        "/apis/example.com/v1": WIDGETS,
+    }
+    host.kinds = Kinds(found.get)
+    host.put("APIService", "v1.apps", status=available("True", "Local", "API is served locally"))
+    host.have(node("worker"))
+    return host
+
+
+def available(status: str, reason: str, message: str) -> Json:
+    return {"conditions": [{"type": "Available", "status": status, "reason": reason, "message": message}]}
+
+
+def terminating(host: LivingCluster, *conditions: tuple[str, str, str], **metadata: Any) -> None:
+    rows = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
+    host.put(
+        "Namespace", SPACE, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata},
+        spec={"finalizers": ["kubernetes"]}, status={"phase": "Terminating", "conditions": rows},
+    )  # fmt: skip
+
+
+def why(host: LivingCluster) -> tuple[str, ...]:
+    return why_hanging(host, SPACE)  # type: ignore[arg-type]
+
+
+def failure(host: LivingCluster) -> NamespaceHangs:
+    return hangs(host, SPACE, 60)  # type: ignore[arg-type]
+
+
+def test_a_namespace_that_nobody_deletes_does_not_hang(host: LivingCluster) -> None:
+    assert why(host) == ()
+    host.put("Namespace", SPACE, status={"phase": "Active"})
+    assert why(host) == ()
+
+
+def test_a_finalizer(host: LivingCluster) -> None:
+    terminating(
+        host, *FINE,
+        ("NamespaceContentRemaining", "True", f"Some resources are remaining: {LEFT}"),
+        ("NamespaceFinalizersRemaining", "True", HELD),
+    )  # fmt: skip
+    for name in ("one", "two"):
+        host.put("Widget", name, SPACE, metadata={"finalizers": ["example.com/guard"], "deletionTimestamp": "x"})
+    host.put("ConfigMap", "calm", SPACE)
+    assert why(host) == (
+        f"NamespaceContentRemaining: Some resources are remaining: {LEFT}",
+        f"NamespaceFinalizersRemaining: {HELD}",
+        f"Widget {SPACE}/one has the finalizer example.com/guard",
+        f"Widget {SPACE}/two has the finalizer example.com/guard",
+    )
+    error = failure(host)
+    assert isinstance(error, WaitTimeout)
+    assert error.exit_code == 6
+    assert error.fix == (
+        "let the controller of example.com/guard run until it has let go of it:"
+        f" kubectl get widget one -n {SPACE} -o yaml"
+    )
+
+
+def test_pods_and_what_their_nodes_do(host: LivingCluster) -> None:
+    terminating(
+        host,
+        *FINE,
+        ("NamespaceContentRemaining", "True", "Some resources are remaining: pods. has 3 resource instances"),
+    )
+    lost = node("worker2")
+    lost["status"]["conditions"][0]["status"] = "Unknown"
+    host.have(lost)
+    for name, where in (("slow", "worker"), ("stuck", "worker2"), ("orphan", "worker9")):
+        doc = pod(name, node=where)
+        doc["metadata"] |= {"deletionTimestamp": "x", "deletionGracePeriodSeconds": 30}
+        host.have(doc)
+    assert why(host)[1:] == (
+        f"Pod {SPACE}/slow: being deleted with 30 s of grace, its node worker is Ready",
+        f"Pod {SPACE}/stuck: being deleted with 30 s of grace, its node worker2 is not Ready",
+        f"Pod {SPACE}/orphan: being deleted with 30 s of grace, its node worker9 is gone",
+    )
+    assert failure(host).fix == f"look at what is left: kubectl describe namespace {SPACE}"
+
+
+def test_the_api_of_a_tenant_that_is_dead(host: LivingCluster) -> None:
+    absent, backend = 'service/metrics in "vcluster-old" is not present', "vcluster-old/metrics"
+    stale = "metrics.example.com/v1: stale GroupVersion discovery: metrics.example.com/v1"
+    terminating(host, ("NamespaceDeletionDiscoveryFailure", "True", DISCOVERY + stale))
+    host.put(
+        "APIService", "v1.metrics.example.com", spec={"service": {"namespace": "vcluster-old", "name": "metrics"}},
+        status=available("False", "ServiceNotFound", absent),
+    )  # fmt: skip
+    assert why(host) == (
+        f"NamespaceDeletionDiscoveryFailure: {DISCOVERY}{stale}",
+        f"APIService v1.metrics.example.com is unavailable: ServiceNotFound: {absent}, served by Service {backend}",
+    )
+    assert failure(host).fix == "nobody serves it any more: kubectl delete apiservice v1.metrics.example.com"
+    host.put("Namespace", "vcluster-old")
+    assert failure(host).fix == "get that API to answer: kubectl describe apiservice v1.metrics.example.com"
+
+
+def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: LivingCluster) -> None:
+    said = "Some resources are remaining: widgets.example.com has 1 resource instances"
+    terminating(host, *FINE, ("NamespaceContentRemaining", "True", said))
+    host.put("Widget", "one", SPACE, metadata={"finalizers": ["example.com/guard"]})
+    host.put("Namespace", "there")
+    host.put(
+        "APIService", "v1.x.io", spec={"service": {"namespace": "there", "name": "x"}},
+        status=available("False", "MissingEndpoints", "no endpoints"),
+    )  # fmt: skip
+    assert failure(host).fix.startswith("let the controller of example.com/guard run")
+
+
+def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: LivingCluster) -> None:
+    terminating(host, finalizers=["example.com/space"])
+    host.put("PersistentVolumeClaim", "data", SPACE, metadata={"finalizers": ["kubernetes.io/pvc-protection"]})
+    host.put("Secret", "calm", SPACE)
+    assert why(host) == (
+        f"Namespace {SPACE} itself has the finalizer example.com/space",
+        f"PersistentVolumeClaim {SPACE}/data has the finalizer kubernetes.io/pvc-protection",
+    )
+
+
+def test_many_objects_are_counted(host: LivingCluster) -> None:
+    said = "Some resources are remaining: configmaps. has 30 resource instances"
+    terminating(host, ("NamespaceContentRemaining", "True", said))
+    for number in range(30):
+        host.put("ConfigMap", f"c{number:02}", SPACE)
+    lines = why(host)
+    assert lines[-1] == "… and 10 more objects"
+    assert lines[1] == f"ConfigMap {SPACE}/c00 is still there"
+
+
+def test_a_kind_that_cannot_be_found_any_more_is_left_out(host: LivingCluster) -> None:
+    said = "Some resources are remaining: ghosts.gone.io has 1 resource instances"
+    terminating(host, ("NamespaceContentRemaining", "True", said))
+    assert why(host) == (f"NamespaceContentRemaining: {said}",)
+
+
+def test_resources_in_the_words_of_messages(tmp_path: Path) -> None:
+    api = FakeApi()
+    api.on("GET", "/apis/example.com", {"preferredVersion": {"groupVersion": "example.com/v1"}})
+    api.on("GET", "/apis/example.com/v1", WIDGETS)
+    kinds = Cluster(tmp_path / "kubeconfig", transport=api).kinds
+    assert kinds.in_words("pods.") == "Pod"
+    assert kinds.in_words("podgroups.scheduling.run.ai") == "PodGroup.scheduling.run.ai"
+    assert kinds.in_words("widgets.example.com") == "Widget.example.com"
+    assert api.unmet() == []

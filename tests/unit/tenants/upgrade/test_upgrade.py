@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.config import TenantSpec
+from lab.errors import SpecError, Unavailable
+from lab.kai import line_of
+from lab.steps.kai.step import NAMESPACE, RESERVATIONS
+from lab.tenants.upgrade.downtime_probe import NAME, RUNNING, SCHEDULED
+from lab.tenants.upgrade.uninstall import ANEW, IN_PLACE, UNCHANGED, made_by_operator, way
+from lab.tenants.upgrade.upgrade import ANSWER, DEPLOYED, READY, STOPPED, trial_queue, versions_at_hand
+from tests.support.fakes import FakeRunner
+from tests.support.tenant_kai_world import Bench, tenant_of
+from tests.unit.steps.kai.test_step import RENDERED
+from tests.unit.steps.kai.test_values import lab
+
+OWNER = {"ownerReferences": [{"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config"}]}
+
+
+@pytest.fixture(autouse=True)
+def no_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The nodes have all images; loading them has tests of its own."""
+    monkeypatch.setattr("lab.tenants.vcluster.images.missing", lambda ctx, images: {})
+    return
+
+
+def test_ways_between_lines() -> None:
+    assert way(line_of("0.16.8"), line_of("0.17.0")) == IN_PLACE
+    assert way(line_of("0.16.8"), line_of("0.14.7")) == IN_PLACE
+    for before, after in (("0.9.8", "0.16.8"), ("0.16.8", "0.9.8"), ("0.9.3", "0.9.8"), ("0.7.11", "0.16.8")):
+        assert way(line_of(before), line_of(after)) == ANEW, (before, after)
+    assert way(line_of("0.16.8"), line_of("0.16.99")) == ANEW, "nobody knows the hooks of that one"
+    assert way(None, line_of("0.16.8")) == ANEW
+
+
+def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.9.8")
+    fake, log = bench.fake, bench.world.log
+    fake.put("Config", "kai-config")
+    fake.put("ServiceAccount", "admission", NAMESPACE, metadata=OWNER)
+    fake.put("ServiceAccount", "default", NAMESPACE)
+    fake.put("ValidatingWebhookConfiguration", "kai-queue-validation-v2")
+    fake.put("ValidatingWebhookConfiguration", "somebody-elses")
+    bench.world.helm("uninstall")
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.16.8")
+    done = bench.change("0.16.8")
+    assert (done.before, done.after, done.how, done.ok) == ("0.9.8", "0.16.8", ANEW, True)
+    order = ["delete Config.kai.scheduler kai-config", "helm uninstall kai-scheduler",
+             "delete ServiceAccount admission",
+             "delete ValidatingWebhookConfiguration kai-queue-validation-v2", "delete Deployment scheduler",
+             f"delete all Pod in {NAMESPACE} grace 1", f"delete all Lease in {NAMESPACE} grace None",
+             "apply Config kai-config", "helm upgrade"]  # fmt: skip
+    assert [log.index(line) for line in order] == sorted(log.index(line) for line in order)
+    kept = '{"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}}'
+    patched = f"patch Namespace {RESERVATIONS} {kept}"
+    guards = [f"{verb} ValidatingAdmissionPolicyBinding kailab-kai-is-changed" for verb in ("apply", "delete")]
+    assert log.index(guards[0]) < log.index(patched) < log.index(order[0])
+    assert log.index("helm upgrade") < log.index(guards[1]), "until the new webhooks are there"
+    assert fake.get("ServiceAccount", "default", NAMESPACE)
+    assert fake.get("ValidatingWebhookConfiguration", "somebody-elses")
+    assert fake.get("Pod", "work", "team"), "somebody's pods are never touched"
+    assert fake.get("Pod", NAME, "default") is None, "the first pod is taken away"
+    assert fake.held == 5.0
+    assert [spec.kai_version for spec in bench.saved] == ["0.16.8"]
+
+
+def test_moments_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.9.8")
+    bench.world.helm("uninstall")
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.16.8")
+    done = bench.change("0.16.8")
+    reached = {moment.name: moment.seconds for moment in done.moments}
+    assert {STOPPED, DEPLOYED, READY, ANSWER, SCHEDULED, RUNNING} <= set(reached)
+    times = [done.at(name) for name in (STOPPED, DEPLOYED, READY, ANSWER)]
+    assert times == sorted(times, key=float)
+    assert (done.at(SCHEDULED) or 0) < (done.at(RUNNING) or 0)
+    assert done.as_json()["moments"][STOPPED] == done.at(STOPPED)
+
+
+def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.16.8")
+    bench.fake.put("Config", "kai-config", metadata={"uid": "same"})
+    bench.fake.put("MutatingWebhookConfiguration", "mutating-kai-admission", metadata=OWNER)
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.17.0")
+    done = bench.change("0.17.0")
+    log = bench.world.log
+    assert (done.how, done.ok) == (IN_PLACE, True)
+    assert not [line for line in log if "uninstall" in line or line.startswith(("delete Config", "delete Mutating"))]
+    assert log[0] == "delete Deployment kai-operator"
+    assert log.index("delete Deployment kai-scheduler-default") < log.index("helm upgrade")
+
+
+def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.9.8")
+    for key in [key for key in bench.fake.objects if key[0] in ("Secret", "Deployment")]:
+        del bench.fake.objects[key]
+    bench.world.helm("uninstall")
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.16.8")
+    done = bench.change("0.16.8")
+    assert (done.before, done.after, done.how) == ("", "0.16.8", ANEW)
+
+
+def test_what_is_there_already_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.16.8")
+    bench.fake.put("SchedulingShard", "default")
+    done = bench.change("0.16.8")
+    assert (done.how, done.ok, done.moments) == (UNCHANGED, True, ())
+    assert not [line for line in bench.world.log if not line.startswith("create")]
+
+
+def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.9.8")
+    bench.world.helm("uninstall", out="")
+    bench.world.helm("template", out=RENDERED)
+    bench.helm_installs("0.16.8")
+    come_up = bench.fake.come_up
+
+    def lose(kind: str) -> None:
+        come_up(kind)
+        if bench.fake.installed.is_set():
+            bench.fake.objects.pop(("Pod", "team", "work"), None)
+
+    bench.fake.before_wait = lose
+    done = bench.change("0.16.8")
+    assert not done.ok
+    assert done.comparison.lost == ("pod team/work: gone (UID u-1)",)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "version", "said"),
+    [
+        (TenantSpec(name="ml", mode="own-kai", kai_version="0.16.8"), "0.9.3", "Kubernetes 1.33"),
+        (tenant_of("0.16.8"), "0.5.0", "older than all"),
+        (TenantSpec(name="ml"), "0.16.8", "no KAI of its own"),
+        (tenant_of("0.16.8"), "latest", "is no version"),
+        (tenant_of("0.16.8", queues=({"name": "alone"},)), "0.9.8", "leaf queue without a parent"),
+    ],
+)
+def test_what_cannot_be_is_refused_first(
+    runner: FakeRunner, tmp_path: Path, tenant: TenantSpec, version: str, said: str
+) -> None:
+    bench = Bench(runner, tmp_path, "0.16.8")
+    bench.tenant = tenant
+    with pytest.raises(SpecError) as refused:
+        bench.change(version)
+    assert said in str(refused.value)
+    assert bench.world.log == []
+    assert bench.saved == []
+
+
+def test_what_cannot_be_had_is_refused_first(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.16.8")
+    asked: list[Any] = []
+
+    def none(items: Any) -> dict[Any, Any]:
+        asked.extend(items)
+        return {i: SimpleNamespace(item=i, available=False, why=("registry: 404",), fix="a bundle") for i in asked}
+
+    bench.supply.choose = none
+    with pytest.raises(Unavailable, match=r"KAI 0\.9\.8 cannot be had for tenant ml"):
+        bench.change("0.9.8")
+    assert (asked[0].kind, asked[0].name, asked[0].version) == ("chart", "kai-scheduler", "v0.9.8")
+    assert bench.world.log == []
+
+
+def test_versions_at_hand_are_other_ones_that_run_there(runner: FakeRunner, tmp_path: Path) -> None:
+    bench = Bench(runner, tmp_path, "0.16.8")
+    charts = ("v0.16.8", "v0.9.8", "v0.9.3", "v0.4.0")
+    entries = [SimpleNamespace(kind="chart", name="kai-scheduler", version=version) for version in charts]
+    bench.supply.bundles = (SimpleNamespace(entries=entries),)
+    assert versions_at_hand(bench.world.ctx, bench.tenant) == ("0.9.3", "0.9.8")
+    newer = bench.tenant.model_copy(update={"kubernetes": "1.34.4"})
+    assert versions_at_hand(bench.world.ctx, newer) == ("0.9.8",)
+
+
+def test_trial_queue_has_room_for_gpus() -> None:
+    none = {"name": "cpus", "parent": "org", "gpu": {"limit": 0, "quota": 0}}
+    spec = lab(queues=[{"name": "org"}, none, {"name": "gpus", "parent": "org"}])
+    assert trial_queue(spec) == "gpus"
+
+
+def test_operators_objects() -> None:
+    assert made_by_operator({"metadata": OWNER})
+    assert not made_by_operator({"metadata": {"ownerReferences": [{"apiVersion": "apps/v1"}]}})
+    assert not made_by_operator({"metadata": {}})

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.tenants.upgrade.workload_snapshot import Snapshot, compare, snapshot_of
+
+Json = dict[str, Any]
+UUID = "run.ai/reserve_for_gpu_index"
+
+
+def pod(name: str, *, space: str = "team", group: str = "", **more: Any) -> Json:
+    meta: Json = {
+        "name": name,
+        "namespace": space,
+        "uid": more.pop("uid", f"u-{name}"),
+        "labels": {},
+        "annotations": {},
+    }
+    if group:
+        meta["labels"]["runai-gpu-group"] = group
+    if pod_group := more.pop("pod_group", ""):
+        meta["annotations"]["pod-group-name"] = pod_group
+    return {
+        "metadata": meta,
+        "spec": {"nodeName": more.pop("node", "worker2"), "containers": []},
+        "status": {
+            "phase": more.pop("phase", "Running"),
+            "containerStatuses": [{"restartCount": more.pop("restarts", 0)}],
+        },
+    }
+
+
+def reservation(group: str, uuid: str = "GPU-1", uid: str = "u-res") -> Json:
+    made = pod(f"gpu-reservation-{group}", space="kai-resource-reservation", group=group, uid=uid)
+    made["metadata"]["labels"]["app"] = "kai-resource-reservation"
+    made["metadata"]["annotations"][UUID] = uuid
+    return made
+
+
+def queue(name: str, parent: str = "", quota: float = 1.0) -> Json:
+    shares = {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}
+    return {"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": shares}}
+
+
+def seen(*pods: Json, groups: tuple[str, ...] = (), queues: tuple[Json, ...] = (), kai: str = "0.16.8") -> Snapshot:
+    return snapshot_of(kai, pods, [{"metadata": {"name": name, "namespace": "team"}} for name in groups], queues)
+
+
+HALF = pod("half", group="g1", pod_group="pg-half")
+BEFORE = seen(
+    HALF, pod("whole"), reservation("g1"), groups=("pg-half",), queues=(queue("default"), queue("test", "default"))
+)
+
+
+def test_what_runs() -> None:
+    waiting, ended = pod("waiting", node=""), pod("done", phase="Succeeded")
+    own = pod("binder", space="kai-scheduler")
+    found = seen(HALF, waiting, ended, own, reservation("g1"))
+    (half,) = found.pods
+    assert (half.title, half.gpu_groups, half.gpu_uuids, half.pod_group) == (
+        "team/half", ("g1",), ("GPU-1",), "team/pg-half"
+    )  # fmt: skip
+    assert found.succeeded == {"u-done"}
+    assert [one.uid for one in found.reservations] == ["u-res"]
+
+
+def test_nothing_happened() -> None:
+    found = compare(BEFORE, BEFORE)
+    assert (found.ok, found.kept, found.notes) == (True, 2, ())
+
+
+@pytest.mark.parametrize(
+    ("now", "field", "said"),
+    [
+        ((pod("whole"), reservation("g1")), "lost", "pod team/half: gone (UID u-half)"),
+        (
+            (pod("half", uid="u-new", group="g1"), pod("whole"), reservation("g1")),
+            "lost",
+            "pod team/half: another one of that name (UID u-half → u-new)",
+        ),
+        ((HALF, pod("whole", uid="x", node="worker3"), reservation("g1")), "moved", "node worker2 → worker3"),
+        ((HALF, pod("whole", restarts=2), reservation("g1")), "restarted", "pod team/whole: 2 restarts"),
+        (
+            (pod("half", group="g2", pod_group="pg-half"), pod("whole"), reservation("g1"), reservation("g2")),
+            "regrouped",
+            "pod team/half: GPU group g1 → g2",
+        ),
+        ((HALF, pod("whole"), reservation("g1", "GPU-2")), "regrouped", "pod team/half: GPU GPU-1 → GPU-2"),
+        ((HALF, pod("whole")), "reservations", "gone while the group has pods"),
+        ((HALF, pod("whole"), reservation("g1", uid="u-2")), "reservations", "another one (UID u-res → u-2)"),
+    ],
+)
+def test_harm_to_pods(now: tuple[Json, ...], field: str, said: str) -> None:
+    after = seen(*now, groups=("pg-half",), queues=(queue("default"), queue("test", "default")))
+    found = compare(BEFORE, after)
+    assert not found.ok
+    assert any(said in line for line in getattr(found, field)), found
+
+
+def test_a_pod_that_ended_well_is_no_loss_and_takes_its_reservation_along() -> None:
+    after = seen(pod("half", phase="Succeeded"), pod("whole"), groups=("pg-half",), queues=())
+    found = compare(BEFORE, after)
+    assert (found.lost, found.reservations) == ((), ())
+
+
+def test_pod_groups_may_be_exchanged_but_not_lost() -> None:
+    lost = compare(BEFORE, seen(HALF, pod("whole"), reservation("g1")))
+    assert lost.pod_groups == ("PodGroup team/pg-half: gone, and pod team/half has no other",)
+    other = pod("half", group="g1", pod_group="pg-other")
+    moved = compare(BEFORE, seen(other, pod("whole"), reservation("g1"), groups=("pg-other",)))
+    assert moved.pod_groups == ()
+    assert moved.notes == ("pod team/half: PodGroup team/pg-half → team/pg-other",)
+
+
+def test_queues() -> None:
+    now = (queue("default", quota=2.0), queue("default-queue"))
+    found = compare(BEFORE, seen(HALF, pod("whole"), reservation("g1"), groups=("pg-half",), queues=now))
+    changed, gone = found.queues
+    assert changed.startswith("queue default: gpu ")
+    assert gone == "queue test: gone"
+    assert found.notes == ("queue default-queue: new",)
+    assert not found.ok
+
+
+def test_as_json() -> None:
+    import json
+
+    assert json.loads(json.dumps(compare(BEFORE, BEFORE).as_json()))["ok"] is True
+    assert json.loads(json.dumps(BEFORE.as_json()))["queues"]["test"]["parent"] == "default"

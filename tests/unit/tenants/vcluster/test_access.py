@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import base64
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.errors import LabError
+from lab.tenants.vcluster import access
+from lab.tenants.vcluster.access import Port
+from tests.support.cluster_fake import World
+from tests.support.fakes import FakeRunner
+from tests.unit.steps.kai.test_values import lab
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    world = World(lab(), runner, tmp_path)
+    for number, name in enumerate(("team-a", "spare-0", "spare-1")):
+        world.ctx.journal.owns("port", name, "cluster", host=str(41000 + number), node=str(30440 + number))
+    return world
+
+
+def test_a_tenant_of_the_lab_file_has_its_port(world: World) -> None:
+    assert (
+        access.tenant_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
+    )
+
+
+def test_looking_takes_no_port(world: World) -> None:
+    assert access.find_port(world.ctx, "team-b") is None
+    assert world.owned("port") == ["team-a", "spare-0", "spare-1"]
+
+
+def test_a_later_tenant_takes_a_spare_port_for_good(world: World) -> None:
+    assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert sorted(world.owned("port")) == ["spare-1", "team-a", "team-b"]
+
+
+def test_two_tenants_at_once_take_two_ports(world: World) -> None:
+    found: list[Port] = []
+    threads = [
+        threading.Thread(target=lambda name=name: found.append(access.tenant_port(world.ctx, name)))  # type: ignore[misc]
+        for name in ("team-b", "team-c")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 2
+
+
+def test_without_spare_ports_the_way_out_is_named(world: World) -> None:
+    access.tenant_port(world.ctx, "team-b")
+    access.tenant_port(world.ctx, "team-c")
+    with pytest.raises(LabError, match="no published port is left for tenant team-d"):
+        access.tenant_port(world.ctx, "team-d")
+
+
+def test_a_port_given_back_serves_the_next_tenant(world: World) -> None:
+    access.give_back_port(world.ctx, "team-a")
+    access.give_back_port(world.ctx, "team-a")
+    assert access.find_port(world.ctx, "team-a") is None
+    taken = {access.tenant_port(world.ctx, f"t{n}").host for n in range(3)}
+    assert taken == {41000, 41001, 41002}
+
+
+def test_a_damaged_entry_is_named(world: World) -> None:
+    world.ctx.journal.owns("port", "team-x", "cluster", host="many", node="30449")
+    with pytest.raises(LabError, match="entry for port team-x is damaged"):
+        access.find_port(world.ctx, "team-x")
+
+
+def secret(server: str) -> dict[str, Any]:
+    text = yaml.safe_dump({"clusters": [{"name": "c", "cluster": {"server": server}}]})
+    return {"data": {"config": base64.b64encode(text.encode()).decode()}}
+
+
+def test_kubeconfig_is_taken_once_it_leads_to_the_tenants_port() -> None:
+    port = Port(41000, 30440)
+    assert access.kubeconfig_in({"metadata": {}}, port) is None
+    assert access.kubeconfig_in(secret("https://localhost:8443"), port) is None
+    text = access.kubeconfig_in(secret("https://127.0.0.1:41000"), port)
+    assert text is not None
+    assert "https://127.0.0.1:41000" in text
+
+
+def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "labs" / "kubeconfig"
+    access.write_private(path, "one")
+    path.chmod(0o644)
+    access.write_private(path, "two")
+    assert path.read_text() == "two"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["kubeconfig"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match="cannot be written"):
+        access.write_private(tmp_path / "file" / "kubeconfig", "text")

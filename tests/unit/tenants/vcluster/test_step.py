@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.engine.step import State
+from lab.errors import ApiFailed, StepFailed, WaitTimeout
+from lab.tenants.vcluster import access
+from lab.tenants.vcluster.step import Tenant
+from lab.tenants.vcluster.values import release_values
+from tests.support.cluster_fake import FakeCluster, World, add_release, ready_deployment, release_secret, running_pod
+from tests.support.fakes import FakeRunner
+from tests.unit.steps.kai.test_values import EXISTING, lab
+from tests.unit.tenants.vcluster.test_values import PORT, one
+
+SPACE = "vcluster-team-a"
+CONTROL = {"app": "vcluster", "release": "team-a"}
+DNS = {"k8s-app": "vcluster-kube-dns"}
+
+
+@pytest.fixture(autouse=True)
+def validated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The charts against which tenants were checked; the check itself has tests of its own."""
+    seen: list[Path] = []
+    monkeypatch.setattr("lab.tenants.vcluster.step.validate_tenants", lambda spec, chart: seen.append(chart))
+    return seen
+
+
+@pytest.fixture
+def world(runner: FakeRunner, tmp_path: Path) -> World:
+    return make(runner, tmp_path)
+
+
+def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
+    world = World(
+        lab(tenants=[one().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz")
+    )
+    world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
+    world.cluster.put("Namespace", "kube-system", metadata={"uid": "host"})
+    inside = world.tenants["team-a"] = FakeCluster(world.log)
+    inside.put("Namespace", "kube-system", metadata={"uid": "tenant"})
+    inside.put("ServiceAccount", "default", "default")
+    inside.objects["Pod", "kube-system", "coredns"] = running_pod("coredns", "kube-system", labels=DNS)
+    return world
+
+
+def step_of(world: World) -> Tenant:
+    return Tenant(world.spec, world.spec.tenants[0])
+
+
+def kubeconfig_secret(server: str) -> dict[str, Any]:
+    text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
+    return {
+        "kind": "Secret",
+        "metadata": {"name": "vc-team-a", "namespace": SPACE},
+        "data": {"config": base64.b64encode(text.encode()).decode()},
+    }
+
+
+def run_control_plane(world: World, server: str = "https://127.0.0.1:41000") -> None:
+    """The control plane runs and has written its kubeconfig at the first look."""
+
+    def start(kind: str) -> None:
+        world.cluster.objects["Pod", SPACE, "team-a-1"] = running_pod("team-a-1", SPACE, labels=CONTROL)
+        world.cluster.objects["Deployment", SPACE, "team-a"] = ready_deployment("team-a", SPACE)
+        world.cluster.objects["Secret", SPACE, "vc-team-a"] = kubeconfig_secret(server)
+
+    world.cluster.before_wait = start
+
+
+def test_install(world: World) -> None:
+    upgrade = world.helm("upgrade")
+    run_control_plane(world)
+    step_of(world).apply(world.ctx)
+    assert world.log == [f"apply Namespace {SPACE}", "helm upgrade --install"]
+    values = json.loads(upgrade.calls[0].stdin)
+    assert values == release_values(world.spec, world.spec.tenants[0], PORT)
+    assert upgrade.calls[0].argv[3:7] == ("team-a", "/cache/vcluster.tgz", "--namespace", SPACE)
+    kubeconfig = world.paths.tenant_kubeconfig("team-a")
+    assert "https://127.0.0.1:41000" in kubeconfig.read_text()
+    assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
+    assert str(kubeconfig) in world.owned("file")
+    step_of(world).verify(world.ctx)
+
+
+def test_a_kubeconfig_for_another_port_is_not_taken(world: World) -> None:
+    world.helm("upgrade")
+    run_control_plane(world, "https://localhost:8443")
+    with pytest.raises(WaitTimeout, match=r"kubeconfig for https://127\.0\.0\.1:41000"):
+        step_of(world).apply(world.ctx)
+    assert not world.paths.tenant_kubeconfig("team-a").exists()
+
+
+def test_a_control_plane_that_crashes_stops_the_wait(world: World) -> None:
+    world.helm("upgrade")
+    bad = running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=4)
+    world.cluster.objects["Pod", SPACE, "team-a-1"] = bad
+    with pytest.raises(WaitTimeout, match="team-a-1, container main: CrashLoopBackOff: why"):
+        step_of(world).apply(world.ctx)
+
+
+def test_dns_without_its_image_stops_the_wait(world: World) -> None:
+    world.helm("upgrade")
+    run_control_plane(world)
+    bad = running_pod("coredns", "kube-system", labels=DNS, waiting="ErrImageNeverPull")
+    world.tenants["team-a"].objects["Pod", "kube-system", "coredns"] = bad
+    with pytest.raises(WaitTimeout, match="CoreDNS of tenant team-a is Ready: pod coredns"):
+        step_of(world).apply(world.ctx)
+
+
+def test_a_release_that_is_right_is_not_installed_again(world: World) -> None:
+    add_release(world.cluster, right(world))
+    run_control_plane(world)
+    step_of(world).apply(world.ctx)
+    assert world.log == [f"apply Namespace {SPACE}"]
+
+
+def test_a_port_that_leads_nowhere_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.tenants.vcluster.step._REACH_SECONDS", 0.0)
+    world.helm("upgrade")
+    run_control_plane(world)
+    world.tenants["team-a"].alive = False
+    with pytest.raises(ApiFailed, match="although its control plane is Ready"):
+        step_of(world).apply(world.ctx)
+
+
+def test_the_hosts_api_is_not_taken_for_the_tenants(world: World) -> None:
+    world.tenants["team-a"].put("Namespace", "kube-system", metadata={"uid": "host"})
+    with pytest.raises(StepFailed, match="leads to the lab's own cluster"):
+        step_of(world).verify(world.ctx)
+
+
+def right(world: World) -> dict[str, Any]:
+    values = release_values(world.spec, world.spec.tenants[0], PORT)
+    return release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster")
+
+
+def test_observe(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = [True]
+    monkeypatch.setattr(access, "answers", lambda ctx, name: alive[0])
+    step = step_of(world)
+    assert step.observe(world.ctx).state is State.ABSENT
+    add_release(world.cluster, right(world))
+    assert step.observe(world.ctx).detail == "its namespace lacks kailab=demo"
+    world.cluster.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
+    assert step.observe(world.ctx).detail == "its kubeconfig is missing"
+    world.paths.tenant_kubeconfig("team-a").write_text("x")
+    seen = step.observe(world.ctx)
+    assert (seen.state, seen.detail) == (State.READY, "https://127.0.0.1:41000")
+    alive[0] = False
+    assert step.observe(world.ctx).detail == "its API does not answer"
+
+
+def test_observe_without_a_port_takes_none(world: World) -> None:
+    world.ctx.journal.released("port", "team-a")
+    world.ctx.journal.owns("port", "spare-0", "cluster", host="1", node="2")
+    assert step_of(world).observe(world.ctx).state is State.ABSENT
+    assert world.owned("port") == ["spare-0"]
+
+
+def test_observe_shows_a_changed_value(world: World) -> None:
+    values = release_values(world.spec, world.spec.tenants[0], PORT)
+    values["telemetry"] = {"enabled": True}
+    add_release(world.cluster, release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster"))
+    assert step_of(world).observe(world.ctx).diff == ("telemetry.enabled: true → false",)
+
+
+def test_kind_takes_the_tenant_with_it_but_not_its_kubeconfig(world: World) -> None:
+    path = world.paths.tenant_kubeconfig("team-a")
+    path.write_text("x")
+    world.ctx.journal.owns("file", str(path), "tenant:team-a")
+    step_of(world).undo(world.ctx)
+    assert world.log == []
+    assert not path.exists()
+    assert world.owned("file") == []
+    step_of(world).undo(world.ctx)
+
+
+@pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])
+def test_a_namespace_of_somebody_else_stays(
+    runner: FakeRunner, tmp_path: Path, labels: dict[str, str]
+) -> None:
+    world = make(runner, tmp_path, cluster=EXISTING)
+    world.cluster.put("Namespace", SPACE, metadata={"labels": labels})
+    step_of(world).undo(world.ctx)
+    assert world.log == ["close"]  # its API: the kubeconfig is gone

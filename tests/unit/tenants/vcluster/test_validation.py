@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.errors import LabError, SpecError
+from lab.tenants import validate_tenants
+from tests.support.cluster_fake import chart_file
+from tests.unit.steps.kai.test_values import EXISTING, lab
+from tests.unit.tenants.vcluster.test_values import one, with_tenants
+
+SWITCH = {"type": "object", "additionalProperties": False, "properties": {"enabled": {"type": "boolean"}}}
+OPEN = {"type": "object"}
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+# The shape of vCluster's own schema: closed objects, references, wherever the base values and these tests go.
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$defs": {"Switch": SWITCH},
+    **closed(
+        experimental=closed(syncSettings=closed(setOwner={"type": "boolean"}), denyProxyRequests={"type": "array"}),
+        sync=closed(
+            fromHost=closed(
+                nodes=closed(enabled={"type": "boolean"}, selector=OPEN),
+                priorityClasses={"$ref": "#/$defs/Switch"},
+                runtimeClasses={"$ref": "#/$defs/Switch"},
+                configMaps=OPEN,
+                customResources=OPEN,
+            ),
+            toHost=OPEN,
+        ),
+        controlPlane=OPEN,
+        exportKubeConfig=OPEN,
+        policies=closed(podSecurityStandard={"type": "string"}, resourceQuota=OPEN, limitRange=OPEN),
+        sleep=OPEN,
+        deploy=OPEN,
+        telemetry={"$ref": "#/$defs/Switch"},
+    ),
+}
+DEFAULTS = {
+    "controlPlane": {"statefulSet": {"highAvailability": {"replicas": 1}}},
+    "sync": {"fromHost": {"nodes": {"enabled": False}}},
+}
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    files = {
+        "Chart.yaml": "name: vcluster\nversion: 0.36.1\n",
+        "values.schema.json": json.dumps(SCHEMA),
+        "values.yaml": yaml.safe_dump(DEFAULTS),
+    }
+    return chart_file(tmp_path / "vcluster.tgz", "vcluster", files)
+
+
+def problems(chart: Path, mode: str = "host-kai", **more: Any) -> list[str]:
+    """What is wrong with a tenant, one line each, without its name."""
+    try:
+        validate_tenants(with_tenants(one(mode, **more)), chart)
+    except SpecError as error:
+        lines = error.evidence or (error.what,)
+        assert all(line.startswith("tenant team-a: ") for line in lines)
+        return [line.removeprefix("tenant team-a: ") for line in lines]
+    return []
+
+
+@pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
+def test_what_the_lab_ships_is_right(chart: Path, mode: str) -> None:
+    assert problems(chart, mode) == []
+
+
+def test_a_misspelt_key_is_named_with_the_right_one(chart: Path) -> None:
+    values = {"sync": {"fromHost": {"runtimeClases": {"enabled": True}}}}
+    assert problems(chart, values=values) == [
+        "values.sync.fromHost.runtimeClases: unknown key; perhaps you meant 'runtimeClasses'?"
+    ]
+
+
+def test_a_wrong_type_is_named(chart: Path) -> None:
+    values = {"sync": {"fromHost": {"nodes": "auto"}}, "telemetry": {"enabled": "no"}}
+    assert problems(chart, values=values) == [
+        'values.sync.fromHost.nodes: must be of type object, not "auto"',
+        'values.telemetry.enabled: must be of type boolean, not "no"',
+    ]
+
+
+def test_the_guides_podgroup_block_is_explained(chart: Path) -> None:
+    block = {"podgroups.scheduling.run.ai": {"enabled": True, "scope": "Namespaced"}}
+    (line,) = problems(chart, values={"sync": {"fromHost": {"customResources": block}}})
+    assert "customResources.podgroups.scheduling.run.ai: remove it" in line
+    assert "vcluster-docs#886" in line
+    (line,) = problems(chart, values={"sync": {"toHost": {"customResources": {"certs.x": {"enabled": True}}}}})
+    assert line.endswith("customResources.certs.x: syncing custom resources needs vCluster Pro and a licence")
+
+
+@pytest.mark.parametrize(
+    "key", ["controlPlane.distro.k8s.scheduler.enabled", "controlPlane.advanced.virtualScheduler.enabled"]
+)
+def test_a_scheduler_inside(chart: Path, key: str) -> None:
+    values: Any = True
+    for word in reversed(key.split(".")):
+        values = {word: values}
+    assert problems(chart, values=values) == [
+        f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use default"
+    ]
+    assert problems(chart, "default", values=values) == [
+        f"values.{key}: a scheduler inside needs values.sync.fromHost.nodes.enabled: true"
+    ]
+    nodes = {"sync": {"fromHost": {"nodes": {"enabled": True}}}}
+    assert problems(chart, "default", values={**values, **nodes}) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"sleep": {"auto": {"afterInactivity": "1h"}}}, "sleep"),
+        ({"experimental": {"denyProxyRequests": [{"name": "x"}]}}, "experimental.denyProxyRequests"),
+        ({"sync": {"toHost": {"namespaces": {"enabled": True}}}}, "sync.toHost.namespaces.enabled"),
+        ({"sync": {"toHost": {"pods": {"patches": [{"path": "x"}]}}}}, "sync.toHost.pods.patches"),
+        ({"controlPlane": {"coredns": {"embedded": True}}}, "controlPlane.coredns.embedded"),
+    ],
+)
+def test_pro_keys_are_refused_with_the_open_source_image(chart: Path, values: Any, key: str) -> None:
+    assert problems(chart, values=values) == [
+        f"values.{key}: needs vCluster Pro and a licence; the lab runs loft-sh/vcluster-oss"
+    ]
+
+
+def test_pro_keys_switched_off_are_fine(chart: Path) -> None:
+    assert problems(chart, values={"sync": {"toHost": {"namespaces": {"enabled": False}}}, "sleep": {}}) == []
+
+
+def test_another_image_is_only_doubted(chart: Path) -> None:
+    values = {
+        "controlPlane": {"statefulSet": {"image": {"repository": "loft-sh/vcluster-pro"}}},
+        "sleep": {"a": 1},
+    }
+    doubts = validate_tenants(with_tenants(one(values=values)), chart)
+    (doubt,) = doubts
+    assert doubt.startswith("tenant team-a: values.controlPlane.statefulSet.image: not the open-source image")
+
+
+def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
+    (doubt,) = validate_tenants(with_tenants(one(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart)
+    assert "setOwner" in doubt
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"sync": {"toHost": {"priorityClasses": {"enabled": True}}}},
+            (
+                "values.sync.toHost.priorityClasses.enabled: cannot be on together with"
+                " sync.fromHost.priorityClasses.enabled"
+            ),
+        ),
+        (
+            {"controlPlane": {"statefulSet": {"highAvailability": {"replicas": 3}}}},
+            (
+                "values.controlPlane.statefulSet.highAvailability.replicas: the embedded database serves"
+                " one replica only"
+            ),
+        ),
+        (
+            {"policies": {"podSecurityStandard": "strict"}},
+            "values.policies.podSecurityStandard: must be one of privileged, baseline, restricted",
+        ),
+        (
+            {"sync": {"fromHost": {"configMaps": {"enabled": True}}}},
+            "values.sync.fromHost.configMaps.mappings.byName: is missing; say what is synced where",
+        ),
+        (
+            {"deploy": {"volumeSnapshotController": {"enabled": False}}},
+            "values.deploy.volumeSnapshotController: removed in vCluster 0.36; the chart refuses it",
+        ),
+        (
+            {"controlPlane": {"endpoint": "x:1"}},
+            "values.controlPlane.endpoint: belongs to private nodes, which need vCluster Pro",
+        ),
+        (
+            {"exportKubeConfig": {"server": "https://x"}},
+            "values.exportKubeConfig.server: set by the lab, which publishes the port; leave it out",
+        ),
+        (
+            {"exportKubeConfig": {"secret": {"name": "a"}, "additionalSecrets": [{"name": "b"}]}},
+            "values.exportKubeConfig.secret: cannot be set together with additionalSecrets",
+        ),
+    ],
+)
+def test_rules_that_vcluster_checks_only_at_start(chart: Path, values: Any, line: str) -> None:
+    assert problems(chart, values=values) == [line]
+
+
+def test_versions(chart: Path) -> None:
+    assert problems(chart, vcluster="0.36.2") == ["vcluster: the lab has the chart 0.36.1, not 0.36.2"]
+    assert problems(chart, kubernetes="1.29.4") == ["kubernetes: 1.29.4, but vCluster 0.36.1 runs 1.30 to 1.36"]
+
+
+def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
+    bad = one(values={"unknown": 1})
+    with pytest.raises(SpecError) as refusal:
+        validate_tenants(with_tenants(bad, one("default", "team-b", values={"strange": 1})), chart)
+    assert refusal.value.what == "2 problems with tenants"
+    assert refusal.value.evidence == (
+        "tenant team-a: values.unknown: unknown key",
+        "tenant team-b: values.strange: unknown key",
+    )
+
+
+def test_an_existing_cluster_publishes_no_ports(chart: Path) -> None:
+    with pytest.raises(SpecError, match="provider 'existing'"):
+        validate_tenants(lab(cluster=EXISTING, tenants=[one().model_dump()]), chart)
+
+
+def test_without_tenants_no_chart_is_needed(tmp_path: Path) -> None:
+    assert validate_tenants(lab(), tmp_path / "missing.tgz") == ()
+
+
+def test_a_file_that_is_no_chart_is_named(tmp_path: Path) -> None:
+    empty = chart_file(tmp_path / "other.tgz", "other", {"Chart.yaml": "version: 1\n"})
+    with pytest.raises(LabError, match="is not a vCluster chart"):
+        validate_tenants(with_tenants(one()), empty)
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(LabError, match="cannot be read"):
+        validate_tenants(with_tenants(one()), tmp_path / "text")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab import tenants
+from lab.config import LabSpec, TenantQuota, TenantSpec
+from lab.steps.helm_release import value_at
+from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.quota import hard_limits, quota_values
+from lab.tenants.vcluster.values import release_values, tenant_images, tenant_values
+from tests.unit.steps.kai.test_values import lab
+
+PORT = Port(41000, 30440)
+
+
+def one(mode: str = "host-kai", name: str = "team-a", **more: Any) -> TenantSpec:
+    if mode == "own-kai":
+        more.setdefault("kai_version", "0.16.8")
+    return TenantSpec.model_validate({"name": name, "mode": mode, **more})
+
+
+def with_tenants(*tenants: TenantSpec) -> LabSpec:
+    return lab(tenants=[tenant.model_dump() for tenant in tenants])
+
+
+def test_host_kai() -> None:
+    values = tenant_values(one())
+    assert value_at(values, "experimental.syncSettings.setOwner") is False
+    assert value_at(values, "sync.fromHost.priorityClasses.enabled") is True
+    assert value_at(values, "sync.fromHost.runtimeClasses.enabled") is True
+    assert value_at(values, "sync.fromHost.nodes") is None
+
+
+def test_default() -> None:
+    values = tenant_values(one("default"))
+    assert value_at(values, "experimental") is None
+    assert value_at(values, "sync.fromHost") == {"runtimeClasses": {"enabled": True}}
+
+
+def test_own_kai() -> None:
+    values = tenant_values(one("own-kai"))
+    assert value_at(values, "controlPlane.advanced.virtualScheduler.enabled") is True
+    assert value_at(values, "sync.fromHost") == {"nodes": {"enabled": True}, "runtimeClasses": {"enabled": True}}
+    # garbage collection, and classes that KAI's chart makes inside
+    assert value_at(values, "experimental") is None
+    assert value_at(values, "sync.toHost.priorityClasses") is None
+
+
+@pytest.mark.parametrize("mode", ["own-kai", "default"])
+def test_nodes_of_its_own(mode: str) -> None:
+    tenant = one(mode, nodes=1)
+    values = release_values(with_tenants(tenant), tenant, PORT)
+    assert value_at(values, "sync.fromHost.nodes") == {
+        "enabled": True, "selector": {"labels": {"kailab.dev/tenant": "team-a"}},
+    }  # fmt: skip
+    assert value_at(values, "sync.toHost.pods.enforceTolerations") == ["kailab.dev/tenant=team-a:NoSchedule"]
+    assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
+
+
+def test_own_kai_gets_a_node_without_asking() -> None:
+    tenant = one("own-kai")
+    values = release_values(with_tenants(tenant), tenant, PORT)
+    assert value_at(values, "sync.fromHost.nodes.selector.labels") == {"kailab.dev/tenant": "team-a"}
+
+
+def test_others_share_the_nodes() -> None:
+    spec = with_tenants(one(), one("default", "team-b"))
+    for tenant in spec.tenants:
+        assert value_at(release_values(spec, tenant, PORT), "sync.fromHost.nodes") is None
+
+
+def test_a_quota_of_gpus_needs_no_limit_range() -> None:
+    values = tenant_values(one(quota={"gpus": 2}))
+    quota = value_at(values, "policies.resourceQuota")
+    assert quota["enabled"] is True
+    assert {name: amount for name, amount in quota["quota"].items() if amount is not None} == {
+        "requests.nvidia.com/gpu": "2"
+    }
+    assert value_at(values, "policies.limitRange") == {"enabled": False}
+
+
+def test_a_quota_of_cpu_gives_requests_to_pods_without() -> None:
+    quota = TenantQuota.model_validate({"gpus": 1, "cpu": 8, "memory": "16Gi", "pods": 30})
+    assert hard_limits(quota) == {
+        "requests.nvidia.com/gpu": "1", "requests.cpu": "8", "requests.memory": "16Gi", "pods": "30",
+    }  # fmt: skip
+    limits = quota_values(quota)["policies"]["limitRange"]
+    assert limits["enabled"] is True
+    # the chart's own would be 3 GiB of ephemeral storage for each container
+    assert limits["defaultRequest"] == {"cpu": "50m", "memory": "32Mi", "ephemeral-storage": None}
+    assert set(limits["default"].values()) == {None}
+    only_cpu = quota_values(TenantQuota(cpu="8"))["policies"]["limitRange"]["defaultRequest"]
+    assert only_cpu == {"cpu": "50m", "memory": None, "ephemeral-storage": None}
+
+
+def test_no_quota_says_nothing() -> None:
+    assert quota_values(TenantQuota()) == {}
+    assert value_at(tenant_values(one()), "policies") is None
+
+
+@pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
+def test_all_are_open_source_light_and_silent(mode: str) -> None:
+    values = tenant_values(one(mode, kubernetes="1.33.4"))
+    assert value_at(values, "controlPlane.statefulSet.image.repository") == "loft-sh/vcluster-oss"
+    assert value_at(values, "controlPlane.statefulSet.persistence.volumeClaim.enabled") is False
+    assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
+    assert value_at(values, "telemetry.enabled") is False
+    assert value_at(values, "controlPlane.distro.k8s.version") == "v1.33.4"
+
+
+def test_access_comes_last() -> None:
+    values = release_values(with_tenants(one()), one(), PORT)
+    assert value_at(values, "controlPlane.service") == {"spec": {"type": "NodePort"}, "httpsNodePort": 30440}
+    assert values["exportKubeConfig"] == {
+        "server": "https://127.0.0.1:41000",
+        "context": "kailab-demo-team-a",
+    }
+
+
+def test_images() -> None:
+    assert tenant_images(one()) == (
+        "ghcr.io/loft-sh/vcluster-oss:0.36.1",
+        "ghcr.io/loft-sh/kubernetes:v1.34.4",
+        "registry.k8s.io/coredns/coredns:v1.12.4",
+    )
+
+
+def test_kubernetes_inside_may_be_older() -> None:
+    assert "ghcr.io/loft-sh/kubernetes:v1.33.13" in tenant_images(one("own-kai", kubernetes="1.33.13"))
+
+
+def test_images_follow_the_values() -> None:
+    values = {
+        "controlPlane": {
+            "coredns": {"enabled": False},
+            "distro": {"k8s": {"image": {"registry": "localhost:5001"}}},
+            "statefulSet": {"image": {"tag": "0.36.2"}},
+        },
+        "sync": {"toHost": {"pods": {"rewriteHosts": {"enabled": True}}}},
+    }
+    assert tenant_images(one(values=values)) == (
+        "ghcr.io/loft-sh/vcluster-oss:0.36.2",
+        "localhost:5001/loft-sh/kubernetes:v1.34.4",
+        "mirror.gcr.io/library/alpine:3.20",
+    )
+    prefixed = tenant_images(one(values={"controlPlane": {"advanced": {"defaultImageRegistry": "mine"}}}))
+    assert prefixed[0] == "mine/loft-sh/vcluster-oss:0.36.1"
+
+
+def test_a_lab_needs_each_image_once() -> None:
+    spec = with_tenants(one(), one("default", "team-b"))
+    assert len(tenants.images(spec)) == 3
+    assert tenants.charts(spec) == ("vcluster",)
+    assert tenants.charts(lab()) == ()
+
+
+def test_steps_come_up_beside_kai() -> None:
+    spec = with_tenants(one(), one("default", "team-b"))
+    steps = [tenants.Tenant(spec, tenant) for tenant in spec.tenants]
+    assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
+    assert {step.needs for step in steps} == {("network",)}
+    assert "vCluster 0.36.1" in steps[0].effects()[0].what

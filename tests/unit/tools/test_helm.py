@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.errors import CommandFailed, LabError
+from lab.tools.helm import Helm, Release
+from tests.support.cluster_fake import release_secret
+from tests.support.fakes import FakeRunner
+
+BINARY, KUBECONFIG = Path("/cache/helm"), Path("/labs/demo/kubeconfig")
+TARGET = ["--kubeconfig", str(KUBECONFIG), "--kube-context", "kind-kailab-demo"]
+
+
+@pytest.fixture
+def helm(runner: FakeRunner) -> Helm:
+    return Helm(runner, BINARY, KUBECONFIG, "kind-kailab-demo")
+
+
+def test_install_names_cluster_and_context_and_passes_values_by_stdin(helm: Helm, runner: FakeRunner) -> None:
+    command = runner.handle("/cache/helm upgrade")
+    helm.upgrade_install("kai", Path("/c/kai.tgz"), "kai-ns", {"global": {"gpuSharing": True}}, timeout=60)
+    call = command.calls[0]
+    assert list(call.argv) == [
+        "/cache/helm", "upgrade", "--install", "kai", "/c/kai.tgz", "--namespace", "kai-ns", "--values", "-",
+        "--reset-values", "--history-max", "3", "--timeout", "60s", *TARGET,
+    ]  # fmt: skip
+    assert json.loads(str(call.stdin)) == {"global": {"gpuSharing": True}}
+    assert call.timeout is not None
+    assert call.timeout > 60
+
+
+def test_install_options(helm: Helm, runner: FakeRunner) -> None:
+    command = runner.handle("/cache/helm upgrade")
+    helm.upgrade_install("k", "oci://r/kai", "n", {}, version="v1", hooks=False, crds=False, wait=True)
+    argv = command.calls[0].argv
+    assert {"oci://r/kai", "--no-hooks", "--skip-crds", "--wait"} <= set(argv)
+    assert argv[argv.index("--version") + 1] == "v1"
+
+
+def test_settings_of_the_user_are_kept_out(
+    helm: Helm, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HELM_NAMESPACE", "theirs")
+    monkeypatch.setenv("HELM_DRIVER", "sql")
+    monkeypatch.setenv("HELM_KUBETOKEN", "secret")
+    monkeypatch.setenv("HELM_PLUGINS", "/home/user/plugins")
+    command = runner.handle("/cache/helm uninstall")
+    helm.uninstall("kai", "n")
+    env = dict(command.calls[0].env or {})
+    assert env["HELM_NAMESPACE"] == env["HELM_KUBETOKEN"] == ""
+    assert env["HELM_DRIVER"] == "secret"
+    ours = (
+        "CACHE_HOME",
+        "CONFIG_HOME",
+        "DATA_HOME",
+        "PLUGINS",
+        "REGISTRY_CONFIG",
+        "REPOSITORY_CONFIG",
+        "REPOSITORY_CACHE",
+    )
+    for name in (*(f"HELM_{key}" for key in ours), "KUBECACHEDIR"):
+        assert env[name].startswith(str(tmp_path / "cache")), name
+
+
+def test_uninstall_takes_already_gone_for_success(helm: Helm, runner: FakeRunner) -> None:
+    command = runner.handle(
+        "/cache/helm uninstall kai --namespace n --ignore-not-found --timeout 9s --no-hooks"
+    )
+    helm.uninstall("kai", "n", hooks=False, timeout=9)
+    assert list(command.calls[0].argv[-4:]) == TARGET
+
+
+def test_list_splits_chart_and_version(helm: Helm, runner: FakeRunner) -> None:
+    row = {"name": "kai", "namespace": "n", "revision": "2", "status": "deployed", "app_version": "v0.16.8"}
+    rows = [{**row, "chart": "kai-scheduler-v0.16.8"}, {**row, "name": "t", "chart": "vcluster-0.36.1"}]
+    command = runner.handle("/cache/helm list --all --all-namespaces", out=json.dumps(rows))
+    kai, tenant = helm.list()
+    assert (kai.chart, kai.chart_version, kai.revision) == ("kai-scheduler", "v0.16.8", 2)
+    assert (tenant.chart, tenant.chart_version) == ("vcluster", "0.36.1")
+    assert list(command.calls[0].argv[-4:]) == TARGET
+
+
+def test_status_is_none_without_a_release(helm: Helm, runner: FakeRunner) -> None:
+    runner.handle("/cache/helm list --all --namespace n --filter ^kai$", out="[]")
+    assert helm.status("kai", "n") is None
+
+
+def test_values_of_a_release_without_any(helm: Helm, runner: FakeRunner) -> None:
+    runner.handle("/cache/helm get values kai --namespace n --output json", out="null\n")
+    assert helm.values("kai", "n") == {}
+
+
+def test_template_gives_the_objects_of_the_templates_asked_for(helm: Helm, runner: FakeRunner) -> None:
+    text = "---\n# Source: a\nkind: A\n---\n---\nkind: B\n"
+    command = runner.handle("/cache/helm template kai /c.tgz", out=text)
+    docs = helm.template("kai", Path("/c.tgz"), "n", {"a": 1}, only=["templates/a.yaml", "templates/b.yaml"])
+    assert [doc["kind"] for doc in docs] == ["A", "B"]
+    assert command.calls[0].argv.count("--show-only") == 2
+
+
+def test_failure_carries_helms_words(helm: Helm, runner: FakeRunner) -> None:
+    runner.handle("/cache/helm upgrade", err="Error: chart requires kubeVersion", code=1)
+    with pytest.raises(CommandFailed) as failure:
+        helm.upgrade_install("kai", Path("/c.tgz"), "n", {})
+    assert "kubeVersion" in str(failure.value)
+
+
+def test_release_is_read_from_helms_own_record() -> None:
+    secret = release_secret("kai", "n", {"a": {"b": 1}}, version="v0.16.8", chart="kai-scheduler", revision=3)
+    release = Release.of_secret(secret)
+    assert release == Release("kai", "n", 3, "deployed", "kai-scheduler", "v0.16.8", {"a": {"b": 1}})
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"release": "!!"}, {"release": "aGVsbG8="}, {"release": "SDRzSUFBPT0="}]
+)
+def test_damaged_record_is_named(data: dict[str, str]) -> None:
+    with pytest.raises(LabError, match=r"sh\.helm\.x is not a Helm release"):
+        Release.of_secret({"metadata": {"name": "sh.helm.x"}, "data": data})

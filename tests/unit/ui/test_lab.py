@@ -1,0 +1,122 @@
+"""Errors, tables and runs as text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from lab.engine.run import RunRecord, StepRecord
+from lab.errors import LabError, StepFailed
+from lab.ui.lab import render_error, render_run, render_table
+from lab.ui.text_writer import Page
+
+
+def console(width: int = 80, *, terminal: bool = True, encoding: str = "utf-8") -> tuple[Console, io.BytesIO]:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    made = Console(
+        file=file, width=width, force_terminal=terminal, color_system=None, highlight=False, markup=False
+    )
+    return made, raw
+
+
+def text(raw: io.BytesIO) -> list[str]:
+    return raw.getvalue().decode().splitlines()
+
+
+ERROR = StepFailed(
+    "kai: helm ended with status 1",
+    command="helm upgrade --install kai-scheduler " + "--set global.gpuSharing=true " * 4,
+    evidence=["Error: [bold]timed out[/bold]", "    indented \x1b[31mred\x1b[0m"],
+    fix="run the same command again; if it stays, look at 'lab logs' and free some memory on this host",
+)
+
+
+def test_error_on_a_terminal() -> None:
+    made, raw = console(60)
+    render_error(ERROR, made)
+    lines = text(raw)
+    assert lines[0] == "✗ step: kai: helm ended with status 1"
+    assert lines[1] == f"  $ {ERROR.command.rstrip()}"  # one line: it is there to be pasted
+    assert lines[2:4] == ["  | Error: [bold]timed out[/bold]", "  |     indented red"]
+    assert lines[4].startswith("  → next: run the same command again;")
+    assert lines[5].startswith("    ")
+    assert max(map(len, lines[4:])) <= 60
+
+
+def test_error_in_a_pipe_is_never_folded() -> None:
+    made, raw = console(60, terminal=False)
+    render_error(ERROR, made)
+    assert text(raw)[-1] == f"  → next: {ERROR.fix}"
+
+
+def test_error_without_anything_but_its_sentence() -> None:
+    made, raw = console()
+    render_error(LabError("it broke"), made)
+    assert text(raw) == ["✗ error: it broke"]
+
+
+def test_error_in_ascii() -> None:
+    made, raw = console(encoding="ascii")
+    render_error(LabError("größer … → x", fix="do → it"), made)
+    assert raw.getvalue().isascii()
+    assert text(raw) == ["x error: gr??er ... -> x", "  -> next: do -> it"]
+
+
+def test_error_goes_to_stderr_and_table_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    render_error(LabError("it broke"))
+    render_table("Bundle", ("kind", "name"), [("image", "kai")])
+    captured = capsys.readouterr()
+    assert captured.err == "✗ error: it broke\n"
+    assert captured.out == "Bundle\n kind   name\n image  kai\n"
+
+
+def test_table_is_aligned_and_has_no_trailing_blanks() -> None:
+    made, raw = console()
+    render_table(
+        "Bundle", ("kind", "name", "size"), [("image", "漢字", "1 MiB"), ("chart", "kai-scheduler", "")], made
+    )
+    assert text(raw) == [
+        "Bundle",
+        " kind   name           size",
+        " image  漢字           1 MiB",
+        " chart  kai-scheduler",
+    ]
+
+
+def test_empty_table_says_so() -> None:
+    made, raw = console()
+    render_table("Bundle", ("kind",), [], made)
+    assert text(raw) == ["Bundle", " nothing"]
+
+
+def test_last_column_folds_under_itself() -> None:
+    made, raw = console(40)
+    Page(made).columns([["id", "word " * 12]])
+    lines = text(raw)
+    assert len(lines) > 1
+    assert all(line.startswith("     word") for line in lines[1:])
+    assert max(map(len, lines)) <= 40
+
+
+def test_run_slowest_last() -> None:
+    record = RunRecord(
+        "up",
+        [
+            StepRecord("kai", "changed", 34.0),
+            StepRecord("host", "unchanged", 0.1, "docker"),
+            StepRecord("queues", "failed", 2.0, "no"),
+        ],
+        errors=[("queues", LabError("no"))],
+        seconds=36.1,
+    )
+    made, raw = console()
+    render_run(record, made)
+    assert text(raw) == [
+        "lab up: failed in 36.1 s",
+        " =        0.1 s  host    unchanged  docker",
+        " ✗        2.0 s  queues  failed     no",
+        " ✓       34.0 s  kai     changed",
+    ]

@@ -1,0 +1,82 @@
+"""Words: what terminals and logs can take."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.ui.terminal import Words, seconds, steps, whole_seconds
+
+STATES = ("waiting", "running", "changed", "unchanged", "failed", "cancelled", "blocked", "fail", "next")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0.0 s"),
+        (-1, "0.0 s"),
+        (12.34, "12.3 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3599.4, "59 min 59 s"),
+        (3725, "1 h 02 min"),
+    ],
+)
+def test_seconds(value: float, text: str) -> None:
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (12.34, "12 s"), (-3, "0 s")]
+)
+def test_whole_seconds(value: float, text: str) -> None:
+    assert whole_seconds(value) == text
+
+
+def test_steps() -> None:
+    assert (steps(0), steps(1), steps(2)) == ("0 steps", "1 step", "2 steps")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "cp437", "no-such-encoding", "ANSI_X3.4-1968"])
+def test_other_encodings_get_only_what_they_can_write(encoding: str) -> None:
+    words = Words(encoding)
+    said = [words.glyph(state) for state in STATES]
+    said += [words.spinner(n / 10) for n in range(10)]
+    said += [words.dot, words.ellipsis, *words.bar(0.5, 10), words.clean("a → b … ✓ 漢字 \udcff")]
+    for text in said:
+        text.encode("ascii" if encoding == "no-such-encoding" else encoding)
+    assert words.clean("a → b …") == "a -> b ..."
+
+
+def test_utf8_keeps_what_it_is_given_except_halves_of_characters() -> None:
+    words = Words("UTF-8")
+    assert words.clean("a → 漢字") == "a → 漢字"
+    assert words.clean("\udcff") == "?"
+    assert words.glyph("changed") == "✓"
+
+
+@pytest.mark.parametrize(
+    "dirty",
+    [
+        "\x1b[31mred\x1b[0m text",
+        "red\r\n  text",
+        "\x1b]0;title\x07red text",
+        "\x1b]8;;http://x\x1b\\red text",
+        "red\x00\x08\ttext\x7f",
+        "red\u2028text",
+    ],
+)
+def test_other_peoples_output_becomes_one_harmless_line(dirty: str) -> None:
+    assert Words().clean(dirty).split() == ["red", "text"]
+    assert not set(Words().clean(dirty)) & set("\x1b\r\n\x00\x07\x08\x7f\u2028")
+
+
+def test_indent_is_kept_where_it_means_something() -> None:
+    assert Words().clean("\tdeep  ", indent=True) == "    deep"
+    assert Words().clean("\tdeep  ") == "deep"
+
+
+@pytest.mark.parametrize(("fraction", "filled"), [(0, 0), (0.5, 5), (1, 10), (4, 10), (-1, 0)])
+def test_bar_is_as_wide_as_asked(fraction: float, filled: int) -> None:
+    full, empty = Words().bar(fraction, 10)
+    assert (len(full), len(full + empty)) == (filled, 10)

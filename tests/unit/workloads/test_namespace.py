@@ -1,0 +1,196 @@
+"""A place seen from both sides: what is asked of which cluster, and when a wait gives up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import WaitTimeout
+from lab.kube import Cluster, reflector
+from lab.kube.transport import ExecOutcome
+from lab.objects.views import PodView
+from lab.workloads.namespace import Inside, Place
+from lab.workloads.pods import cpu_pod
+from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
+
+PODS = "/api/v1/namespaces/ns/pods"
+ALL_PODS = "/api/v1/pods"
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
+EVENTS = "/api/v1/namespaces/ns/events"
+SELECTOR = {"labelSelector": "vcluster.loft.sh/managed-by=ml,vcluster.loft.sh/namespace=ns"}
+
+
+def fake() -> Iterator[FakeApi]:
+    api = FakeApi()
+    yield api
+    if unmet := api.unmet():
+        pytest.fail("\n".join(unmet), pytrace=False)
+
+
+host_api = pytest.fixture(fake, name="host_api")
+tenant_api = pytest.fixture(fake, name="tenant_api")
+
+
+@pytest.fixture
+def host(host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(reflector, "PAUSE", 0.01)
+    return Cluster(Path("/lab/kubeconfig"), transport=host_api)
+
+
+@pytest.fixture
+def on_host(host: Cluster) -> Place:
+    return Place("demo", host, host, "ns")
+
+
+@pytest.fixture
+def in_tenant(host: Cluster, tenant_api: FakeApi) -> Place:
+    return Place("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
+
+
+def synced(name: str, phase: str = "Pending") -> Json:
+    """A tenant's pod as the host has it."""
+    annotations = {"vcluster.loft.sh/object-name": name}
+    obj = pod(f"{name}-x-ns-x-ml", phase, uid=f"host-{name}")
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def test_name_of_a_new_namespace_is_a_label_and_unique(host: Cluster, host_api: FakeApi) -> None:
+    made = host_api.on("POST", "/api/v1/namespaces", {"kind": "Namespace"}, {"kind": "Namespace"})
+    slug = "test_Fractions[my-vcluster] share one GPU"
+    names = {Place.open("demo", host, slug, labels={"team": "ml"}).namespace for _ in range(2)}
+    assert len(names) == 2
+    assert all(re.fullmatch(r"t-test-fractions-my-vclust-[0-9a-f]{6}", name) for name in names)
+    assert made.requests[0].body["metadata"]["labels"] == {"team": "ml", "kailab": "demo"}
+
+
+def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: Place, tenant_api: FakeApi) -> None:
+    created = tenant_api.on("POST", PODS, {"kind": "Pod"})
+    in_tenant.submit(cpu_pod("cpu", namespace="elsewhere", queue="leaf"))
+    meta = created.requests[0].body["metadata"]
+    assert meta["namespace"] == "ns"
+    assert meta["labels"] == {"kai.scheduler/queue": "leaf", "kailab": "demo"}
+
+
+def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(
+    in_tenant: Place, host_api: FakeApi
+) -> None:
+    host_api.on("GET", ALL_PODS, listing(synced("b", "Running"), synced("a")), query=SELECTOR)
+    host_api.on("GET", ALL_PODS, Stream(("MODIFIED", synced("a", "Running"))))
+    a, b = in_tenant.running("a", "b", timeout=5)
+    assert (a.name, b.name) == ("a-x-ns-x-ml", "b-x-ns-x-ml")
+
+
+def test_inside_asks_the_tenant(in_tenant: Place, tenant_api: FakeApi) -> None:
+    tenant_api.on("GET", PODS, listing(pod("a", "Running")))
+    tenant_api.on("GET", PODS, Stream())
+    (a,) = in_tenant.inside(lambda view: view.ready, "a", what="Ready")
+    assert a.name == "a"
+
+
+@pytest.fixture(autouse=True)
+def _no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed wait asks the whole cluster for the reason; that is tested with lab.explain."""
+    monkeypatch.setattr("lab.operations.explain.because", lambda place, names: [])
+
+
+def test_a_pod_that_has_failed_is_not_waited_for(on_host: Place, host_api: FakeApi) -> None:
+    refused = pod("a", "Failed", status={"reason": "UnexpectedAdmissionError"})
+    host_api.on("GET", PODS, listing(refused))
+    host_api.on("GET", PODS, Stream())
+    host_api.on("GET", EVENTS, listing())
+    with pytest.raises(WaitTimeout, match="UnexpectedAdmissionError") as caught:
+        on_host.running("a", timeout=60)
+    assert "pods a: Ready on the host" in caught.value.what
+
+
+def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: Place, host_api: FakeApi) -> None:
+    host_api.on("GET", PODS, listing(pod("a"), pod("b")))
+    host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
+    host_api.on("GET", EVENTS, listing())
+    with pytest.raises(WaitTimeout, match="deleted by somebody: a"):
+        on_host.running("a", "b", timeout=60)
+
+
+def test_event_is_of_that_pod_and_reason(on_host: Place, host_api: FakeApi) -> None:
+    def event(reason: str) -> Json:
+        meta = {"name": reason.lower(), "namespace": "ns", "uid": reason, "resourceVersion": "1"}
+        return {"kind": "Event", "metadata": meta, "reason": reason, "source": {"component": "kai-scheduler"}}
+
+    host_api.on("GET", EVENTS, listing(event("Pulled")), query={"fieldSelector": "involvedObject.uid=uid-a"})
+    host_api.on("GET", EVENTS, Stream(("ADDED", event("Scheduled"))))
+    found = on_host.event(PodView.of(pod("a")), "Scheduled", "Unschedulable", timeout=5)
+    assert (found.reason, found.reporter) == ("Scheduled", "kai-scheduler")
+
+
+def test_clear_waits_for_both_sides_and_leaves_the_namespace_to_end_by_itself(
+    in_tenant: Place, tenant_api: FakeApi, host_api: FakeApi
+) -> None:
+    deleted = tenant_api.on("DELETE", PODS, {"kind": "PodList"})
+    tenant_api.on("GET", PODS, listing(pod("a")))
+    tenant_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
+    host_api.on("GET", ALL_PODS, listing(synced("a")), query=SELECTOR)
+    host_api.on("GET", ALL_PODS, Stream(("DELETED", synced("a"))))
+    tenant_api.on("DELETE", "/api/v1/namespaces/ns", {"kind": "Namespace"})
+    in_tenant.clear(timeout=5)
+    assert deleted.requests[0].body["gracePeriodSeconds"] == 1
+
+
+def test_namespace_goes_even_when_a_pod_stays(on_host: Place, host_api: FakeApi) -> None:
+    host_api.on("DELETE", PODS, {"kind": "PodList"})
+    host_api.on("GET", PODS, listing(pod("a")))
+    host_api.on("GET", PODS, Stream())
+    host_api.on("GET", EVENTS, listing())
+    gone = host_api.on("DELETE", "/api/v1/namespaces/ns", {"kind": "Namespace"})
+    with pytest.raises(WaitTimeout, match="pods of ns are gone"):
+        on_host.clear(timeout=0.1)
+    assert gone.requests
+
+
+def test_only_the_named_pods_are_removed(on_host: Place, host_api: FakeApi) -> None:
+    host_api.on("DELETE", f"{PODS}/a", {"kind": "Pod"})
+    host_api.on("GET", PODS, listing(pod("a"), pod("b")))
+    host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
+    on_host.remove("a", timeout=5)
+
+
+def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(on_host: Place, host_api: FakeApi) -> None:
+    pods = host_api.on("DELETE", PODS, {"kind": "PodList"})
+    groups = host_api.on("DELETE", GROUPS, {"kind": "PodGroupList"})
+    host_api.on("GET", PODS, listing(pod("a")))
+    host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
+    replace(on_host, grace=0, with_pods=("PodGroup",)).empty(timeout=5)
+    assert pods.requests[0].body["gracePeriodSeconds"] == 0
+    assert "gracePeriodSeconds" not in groups.requests[0].body
+
+
+def test_look_reads_the_workloads_own_environment(on_host: Place, host_api: FakeApi) -> None:
+    devices = "/dev/nvidia-uvm\n/dev/nvidia1\n/dev/nvidiactl\n"
+    text = f"PATH=/bin\nNVIDIA_VISIBLE_DEVICES=GPU-1\n--- devices\n{devices}"
+    host_api.on("GET", f"{PODS}/a", pod("a", "Running"))
+    host_api.exec_answer = ExecOutcome(out=text, err="", status={"status": "Success"})
+    inside = on_host.look(PodView.of(pod("a", "Running")))
+    assert inside.gpus == ("/dev/nvidia1",)
+    assert inside.visible == ("GPU-1",)
+    assert len(inside.devices) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "visible"),
+    [
+        ("", ()),
+        ("GPU-1,GPU-2", ("GPU-1", "GPU-2")),
+        ("k8s.device-plugin.nvidia.com/gpu=GPU-1", ("GPU-1",)),
+    ],
+)
+def test_visible_devices(value: str, visible: tuple[str, ...]) -> None:
+    assert Inside({"NVIDIA_VISIBLE_DEVICES": value}, ()).visible == visible
+
+
+def test_a_container_without_gpus_sees_nothing() -> None:
+    inside = Inside.of("PATH=/bin\nMULTI=a=b\n--- devices\n")
+    assert (inside.devices, inside.gpus, inside.visible) == ((), (), ())
+    assert inside.env == {"PATH": "/bin", "MULTI": "a=b"}
