@@ -52,11 +52,23 @@ def e2e(session: nox.Session) -> None:
     artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
     args = [f"--lab{arg[1:]}" if arg.split("=")[0] == "--require" else arg for arg in session.posargs]
     session.run(
-        str(programs / "python"), "-m", "pytest", "tests/e2e", "--timeout", "300",
-        "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder",  # the order of lab/pytest_turns.py
-        f"--junitxml={artifacts}/junit.xml", f"--lab-report={artifacts}/report.html",
-        f"--lab-artifacts={artifacts}", *args, **PATIENT,
-    )  # fmt: skip
+        str(programs / "python"),
+        "-m",
+        "pytest",
+        "tests/e2e",
+        "--timeout",
+        "300",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "--no-loadscope-reorder",  # the order of lab/pytest_turns.py
+        f"--junitxml={artifacts}/junit.xml",
+        f"--lab-report={artifacts}/report.html",
+        f"--lab-artifacts={artifacts}",
+        *args,
+        **PATIENT,
+    )
 
 
 @nox.session(default=False)
@@ -79,16 +91,29 @@ def tests(session: nox.Session) -> None:
     programs = environment(session)
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", "-n", "2")
     session.run(
-        str(programs / "python"), "-m", "pytest", "tests/integration", "-ra", "--timeout", "1800",
-        "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", *session.posargs, **PATIENT,
-    )  # fmt: skip
+        str(programs / "python"),
+        "-m",
+        "pytest",
+        "tests/integration",
+        "-ra",
+        "--timeout",
+        "1800",
+        "-n",
+        "3",
+        "--dist",
+        "loadgroup",
+        "--no-loadscope-reorder",
+        *session.posargs,
+        **PATIENT,
+    )
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, and imports between the rooms."""
+    """Check style, formatting, and imports between packages."""
     programs = environment(session, "dev")
     session.run(str(programs / "ruff"), "check", ".")
+    session.run(str(programs / "ruff"), "format", "--check", ".")
     session.run(str(programs / "lint-imports"), "--no-cache")
 
 

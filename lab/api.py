@@ -164,12 +164,21 @@ class Lab:
         self.session.spec = spec = with_added(spec, added)
         step = HostReady(needed_fixes(verdicts))
         plan = build_plan(
-            spec, self.session.supply, step, no_kai=no_kai,
+            spec,
+            self.session.supply,
+            step,
+            no_kai=no_kai,
             notices=(
-                *gpu_notices, *spec.warnings(), *self._doubts(spec), *self._linted(spec), *self.session.added_notices
+                *gpu_notices,
+                *spec.warnings(),
+                *self._doubts(spec),
+                *self._linted(spec),
+                *self.session.added_notices,
             ),
-            facts={"engine": name}, added=self.session.added_names, leave_alone=True,
-        )  # fmt: skip
+            facts={"engine": name},
+            added=self.session.added_names,
+            leave_alone=True,
+        )
         self.session.facts = dict(plan.facts)
         return plan, verdicts
 
@@ -226,17 +235,27 @@ class Lab:
             run_history.save(self.paths.runs, record, dict(plan.facts))
             record.raise_failure()
         return UpReport(
-            self.spec.name, record, plan.facts, plan.notices, self.paths.kubeconfig,
+            self.spec.name,
+            record,
+            plan.facts,
+            plan.notices,
+            self.paths.kubeconfig,
             {tenant.name: self.paths.tenant_kubeconfig(tenant.name) for tenant in self.tenants},
-        )  # fmt: skip
+        )
 
     def status(self) -> StatusReport:
         """How the lab stands now."""
         spec = self.spec
         plan = build_plan(
-            spec, self.session.supply, HostReady(()), no_kai=self.kai_reason, notices=(), facts={},
-            added=self.session.added_names, made_of=self.node_image,
-        )  # fmt: skip
+            spec,
+            self.session.supply,
+            HostReady(()),
+            no_kai=self.kai_reason,
+            notices=(),
+            facts={},
+            added=self.session.added_names,
+            made_of=self.node_image,
+        )
         seen = self._engine(plan).observe()
         notices = plan.notices
         steps = tuple((s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host")))

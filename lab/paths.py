@@ -14,9 +14,7 @@ from pathlib import Path
 
 from lab.errors import LabError, SpecError
 
-_CACHE_TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
-)
+_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 

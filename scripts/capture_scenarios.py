@@ -94,9 +94,12 @@ class Stage:
         expects = self.situation.expects or "nothing, the pod is well"
         try:
             self.cluster.wait(
-                self.situation.watch, holds, namespace=self.space, timeout=SECONDS,
+                self.situation.watch,
+                holds,
+                namespace=self.space,
+                timeout=SECONDS,
                 what=f"lab explain says of {self.space}/{SUBJECT}: {expects}",
-            )  # fmt: skip
+            )
         except WaitTimeout as error:
             # What came about without an event is found by one more look.
             if not holds([]):

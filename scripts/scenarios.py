@@ -169,93 +169,217 @@ SITUATIONS = (
     Situation("healthy-default-scheduler", "", one(lambda s: plain()), watch="Pod"),
     Situation("queue-unknown", "queue.unknown", one(lambda s: cpu_pod("p", queue="no-such-queue"))),
     Situation("queue-parent", "queue.not-leaf", one(lambda s: cpu_pod("p", queue=s.parent))),
-    Situation("queue-orphan", "queue.orphan", lambda s: [
-        over(queue("s-orphan", s), {"spec": {"parentQueue": "no-such-parent"}}), cpu_pod("p", queue="s-orphan")]),
-    Situation("queue-limit", "queue.over-limit", lambda s: [gpu_pod("p", queue="s-limit")], first=lambda s: [
-        queue("s-limit", s, gpu={"quota": 0, "limit": 1, "overQuotaWeight": 1}), gpu_pod("holder", queue="s-limit")]),
-    Situation("queue-limit-omitted", "queue.limit-zero", lambda s: [
-        queue("s-omitted", s, memory={"quota": -1}), cpu_pod("p", queue="s-omitted")]),
-    Situation("queue-over-quota", "queue.over-quota", lambda s: [
-        queue("s-quota", s, gpu={"quota": 0, "limit": -1, "overQuotaWeight": 1}),
-        over(gpu_pod("p", queue="s-quota"), {"metadata": {"labels": {"priorityClassName": "inference"}}})]),
-    Situation("queue-default-trap", "queue.default-queue-quota", one(
-        lambda s: deployment(cpu_pod("p", queue="default-queue")))),
-    Situation("queue-as-annotation", "spec.queue-key", one(lambda s: over(
-        main(cpu_pod("p", queue=None), resources={"requests": {"cpu": "999"}}),
-        {"metadata": {"annotations": {"kai.scheduler/queue": s.queue}}}))),
+    Situation(
+        "queue-orphan",
+        "queue.orphan",
+        lambda s: [
+            over(queue("s-orphan", s), {"spec": {"parentQueue": "no-such-parent"}}),
+            cpu_pod("p", queue="s-orphan"),
+        ],
+    ),
+    Situation(
+        "queue-limit",
+        "queue.over-limit",
+        lambda s: [gpu_pod("p", queue="s-limit")],
+        first=lambda s: [
+            queue("s-limit", s, gpu={"quota": 0, "limit": 1, "overQuotaWeight": 1}),
+            gpu_pod("holder", queue="s-limit"),
+        ],
+    ),
+    Situation(
+        "queue-limit-omitted",
+        "queue.limit-zero",
+        lambda s: [queue("s-omitted", s, memory={"quota": -1}), cpu_pod("p", queue="s-omitted")],
+    ),
+    Situation(
+        "queue-over-quota",
+        "queue.over-quota",
+        lambda s: [
+            queue("s-quota", s, gpu={"quota": 0, "limit": -1, "overQuotaWeight": 1}),
+            over(gpu_pod("p", queue="s-quota"), {"metadata": {"labels": {"priorityClassName": "inference"}}}),
+        ],
+    ),
+    Situation(
+        "queue-default-trap",
+        "queue.default-queue-quota",
+        one(lambda s: deployment(cpu_pod("p", queue="default-queue"))),
+    ),
+    Situation(
+        "queue-as-annotation",
+        "spec.queue-key",
+        one(
+            lambda s: over(
+                main(cpu_pod("p", queue=None), resources={"requests": {"cpu": "999"}}),
+                {"metadata": {"annotations": {"kai.scheduler/queue": s.queue}}},
+            )
+        ),
+    ),
     Situation("gpus-too-many", "nodes.gpus", one(lambda s: gpu_pod("p", gpus=s.gpus + 1, queue=s.queue))),
-    Situation("gpus-taken", "nodes.gpus-taken", one(lambda s: gpu_pod("p", queue=s.queue)), alone=True,
-              first=lambda s: [gpu_pod(f"holder-{n}", gpus=s.gpus, queue=s.queue) for n in range(s.workers)]),
-    Situation("fraction-no-room", "shared.no-room", one(half), alone=True, first=lambda s: [
-        half(s, f"holder-{n}", 0.9) for n in range(s.workers * s.gpus)]),
-    Situation("gpu-memory-too-big", "shared.memory-too-big", one(
-        lambda s: gpu_memory_pod("p", mib=2 * s.memory, queue=s.queue))),
-    Situation("fraction-devices", "shared.devices", one(
-        lambda s: fraction_pod("p", devices=s.gpus + 1, queue=s.queue))),
+    Situation(
+        "gpus-taken",
+        "nodes.gpus-taken",
+        one(lambda s: gpu_pod("p", queue=s.queue)),
+        alone=True,
+        first=lambda s: [gpu_pod(f"holder-{n}", gpus=s.gpus, queue=s.queue) for n in range(s.workers)],
+    ),
+    Situation(
+        "fraction-no-room",
+        "shared.no-room",
+        one(half),
+        alone=True,
+        first=lambda s: [half(s, f"holder-{n}", 0.9) for n in range(s.workers * s.gpus)],
+    ),
+    Situation(
+        "gpu-memory-too-big",
+        "shared.memory-too-big",
+        one(lambda s: gpu_memory_pod("p", mib=2 * s.memory, queue=s.queue)),
+    ),
+    Situation(
+        "fraction-devices", "shared.devices", one(lambda s: fraction_pod("p", devices=s.gpus + 1, queue=s.queue))
+    ),
     Situation("cpu-too-big", "nodes.cpu", one(lambda s: sized(s, cpu="10k"))),
     Situation("memory-too-big", "nodes.memory", one(lambda s: sized(s, memory="100Ti"))),
-    Situation("resource-unknown", "nodes.resource", one(lambda s: main(
-        cpu(s), resources={"requests": {"example.com/fpga": 1}, "limits": {"example.com/fpga": 1}}))),
+    Situation(
+        "resource-unknown",
+        "nodes.resource",
+        one(lambda s: main(cpu(s), resources={"requests": {"example.com/fpga": 1}, "limits": {"example.com/fpga": 1}})),
+    ),
     Situation("node-selector", "nodes.selector", one(lambda s: cpu(s, spec={"nodeSelector": {"disk": "ssd"}}))),
-    Situation("control-plane", "nodes.control-plane", one(lambda s: cpu(
-        s, spec={"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}))),
+    Situation(
+        "control-plane",
+        "nodes.control-plane",
+        one(lambda s: cpu(s, spec={"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}})),
+    ),
     Situation("default-cpu-too-big", "nodes.cpu", one(lambda s: main(plain(), resources={"requests": {"cpu": "10k"}}))),
     Situation("nodes-tainted", "nodes.taint", one(cpu), steps=(Tainted(),)),
     Situation("nodes-cordoned", "nodes.cordoned", one(cpu), steps=(Cordoned(),)),
-    Situation("gang-partly", "gang.partly-fits", alone=True, docs=lambda s: [gang(s, s.workers + 1), *(
-        notes(gpu_pod(name, gpus=s.gpus, queue=s.queue), pod_group_name="g")
-        for name in ["p", *(f"mate-{n}" for n in range(s.workers))])]),
+    Situation(
+        "gang-partly",
+        "gang.partly-fits",
+        alone=True,
+        docs=lambda s: [
+            gang(s, s.workers + 1),
+            *(
+                notes(gpu_pod(name, gpus=s.gpus, queue=s.queue), pod_group_name="g")
+                for name in ["p", *(f"mate-{n}" for n in range(s.workers))]
+            ),
+        ],
+    ),
     Situation("gang-too-few", "gang.too-few", lambda s: [gang(s, 3), notes(cpu(s), pod_group_name="g")]),
     Situation("group-missing", "group.missing", one(lambda s: notes(cpu(s), pod_group_name="nobody")), watch="Pod"),
-    Situation("gates", "spec.gates", one(
-        lambda s: cpu(s, spec={"schedulingGates": [{"name": "kailab.dev/hold"}]})), watch="Pod"),
-    Situation("scheduler-mistyped", "spec.no-such-scheduler", one(
-        lambda s: cpu_pod("p", scheduler="kai-schedular")), watch="Pod"),
-    Situation("scheduler-of-nobody", "spec.no-such-scheduler", one(
-        lambda s: cpu_pod("p", scheduler="volcano")), watch="Pod"),
-    Situation("fraction-without-kai", "spec.fraction-without-kai", one(
-        lambda s: notes(plain(), gpu_fraction="0.5")), watch="Pod"),
-    Situation("share-key", "spec.share-key", one(lambda s: over(
-        cpu(s), {"metadata": {"annotations": {"kai.scheduler/gpu-fraction": "0.5"}}})), watch="Pod"),
-    Situation("fraction-and-whole", "admission.fraction-and-whole", one(
-        lambda s: job(notes(gpu_pod("p", queue=s.queue), gpu_fraction="0.5")))),
+    Situation(
+        "gates",
+        "spec.gates",
+        one(lambda s: cpu(s, spec={"schedulingGates": [{"name": "kailab.dev/hold"}]})),
+        watch="Pod",
+    ),
+    Situation(
+        "scheduler-mistyped",
+        "spec.no-such-scheduler",
+        one(lambda s: cpu_pod("p", scheduler="kai-schedular")),
+        watch="Pod",
+    ),
+    Situation(
+        "scheduler-of-nobody", "spec.no-such-scheduler", one(lambda s: cpu_pod("p", scheduler="volcano")), watch="Pod"
+    ),
+    Situation(
+        "fraction-without-kai",
+        "spec.fraction-without-kai",
+        one(lambda s: notes(plain(), gpu_fraction="0.5")),
+        watch="Pod",
+    ),
+    Situation(
+        "share-key",
+        "spec.share-key",
+        one(lambda s: over(cpu(s), {"metadata": {"annotations": {"kai.scheduler/gpu-fraction": "0.5"}}})),
+        watch="Pod",
+    ),
+    Situation(
+        "fraction-and-whole",
+        "admission.fraction-and-whole",
+        one(lambda s: job(notes(gpu_pod("p", queue=s.queue), gpu_fraction="0.5"))),
+    ),
     Situation("fraction-value", "admission.fraction-value", one(lambda s: job(notes(cpu(s), gpu_fraction="1.5")))),
-    Situation("resource-quota", "admission.quota", lambda s: [
-        limits("none", "ResourceQuota", hard={"pods": "0"}), job(cpu(s))]),
-    Situation("limit-range", "admission.limit-range", lambda s: [
-        limits("least", "LimitRange", limits=[{"type": "Container", "min": {"cpu": "500m"}}]), job(cpu(s))]),
-    Situation("pod-security", "admission.pod-security", one(lambda s: job(cpu(s, spec={"hostNetwork": True}))),
-              labels={"pod-security.kubernetes.io/enforce": "baseline"}),
-    Situation("service-account", "admission.service-account", one(
-        lambda s: job(cpu(s, spec={"serviceAccountName": "nobody"})))),
-    Situation("priority-class", "admission.priority-class", one(
-        lambda s: job(cpu(s, spec={"priorityClassName": "no-such-class"})))),
-    Situation("runtime-class", "admission.runtime-class", one(
-        lambda s: job(cpu(s, spec={"runtimeClassName": "no-such-class"})))),
+    Situation(
+        "resource-quota",
+        "admission.quota",
+        lambda s: [limits("none", "ResourceQuota", hard={"pods": "0"}), job(cpu(s))],
+    ),
+    Situation(
+        "limit-range",
+        "admission.limit-range",
+        lambda s: [limits("least", "LimitRange", limits=[{"type": "Container", "min": {"cpu": "500m"}}]), job(cpu(s))],
+    ),
+    Situation(
+        "pod-security",
+        "admission.pod-security",
+        one(lambda s: job(cpu(s, spec={"hostNetwork": True}))),
+        labels={"pod-security.kubernetes.io/enforce": "baseline"},
+    ),
+    Situation(
+        "service-account",
+        "admission.service-account",
+        one(lambda s: job(cpu(s, spec={"serviceAccountName": "nobody"}))),
+    ),
+    Situation(
+        "priority-class",
+        "admission.priority-class",
+        one(lambda s: job(cpu(s, spec={"priorityClassName": "no-such-class"}))),
+    ),
+    Situation(
+        "runtime-class",
+        "admission.runtime-class",
+        one(lambda s: job(cpu(s, spec={"runtimeClassName": "no-such-class"}))),
+    ),
     Situation("job-suspended", "spec.no-pods-wanted", one(lambda s: over(job(cpu(s)), {"spec": {"suspend": True}}))),
-    Situation("runtime-handler", "sandbox.no-handler", lambda s: [
-        HANDLER, cpu(s, spec={"runtimeClassName": "s-handler"})]),
-    Situation("image-missing", "image.registry-unreachable", one(lambda s: main(
-        cpu(s), image="registry.kailab.dev/no-such-image:1"))),
-    Situation("image-never", "image.never-pull", one(lambda s: main(
-        cpu(s), image="registry.kailab.dev/no-such-image:1", imagePullPolicy="Never"))),
+    Situation(
+        "runtime-handler", "sandbox.no-handler", lambda s: [HANDLER, cpu(s, spec={"runtimeClassName": "s-handler"})]
+    ),
+    Situation(
+        "image-missing",
+        "image.registry-unreachable",
+        one(lambda s: main(cpu(s), image="registry.kailab.dev/no-such-image:1")),
+    ),
+    Situation(
+        "image-never",
+        "image.never-pull",
+        one(lambda s: main(cpu(s), image="registry.kailab.dev/no-such-image:1", imagePullPolicy="Never")),
+    ),
     Situation("image-name", "image.name-invalid", one(lambda s: main(cpu(s), image="UPPER/Case:1"))),
-    Situation("crash-loop", "container.crash-loop", one(lambda s: main(
-        cpu(s), command=["sh", "-c", "echo no licence found; exit 3"]))),
-    Situation("out-of-memory", "container.oom", one(lambda s: main(
-        cpu(s), command=GREEDY, resources={"requests": {"memory": "8Mi"}, "limits": {"memory": "24Mi"}}))),
+    Situation(
+        "crash-loop",
+        "container.crash-loop",
+        one(lambda s: main(cpu(s), command=["sh", "-c", "echo no licence found; exit 3"])),
+    ),
+    Situation(
+        "out-of-memory",
+        "container.oom",
+        one(
+            lambda s: main(
+                cpu(s), command=GREEDY, resources={"requests": {"memory": "8Mi"}, "limits": {"memory": "24Mi"}}
+            )
+        ),
+    ),
     Situation("command-missing", "container.no-command", one(lambda s: main(cpu(s), command=["/no/such/program"]))),
     Situation("not-ready", "container.not-ready", one(lambda s: main(cpu(s), readinessProbe=FAILING))),
     Situation("init-waits", "container.init", one(lambda s: cpu(s, spec={"initContainers": INIT})), watch="Pod"),
-    Situation("runs-as-root", "container.root", one(
-        lambda s: cpu(s, spec={"securityContext": {"runAsNonRoot": True}}))),
-    Situation("secret-missing", "volumes.not-there", one(lambda s: main(
-        cpu(s), envFrom=[{"secretRef": {"name": "no-such-secret"}}]))),
-    Situation("configmap-missing", "volumes.configmap-missing", one(lambda s: main(
-        cpu(s), envFrom=[{"configMapRef": {"name": "no-such-map"}}]))),
+    Situation(
+        "runs-as-root", "container.root", one(lambda s: cpu(s, spec={"securityContext": {"runAsNonRoot": True}}))
+    ),
+    Situation(
+        "secret-missing",
+        "volumes.not-there",
+        one(lambda s: main(cpu(s), envFrom=[{"secretRef": {"name": "no-such-secret"}}])),
+    ),
+    Situation(
+        "configmap-missing",
+        "volumes.configmap-missing",
+        one(lambda s: main(cpu(s), envFrom=[{"configMapRef": {"name": "no-such-map"}}])),
+    ),
     Situation("claim-missing", "volumes.claim-missing", one(mounting)),
-    Situation("claim-unbound", "volumes.claim-unbound", lambda s: [
-        claim(storageClassName="no-such-class"), mounting(s)]),
+    Situation(
+        "claim-unbound", "volumes.claim-unbound", lambda s: [claim(storageClassName="no-such-class"), mounting(s)]
+    ),
     Situation("pod-grouper-down", "kai.pod-grouper-down", one(cpu), steps=(Down("pod-grouper"),), watch="Pod"),
     Situation("scheduler-down", "kai.scheduler-down", one(cpu), steps=(Down("kai-scheduler-default"),), watch="Pod"),
     Situation("binder-down", "kai.binder-down", one(cpu), steps=(Down("binder"),), watch="BindRequest"),
@@ -263,17 +387,39 @@ SITUATIONS = (
     Situation("gpu-sharing-off", "admission.gpu-sharing-off", one(lambda s: job(half(s))), steps=(NoSharing(),)),
     Situation("reservation-class", "shared.reservation-class", one(half), steps=(OddReservationClass(),)),
     Situation("tenant-healthy", "", one(half), tenant="host-kai", watch="Pod"),
-    Situation("tenant-queue-unknown", "queue.unknown", one(
-        lambda s: cpu_pod("p", queue="no-such-queue")), tenant="host-kai"),
-    Situation("tenant-gpus-too-many", "nodes.gpus", one(
-        lambda s: gpu_pod("p", gpus=s.gpus + 1, queue=s.queue)), tenant="host-kai"),
-    Situation("tenant-refused", "admission.fraction-value", one(
-        lambda s: notes(cpu(s), gpu_fraction="1.5")), tenant="host-kai"),
-    Situation("tenant-image", "image.registry-unreachable", one(lambda s: main(
-        cpu(s), image="registry.kailab.dev/no-such-image:1")), tenant="host-kai"),
+    Situation(
+        "tenant-queue-unknown", "queue.unknown", one(lambda s: cpu_pod("p", queue="no-such-queue")), tenant="host-kai"
+    ),
+    Situation(
+        "tenant-gpus-too-many",
+        "nodes.gpus",
+        one(lambda s: gpu_pod("p", gpus=s.gpus + 1, queue=s.queue)),
+        tenant="host-kai",
+    ),
+    Situation(
+        "tenant-refused",
+        "admission.fraction-value",
+        one(lambda s: notes(cpu(s), gpu_fraction="1.5")),
+        tenant="host-kai",
+    ),
+    Situation(
+        "tenant-image",
+        "image.registry-unreachable",
+        one(lambda s: main(cpu(s), image="registry.kailab.dev/no-such-image:1")),
+        tenant="host-kai",
+    ),
     Situation("tenant-own-healthy", "", one(half), tenant="own-kai", watch="Pod"),
-    Situation("tenant-own-queue", "tenant.queue-only-on-host", lambda s: [cpu_pod("p", queue="s-host-only")],
-              first=lambda s: [queue("s-host-only", s)], tenant="own-kai"),
-    Situation("tenant-default-cpu", "nodes.cpu", one(
-        lambda s: main(plain(), resources={"requests": {"cpu": "10k"}})), tenant="default"),
-)  # fmt: skip
+    Situation(
+        "tenant-own-queue",
+        "tenant.queue-only-on-host",
+        lambda s: [cpu_pod("p", queue="s-host-only")],
+        first=lambda s: [queue("s-host-only", s)],
+        tenant="own-kai",
+    ),
+    Situation(
+        "tenant-default-cpu",
+        "nodes.cpu",
+        one(lambda s: main(plain(), resources={"requests": {"cpu": "10k"}})),
+        tenant="default",
+    ),
+)

@@ -18,10 +18,14 @@ from lab.snapshot.cluster_snapshot import World
 _DROPPED = frozenset({"Service", "ServiceAccount", "Endpoints", "PersistentVolume", "Topology"})
 _NAMES_ONLY = frozenset(
     {
-        "Lease", "CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+        "Lease",
+        "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     }
-)  # fmt: skip
+)
 _GPU_WORDS = ("NVIDIA", "RUNAI", "GPU", "CUDA")
 _LOG_LINES = 8
 _LOG_WIDTH = 600

@@ -50,26 +50,26 @@ app.add_typer(gpu_app, name="gpu")
 app.add_typer(kai_app, name="kai")
 app.add_typer(tenant_app, name="tenant")
 app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")(lint)
-app.command(
-    epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME"
-)(gpus)
-app.command(
-    epilog="Examples: lab explain team/pod · lab explain pod -n ns --tenant my-vcluster · lab explain --all"
-)(explain)
-app.command(
-    epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json"
-)(verify)
+app.command(epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME")(gpus)
+app.command(epilog="Examples: lab explain team/pod · lab explain pod -n ns --tenant my-vcluster · lab explain --all")(
+    explain
+)
+app.command(epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json")(verify)
 app.command(epilog="Examples: lab doctor · lab doctor --profile gpu · lab doctor --log - < error.txt")(doctor)
 app.command(epilog="Examples: lab report · lab report --out demo.html --open")(report)
 
 
-@app.command(
-    epilog="Examples: lab up --yes · lab up -f my.yaml --set gpu.perNode=4 --require kai"
-)
+@app.command(epilog="Examples: lab up --yes · lab up -f my.yaml --set gpu.perNode=4 --require kai")
 def up(
-    file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, yes: Yes = False,
-    require: Require = None, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
+    name: Name = None,
+    yes: Yes = False,
+    require: Require = None,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Bring the lab up, or finish what an earlier run began. Running it twice changes nothing."""
     from lab.cli.signals import stopping
     from lab.ui import attach
@@ -84,9 +84,13 @@ def up(
 
 @app.command(epilog="Examples: lab plan · lab plan --profile minimal --json")
 def plan(
-    file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None,
-    require: Require = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
+    name: Name = None,
+    require: Require = None,
+    as_json: AsJson = False,
+) -> None:
     """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
     from lab.ui.plan import render_plan
 
@@ -110,11 +114,15 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Examples: lab down · lab down --images · lab down --host --yes")
 def down(
-    file: File = None, profile: Profile = None, name: Name = None,
+    file: File = None,
+    profile: Profile = None,
+    name: Name = None,
     images: Annotated[bool, typer.Option("--images", help="Also remove the baked node images.")] = False,
     host: Annotated[bool, typer.Option("--host", help="Also undo what was changed on this machine.")] = False,
-    yes: Yes = False, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    yes: Yes = False,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Take the lab away from any half-made state, and prove that nothing is left."""
     import threading
 
@@ -161,9 +169,7 @@ def logs(
     print_json(data) if as_json else typer.echo(f"{len(files)} files in {folder.absolute()}")
 
 
-@app.command(
-    epilog="Examples: kubectl --kubeconfig $(lab kubeconfig) get pods -A · lab kubeconfig my-vcluster"
-)
+@app.command(epilog="Examples: kubectl --kubeconfig $(lab kubeconfig) get pods -A · lab kubeconfig my-vcluster")
 def kubeconfig(
     tenant: Annotated[str | None, typer.Argument(help="A tenant; without it the lab's own cluster.")] = None,
     name: Name = None,
@@ -187,9 +193,7 @@ def schema() -> None:
 @app.command(epilog="Examples: lab init · lab init --profile minimal --out small.yaml")
 def init(
     profile: Annotated[str, typer.Option("--profile", help="Which profile to start from.")] = "demo",
-    out: Annotated[Path, typer.Option("--out", help="File to write; an existing one is kept.")] = Path(
-        "lab.yaml"
-    ),
+    out: Annotated[Path, typer.Option("--out", help="File to write; an existing one is kept.")] = Path("lab.yaml"),
 ) -> None:
     """Write a lab file with every key explained."""
     from lab.config import init_text
@@ -202,9 +206,7 @@ def init(
     except FileExistsError:
         raise SpecError(f"{out} exists and is kept", fix="name another file with --out") from None
     except OSError as error:
-        raise SpecError(
-            f"{out} cannot be written: {error.strerror}", fix="name another file with --out"
-        ) from error
+        raise SpecError(f"{out} cannot be written: {error.strerror}", fix="name another file with --out") from error
     typer.echo(f"wrote {out}; next: lab plan -f {out}")
 
 

@@ -10,18 +10,19 @@ import typer
 from lab.cli.options import AsJson, File, Profile, Settings, print_json, spec_of
 
 bundle_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Bundles: a folder or tar with images, charts and binaries; a lab comes up from one alone, offline.",
-)  # fmt: skip
+)
 Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
 
 
-@bundle_app.command(
-    epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE"
-)
+@bundle_app.command(epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE")
 def create(
     out: Annotated[Path, typer.Option("--out", help="New folder, or a name that ends in .tar.")],
-    file: File = None, profile: Profile = None, settings: Settings = None,
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
     image: Annotated[
         list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these.")
     ] = None,
@@ -29,13 +30,11 @@ def create(
         list[str] | None, typer.Option("--chart", metavar="NAME[@VERSION=FILE]", help="Only these charts.")
     ] = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
     from lab.operations.bundle import create_bundle
 
-    bundle = create_bundle(
-        spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo
-    )
+    bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo)
     if as_json:
         print_json(bundle.as_json())
     else:

@@ -23,9 +23,14 @@ NOT_READY, UNKNOWN = 4, 1
 
 
 def doctor(
-    file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, log: LogFile = None,
-    known: Known = False, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
+    name: Name = None,
+    log: LogFile = None,
+    known: Known = False,
+    as_json: AsJson = False,
+) -> None:
     """Check this machine and the GPUs of the lab that is up; what is wrong is told with its fix.
 
     Exit code 4 when a needed thing is missing. With --log: 1 when no known failure is in the text.
@@ -53,13 +58,15 @@ def _examine(
     found = (*here.symptoms, *(seen.symptoms if seen else ()))
     verdicts = (*here.verdicts, *(seen.path if seen else ()))
     if as_json:
-        print_json({
-            "facts": portable(here.facts, here.nvidia),
-            "verdicts": [verdict.as_json() for verdict in verdicts],
-            "symptoms": [one.as_json() for one in found],
-            "lab": seen.lab if seen else None,
-            "unread": list(seen.unread) if seen else [],
-        })  # fmt: skip
+        print_json(
+            {
+                "facts": portable(here.facts, here.nvidia),
+                "verdicts": [verdict.as_json() for verdict in verdicts],
+                "symptoms": [one.as_json() for one in found],
+                "lab": seen.lab if seen else None,
+                "unread": list(seen.unread) if seen else [],
+            }
+        )
     else:
         render_machine(here.verdicts)
         if seen is not None:

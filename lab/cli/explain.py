@@ -26,9 +26,16 @@ Context = Annotated[str | None, typer.Option("--context", help="Context in that 
 
 
 def explain(
-    pod: Pod = None, namespace: Namespace = None, tenant: Tenant = None, all_: All = False, rules: Rules = False,
-    kubeconfig: Kubeconfig = None, context: Context = None, name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    pod: Pod = None,
+    namespace: Namespace = None,
+    tenant: Tenant = None,
+    all_: All = False,
+    rules: Rules = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
     from lab.explain import all_rules
     from lab.ui.explain import render_explained, render_picture, render_rules

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from lab.session.context import LabContext
 
 gpu_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Simulated GPUs: let one fail, heal it; the models a lab file can name.",
-)  # fmt: skip
+)
 
 
 @gpu_app.command(
@@ -25,8 +26,9 @@ def fail(
     gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="Which GPU; the node by its full or short name.")],
     xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error it reports.")] = 48,
     lost: Annotated[bool, typer.Option("--lost", help="It falls off the bus: XID 79, and NVML loses it.")] = False,
-    name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """Let a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
     from lab.api import Lab
     from lab.gpu.simulated.fault_injection import fail as let_fail
@@ -50,8 +52,9 @@ def fail(
 def heal(
     gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="Which GPUs.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs of the lab.")] = False,
-    name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """Heal simulated GPUs, and wait until their nodes offer them again. Starts their device plugins again."""
     from lab.api import Lab
     from lab.errors import SpecError
@@ -94,6 +97,8 @@ def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:
     from lab.gpu.simulated.devices import gpu_uuid
 
     return {
-        "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}", "node": gpu.node, "index": gpu.index,
+        "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}",
+        "node": gpu.node,
+        "index": gpu.index,
         "uuid": gpu_uuid(ctx.spec.name, gpu.node, gpu.index),
-    }  # fmt: skip
+    }

@@ -24,8 +24,10 @@ def gpus(
     width: Annotated[
         int | None, typer.Option("--width", min=60, help="Draw the table this wide, also into a file or pipe.")
     ] = None,
-    kubeconfig: Kubeconfig = None, context: Context = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_json: AsJson = False,
+) -> None:
     """Show node, GPU, reservation pod, pods, tenant and queue: what is free, whole, shared, over-committed."""
     source, title = source_of(name, kubeconfig, context)
     try:

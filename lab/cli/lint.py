@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 def lint(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files, or folders.")] = None,
     kai: Annotated[str | None, typer.Option("--kai", help="For this KAI version instead of the lab's.")] = None,
-    anywhere: Annotated[
-        bool, typer.Option("--anywhere", help="Not for a lab: queues and GPUs are not known.")
-    ] = False,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Not for a lab: queues and GPUs are not known.")] = False,
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
-    file: File = None, profile: Profile = None, settings: Settings = None, name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """Say what will go wrong with manifests on this KAI version. Exit code 12 when there is an error among it.
 
     Without -f, --profile or --name the lab that is up counts, else the lab file here or the profile demo.
@@ -49,9 +51,14 @@ def lint(
 
 
 def _setting(
-    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, kai: str | None,
-    anywhere: bool, tenant: str | None,
-) -> Setting:  # fmt: skip
+    file: Path | None,
+    profile: str | None,
+    settings: list[str] | None,
+    name: str | None,
+    kai: str | None,
+    anywhere: bool,
+    tenant: str | None,
+) -> Setting:
     from lab.kai import line_of
     from lab.lint import Setting
     from lab.lint.setting import setting_of

@@ -16,25 +16,18 @@ File = Annotated[
 ]
 Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file: demo, cpu, gpu, gpus or minimal.")]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. gpu.perNode=4."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. gpu.perNode=4.")
 ]
 Name = Annotated[
     str | None, typer.Option("--name", help="Which lab. Default: KAILAB_LAB, lab.yaml's, or the only one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data on stdout.")]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Agree to the changes of this machine that are listed.")
-]
-Require = Annotated[
-    list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail unless it is there: kai.")
-]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Agree to the changes of this machine that are listed.")]
+Require = Annotated[list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail unless it is there: kai.")]
 Ui = Annotated[str, typer.Option("--ui", help="auto, board, plain, github, gitlab or json.")]
 
 
-def spec_of(
-    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None
-) -> LabSpec:
+def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None) -> LabSpec:
     """The lab file that the options mean. Raises SpecError."""
     from lab.config import resolve_spec
 

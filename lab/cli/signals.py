@@ -21,9 +21,7 @@ def stopping(cancel: threading.Event) -> Iterator[None]:
         cancel.set()
         sys.stderr.write("\nstopping: running commands are asked to end (again to leave at once)\n")
 
-    before = {
-        number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

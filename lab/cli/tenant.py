@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from lab.api import Lab
 
 tenant_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
     help="Tenants (vClusters) of a lab that runs: add and remove them, see and enter them, change the KAI inside.",
-)  # fmt: skip
+)
 Agreed = Annotated[bool, typer.Option("--yes", "-y", help="Agree to what changes for everybody: KAI on the host.")]
 
 
@@ -43,8 +44,11 @@ def add(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="The tenant as in tenants[] of a lab file.")
     ] = None,
-    name: Name = None, yes: Agreed = False, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    yes: Agreed = False,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Add a tenant to the lab that runs, or finish what an earlier add began. Refused before anything is touched."""
     from lab.cli.signals import stopping
     from lab.config.added_tenants import draft
@@ -53,9 +57,13 @@ def add(
     from lab.ui.tenants import render_added
 
     options = {
-        "mode": mode or ("own-kai" if kai and not file else None), "kaiVersion": kai, "kubernetes": kubernetes,
-        "vcluster": vcluster, "nodes": nodes_of(nodes), "gpus": gpus,
-    }  # fmt: skip
+        "mode": mode or ("own-kai" if kai and not file else None),
+        "kaiVersion": kai,
+        "kubernetes": kubernetes,
+        "vcluster": vcluster,
+        "nodes": nodes_of(nodes),
+        "gpus": gpus,
+    }
     asked = draft(tenant, options, file, values)
     lab = _lab(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
@@ -72,8 +80,11 @@ def remove(
         str, typer.Option("--grace", metavar="own|SECONDS", help="Time its pods get to end; own: each its own.")
     ] = "1",
     canary: Annotated[bool, typer.Option("--canary", help="Prove by a pod that its GPUs are free.")] = False,
-    name: Name = None, yes: Agreed = False, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    yes: Agreed = False,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
     from lab.cli.signals import stopping
     from lab.errors import Leftovers
@@ -111,8 +122,9 @@ def status(
     tenant: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Default: all of them.", autocompletion=complete_tenant)
     ] = None,
-    name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """How tenants stand, step by step. Exit code 5 when something is not ready."""
     from lab.operations.tenant.status import status as status_of
     from lab.ui.tenants import render_tenant_status
@@ -125,7 +137,7 @@ def status(
 
 
 @tenant_app.command(
-    epilog='Examples: lab tenant connect team-ml -- kubectl get pods -A · eval "$(lab tenant connect team-ml)"',
+    epilog='Examples: lab tenant connect team-ml -- kubectl get pods -A · eval "$(lab tenant connect team-ml)"'
 )
 def connect(
     tenant: TenantName,

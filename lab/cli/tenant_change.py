@@ -22,8 +22,10 @@ def upgrade(
     ] = None,
     suites: Annotated[bool, typer.Option("--suites/--no-suites", help="Run the suites in it afterwards.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Stay on the new version whatever the suites say.")] = False,
-    name: Name = None, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Rehearse another KAI version in a tenant: snapshot, upgrade, suites, verdict; back to before when it is red."""
     from lab.api import Lab
     from lab.cli.signals import stopping
@@ -39,8 +41,10 @@ def upgrade(
 def rollback(
     tenant: TenantName,
     to: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="Default: the version before.")] = None,
-    name: Name = None, ui: Ui = "auto", as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Bring the KAI of a tenant back to the version before; running pods and fractions stay, and it is timed."""
     from lab.api import Lab
     from lab.cli.signals import stopping
@@ -61,8 +65,9 @@ def compare(
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds until a run must rest.")] = 180.0,
     at_once: Annotated[bool, typer.Option("--at-once", help="Both at once; needs nodes of their own.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write a page.")] = None,
-    name: Name = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
     """Run the same workload in two tenants and show what their schedulers made of it, side by side."""
     from lab.api import Lab
     from lab.cli.signals import stopping
@@ -76,9 +81,7 @@ def compare(
         typer.echo(line, err=True)
 
     with stopping(lab.session.cancel):
-        found = compare_tenants(
-            lab, a, b, documents, rounds=rounds, timeout=timeout, at_once=at_once, say=say
-        )  # fmt: skip
+        found = compare_tenants(lab, a, b, documents, rounds=rounds, timeout=timeout, at_once=at_once, say=say)
     if html is not None:
         from lab.report.compare_page import compare_page
 

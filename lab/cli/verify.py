@@ -25,9 +25,13 @@ Context = Annotated[str | None, typer.Option("--context", help="Context in --kub
 
 
 def verify(
-    seconds: Seconds = 0.0, until_quiet: UntilQuiet = False, name: Name = None, kubeconfig: Kubeconfig = None,
-    context: Context = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    seconds: Seconds = 0.0,
+    until_quiet: UntilQuiet = False,
+    name: Name = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_json: AsJson = False,
+) -> None:
     """Check GPU shares, reservation pods, queues, gangs and tenants by watches. Exit code 13 when one is broken."""
     from lab.cli.signals import stopping
     from lab.errors import InvariantBroken, WaitTimeout

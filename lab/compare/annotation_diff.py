@@ -101,8 +101,11 @@ def form(value: str, *views: PodView) -> str:
         owner = view.owner.partition("/")[2]
         # The longer ones first: a pod's name begins with that of its owner.
         for text, word in (
-            (view.uid, "<uid>"), (view.name, "<name>"), (view.namespace, "<namespace>"), (owner, "<owner>"),
-        ):  # fmt: skip
+            (view.uid, "<uid>"),
+            (view.name, "<name>"),
+            (view.namespace, "<namespace>"),
+            (owner, "<owner>"),
+        ):
             value = re.sub(rf"(?<![a-z0-9]){re.escape(text)}(?![a-z0-9])", word, value) if text else value
     for pattern, word in _FORMS:
         value = pattern.sub(word, value)

@@ -30,9 +30,16 @@ _FREE_SECONDS = 60.0
 
 
 def compare(
-    lab: LabLike, a: str, b: str, documents: Sequence[Document], *, rounds: int = 1, timeout: float = 180.0,
-    at_once: bool = False, say: Say = lambda _: None,
-) -> Comparison:  # fmt: skip
+    lab: LabLike,
+    a: str,
+    b: str,
+    documents: Sequence[Document],
+    *,
+    rounds: int = 1,
+    timeout: float = 180.0,
+    at_once: bool = False,
+    say: Say = lambda _: None,
+) -> Comparison:
     """Run a workload in two tenants and compare what their schedulers made of it.
 
     One runs after the other, for they may share nodes and CPU; who is first changes from round to round. A run ends
@@ -71,9 +78,15 @@ def compare(
             last[run.letter] = words
     told = tuple(dict.fromkeys(text for target in targets for text in fitted[target.side.letter].told))
     return Comparison(
-        lab=lab.spec.name, a=targets[0].side, b=targets[1].side, rounds=rounds, at_once=at_once, runs=tuple(runs),
-        differences=differences(last["a"], last["b"]), told=told,
-    )  # fmt: skip
+        lab=lab.spec.name,
+        a=targets[0].side,
+        b=targets[1].side,
+        rounds=rounds,
+        at_once=at_once,
+        runs=tuple(runs),
+        differences=differences(last["a"], last["b"]),
+        told=told,
+    )
 
 
 def _refuse_sharing(targets: tuple[Target, Target]) -> None:
@@ -87,9 +100,14 @@ def _refuse_sharing(targets: tuple[Target, Target]) -> None:
 
 
 def _round(
-    lab: LabLike, order: Sequence[Target], fitted: Mapping[str, Fitted], number: int, timeout: float, at_once: bool,
+    lab: LabLike,
+    order: Sequence[Target],
+    fitted: Mapping[str, Fitted],
+    number: int,
+    timeout: float,
+    at_once: bool,
     say: Say,
-) -> Iterator[tuple[Run, Wrote]]:  # fmt: skip
+) -> Iterator[tuple[Run, Wrote]]:
     def one(turn: int, target: Target) -> tuple[Run, Wrote]:
         say(f"round {number}: {target.tenant} ({target.side.scheduler})")
         return _OneRun(lab, target, fitted[target.side.letter], number, turn, timeout).go()
@@ -116,9 +134,7 @@ class _OneRun:
     def go(self) -> tuple[Run, Wrote]:
         """Create it, follow it until it rests, measure it, and take it away."""
         name, host = self.target.tenant, self.lab.cluster
-        place = Place.open(
-            self.lab.spec.name, host, f"compare {name}", tenant=name, cluster=self.lab.tenant(name)
-        )  # fmt: skip
+        place = Place.open(self.lab.spec.name, host, f"compare {name}", tenant=name, cluster=self.lab.tenant(name))
         fitted = self.fitted.placed(place.namespace, self.lab.spec.name)
         try:
             with Recorder(place) as recorder:
@@ -156,9 +172,10 @@ class _OneRun:
         foreign = {
             gpu.title
             for holder, gpu in gpus.holders
-            if gpu is not None and (gpu.node in own if own else gpu.node not in owned)
+            if gpu is not None
+            and (gpu.node in own if own else gpu.node not in owned)
             and (holder.tenant, holder.namespace) != (place.tenant, place.namespace)
-        }  # fmt: skip
+        }
         return [f"pods that are not of this workload hold a part of {', '.join(sorted(foreign))}"] if foreign else []
 
     def _freed(self, groups: frozenset[str]) -> list[str]:

@@ -33,9 +33,14 @@ class Round:
 
 
 def measure(
-    what: Round, recording: Recording, planned: Sequence[Planned], gpus: GpuMap, why: Mapping[str, tuple[str, ...]],
-    memory: Mapping[str, int], notes: Iterable[str] = (),
-) -> Run:  # fmt: skip
+    what: Round,
+    recording: Recording,
+    planned: Sequence[Planned],
+    gpus: GpuMap,
+    why: Mapping[str, tuple[str, ...]],
+    memory: Mapping[str, int],
+    notes: Iterable[str] = (),
+) -> Run:
     """The figures of a run.
 
     Args:
@@ -59,18 +64,24 @@ def measure(
         replace(
             pod,
             devices=tuple(gpu.title for holder, gpu in mine if gpu is not None and holder.name == pod.name)
-            if pod.state in ("running", "starting") else (),
+            if pod.state in ("running", "starting")
+            else (),
             why=why.get(pod.name, ()) if pod.state == "pending" else (),
         )
         for pod in pods
-    ]  # fmt: skip
+    ]
     lane_by_name = {pod.name: pod.lane for pod in pods}
     return Run(
-        letter=what.letter, number=what.number, order=what.order, seconds=round(recording.seconds, 3),
-        settled=recording.settled, pods=tuple(sorted(pods, key=lambda pod: (pod.created, pod.lane))),
-        packing=packing(mine, lane_by_name), fairness=fairness(pods, recording.seconds),
+        letter=what.letter,
+        number=what.number,
+        order=what.order,
+        seconds=round(recording.seconds, 3),
+        settled=recording.settled,
+        pods=tuple(sorted(pods, key=lambda pod: (pod.created, pod.lane))),
+        packing=packing(mine, lane_by_name),
+        fairness=fairness(pods, recording.seconds),
         notes=(*recording.troubles, *notes),
-    )  # fmt: skip
+    )
 
 
 def histories(recording: Recording) -> dict[str, list[PodSeen]]:
@@ -157,7 +168,7 @@ def shares_of(pod: GpuPod, memory: Mapping[str, int]) -> float:
 
 def _pod(
     lane: str, seen: Sequence[PodSeen], recording: Recording, planned: Sequence[Planned], memory: Mapping[str, int]
-) -> PodRun:  # fmt: skip
+) -> PodRun:
     first, last = seen[0], seen[-1]
     view = last.pod.view
     workload = workload_of(first.pod.view)
@@ -165,14 +176,21 @@ def _pod(
     left = next((one.at for one in seen if one.gone or one.pod.view.deleting or one.pod.view.ended), None)
     running = _first(seen, lambda one: one.phase in ("Running", "Succeeded"))
     return PodRun(
-        lane=lane, workload=workload, name=view.name,
+        lane=lane,
+        workload=workload,
+        name=view.name,
         queue=next((one.queue for one in planned if one.workload == workload), ""),
-        asked=last.pod.asked() if last.pod.needs.wants_gpu else "no GPU", gpus=shares_of(last.pod, memory),
+        asked=last.pod.asked() if last.pod.needs.wants_gpu else "no GPU",
+        gpus=shares_of(last.pod, memory),
         created=round(min(sent, first.at) if not first.pod.view.owner else first.at, 3),
-        scheduled=_first(seen, lambda one: bool(one.node)), running=running,
-        gone=None if left is None else round(left, 3), node=view.node, devices=(),
-        state=_state(last, running), evicted=_evicted(seen, recording),
-    )  # fmt: skip
+        scheduled=_first(seen, lambda one: bool(one.node)),
+        running=running,
+        gone=None if left is None else round(left, 3),
+        node=view.node,
+        devices=(),
+        state=_state(last, running),
+        evicted=_evicted(seen, recording),
+    )
 
 
 def _first(seen: Sequence[PodSeen], holds: Callable[[PodView], bool]) -> float | None:

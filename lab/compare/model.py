@@ -241,7 +241,11 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The comparison as plain data, with what follows from it."""
         return {
-            "lab": self.lab, "clock": self.clock, "order": self.order, "rounds": self.rounds, "at_once": self.at_once,
+            "lab": self.lab,
+            "clock": self.clock,
+            "order": self.order,
+            "rounds": self.rounds,
+            "at_once": self.at_once,
             "told": list(self.told),
             "sides": {
                 side.letter: {
@@ -253,24 +257,31 @@ class Comparison:
             },
             "runs": [_run_json(run) for run in self.runs],
             "differences": [asdict(one) for one in self.differences],
-        }  # fmt: skip
+        }
 
 
 def _run_json(run: Run) -> dict[str, Any]:
     packing = run.packing
     return {
-        "side": run.letter, "round": run.number, "order": run.order, "seconds": round(run.seconds, 3),
-        "settled": run.settled, "starts": list(run.starts),
+        "side": run.letter,
+        "round": run.number,
+        "order": run.order,
+        "seconds": round(run.seconds, 3),
+        "settled": run.settled,
+        "starts": list(run.starts),
         "pods": [
             {**asdict(pod), "seconds_to_scheduled": pod.to_scheduled, "seconds_to_running": pod.to_running}
             for pod in run.pods
         ],
         "packing": {
-            **asdict(packing), "touched": packing.touched, "least": packing.least, "stranded": packing.stranded,
+            **asdict(packing),
+            "touched": packing.touched,
+            "least": packing.least,
+            "stranded": packing.stranded,
             "fragmentation": packing.fragmentation,
         },
         "evictions": [{"pod": pod.lane, "by": pod.evicted} for pod in run.evictions],
         "pending": [{"pod": pod.lane, "why": list(pod.why)} for pod in run.pending],
         "fairness": {"jain": run.fairness.jain, "gpu_seconds": dict(run.fairness.gpu_seconds)},
         "notes": list(run.notes),
-    }  # fmt: skip
+    }

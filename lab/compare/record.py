@@ -100,9 +100,14 @@ class Recorder:
         """Everything so far."""
         with self._news:
             return Recording(
-                self._now(), settled, tuple(self._created), tuple(self._pods), tuple(self._groups),
-                tuple(self._evictions), tuple(dict.fromkeys(self._troubles)),
-            )  # fmt: skip
+                self._now(),
+                settled,
+                tuple(self._created),
+                tuple(self._pods),
+                tuple(self._groups),
+                tuple(self._evictions),
+                tuple(dict.fromkeys(self._troubles)),
+            )
 
     def _now(self) -> float:
         return self._clock() - self._began

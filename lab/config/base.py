@@ -55,9 +55,5 @@ class Model(BaseModel):
     """Base: frozen, unknown keys refused, camelCase in the file."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
     )

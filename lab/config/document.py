@@ -126,11 +126,7 @@ class Document:
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
             if key.tag != "tag:yaml.org,2002:str":
-                shown = (
-                    f"{key.value}; put it in quotes"
-                    if isinstance(key, yaml.ScalarNode)
-                    else "a list or mapping"
-                )
+                shown = f"{key.value}; put it in quotes" if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 self._flaw(key, loc, f"a key must be text, not {shown}")
             elif key.value in first:
                 self._flaw(key, (*loc, key.value), f"given twice, first on line {first[key.value]}")
@@ -171,17 +167,11 @@ def read_text(file: Path) -> str:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise SpecError(
-            f"{file}: there is no such file", fix=f"{_WRITE_ONE}; '--profile demo' needs none"
-        ) from None
+        raise SpecError(f"{file}: there is no such file", fix=f"{_WRITE_ONE}; '--profile demo' needs none") from None
     except IsADirectoryError:
-        raise SpecError(
-            f"{file}: is a directory", fix=f"name the file in it, such as {file / 'lab.yaml'}"
-        ) from None
+        raise SpecError(f"{file}: is a directory", fix=f"name the file in it, such as {file / 'lab.yaml'}") from None
     except OSError as error:
-        raise SpecError(
-            f"{file}: cannot be read: {error.strerror}", fix="check the path and its permissions"
-        ) from None
+        raise SpecError(f"{file}: cannot be read: {error.strerror}", fix="check the path and its permissions") from None
     # A NUL byte cannot be in YAML; UTF-16 text has them too, and starts with a byte order mark.
     if b"\0" in raw and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SpecError(f"{file}: is a binary file, not a lab file", fix=_WRITE_ONE)

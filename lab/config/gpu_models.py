@@ -16,10 +16,16 @@ _DEFAULT_COMPUTE = "8.0"
 
 # NVML_DEVICE_ARCH_* in nvml.h, and the compute capabilities that each architecture begins with.
 _ARCHITECTURES = (
-    ("kepler", 2, (3, 0)), ("maxwell", 3, (5, 0)), ("pascal", 4, (6, 0)), ("volta", 5, (7, 0)),
-    ("turing", 6, (7, 5)), ("ampere", 7, (8, 0)), ("ada", 8, (8, 9)), ("hopper", 9, (9, 0)),
+    ("kepler", 2, (3, 0)),
+    ("maxwell", 3, (5, 0)),
+    ("pascal", 4, (6, 0)),
+    ("volta", 5, (7, 0)),
+    ("turing", 6, (7, 5)),
+    ("ampere", 7, (8, 0)),
+    ("ada", 8, (8, 9)),
+    ("hopper", 9, (9, 0)),
     ("blackwell", 10, (10, 0)),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -43,18 +43,13 @@ def load_spec(file: Path, overrides: Sequence[str] = (), environ: Mapping[str, s
     return _load(file, read_document(file), overrides, environ)
 
 
-def load_profile(
-    name: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
-) -> LabSpec:
+def load_profile(name: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> LabSpec:
     """The lab of a shipped profile; arguments and errors as for ``load_spec``."""
     return load_spec(profile_file(name), overrides, environ)
 
 
 def resolve_spec(
-    file: Path | None,
-    profile: str | None,
-    overrides: Sequence[str] = (),
-    environ: Mapping[str, str] | None = None,
+    file: Path | None, profile: str | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> LabSpec:
     """The lab the user means: the file or profile named, else ``lab.yaml`` here, else the profile demo.
 
@@ -63,15 +58,12 @@ def resolve_spec(
     """
     if file is not None and profile is not None:
         raise SpecError(
-            f"both the lab file {file} and the profile {profile} are named",
-            fix="name one of them (-f or --profile)",
+            f"both the lab file {file} and the profile {profile} are named", fix="name one of them (-f or --profile)"
         )
     if profile is None:
         if file is not None:
             return load_spec(file, overrides, environ)
-        if os.path.lexists(
-            DEFAULT_FILE
-        ):  # a broken link is the user's mistake, not a reason to take the profile
+        if os.path.lexists(DEFAULT_FILE):  # a broken link is the user's mistake, not a reason to take the profile
             return load_spec(Path(DEFAULT_FILE), overrides, environ)
     return load_profile(profile or DEFAULT_PROFILE, overrides, environ)
 
@@ -90,9 +82,7 @@ def profile_file(name: str) -> Path:
     """
     known = profile_names()
     if name not in known:
-        raise SpecError(
-            f"there is no profile '{name}'{perhaps(name, known)}", fix=f"take one of: {', '.join(known)}"
-        )
+        raise SpecError(f"there is no profile '{name}'{perhaps(name, known)}", fix=f"take one of: {', '.join(known)}")
     return _PROFILES / f"{name}.yaml"
 
 
@@ -119,16 +109,11 @@ def load_dumped(text: str) -> LabSpec:
         ) from None
 
 
-def _load(
-    file: Path, document: Document, settings: Sequence[str], environ: Mapping[str, str] | None
-) -> LabSpec:
+def _load(file: Path, document: Document, settings: Sequence[str], environ: Mapping[str, str] | None) -> LabSpec:
     found = [(flaw.line, f"{file}:{flaw.line}: {_at(flaw.loc)}{flaw.what}") for flaw in document.flaws]
     data: dict[str, Any] = document.data
     applied: list[Override] = []
-    for override in [
-        *from_environment(os.environ if environ is None else environ),
-        *from_command_line(settings),
-    ]:
+    for override in [*from_environment(os.environ if environ is None else environ), *from_command_line(settings)]:
         try:
             override.apply(data)
             applied.append(override)

@@ -65,9 +65,12 @@ class InferenceSpec(Model):
 class SupplySpec(Model):
     """Where binaries, images and charts come from."""
 
-    sources: Annotated[
-        tuple[Literal["present", "bundle", "registry", "build"], ...], Field(min_length=1)
-    ] = ("present", "bundle", "registry", "build")  # fmt: skip
+    sources: Annotated[tuple[Literal["present", "bundle", "registry", "build"], ...], Field(min_length=1)] = (
+        "present",
+        "bundle",
+        "registry",
+        "build",
+    )
     """Tried in this order."""
     bundle: Path | None = None
     """A bundle made by 'lab bundle create'. A relative path starts at the lab file."""

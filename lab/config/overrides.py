@@ -82,9 +82,7 @@ class Override:
             raise BadOverrideError(f"{path} is a single value and has no '{word}' in it")
         if word.isdecimal():
             if int(word) > len(here):
-                raise BadOverrideError(
-                    f"{path} has {len(here)} items, counted from 0; {len(here)} would add one"
-                )
+                raise BadOverrideError(f"{path} has {len(here)} items, counted from 0; {len(here)} would add one")
             return int(word)
         names = [item.get("name") if isinstance(item, dict) else None for item in here]
         if word in names:
@@ -110,9 +108,7 @@ def from_command_line(settings: Iterable[str]) -> list[Override]:
     found = []
     for setting in settings:
         path, sign, text = setting.partition("=")
-        words = (
-            tuple(word.replace("\\.", ".") for word in re.split(r"(?<!\\)\.", path.strip())) if sign else ()
-        )
+        words = tuple(word.replace("\\.", ".") for word in re.split(r"(?<!\\)\.", path.strip())) if sign else ()
         found.append(Override(f"--set {setting}", words, text))
     return found
 

@@ -72,10 +72,7 @@ class RunRecord:
         also = [f"{other}: also failed: {_first_line(err)}" for other, err in self.errors[1:]]
         if isinstance(error, LabError):
             failure = StepFailed(
-                f"{step}: {error.what}",
-                command=error.command,
-                evidence=(*error.evidence, *also),
-                fix=error.fix,
+                f"{step}: {error.what}", command=error.command, evidence=(*error.evidence, *also), fix=error.fix
             )
             failure.exit_code = error.exit_code if error.exit_code != 1 else StepFailed.exit_code
         else:
@@ -246,9 +243,7 @@ class Engine(Generic[C]):
                         done.add(step_id)
                         finish(step_id, outcome, detail)
         # A cancel that came when everything was done stopped nothing.
-        record.cancelled = self.cancel.is_set() and (
-            bool(todo) or any(s.outcome == "cancelled" for s in record.steps)
-        )
+        record.cancelled = self.cancel.is_set() and (bool(todo) or any(s.outcome == "cancelled" for s in record.steps))
         record.seconds = self.clock() - started
         if not quiet:
             self.bus.emit(RunFinished(record.ok, record.seconds, record.changed))

@@ -17,9 +17,7 @@ from lab.explain.pod_context import Case
 from lab.explain.rule import Rule
 
 _FILES = ("messages.toml", "kubelet.toml")
-_KEYS = {
-    "id", "title", "source", "voice", "stages", "pattern", "unless", "what", "next", "general", "certainty",
-}  # fmt: skip
+_KEYS = {"id", "title", "source", "voice", "stages", "pattern", "unless", "what", "next", "general", "certainty"}
 _VOICES = ("refusals", "verdicts", "bind_errors", "kubelet")
 _LONG = 300
 

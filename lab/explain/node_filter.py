@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from lab.explain.pod_context import Case
 
 # In the order in which they are told. The first group is what a node is, the second what state it is in.
-BY_NATURE = (
-    "selector", "pool", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource",
-)  # fmt: skip
+BY_NATURE = ("selector", "pool", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource")
 BY_STATE = (
     "taint",
     "cordoned",
@@ -36,9 +34,13 @@ NO_GPUS = "no-gpus"
 
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _HEALTH = {
-    "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/memory-pressure",
-    "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure", "node.kubernetes.io/network-unavailable",
-}  # fmt: skip
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+}
 """Taints that the node controller sets by the node's conditions."""
 _CORDON = "node.kubernetes.io/unschedulable"
 _BAD = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")

@@ -49,14 +49,19 @@ class Side:
         components = self.kai.components.values() if self.kai else ()
         return {
             "side": self.side,
-            "kai": None if self.kai is None else {
+            "kai": None
+            if self.kai is None
+            else {
                 "version": self.kai.version,
                 "components": {c.deployment: {"available": c.have, "wanted": c.want} for c in components},
             },
             "nodes": [
                 {
-                    "name": room.node.name, "ready": room.node.ready, "cordoned": room.node.unschedulable,
-                    "gpus": room.node.gpus, "gpusFree": room.gpus_free,
+                    "name": room.node.name,
+                    "ready": room.node.ready,
+                    "cordoned": room.node.unschedulable,
+                    "gpus": room.node.gpus,
+                    "gpusFree": room.gpus_free,
                     "shared": [{"gpu": g.uuid or g.group, "free": g.free, "pods": list(g.pods)} for g in room.shared],
                 }
                 for room in self.rooms
@@ -65,7 +70,7 @@ class Side:
             "pods": dict(self.pods),
             "troubles": list(self.troubles),
             "unwell": [one.as_json() for one in self.unwell],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,23 @@ from lab.snapshot.cluster_snapshot import World
 from lab.snapshot.node_info import NodeRoom, rooms
 
 _KUBELET = (
-    "Failed", "BackOff", "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "Unhealthy",
-    "UnexpectedAdmissionError", "NodeNotReady", "TaintManagerEviction", "FailedPostStartHook", "InspectFailed",
-    "ErrImageNeverPull", "FailedKillPod", "NetworkNotReady", "DNSConfigForming",
-)  # fmt: skip
+    "Failed",
+    "BackOff",
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedMapVolume",
+    "FailedCreatePodSandBox",
+    "Unhealthy",
+    "UnexpectedAdmissionError",
+    "NodeNotReady",
+    "TaintManagerEviction",
+    "FailedPostStartHook",
+    "InspectFailed",
+    "ErrImageNeverPull",
+    "FailedKillPod",
+    "NetworkNotReady",
+    "DNSConfigForming",
+)
 _PROGRESS = ("Pulled", "Created", "Started")
 
 

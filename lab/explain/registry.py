@@ -22,9 +22,24 @@ from lab.explain.rules import (
 )
 
 THEMES = (
-    "spec", "kai", "admission", "tenant", "group", "gang", "queue", "nodes", "volumes", "shared", "bind", "node",
-    "pod", "image", "sandbox", "container", "told",
-)  # fmt: skip
+    "spec",
+    "kai",
+    "admission",
+    "tenant",
+    "group",
+    "gang",
+    "queue",
+    "nodes",
+    "volumes",
+    "shared",
+    "bind",
+    "node",
+    "pod",
+    "image",
+    "sandbox",
+    "container",
+    "told",
+)
 """In the order in which a pod meets them: a reason further up makes those below it moot."""
 
 

@@ -75,8 +75,7 @@ class GpuPlugin:
         return (
             Effect("cluster", "RuntimeClass nvidia (pods that name it go to GPU nodes)"),
             Effect(
-                "cluster",
-                f"DaemonSet {NAMESPACE}/{_NAME}; wait until each GPU node offers its GPUs: {said(self.spec)}",
+                "cluster", f"DaemonSet {NAMESPACE}/{_NAME}; wait until each GPU node offers its GPUs: {said(self.spec)}"
             ),
         )
 
@@ -146,9 +145,10 @@ class GpuPlugin:
         seen = self.observe(ctx)
         if seen.diff:
             raise StepFailed(
-                "the GPUs are not offered as planned", evidence=seen.diff,
+                "the GPUs are not offered as planned",
+                evidence=seen.diff,
                 fix=f"kubectl -n {NAMESPACE} logs -l {SELECTOR}",
-            )  # fmt: skip
+            )
 
     def undo(self, ctx: LabContext) -> None:
         """Goes with the cluster."""

@@ -108,9 +108,10 @@ class GpuLabels:
         seen = self.observe(ctx)
         if seen.diff:
             raise StepFailed(
-                "GPU feature discovery found other GPUs than the lab file describes", evidence=seen.diff,
+                "GPU feature discovery found other GPUs than the lab file describes",
+                evidence=seen.diff,
                 fix="lab up again; if it stays so, lab down and lab up",
-            )  # fmt: skip
+            )
 
     def undo(self, ctx: LabContext) -> None:
         """Goes with the cluster."""

@@ -51,8 +51,7 @@ class GpuHeal:
         """See Step."""
         return (
             Effect(
-                "cluster",
-                "after a restart only: delete failed reservation pods with the fraction pods of their groups",
+                "cluster", "after a restart only: delete failed reservation pods with the fraction pods of their groups"
             ),
         )
 

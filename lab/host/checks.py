@@ -102,11 +102,7 @@ def disk(at: Look) -> Iterator[Finding]:
         if place.what == "state":
             continue
         said = f"{place.what}: {place.free_mib / 1024:.1f} GiB free in {place.path}"
-        clean = (
-            "docker system df, docker image prune"
-            if place.what == "engine"
-            else "KAILAB_CACHE=/a/bigger/disk"
-        )
+        clean = "docker system df, docker image prune" if place.what == "engine" else "KAILAB_CACHE=/a/bigger/disk"
         if place.free_mib < WARM_MIB:
             yield fail(f"{said}; a lab needs 4 GiB, 15 GiB the first time", clean)
         elif place.free_mib < COLD_MIB:
@@ -152,10 +148,11 @@ def build_tools(at: Look) -> Iterator[Finding]:
         newer = f"GOTOOLCHAIN=go{need}.0+auto" if go and go >= (1, 21) else ""
         yield fail(
             f"{said}; images and binaries are built with {need}",
-            f"export {newer}: go fetches the newer toolchain through GOPROXY" if newer
+            f"export {newer}: go fetches the newer toolchain through GOPROXY"
+            if newer
             else f"install Go {need} or newer: https://go.dev/dl/ (your distribution's may be too old; Go"
             " from 1.21 on fetches a newer toolchain by itself with GOTOOLCHAIN=auto)",
-        )  # fmt: skip
+        )
     if not missing and go is not None and go >= MINIMUM:
         yield ok(f"Go {at.facts.tools['go'].version}, {at.facts.compiler}, debootstrap")
 
@@ -167,9 +164,13 @@ def nvidia(at: Look) -> Iterator[Finding]:
 
 
 def doctor(
-    facts: HostFacts, run: Runner, *, needs: Needs | None = None, machine: Machine | None = None,
+    facts: HostFacts,
+    run: Runner,
+    *,
+    needs: Needs | None = None,
+    machine: Machine | None = None,
     probe: sources.Probe | None = None,
-) -> tuple[Verdict, ...]:  # fmt: skip
+) -> tuple[Verdict, ...]:
     """Judge the machine.
 
     Args:

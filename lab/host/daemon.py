@@ -135,10 +135,7 @@ class StartEngine:
     def _legacy_tables(self, run: Runner, journal: HostJournal) -> None:
         """Point iptables to the legacy tables where the kernel has only those."""
         hands = self.machine.hands(run)
-        if (
-            run.which("iptables-legacy") is None
-            or hands.run(["iptables", "-t", "nat", "-S"], check=False).code == 0
-        ):
+        if run.which("iptables-legacy") is None or hands.run(["iptables", "-t", "nat", "-S"], check=False).code == 0:
             return
         if hands.run(["iptables-legacy", "-t", "nat", "-S"], check=False).code != 0:
             return

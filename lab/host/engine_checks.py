@@ -42,10 +42,7 @@ def engine(at: Look) -> Iterator[Finding]:
         command = at.machine.shown("apt-get install -y --no-install-recommends docker.io")
         yield fail(f"none of {names} is installed", command, "engine-install")
     else:
-        yield fail(
-            f"none of {names} is installed",
-            "install Docker, https://docs.docker.com/engine/install/",
-        )
+        yield fail(f"none of {names} is installed", "install Docker, https://docs.docker.com/engine/install/")
 
 
 @check("engine-running", "engine answers")

@@ -24,18 +24,22 @@ from lab.tools.process import Runner
 
 _MIB = 2**20
 
-SYSCTLS = (
-    "fs.inotify.max_user_instances", "fs.inotify.max_user_watches", "net.ipv4.ip_forward",
-    "kernel.cap_last_cap",
-)  # fmt: skip
+SYSCTLS = ("fs.inotify.max_user_instances", "fs.inotify.max_user_watches", "net.ipv4.ip_forward", "kernel.cap_last_cap")
 
 TOOLS: dict[str, tuple[str, ...]] = {
-    "apt-get": ("--version",), "debootstrap": ("--version",), "dpkg-deb": ("--version",),
-    "git": ("--version",), "go": ("version",), "helm": ("version", "--short"), "iptables": ("--version",),
+    "apt-get": ("--version",),
+    "debootstrap": ("--version",),
+    "dpkg-deb": ("--version",),
+    "git": ("--version",),
+    "go": ("version",),
+    "helm": ("version", "--short"),
+    "iptables": ("--version",),
     "kind": ("version",),
-    "kubectl": ("version", "--client"), "nvidia-ctk": ("--version",), "tar": ("--version",),
+    "kubectl": ("version", "--client"),
+    "nvidia-ctk": ("--version",),
+    "tar": ("--version",),
     "vcluster": ("--version",),
-}  # fmt: skip
+}
 """Programs worth naming in a report, and what makes them tell their version."""
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -133,9 +137,7 @@ def gather(run: Runner, machine: Machine | None = None) -> HostFacts:
         found = tuple(future.result() for future in asked)
         known = {name: fact for name, future in tools.items() if (fact := future.result()) is not None}
         answer = gpu.result()
-    memory = {
-        key: int(kib) for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", here.text("/proc/meminfo"), re.M)
-    }
+    memory = {key: int(kib) for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", here.text("/proc/meminfo"), re.M)}
     sysctls = {name: value for name in SYSCTLS if (value := here.sysctl(name)) is not None}
     mask = capabilities.bounding(here.text("/proc/self/status"))
     go = re.match(r"(\d+)\.(\d+)", known["go"].version) if "go" in known else None
@@ -193,9 +195,21 @@ def cgroups(machine: Machine) -> CgroupFacts:
 
 
 _V1_CONTROLLERS = (
-    "cpuset", "cpu", "cpuacct", "blkio", "memory", "devices", "freezer", "net_cls", "perf_event", "net_prio",
-    "hugetlb", "pids", "rdma", "misc",
-)  # fmt: skip
+    "cpuset",
+    "cpu",
+    "cpuacct",
+    "blkio",
+    "memory",
+    "devices",
+    "freezer",
+    "net_cls",
+    "perf_event",
+    "net_prio",
+    "hugetlb",
+    "pids",
+    "rdma",
+    "misc",
+)
 
 
 def _disks(machine: Machine, found: tuple[EngineFacts, ...]) -> tuple[DiskFacts, ...]:

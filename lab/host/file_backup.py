@@ -79,9 +79,7 @@ def write_file(
     else:
         before = "" if now is None else f"base64:{b64encode(now).decode()}"
         old_mode = "" if now is None else f"{machine.path(path).stat().st_mode & 0o7777:04o}"
-        missing = [
-            str(parent) for parent in PurePosixPath(path).parents if not machine.path(str(parent)).exists()
-        ]
+        missing = [str(parent) for parent in PurePosixPath(path).parents if not machine.path(str(parent)).exists()]
         made = ":".join(missing)
     digest = hashlib.sha256(content).hexdigest()
     journal.owns("file", path, step, before=before, mode=old_mode, made=made, written=digest)
@@ -90,11 +88,7 @@ def write_file(
 
 
 def put_back(
-    run: Runner,
-    machine: Machine,
-    journal: HostJournal,
-    known: Record,
-    strip: Callable[[bytes], bytes] | None = None,
+    run: Runner, machine: Machine, journal: HostJournal, known: Record, strip: Callable[[bytes], bytes] | None = None
 ) -> str:
     """Give a file its old bytes, or remove it if there was none.
 

@@ -53,9 +53,15 @@ def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
     """Every fix, in the order in which they are applied: configuration is there before the daemon starts."""
     here = machine or Machine()
     return (
-        CgroupMounts(here), Sysctls(here), InstallEngine(here), RuntimeWrapper(here), NvidiaRuntime(here),
-        NvidiaCdi(here), StartEngine(here), BuildTools(here),
-    )  # fmt: skip
+        CgroupMounts(here),
+        Sysctls(here),
+        InstallEngine(here),
+        RuntimeWrapper(here),
+        NvidiaRuntime(here),
+        NvidiaCdi(here),
+        StartEngine(here),
+        BuildTools(here),
+    )
 
 
 def needed_fixes(verdicts: Iterable[Verdict], machine: Machine | None = None) -> tuple[Fix, ...]:

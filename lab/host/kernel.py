@@ -10,11 +10,7 @@ from lab.host.file_backup import HostJournal, record, records
 from lab.host.machine import Machine
 from lab.tools.process import Runner
 
-WANTED = {
-    "fs.inotify.max_user_instances": 1024,
-    "fs.inotify.max_user_watches": 1048576,
-    "net.ipv4.ip_forward": 1,
-}
+WANTED = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "net.ipv4.ip_forward": 1}
 """Twice what the doctor asks for: other programs use inotify too."""
 
 
@@ -29,17 +25,13 @@ class Sysctls:
     def _low(self) -> dict[str, tuple[int, int]]:
         now = {name: self.machine.sysctl(name) for name in WANTED}
         return {
-            name: (value, WANTED[name])
-            for name, value in now.items()
-            if value is not None and value < WANTED[name]
+            name: (value, WANTED[name]) for name, value in now.items() if value is not None and value < WANTED[name]
         }
 
     @property
     def commands(self) -> tuple[str, ...]:
         """What ``apply`` runs."""
-        return tuple(
-            self.machine.shown(f"sysctl -w {name}={wanted}") for name, (_, wanted) in self._low().items()
-        )
+        return tuple(self.machine.shown(f"sysctl -w {name}={wanted}") for name, (_, wanted) in self._low().items())
 
     def apply(self, run: Runner, journal: HostJournal) -> None:
         """Set what is too low. Raises CommandFailed."""
@@ -78,11 +70,7 @@ class CgroupMounts:
         if found.version == "v2":
             return []
         # /proc/cgroups names a hierarchy other than 0 where v1 has a controller: v2 would not get it.
-        rows = [
-            line.split()
-            for line in self.machine.text("/proc/cgroups").splitlines()
-            if line[:1] not in ("#", "")
-        ]
+        rows = [line.split() for line in self.machine.text("/proc/cgroups").splitlines() if line[:1] not in ("#", "")]
         taken = [row[0] for row in rows if row[1] != "0" and row[3] == "1"]
         if not taken:
             return [("/sys/fs/cgroup", ["-t", "cgroup2", "cgroup2"])]
@@ -93,9 +81,7 @@ class CgroupMounts:
     @property
     def commands(self) -> tuple[str, ...]:
         """What ``apply`` runs."""
-        return tuple(
-            self.machine.shown(" ".join(["mount", *words, place])) for place, words in self._mounts()
-        )
+        return tuple(self.machine.shown(" ".join(["mount", *words, place])) for place, words in self._mounts())
 
     def apply(self, run: Runner, journal: HostJournal) -> None:
         """Mount what is missing.

@@ -47,9 +47,7 @@ class Machine:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise HostNotReady(
-                f"{absolute} cannot be read: {error.strerror}", fix="run lab as root"
-            ) from error
+            raise HostNotReady(f"{absolute} cannot be read: {error.strerror}", fix="run lab as root") from error
 
     def sysctl(self, name: str) -> int | None:
         """A kernel parameter that is a number, or None."""
@@ -86,19 +84,20 @@ class _Sudo:
         return self._run.stopped()
 
     def run(
-        self, argv: Sequence[str | Path], *, stdin: str | bytes | None = None,
-        env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout: float | None = None,
-        check: bool = True, on_line: OnLine | None = None,
-    ) -> Result:  # fmt: skip
+        self,
+        argv: Sequence[str | Path],
+        *,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float | None = None,
+        check: bool = True,
+        on_line: OnLine | None = None,
+    ) -> Result:
         given = ["env", *(f"{key}={value}" for key, value in env.items())] if env else []
         try:
             return self._run.run(
-                ["sudo", "-n", *given, *argv],
-                stdin=stdin,
-                cwd=cwd,
-                timeout=timeout,
-                check=check,
-                on_line=on_line,
+                ["sudo", "-n", *given, *argv], stdin=stdin, cwd=cwd, timeout=timeout, check=check, on_line=on_line
             )
         except CommandFailed as error:
             if "password is required" in error.err or error.code == 127:

@@ -14,19 +14,21 @@ from lab.tools.apt import Apt
 from lab.tools.process import Runner
 
 DATA = (
-    "/etc/docker", "/etc/docker/key.json", "/etc/containerd", "/var/lib/docker", "/var/lib/containerd",
-    "/opt/containerd", "/run/docker", "/run/containerd", "/run/docker.sock",
-)  # fmt: skip
+    "/etc/docker",
+    "/etc/docker/key.json",
+    "/etc/containerd",
+    "/var/lib/docker",
+    "/var/lib/containerd",
+    "/opt/containerd",
+    "/run/docker",
+    "/run/containerd",
+    "/run/docker.sock",
+)
 """What Docker makes outside its packages; removed again only where it was not there before."""
 
 
 def install(
-    run: Runner,
-    machine: Machine,
-    journal: HostJournal,
-    step: str,
-    packages: list[str],
-    where_known: Sequence[str] = (),
+    run: Runner, machine: Machine, journal: HostJournal, step: str, packages: list[str], where_known: Sequence[str] = ()
 ) -> None:
     """Install packages after every new one is in the journal.
 

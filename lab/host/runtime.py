@@ -86,8 +86,7 @@ class RuntimeWrapper:
         # daemon.json first: at no time may it name a program that is not there
         mine = sorted(records(journal, self.id, "file"), key=lambda known: known.name != CONFIG)
         return [
-            put_back(run, self.machine, journal, known, _without if known.name == CONFIG else None)
-            for known in mine
+            put_back(run, self.machine, journal, known, _without if known.name == CONFIG else None) for known in mine
         ]
 
     def _config(self) -> dict[str, Any]:

@@ -166,11 +166,7 @@ def _index(machine: Machine) -> str:
     if env.get("PIP_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
         return ""
     home = env.get("HOME", "/root")
-    files = [
-        "/etc/pip.conf",
-        f"{home}/.pip/pip.conf",
-        f"{env.get('XDG_CONFIG_HOME', f'{home}/.config')}/pip/pip.conf",
-    ]
+    files = ["/etc/pip.conf", f"{home}/.pip/pip.conf", f"{env.get('XDG_CONFIG_HOME', f'{home}/.config')}/pip/pip.conf"]
     files += [f"{env['VIRTUAL_ENV']}/pip.conf"] if "VIRTUAL_ENV" in env else []
     files += [env["PIP_CONFIG_FILE"]] if "PIP_CONFIG_FILE" in env else []
     config = configparser.ConfigParser(interpolation=None, strict=False)
@@ -181,6 +177,4 @@ def _index(machine: Machine) -> str:
             continue
     if config.getboolean("global", "no-index", fallback=False):
         return ""
-    return env.get("PIP_INDEX_URL", "") or str(
-        config.get("global", "index-url", fallback="https://pypi.org/simple")
-    )
+    return env.get("PIP_INDEX_URL", "") or str(config.get("global", "index-url", fallback="https://pypi.org/simple"))

@@ -18,7 +18,7 @@ Level = Literal["ok", "warn", "fail", "skip"]
 class Needs:
     """What the lab to be made asks of the machine; empty values are not known yet.
 
-``engine``, ``gpu`` and ``strategy`` (gpu.strategy) are the lab file's words.    """
+    ``engine``, ``gpu`` and ``strategy`` (gpu.strategy) are the lab file's words."""
 
     kubernetes: str = ""
     engine: str = "auto"

@@ -32,12 +32,7 @@ ALL: tuple[Invariant, ...] = (
         needs=("Pod", "Node"),
         defects=("double-reservation", "reservation-lost-on-retry"),
     ),
-    Invariant(
-        "gpu-held-once",
-        "No two reservation pods hold the same GPU.",
-        gpus.held_once,
-        needs=("Pod",),
-    ),
+    Invariant("gpu-held-once", "No two reservation pods hold the same GPU.", gpus.held_once, needs=("Pod",)),
     Invariant(
         "received",
         "A bound pod got what it asked for: a fraction in as many GPU groups as devices, all else in none.",
@@ -141,10 +136,7 @@ ALL: tuple[Invariant, ...] = (
         why_grace="vCluster carries labels and annotations over in both directions, in more than one step",
     ),
     Invariant(
-        "tenants-apart",
-        "A namespace of the host holds the pods of one tenant at most.",
-        tenancy.apart,
-        needs=("Pod",),
+        "tenants-apart", "A namespace of the host holds the pods of one tenant at most.", tenancy.apart, needs=("Pod",)
     ),
     Invariant(
         "tenant-own-pods",

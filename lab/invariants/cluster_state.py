@@ -121,9 +121,13 @@ class Scene:
 
     @classmethod
     def of(
-        cls, world: World, tenants: Mapping[str, World] | None = None, own_kai: Iterable[str] = (), *,
+        cls,
+        world: World,
+        tenants: Mapping[str, World] | None = None,
+        own_kai: Iterable[str] = (),
+        *,
         inside: bool = False,
-    ) -> Scene:  # fmt: skip
+    ) -> Scene:
         """The scene of a world.
 
         Args:

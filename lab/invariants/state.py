@@ -96,16 +96,17 @@ class Ledger:
     """
 
     def __init__(
-        self, invariants: Iterable[Invariant], tenants: Iterable[str] = (), own_kai: Iterable[str] = (), *,
+        self,
+        invariants: Iterable[Invariant],
+        tenants: Iterable[str] = (),
+        own_kai: Iterable[str] = (),
+        *,
         inside: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         every = tuple(invariants)
         self.kinds = _union(invariant.needs for invariant in every)
         self.tenant_kinds = _union(invariant.tenant_needs for invariant in every)
-        self.sides: Mapping[str, Side] = {
-            HOST: Side(self.kinds),
-            **{name: Side(self.tenant_kinds) for name in tenants},
-        }
+        self.sides: Mapping[str, Side] = {HOST: Side(self.kinds), **{name: Side(self.tenant_kinds) for name in tenants}}
         self._own_kai = frozenset(own_kai)
         self._inside = inside
 

@@ -58,9 +58,13 @@ class Chart:
 
 
 def chart_of(
-    version: str, values: Json, templates: Mapping[str, str], crds: Iterable[Json], rendered: Iterable[Json],
+    version: str,
+    values: Json,
+    templates: Mapping[str, str],
+    crds: Iterable[Json],
+    rendered: Iterable[Json],
     inside: Iterable[Json],
-) -> Chart:  # fmt: skip
+) -> Chart:
     """What a chart shows.
 
     Args:

@@ -46,8 +46,7 @@ def nearest(version: str, known: tuple[Source, ...]) -> Source:
     older = [source for source in known if release(source.first)[:2] <= wanted[:2]]
     if not older:
         raise SpecError(
-            f"KAI {version} is older than all versions that the lab knows",
-            fix=f"take one of: {', '.join(lines())}",
+            f"KAI {version} is older than all versions that the lab knows", fix=f"take one of: {', '.join(lines())}"
         )
     minor = max(release(source.first)[:2] for source in older)
     same = [source for source in older if release(source.first)[:2] == minor]

@@ -50,14 +50,8 @@ def apply_all(calls: Calls, kinds: Kinds, docs: Iterable[Json | None], retry: fl
 def _apply(calls: Calls, kinds: Kinds, doc: Json) -> Json:
     resource, space, name = kinds.of(doc), space_of(doc), doc.get("metadata", {}).get("name")
     if not name:
-        raise ApiFailed(
-            f"{resource.kind} without a name cannot be applied", fix="give it metadata.name, or create it"
-        )
-    meta = {
-        key: value
-        for key, value in doc["metadata"].items()
-        if key not in ("managedFields", "resourceVersion")
-    }
+        raise ApiFailed(f"{resource.kind} without a name cannot be applied", fix="give it metadata.name, or create it")
+    meta = {key: value for key, value in doc["metadata"].items() if key not in ("managedFields", "resourceVersion")}
     return calls.json(
         "PATCH",
         resource.path(space, name),
@@ -111,24 +105,17 @@ def delete_one(
         )
     except WaitTimeout as error:
         left = cluster.get(kind, name, namespace) or {}
-        holding = [
-            *left.get("metadata", {}).get("finalizers", []),
-            *left.get("spec", {}).get("finalizers", []),
-        ]
+        holding = [*left.get("metadata", {}).get("finalizers", []), *left.get("spec", {}).get("finalizers", [])]
         lines = [f"finalizers: {', '.join(holding)}"] if holding else []
         raise WaitTimeout(error.what, evidence=[*lines, *error.evidence], fix=error.fix) from error
 
 
-def delete_many(
-    cluster: Cluster, kind: str, namespace: str | None, labels: str | None, grace: int | None
-) -> None:
+def delete_many(cluster: Cluster, kind: str, namespace: str | None, labels: str | None, grace: int | None) -> None:
     """Delete the objects of a kind; see Cluster.delete_all."""
     resource = cluster.kinds.named(kind)
     inside = namespace if resource.namespaced else None
     if not inside and not labels:
-        raise ApiFailed(
-            f"refused to delete all {resource.title()} of the cluster", fix="name a namespace or labels"
-        )
+        raise ApiFailed(f"refused to delete all {resource.title()} of the cluster", fix="name a namespace or labels")
     if kind == "Namespace" or (resource.namespaced and not inside):
         # The API deletes collections neither of namespaces nor across them.
         for obj in cluster.list(kind, inside, labels):

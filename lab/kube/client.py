@@ -37,9 +37,7 @@ class Cluster:
         transport: what carries the requests; tests pass a fake.
     """
 
-    def __init__(
-        self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None) -> None:
         self.kubeconfig = kubeconfig
         self.context = context
         self.calls = Calls(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
@@ -122,12 +120,7 @@ class Cluster:
         )
 
     def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        grace: int | None = None,
-        wait: float | None = None,
+        self, kind: str, name: str, namespace: str | None = None, grace: int | None = None, wait: float | None = None
     ) -> None:
         """Delete one object, and what it owns in the background; already gone is success.
 
@@ -144,9 +137,7 @@ class Cluster:
         """
         delete_one(self, kind, name, namespace, grace, wait)
 
-    def delete_all(
-        self, kind: str, namespace: str | None, labels: str | None = None, grace: int | None = None
-    ) -> None:
+    def delete_all(self, kind: str, namespace: str | None, labels: str | None = None, grace: int | None = None) -> None:
         """Delete the objects of a kind in a namespace, or those with these labels anywhere; none is success.
 
         Raises:
@@ -155,12 +146,7 @@ class Cluster:
         delete_many(self, kind, namespace, labels, grace)
 
     def logs(
-        self,
-        pod: str,
-        namespace: str,
-        container: str | None = None,
-        tail: int | None = None,
-        previous: bool = False,
+        self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, previous: bool = False
     ) -> str:
         """What a container wrote; of several the pod's default one. ``tail`` lines; ``previous`` run."""
         return read_log(self.calls, namespace, pod, container, tail=tail, previous=previous)
@@ -262,14 +248,7 @@ class Cluster:
         one = f"metadata.name={wanted[0]}" if wanted is not None and len(wanted) == 1 else None
         what = what or f"{kind} {', '.join(wanted) if wanted else labels or 'objects'} ready"
         return self.wait(
-            kind,
-            predicate,
-            namespace=namespace,
-            labels=labels,
-            fields=one,
-            timeout=timeout,
-            fail=fail,
-            what=what,
+            kind, predicate, namespace=namespace, labels=labels, fields=one, timeout=timeout, fail=fail, what=what
         )
 
     def healthy(self, timeout: float = 2.0) -> bool:

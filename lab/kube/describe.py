@@ -21,9 +21,7 @@ LOG_LINES = 4
 
 Obj = Mapping[str, Any]
 
-_BAD_WHEN_TRUE = (
-    "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "ReplicaFailure", "Failed",
-)  # fmt: skip
+_BAD_WHEN_TRUE = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "ReplicaFailure", "Failed")
 
 _DULL_REASONS = ("", "PodCompleted")
 
@@ -61,9 +59,7 @@ def state_of(obj: Obj) -> str:
     return "; ".join(words)
 
 
-def gather(
-    cluster: Cluster, kind: str, objects: Sequence[Obj], namespace: str | None, where: str
-) -> list[str]:
+def gather(cluster: Cluster, kind: str, objects: Sequence[Obj], namespace: str | None, where: str) -> list[str]:
     """The evidence lines for a set of objects; unready ones first. Never raises ApiFailed.
 
     Args:
@@ -176,9 +172,10 @@ def _events(cluster: Cluster, objects: Sequence[Obj], namespace: str | None) -> 
     never = datetime.min.replace(tzinfo=UTC)
     events.sort(key=lambda e: e.last or never)
     return [
-        f"event {e.last:%H:%M:%S}" + (f" ×{e.count}" if e.count > 1 else "")
+        f"event {e.last:%H:%M:%S}"
+        + (f" ×{e.count}" if e.count > 1 else "")
         + f" {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
         if e.last
         else f"event {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
         for e in events[-EVENTS:]
-    ]  # fmt: skip
+    ]

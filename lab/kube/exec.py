@@ -21,9 +21,7 @@ _PAUSE = 0.5
 """Seconds before that."""
 
 
-def read_log(
-    calls: Calls, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool
-) -> str:
+def read_log(calls: Calls, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool) -> str:
     """What a container wrote; see Cluster.logs."""
     query = {"container": container or _default_container(calls, namespace, pod)}
     if tail is not None:
@@ -40,12 +38,7 @@ def run_in_pod(
     """The stdout of a command; see Cluster.exec."""
     container = container or _default_container(calls, namespace, pod)
     what = f"{shlex.join(argv)} in {POD.title(namespace, pod)}, container {container}"
-    query = [
-        ("container", container),
-        ("stdout", "true"),
-        ("stderr", "true"),
-        *(("command", a) for a in argv),
-    ]
+    query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", a) for a in argv)]
     path = POD.path(namespace, pod, "exec")
     for last in (False, False, True):
         outcome = _ask(calls, path, query, timeout, what)
@@ -59,9 +52,7 @@ def run_in_pod(
     raise AssertionError(what)
 
 
-def _ask(
-    calls: Calls, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str
-) -> ExecOutcome:
+def _ask(calls: Calls, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
     cancel = calls.cancel
     try:
         return calls.transport.exec(path, query, timeout, lambda: cancel is not None and cancel.is_set())
@@ -74,9 +65,7 @@ def _ask(
         ) from error
     except ApiFailed as error:
         raise ApiFailed(
-            f"{what}: {error.what} (HTTP {error.status})",
-            status=error.status,
-            fix="see whether the container runs",
+            f"{what}: {error.what} (HTTP {error.status})", status=error.status, fix="see whether the container runs"
         ) from error
 
 

@@ -36,10 +36,7 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
     try:
         with _loading:
             untyped.load_kube_config(
-                config_file=str(kubeconfig),
-                context=context,
-                client_configuration=made,
-                persist_config=False,
+                config_file=str(kubeconfig), context=context, client_configuration=made, persist_config=False
             )
     except Exception as error:
         # The loader raises what its parts raise: ConfigException, YAMLError, KeyError, OSError, …
@@ -93,13 +90,7 @@ class KubeTransport:
         return str(self._config.host)
 
     def send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes | None,
-        content_type: str,
-        timeout: float,
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
     ) -> Reply:
         """See Transport."""
         import urllib3

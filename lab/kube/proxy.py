@@ -45,13 +45,7 @@ class Proxy:
         return self._object("POST", path, self.raw("POST", path, body, timeout=timeout, patience=patience))
 
     def raw(
-        self,
-        method: str,
-        path: str,
-        body: Json | None = None,
-        *,
-        timeout: float = READ_SECONDS,
-        patience: float = 0.0,
+        self, method: str, path: str, body: Json | None = None, *, timeout: float = READ_SECONDS, patience: float = 0.0
     ) -> bytes:
         """The body of the answer.
 

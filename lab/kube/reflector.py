@@ -54,9 +54,7 @@ class Follower:
         selector: ``labelSelector`` and ``fieldSelector``.
     """
 
-    def __init__(
-        self, calls: Calls, resource: Resource, namespace: str | None, selector: Mapping[str, str]
-    ) -> None:
+    def __init__(self, calls: Calls, resource: Resource, namespace: str | None, selector: Mapping[str, str]) -> None:
         self.trouble: Exception | None = None
         """What went wrong last while following; None when all is well."""
         self._calls = calls
@@ -150,9 +148,7 @@ class Follower:
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        reply = self._calls.open(
-            self._resource.path(self._namespace), query, self._title, WATCH_SECONDS + 15.0
-        )
+        reply = self._calls.open(self._resource.path(self._namespace), query, self._title, WATCH_SECONDS + 15.0)
         with self._lock:
             self._reply = reply
             if self._stop.is_set():
@@ -181,9 +177,7 @@ class Follower:
             raise BrokenWatchError("half a line: the connection was cut") from error
         kind, obj = event["type"], event["object"]
         if kind == "ERROR":
-            raise BrokenWatchError(
-                f"{obj.get('message') or obj.get('reason') or 'watch error'} ({obj.get('code', 0)})"
-            )
+            raise BrokenWatchError(f"{obj.get('message') or obj.get('reason') or 'watch error'} ({obj.get('code', 0)})")
         version: str | None = obj["metadata"].get("resourceVersion")
         if kind == "BOOKMARK":
             return version

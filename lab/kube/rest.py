@@ -96,9 +96,15 @@ class Calls:
             ApiFailed: the server refused (``status`` says how), or did not answer (status 0).
         """
         raw = self.raw(
-            method, path, title=title, query=query, body=body, content_type=content_type, timeout=timeout,
+            method,
+            path,
+            title=title,
+            query=query,
+            body=body,
+            content_type=content_type,
+            timeout=timeout,
             attempts=attempts,
-        )  # fmt: skip
+        )
         try:
             answer = json.loads(raw)
         except ValueError:
@@ -111,9 +117,7 @@ class Calls:
             )
         return answer
 
-    def collection(
-        self, resource: Resource, namespace: str | None, query: Mapping[str, str]
-    ) -> tuple[list[Json], str]:
+    def collection(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> tuple[list[Json], str]:
         """The objects of a kind and the resourceVersion of the list; both empty where it is not served."""
         try:
             answer = self.json("GET", resource.path(namespace), title=resource.title(namespace), query=query)
@@ -164,14 +168,7 @@ class Calls:
         raise self.server.refused("GET", title, reply.status, raw)
 
     def _once(
-        self,
-        method: str,
-        path: str,
-        title: str,
-        query: Json,
-        data: bytes | None,
-        content_type: str,
-        timeout: float,
+        self, method: str, path: str, title: str, query: Json, data: bytes | None, content_type: str, timeout: float
     ) -> bytes:
         started = time.monotonic()
         try:

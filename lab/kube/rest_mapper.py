@@ -222,7 +222,5 @@ class Kinds:
 def missing(kind: str) -> ApiFailed:
     """The error for a kind that the server does not have."""
     return ApiFailed(
-        f"the API server has no kind {kind}",
-        status=404,
-        fix="install the CRD first, or check the spelling of the kind",
+        f"the API server has no kind {kind}", status=404, fix="install the CRD first, or check the spelling of the kind"
     )

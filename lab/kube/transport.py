@@ -66,13 +66,7 @@ class Transport(Protocol):
         ...
 
     def send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes | None,
-        content_type: str,
-        timeout: float,
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
     ) -> Reply:
         """Send one request, once. ``timeout`` is seconds without any byte. Raises TransportError."""
         ...

@@ -122,9 +122,7 @@ class Wait:
         if trouble is not None:
             evidence.append(f"API: {str(trouble).splitlines()[0]}")
         raise WaitTimeout(
-            f"{self._what}: {why}",
-            evidence=evidence,
-            fix=f"look closer: {self._cluster.kubectl(*self._describe())}",
+            f"{self._what}: {why}", evidence=evidence, fix=f"look closer: {self._cluster.kubectl(*self._describe())}"
         )
 
     def _describe(self) -> list[str]:

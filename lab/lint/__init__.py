@@ -13,9 +13,20 @@ from lab.lint.model import RULES, Finding, Level, Manifest, QueueFact, Rule, Set
 from lab.lint.queues import default_queues, queue_facts
 
 __all__ = [
-    "RULES", "Document", "Finding", "Level", "Manifest", "QueueFact", "Rule", "Setting", "lint", "lint_files", "parse",
-    "read", "refuse",
-]  # fmt: skip
+    "RULES",
+    "Document",
+    "Finding",
+    "Level",
+    "Manifest",
+    "QueueFact",
+    "Rule",
+    "Setting",
+    "lint",
+    "lint_files",
+    "parse",
+    "read",
+    "refuse",
+]
 
 
 def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]:
@@ -31,13 +42,20 @@ def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]
         setting = replace(setting, namespaces={**setting.namespaces, **spaces})
     found = [
         Finding(
-            rule.id, seen.level, manifest.document.file, manifest.document.line(seen.at), str(manifest),
-            ".".join(map(str, seen.at)), seen.what, seen.fix, rule.source,
+            rule.id,
+            seen.level,
+            manifest.document.file,
+            manifest.document.line(seen.at),
+            str(manifest),
+            ".".join(map(str, seen.at)),
+            seen.what,
+            seen.fix,
+            rule.source,
         )
         for manifest in manifests
         for rule in RULES.values()
         for seen in rule.look(manifest, setting)
-    ]  # fmt: skip
+    ]
     return tuple(sorted(found, key=lambda one: (one.file, one.line, one.rule)))
 
 

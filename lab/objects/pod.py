@@ -113,9 +113,7 @@ class PodView:
                 if (w := state.get("state", {}).get("waiting")) is not None
             ),
             restarts=sum(state.get("restartCount", 0) for state in states),
-            gpu_limit=sum(
-                gpus_in(c.get("resources", {}).get("limits")) for c in spec.get("containers") or []
-            ),
+            gpu_limit=sum(gpus_in(c.get("resources", {}).get("limits")) for c in spec.get("containers") or []),
             gpu_fraction=number(annotations.get(FRACTION_ANNOTATION)),
             gpu_memory=whole(annotations.get(MEMORY_ANNOTATION)),
             gpu_groups=_gpu_groups(labels),
@@ -129,8 +127,6 @@ class PodView:
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """One group is the label's value; of several, each is part of a label's key."""
-    several = [
-        key.removeprefix(f"{GPU_GROUP_LABEL}/") for key in labels if key.startswith(f"{GPU_GROUP_LABEL}/")
-    ]
+    several = [key.removeprefix(f"{GPU_GROUP_LABEL}/") for key in labels if key.startswith(f"{GPU_GROUP_LABEL}/")]
     one = [labels[GPU_GROUP_LABEL]] if labels.get(GPU_GROUP_LABEL) else []
     return tuple(sorted({*one, *several}))

@@ -32,9 +32,7 @@ def create_bundle(
     if images or charts:
         for text in images:
             reference, _, archive = text.partition("=")
-            entries.append(
-                (Item("image", reference), "", _file(archive) if archive else supply.image(reference))
-            )
+            entries.append((Item("image", reference), "", _file(archive) if archive else supply.image(reference)))
         for text in charts:
             name, _, archive = text.partition("=")
             name, _, version = name.partition("@")

@@ -48,19 +48,16 @@ class Plan:
         """Raise Unavailable when something the lab needs cannot be had."""
         if self.missing:
             lines = [
-                line
-                for choice in self.missing
-                for line in (f"{choice.item}", *(f"    {why}" for why in choice.why))
+                line for choice in self.missing for line in (f"{choice.item}", *(f"    {why}" for why in choice.why))
             ]
             fixes = list(dict.fromkeys(choice.fix for choice in self.missing))
             raise Unavailable(
                 f"{len(self.missing)} thing{'s' if len(self.missing) > 1 else ''} this lab needs cannot be had",
-                evidence=lines, fix="; ".join(fixes),
-            )  # fmt: skip
+                evidence=lines,
+                fix="; ".join(fixes),
+            )
 
-    def critical_path(
-        self, seconds: Mapping[str, float], seen: Mapping[str, Observed] | None = None
-    ) -> float | None:
+    def critical_path(self, seconds: Mapping[str, float], seen: Mapping[str, Observed] | None = None) -> float | None:
         """Seconds the steps will take by earlier runs, along the longest chain; None when nothing is known."""
         if not any(step.id in seconds for step in self.steps):
             return None
@@ -84,20 +81,27 @@ class Plan:
             "notices": list(self.notices),
             "steps": [
                 {
-                    "id": step.id, "title": step.title, "needs": list(step.needs),
+                    "id": step.id,
+                    "title": step.title,
+                    "needs": list(step.needs),
                     "effects": [{"where": e.where, "what": e.what, "undo": e.undo} for e in step.effects()],
                 }
                 for step in self.steps
             ],
             "supply": [
                 {
-                    "kind": c.item.kind, "name": c.item.name, "version": c.item.version, "source": c.source,
-                    "where": c.where, "why": list(c.why), "fix": c.fix,
+                    "kind": c.item.kind,
+                    "name": c.item.name,
+                    "version": c.item.version,
+                    "source": c.source,
+                    "where": c.where,
+                    "why": list(c.why),
+                    "fix": c.fix,
                 }
                 for c in self.choices
             ],
             "missing": [str(choice.item) for choice in self.missing],
-        }  # fmt: skip
+        }
 
 
 def resolve_gpus(
@@ -139,14 +143,11 @@ def resolve_scheduler(
     if spec.scheduler == "default":
         if "kai" in require:
             raise SpecError(
-                "the lab file says scheduler: default, but KAI is required",
-                fix="set scheduler to kai or auto",
+                "the lab file says scheduler: default, but KAI is required", fix="set scheduler to kai or auto"
             )
         return spec, "the lab file asks for the default scheduler", ()
     choices = tuple(
-        supply.choose(
-            [Item("chart", "kai-scheduler"), *(Item("image", r) for r in kai.images(spec))]
-        ).values()
+        supply.choose([Item("chart", "kai-scheduler"), *(Item("image", r) for r in kai.images(spec))]).values()
     )
     missing = [choice for choice in choices if not choice.available]
     if not missing:
@@ -215,9 +216,7 @@ def build_plan(
     choices = tuple(supply.choose(items).values())
     told = [*notices]
     if no_kai and spec.queues:
-        told.append(
-            f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out."
-        )
+        told.append(f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.")
     fetches: tuple[Fetch, ...] = builds_needed(choices, supply)
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
@@ -227,11 +226,17 @@ def build_plan(
         node_image = replace(node_image, tag=made_of)
     with_kai = spec.scheduler == "kai"
     steps: tuple[Step[LabContext], ...] = (
-        host, *fetches, node_image, KindCluster(spec, node_image.tag, own), Network(spec, own),
+        host,
+        *fetches,
+        node_image,
+        KindCluster(spec, node_image.tag, own),
+        Network(spec, own),
         *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
         *(gpu_steps(spec) if has_gpus(spec) else ()),
-        *kai.kai_steps(spec, with_kai), *queue_steps(spec, with_kai), *tenancy_steps(spec, with_kai),
-    )  # fmt: skip
+        *kai.kai_steps(spec, with_kai),
+        *queue_steps(spec, with_kai),
+        *tenancy_steps(spec, with_kai),
+    )
     if leave_alone:
         steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
     all_facts = {

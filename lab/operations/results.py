@@ -30,11 +30,7 @@ class PlanReport:
             step["state"] = seen.state.value if seen else "unknown"
             step["detail"] = seen.detail if seen else ""
             step["diff"] = list(seen.diff) if seen else []
-        return {
-            **data,
-            "estimate_seconds": self.estimate,
-            "doctor": [verdict.as_json() for verdict in self.verdicts],
-        }
+        return {**data, "estimate_seconds": self.estimate, "doctor": [verdict.as_json() for verdict in self.verdicts]}
 
 
 @dataclass(frozen=True)
@@ -51,13 +47,18 @@ class UpReport:
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
         return {
-            "lab": self.name, "ok": self.record.ok, "changed": self.record.changed,
-            "seconds": round(self.record.seconds, 2), "facts": dict(self.facts), "notices": list(self.notices),
-            "kubeconfig": str(self.kubeconfig), "tenants": {name: str(path) for name, path in self.tenants.items()},
+            "lab": self.name,
+            "ok": self.record.ok,
+            "changed": self.record.changed,
+            "seconds": round(self.record.seconds, 2),
+            "facts": dict(self.facts),
+            "notices": list(self.notices),
+            "kubeconfig": str(self.kubeconfig),
+            "tenants": {name: str(path) for name, path in self.tenants.items()},
             "steps": [
                 {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,17 @@ class StatusReport:
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
         return {
-            "lab": self.name, "ok": self.ok, "facts": dict(self.facts), "notices": list(self.notices),
-            "kubeconfig": str(self.kubeconfig), "tenants": {name: str(path) for name, path in self.tenants.items()},
+            "lab": self.name,
+            "ok": self.ok,
+            "facts": dict(self.facts),
+            "notices": list(self.notices),
+            "kubeconfig": str(self.kubeconfig),
+            "tenants": {name: str(path) for name, path in self.tenants.items()},
             "steps": [
                 {"id": i, "title": t, "state": seen.state.value, "detail": seen.detail, "diff": list(seen.diff)}
                 for i, t, seen in self.steps
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,10 @@ class DownReport:
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
         return {
-            "lab": self.name, "seconds": round(self.seconds, 2), "kept": list(self.kept), "left": list(self.left),
-            "host_undone": list(self.host_undone), "host_changes": list(self.host_changes),
-        }  # fmt: skip
+            "lab": self.name,
+            "seconds": round(self.seconds, 2),
+            "kept": list(self.kept),
+            "left": list(self.left),
+            "host_undone": list(self.host_undone),
+            "host_changes": list(self.host_changes),
+        }

@@ -66,9 +66,14 @@ class Recorder:
         lab = self._lab()
         name = lab.spec.name if lab else str(self.config.getoption("lab_name", default=None) or "?")
         suite = self.collector.run(
-            name, status=int(exitstatus), command=scrub(shlex.join(["pytest", *sys.argv[1:]])),
-            facts=lab.facts() if lab else {}, before=self.before, after=after, notes=tuple(dict.fromkeys(self.notes)),
-        )  # fmt: skip
+            name,
+            status=int(exitstatus),
+            command=scrub(shlex.join(["pytest", *sys.argv[1:]])),
+            facts=lab.facts() if lab else {},
+            before=self.before,
+            after=after,
+            notes=tuple(dict.fromkeys(self.notes)),
+        )
         try:
             if lab:
                 self._keep(suite, suite_file(lab.paths))

@@ -107,10 +107,7 @@ def collect_lab(lab: LabLike, folder: Path, *, budget: float = 60.0) -> list[Pat
     """
     host = lab.cluster
     work = _Work(folder)
-    for name, cluster in [
-        ("host", host),
-        *((tenant.name, lab.tenant(tenant.name)) for tenant in lab.tenants),
-    ]:
+    for name, cluster in [("host", host), *((tenant.name, lab.tenant(tenant.name)) for tenant in lab.tenants)]:
         work.add(f"{name}/summary.txt", partial(_overview, cluster, None))
         work.add(f"{name}/pods.yaml", partial(_objects, cluster, "Pod", [None]))
     _add_host(work, host)

@@ -122,12 +122,18 @@ def _side(side: Side, run: Run, lanes: Sequence[str], end: float) -> SidePicture
     turn = {1: "ran first", 2: "ran second"}.get(run.order, "")
     rest = "came to rest" if run.settled else "did not come to rest"
     return SidePicture(
-        letter=side.letter.upper(), tenant=side.tenant, scheduler=side.scheduler,
-        about=f"{turn}, {rest} in {run.seconds:.1f} s", lanes=drawn,
+        letter=side.letter.upper(),
+        tenant=side.tenant,
+        scheduler=side.scheduler,
+        about=f"{turn}, {rest} in {run.seconds:.1f} s",
+        lanes=drawn,
         ticks=tuple((round(LABEL + at / 100 * _TRACK, 1), words) for at, words in Chart(end, ()).ticks),
-        axis=axis, height=axis + AXIS, devices=devices, devices_height=TOP + LANE * len(devices),
+        axis=axis,
+        height=axis + AXIS,
+        devices=devices,
+        devices_height=TOP + LANE * len(devices),
         title=f"{side.tenant}: {len(run.pods)} pods over {end:.1f} seconds",
-    )  # fmt: skip
+    )
 
 
 def _lane(y: int, lane: str, pod: PodRun | None, end: float) -> Lane:

@@ -20,24 +20,29 @@ _HERE = Path(__file__).parent
 
 def compare_page(comparison: Comparison) -> str:
     """The page: the figures, a picture of every round, its pods, what was written differently, and why pods wait."""
-    return _environment().get_template("compare.html.j2").render(
-        comparison=comparison,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        figures=figures(comparison),
-        rounds=[
-            {
-                "number": number,
-                "starts": order_of_starts(comparison, number),
-                "sides": round_pictures(comparison, number),
-                "pairs": pairs(comparison, number),
-            }
-            for number in range(1, comparison.rounds + 1)
-        ],
-        pending=[(run, pod) for run in comparison.runs for pod in run.pending],
-        notes=[(run, note) for run in comparison.runs for note in run.notes],
-        measures={"width": WIDTH, "label": LABEL, "lane": LANE, "track": WIDTH - LABEL - WORDS},
-        style=(_HERE / "page.css").read_text(encoding="utf-8") + (_HERE / "compare.css").read_text(encoding="utf-8"),
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("compare.html.j2")
+        .render(
+            comparison=comparison,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            figures=figures(comparison),
+            rounds=[
+                {
+                    "number": number,
+                    "starts": order_of_starts(comparison, number),
+                    "sides": round_pictures(comparison, number),
+                    "pairs": pairs(comparison, number),
+                }
+                for number in range(1, comparison.rounds + 1)
+            ],
+            pending=[(run, pod) for run in comparison.runs for pod in run.pending],
+            notes=[(run, note) for run in comparison.runs for note in run.notes],
+            measures={"width": WIDTH, "label": LABEL, "lane": LANE, "track": WIDTH - LABEL - WORDS},
+            style=(_HERE / "page.css").read_text(encoding="utf-8")
+            + (_HERE / "compare.css").read_text(encoding="utf-8"),
+        )
+    )
 
 
 @functools.cache

@@ -39,9 +39,7 @@ STRIP = 8
 TONES = 6
 """Colours for tenants before they come again."""
 
-SIGNS = {
-    GpuState.FREE: "○", GpuState.SHARED: "◐", GpuState.WHOLE: "●", GpuState.OVER: "✗", GpuState.UNHEALTHY: "!",
-}  # fmt: skip
+SIGNS = {GpuState.FREE: "○", GpuState.SHARED: "◐", GpuState.WHOLE: "●", GpuState.OVER: "✗", GpuState.UNHEALTHY: "!"}
 
 
 @dataclass(frozen=True)
@@ -218,13 +216,18 @@ def _card(gpu: Gpu, tones: Tones, earlier: Mapping[str, object]) -> Card:
         more=f"and {hidden} more" if hidden else "",
         height=head + _ROW * len(shown) + (18 if hidden else 0) + _FOOT,
         title="\n".join(
-            [f"{gpu.title}: {state_words(gpu)}", *([gpu.uuid] if gpu.uuid else []), f"{gpu.model} {memory(gpu.memory)}",
-             *(f"reserved by {name}" for name in gpu.reservations), *map(_told, gpu.holders)]
+            [
+                f"{gpu.title}: {state_words(gpu)}",
+                *([gpu.uuid] if gpu.uuid else []),
+                f"{gpu.model} {memory(gpu.memory)}",
+                *(f"reserved by {name}" for name in gpu.reservations),
+                *map(_told, gpu.holders),
+            ]
         ),
         fill=min(100, round(gpu.used * 100)),
         sign=SIGNS[gpu.state],
         changed=bool(earlier) and earlier.get(gpu.uuid) != _matter(gpu),
-    )  # fmt: skip
+    )
 
 
 def _given(gpu: Gpu) -> str:

@@ -37,11 +37,17 @@ def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
     for obj in pods:
         pod = PodView.of(obj)
         facts = {
-            "node": pod.node, "scheduler": pod.scheduler_name, "queue": pod.queue, "pod group": pod.pod_group,
-            "received": pod.received_resource_type, "gpu groups": " ".join(pod.gpu_groups),
-            "gpus": pod.gpu_limit, "fraction": pod.gpu_fraction, "gpu memory": pod.gpu_memory,
+            "node": pod.node,
+            "scheduler": pod.scheduler_name,
+            "queue": pod.queue,
+            "pod group": pod.pod_group,
+            "received": pod.received_resource_type,
+            "gpu groups": " ".join(pod.gpu_groups),
+            "gpus": pod.gpu_limit,
+            "fraction": pod.gpu_fraction,
+            "gpu memory": pod.gpu_memory,
             "runtime class": pod.runtime_class,
-        }  # fmt: skip
+        }
         lines.append(f"{title_of(obj)}: {state_of(obj)}")
         lines += [f"    {key}: {value}" for key, value in facts.items() if value]
     told = [_line(event) for event in events]

@@ -65,23 +65,29 @@ def render_page(now: Situation, folder: Path) -> str:
     maps = [*((suite.before, suite.after) if suite else ()), now.gpus]
     tones = Tones.over(gpus for gpus in maps if gpus is not None)
     rows = _rows(suite, folder) if suite else []
-    return _environment().get_template("page.html.j2").render(
-        lab=now.lab,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        facts=_facts({**now.facts, **(suite.facts if suite else {})}),
-        warning=(suite.facts if suite else now.facts).get("no_kai", ""),
-        simulated=(suite.facts if suite else now.facts).get("gpu_mode") == "simulated",
-        suite=suite,
-        outcomes=[(SIGNS[name], name, suite.count(name)) for name in OUTCOMES if suite.count(name)] if suite else [],
-        notes=(*now.notes, *(suite.notes if suite else ())),
-        pictures=list(_pictures(now, tones)),
-        steps=step_chart(now.record) if now.record else Chart(0.0, ()),
-        tests=suite_chart(suite.tests) if suite else Chart(0.0, ()),
-        rows=rows,
-        failed=[row for row in rows if row.case.bad],
-        style=(_HERE / "page.css").read_text(encoding="utf-8"),
-        script=(_HERE / "page.js").read_text(encoding="utf-8"),
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            lab=now.lab,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            facts=_facts({**now.facts, **(suite.facts if suite else {})}),
+            warning=(suite.facts if suite else now.facts).get("no_kai", ""),
+            simulated=(suite.facts if suite else now.facts).get("gpu_mode") == "simulated",
+            suite=suite,
+            outcomes=[(SIGNS[name], name, suite.count(name)) for name in OUTCOMES if suite.count(name)]
+            if suite
+            else [],
+            notes=(*now.notes, *(suite.notes if suite else ())),
+            pictures=list(_pictures(now, tones)),
+            steps=step_chart(now.record) if now.record else Chart(0.0, ()),
+            tests=suite_chart(suite.tests) if suite else Chart(0.0, ()),
+            rows=rows,
+            failed=[row for row in rows if row.case.bad],
+            style=(_HERE / "page.css").read_text(encoding="utf-8"),
+            script=(_HERE / "page.js").read_text(encoding="utf-8"),
+        )
+    )
 
 
 def write_page(path: Path, now: Situation) -> Path:

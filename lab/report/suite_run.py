@@ -142,9 +142,7 @@ class Collector:
     def add(self, report: PytestReport) -> None:
         """Take in the report of one phase."""
         name = without_group(report.nodeid)
-        test = self._tests.get(name) or Case(
-            name, worker=str(getattr(report, "worker_id", "")), began=_start(report)
-        )
+        test = self._tests.get(name) or Case(name, worker=str(getattr(report, "worker_id", "")), began=_start(report))
         match report.when:
             case "setup":
                 test = replace(test, setup=report.duration)

@@ -16,13 +16,21 @@ def save(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
     """Write a run's record; a full disk must not fail a lab that is up. Returns the file, or None."""
     path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{record.verb}.json"
     data = {
-        "verb": record.verb, "ok": record.ok, "seconds": round(record.seconds, 2), "facts": facts,
+        "verb": record.verb,
+        "ok": record.ok,
+        "seconds": round(record.seconds, 2),
+        "facts": facts,
         "steps": [
-            {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2), "detail": s.detail,
-             "began": round(s.began, 2)}
+            {
+                "step": s.step,
+                "outcome": s.outcome,
+                "seconds": round(s.seconds, 2),
+                "detail": s.detail,
+                "began": round(s.began, 2),
+            }
             for s in record.steps
         ],
-    }  # fmt: skip
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(data, indent=1) + "\n")

@@ -154,15 +154,7 @@ class Session:
     def scope(self, step: str) -> LabContext:
         """The context of one step."""
         return LabContext(
-            step,
-            self.spec,
-            self.paths,
-            self.runner,
-            self.journal,
-            self.bus,
-            self.supply,
-            self.engine,
-            self.cluster,
+            step, self.spec, self.paths, self.runner, self.journal, self.bus, self.supply, self.engine, self.cluster
         )
 
     @contextlib.contextmanager
@@ -171,8 +163,7 @@ class Session:
         held = lock_now(self.paths.lock)
         if held is None:
             raise Busy(
-                f"another kailab process is changing lab {self.spec.name!r}",
-                fix="wait for it, or stop it with Ctrl-C",
+                f"another kailab process is changing lab {self.spec.name!r}", fix="wait for it, or stop it with Ctrl-C"
             )
         with held:
             yield

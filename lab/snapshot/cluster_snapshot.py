@@ -25,14 +25,40 @@ if TYPE_CHECKING:
     from lab.kube.client import Cluster
 
 KINDS: tuple[str, ...] = (
-    "Pod", "Node", "Namespace", "Event", "ConfigMap", "Service", "ServiceAccount", "Endpoints",
-    "PersistentVolumeClaim", "PersistentVolume", "ResourceQuota", "LimitRange",
-    "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "Lease",
-    "RuntimeClass", "StorageClass", "PriorityClass", "ResourceClaim",
-    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CustomResourceDefinition",
-    "PodGroup", "BindRequest", "Queue", "Config", "SchedulingShard", "Topology",
-)  # fmt: skip
+    "Pod",
+    "Node",
+    "Namespace",
+    "Event",
+    "ConfigMap",
+    "Service",
+    "ServiceAccount",
+    "Endpoints",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "ResourceQuota",
+    "LimitRange",
+    "Deployment",
+    "DaemonSet",
+    "StatefulSet",
+    "ReplicaSet",
+    "Job",
+    "Lease",
+    "RuntimeClass",
+    "StorageClass",
+    "PriorityClass",
+    "ResourceClaim",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "CustomResourceDefinition",
+    "PodGroup",
+    "BindRequest",
+    "Queue",
+    "Config",
+    "SchedulingShard",
+    "Topology",
+)
 """What ``take`` reads. Secret is no kind of a World, and values of ConfigMaps are left out (see ``slim``)."""
 
 UNREAD = "unread"

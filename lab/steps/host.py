@@ -23,9 +23,7 @@ class HostReady:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        return tuple(
-            Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", "lab down --host") for fix in self.fixes
-        )
+        return tuple(Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", "lab down --host") for fix in self.fixes)
 
     def observe(self, ctx: LabContext) -> Observed:
         """See Step."""

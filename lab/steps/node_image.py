@@ -111,12 +111,25 @@ class NodeImage:
         archives = {item: ctx.supply.path(item, ctx.progress) for item in self.images}
         mounts = {str(path.parent) for path in archives.values()} | {str(cache_root())}
         ctx.engine.call(
-            "run", "-d", "--privileged", "--name", name, "--label", f"{OWNER}={self.spec.name}",
-            "--label", f"{STATE}={owner()}", "--network", "none",
+            "run",
+            "-d",
+            "--privileged",
+            "--name",
+            name,
+            "--label",
+            f"{OWNER}={self.spec.name}",
+            "--label",
+            f"{STATE}={owner()}",
+            "--network",
+            "none",
             # overlay snapshots cannot lie on the container's own overlay
-            "-v", "/var/lib/containerd", *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")],
-            "--entrypoint", "containerd", base,
-        )  # fmt: skip
+            "-v",
+            "/var/lib/containerd",
+            *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")],
+            "--entrypoint",
+            "containerd",
+            base,
+        )
         self._wait_for_containerd(ctx, name)
         for number, (item, archive) in enumerate(archives.items(), 1):
             ctx.progress(item.name, number, len(archives))
@@ -128,9 +141,16 @@ class NodeImage:
             self._add_toolkit(ctx, name)
         self._add_adoption(ctx, name)
         ctx.engine.call(
-            "commit", "--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []",
-            "--change", f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}= {STATE}=", name, self.tag,
-        )  # fmt: skip
+            "commit",
+            "--change",
+            'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
+            "--change",
+            "CMD []",
+            "--change",
+            f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}= {STATE}=",
+            name,
+            self.tag,
+        )
 
     def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:
         script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"
@@ -225,9 +245,7 @@ class Fetch:
         """See Step."""
         return (
             Effect(
-                "lab",
-                f"{self.source} {self._what} from {self.where}, into the cache",
-                "delete the cache directory",
+                "lab", f"{self.source} {self._what} from {self.where}, into the cache", "delete the cache directory"
             ),
         )
 

@@ -39,11 +39,7 @@ class Network:
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
-        how = (
-            "ptp and host-local CNI, routes between the nodes"
-            if self.own_node
-            else "kindnet from the node image"
-        )
+        how = "ptp and host-local CNI, routes between the nodes" if self.own_node else "kindnet from the node image"
         return (Effect("node", f"{how}; wait until all nodes are Ready"),)
 
     def observe(self, ctx: LabContext) -> Observed:
@@ -57,9 +53,7 @@ class Network:
         with ThreadPoolExecutor(8) as pool:
             same = list(pool.map(lambda item: _in_place(ctx, *item), files.items()))
         return (
-            Observed.ready(f"{len(nodes)} nodes Ready")
-            if all(same)
-            else Observed.drifted("routes or CNI files differ")
+            Observed.ready(f"{len(nodes)} nodes Ready") if all(same) else Observed.drifted("routes or CNI files differ")
         )
 
     def apply(self, ctx: LabContext) -> None:
@@ -68,16 +62,20 @@ class Network:
         count = self.spec.cluster.control_planes + self.spec.cluster.workers
         if self.own_node:
             nodes = cluster.wait(
-                "Node", lambda found: len(found) == count and all(node["spec"].get("podCIDR") for node in found),
-                timeout=60, what="every node has a pod CIDR",
-            )  # fmt: skip
+                "Node",
+                lambda found: len(found) == count and all(node["spec"].get("podCIDR") for node in found),
+                timeout=60,
+                what="every node has a pod CIDR",
+            )
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda item: _install(ctx, *item), _files(nodes, ctx.nodes()).items()))
         ctx.progress("waiting for nodes")
         cluster.wait(
-            "Node", lambda found: len(found) == count and all(map(_ready, found)), timeout=_READY_SECONDS,
+            "Node",
+            lambda found: len(found) == count and all(map(_ready, found)),
+            timeout=_READY_SECONDS,
             what="all nodes are Ready",
-        )  # fmt: skip
+        )
 
     def verify(self, ctx: LabContext) -> None:
         """``apply`` ended when the nodes were Ready; what pods reach is proven by the steps that need it."""
@@ -94,11 +92,7 @@ def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> di
     made = {}
     for name, cidr in cidrs.items():
         lines = ["set -e"]
-        lines += [
-            f"ip route replace {cidrs[other]} via {addresses[other]}"
-            for other in sorted(cidrs)
-            if other != name
-        ]
+        lines += [f"ip route replace {cidrs[other]} via {addresses[other]}" for other in sorted(cidrs) if other != name]
         # -w waits for kube-proxy, which holds the same lock while it writes its rules
         rule = f"POSTROUTING -s {cidr} ! -d 10.244.0.0/16 -j MASQUERADE"
         lines.append(f"iptables -w -t nat -C {rule} 2>/dev/null || iptables -w -t nat -A {rule}")

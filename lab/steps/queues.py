@@ -105,11 +105,7 @@ def parents_first(queues: Iterable[QueueSpec]) -> list[QueueSpec]:
 
 def _document(queue: QueueSpec, lab: str) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "resources": {
-            "cpu": _share(queue.cpu),
-            "memory": _share(queue.memory),
-            "gpu": _share(queue.gpu),
-        }
+        "resources": {"cpu": _share(queue.cpu), "memory": _share(queue.memory), "gpu": _share(queue.gpu)}
     }
     if queue.parent is not None:
         spec["parentQueue"] = queue.parent

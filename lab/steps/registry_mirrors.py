@@ -66,12 +66,7 @@ def mirror_files(mirrors: dict[str, str], gateway: str) -> dict[str, str]:
             host = f"{gateway}:{host.partition(':')[2] or 80}"
         upstream = "registry-1.docker.io" if registry == "docker.io" else registry
         url = f"{scheme}://{host}/v2/{path}" if path else f"{scheme}://{host}"
-        lines = [
-            f'server = "https://{upstream}"',
-            "",
-            f'[host."{url}"]',
-            '  capabilities = ["pull", "resolve"]',
-        ]
+        lines = [f'server = "https://{upstream}"', "", f'[host."{url}"]', '  capabilities = ["pull", "resolve"]']
         lines += ["  override_path = true"] if path else []
         files[f"{_FOLDER}/{registry}/hosts.toml"] = "\n".join(lines) + "\n"
     return files

@@ -112,17 +112,23 @@ class Files(_Gone):
 def teardown(*, keep_images: bool) -> tuple[_Gone, ...]:
     """The steps of ``lab down``. In a down run a step is taken after those that need it."""
     return (
-        Files(), Images(needs=("files",), keep=keep_images), Network(needs=("images",)),
+        Files(),
+        Images(needs=("files",), keep=keep_images),
+        Network(needs=("images",)),
         Containers(needs=("network",)),
-    )  # fmt: skip
+    )
 
 
 def container_names(ctx: LabContext) -> list[str]:
     """Containers that carry kind's label for its cluster, or the lab's label and no other state directory's."""
-    labelled = [*ctx.nodes(), *(
-        container for container in ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
-        if container.labels.get(STATE, owner()) == owner()
-    )]  # fmt: skip
+    labelled = [
+        *ctx.nodes(),
+        *(
+            container
+            for container in ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
+            if container.labels.get(STATE, owner()) == owner()
+        ),
+    ]
     return sorted({container.name for container in labelled})
 
 

@@ -31,10 +31,7 @@ class Layer:
 
 
 def layer_from_files(
-    target: Path,
-    files: Mapping[str, Path],
-    links: Mapping[str, str] | None = None,
-    bind_ports: Collection[str] = (),
+    target: Path, files: Mapping[str, Path], links: Mapping[str, str] | None = None, bind_ports: Collection[str] = ()
 ) -> Layer:
     """Write a layer that holds ``files`` (path in the image → file or folder here) and symbolic ``links``.
 
@@ -76,15 +73,21 @@ def write_image(
         process["StopSignal"] = stop_signal
     if labels:
         process["Labels"] = dict(labels)
-    config = json.dumps({
-        "architecture": arch(), "os": "linux", "created": "1970-01-01T00:00:00Z", "config": process,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]},
-        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "kailab"} for _ in layers],
-    }, sort_keys=True).encode()  # fmt: skip
+    config = json.dumps(
+        {
+            "architecture": arch(),
+            "os": "linux",
+            "created": "1970-01-01T00:00:00Z",
+            "config": process,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]},
+            "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "kailab"} for _ in layers],
+        },
+        sort_keys=True,
+    ).encode()
     name = hashlib.sha256(config).hexdigest()
-    manifest = [{
-        "Config": f"{name}.json", "RepoTags": [reference], "Layers": [f"{layer.digest}/layer.tar" for layer in layers],
-    }]  # fmt: skip
+    manifest = [
+        {"Config": f"{name}.json", "RepoTags": [reference], "Layers": [f"{layer.digest}/layer.tar" for layer in layers]}
+    ]
     with replacing(target) as temporary, tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as tar:
         _bytes(tar, f"{name}.json", config)
         for layer in {layer.digest: layer for layer in layers}.values():

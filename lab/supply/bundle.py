@@ -59,9 +59,7 @@ class Bundle:
         try:
             data = json.loads((root / _MANIFEST).read_text())
             if data["schema"] != SCHEMA:
-                raise LabError(
-                    f"bundle {path} has schema {data['schema']}; this kailab reads schema {SCHEMA}"
-                )
+                raise LabError(f"bundle {path} has schema {data['schema']}; this kailab reads schema {SCHEMA}")
             entries = tuple(Entry(**row) for row in data["entries"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
@@ -108,15 +106,11 @@ class Bundle:
         path = self.path(entry)
         stat = path.stat() if path.exists() else None
         seen = (
-            cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns)
-            if stat
-            else None
+            cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns) if stat else None
         )
         if seen is None or not seen.exists():
             if wrong := self.check(entry):
-                raise LabError(
-                    f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}"
-                )
+                raise LabError(f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}")
             if seen is not None:
                 seen.parent.mkdir(parents=True, exist_ok=True)
                 seen.touch()
@@ -126,26 +120,21 @@ class Bundle:
         """Check every file; returns what is wrong, an empty list for a whole bundle."""
         listed = {entry.file for entry in self.entries} | {_MANIFEST}
         strangers = sorted(
-            str(path.relative_to(self.root)) for path in self.root.rglob("*")
+            str(path.relative_to(self.root))
+            for path in self.root.rglob("*")
             if path.is_file() and str(path.relative_to(self.root)) not in listed
-        )  # fmt: skip
+        )
         return [wrong for entry in self.entries if (wrong := self.check(entry))] + [
             f"{s}: not in the manifest" for s in strangers
         ]
 
     def as_json(self) -> dict[str, Any]:
         """The manifest as plain data."""
-        return {
-            "schema": SCHEMA,
-            "created": self.created,
-            "entries": [asdict(entry) for entry in self.entries],
-        }
+        return {"schema": SCHEMA, "created": self.created, "entries": [asdict(entry) for entry in self.entries]}
 
 
 def create(
-    out: Path,
-    items: Iterable[tuple[Item, str, Path]],
-    progress: Callable[[str, int | None, int | None], None],
+    out: Path, items: Iterable[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]
 ) -> Bundle:
     """Write a bundle of (item, version, file) to ``out``: a folder, or a tar when the name ends in ``.tar``.
 

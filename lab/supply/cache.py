@@ -82,9 +82,7 @@ def alone(
 
 @contextlib.contextmanager
 def making(
-    target: Path,
-    run: Runner | None = None,
-    progress: Callable[[str, int | None, int | None], object] = lambda *_: None,
+    target: Path, run: Runner | None = None, progress: Callable[[str, int | None, int | None], object] = lambda *_: None
 ) -> Iterator[bool]:
     """Hold the right to make ``target``; whether it still has to be made (another process may have been quicker).
 

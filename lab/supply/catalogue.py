@@ -171,8 +171,11 @@ def load(kubernetes: str) -> Catalogue:
     major, minor, _ = kubernetes.split(".", 2)
     text = Path(__file__).with_name("catalogue.toml").read_text()
     for key, value in (
-        ("{kubernetes.major}", major), ("{kubernetes.minor}", minor), ("{kubernetes}", kubernetes), ("{arch}", arch()),
-    ):  # fmt: skip
+        ("{kubernetes.major}", major),
+        ("{kubernetes.minor}", minor),
+        ("{kubernetes}", kubernetes),
+        ("{arch}", arch()),
+    ):
         text = text.replace(key, value)
     data = tomllib.loads(text)
     images = [_row(ImageRow, row) for row in data["image"]]

@@ -14,14 +14,7 @@ from lab.tools.debian import Debian
 from lab.tools.process import Runner
 
 # Documentation and such: of no use inside an image, and half of its files.
-_DROP = (
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/lintian",
-    "usr/share/bug",
-    "usr/share/locale",
-    "usr/share/info",
-)
+_DROP = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/bug", "usr/share/locale", "usr/share/info")
 
 _MERGED = ("bin", "lib", "lib64", "sbin")
 
@@ -62,8 +55,4 @@ def _merged(root: Path) -> dict[str, Path]:
 def _applets(root: Path, run: Runner) -> dict[str, str]:
     """Links for busybox's applets, so that ``sleep`` and friends are in PATH."""
     busybox = next(path for path in (root / "bin/busybox", root / "usr/bin/busybox") if path.exists())
-    return {
-        f"/usr/bin/{name}": "busybox"
-        for name in run.run([busybox, "--list"]).out.split()
-        if name != "busybox"
-    }
+    return {f"/usr/bin/{name}": "busybox" for name in run.run([busybox, "--list"]).out.split() if name != "busybox"}

@@ -32,14 +32,11 @@ def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", m
             sha256 = _get(checksum_url).decode().split()[0]
         body = _get(url)
     except _Hiccup as error:
-        raise Unavailable(
-            f"{url} cannot be downloaded: {error}", fix="check the network and run again"
-        ) from error
+        raise Unavailable(f"{url} cannot be downloaded: {error}", fix="check the network and run again") from error
     found = hashlib.sha256(body).hexdigest()
     if sha256 and found != sha256:
         raise Unavailable(
-            f"{url} has sha256 {found}, expected {sha256}",
-            fix="run again; if it stays, the file was changed upstream",
+            f"{url} has sha256 {found}, expected {sha256}", fix="run again; if it stays, the file was changed upstream"
         )
     with replacing(target) as temporary:
         temporary.write_bytes(body)
@@ -56,12 +53,7 @@ def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", m
     return target
 
 
-@retry(
-    retry=retry_if_exception_type(_Hiccup),
-    stop=stop_after_attempt(3),
-    reraise=True,
-    wait=wait_exponential(max=10),
-)
+@retry(retry=retry_if_exception_type(_Hiccup), stop=stop_after_attempt(3), reraise=True, wait=wait_exponential(max=10))
 def _get(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310, TID251 - the catalogue's addresses

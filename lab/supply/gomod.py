@@ -78,18 +78,20 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
         nonlocal seen
         if text and not text.startswith(("go:", "#", " ")):
             seen += 1
-            progress(
-                f"{recipe.name}: {seen} of {total or '?'} packages, {time.monotonic() - began:.0f} s",
-                seen,
-                total,
-            )
+            progress(f"{recipe.name}: {seen} of {total or '?'} packages, {time.monotonic() - began:.0f} s", seen, total)
 
     output.mkdir()
     single = len(targets) == 1
     go.build(
-        work, output / next(iter(recipe.programs)) if single else output, targets, env=env, ldflags=ldflags.strip(),
-        tags=recipe.tags, mod=mod, on_line=line,
-    )  # fmt: skip
+        work,
+        output / next(iter(recipe.programs)) if single else output,
+        targets,
+        env=env,
+        ldflags=ldflags.strip(),
+        tags=recipe.tags,
+        mod=mod,
+        on_line=line,
+    )
     missing = [name for name in recipe.programs if not (output / name).exists()]
     if missing:
         raise RuntimeError(f"{recipe.name}: go build made no {', '.join(missing)}")
@@ -99,13 +101,7 @@ def wrapper_mod(recipe: GoRecipe) -> str:
     """A go.mod that requires the module and pins its staging modules: v1.34.4 goes with v0.34.4."""
     staging = recipe.version.replace("v1.", "v0.", 1)
     pinned = [f"k8s.io/{name}" for name in recipe.staging]
-    lines = [
-        f"module kailab.build/{recipe.name}",
-        "",
-        "go 1.24.0",
-        "",
-        f"require {recipe.module} {recipe.version}",
-    ]
+    lines = [f"module kailab.build/{recipe.name}", "", "go 1.24.0", "", f"require {recipe.module} {recipe.version}"]
     lines += [f"require {name} {staging}" for name in pinned]
     lines += [f"replace {name} => {name} {staging}" for name in pinned]
     return "\n".join(lines) + "\n"

@@ -29,30 +29,29 @@ Progress = Callable[[str, int | None, int | None], None]
 _NODE_PROGRAMS = ("kubeadm", "kubelet", "kubectl")
 _ENABLED = ("containerd.service", "kubelet.service", "undo-mount-hacks.service")
 # Of no use inside a node, and half of its files.
-_DROP = (
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/locale",
-    "usr/share/info",
-    "var/cache/apt",
-    "var/lib/apt/lists",
-)
+_DROP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
 # kind's Dockerfile clears these so that systemd starts nothing that needs hardware.
 _NO_WANTS = (
     "usr/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
-    "usr/lib/systemd/system/multi-user.target.wants/*", "etc/systemd/system/*.wants/*",
-    "usr/lib/systemd/system/local-fs.target.wants/*", "usr/lib/systemd/system/sockets.target.wants/*udev*",
-    "usr/lib/systemd/system/sockets.target.wants/*initctl*", "usr/lib/systemd/system/basic.target.wants/*",
-)  # fmt: skip
+    "usr/lib/systemd/system/multi-user.target.wants/*",
+    "etc/systemd/system/*.wants/*",
+    "usr/lib/systemd/system/local-fs.target.wants/*",
+    "usr/lib/systemd/system/sockets.target.wants/*udev*",
+    "usr/lib/systemd/system/sockets.target.wants/*initctl*",
+    "usr/lib/systemd/system/basic.target.wants/*",
+)
 
 
 def inputs(catalogue: Catalogue) -> list[object]:
     """What the node image depends on, for its key in the cache."""
     ours = assets("kind") / "node"
     return [
-        asdict(catalogue.rootfs["node"]), asdict(catalogue.go["kubernetes"]), asdict(catalogue.go["kind"]),
-        {path.name: path.read_text() for path in sorted(ours.glob("*")) if path.suffix != ".c"}, 1,
-    ]  # fmt: skip
+        asdict(catalogue.rootfs["node"]),
+        asdict(catalogue.go["kubernetes"]),
+        asdict(catalogue.go["kind"]),
+        {path.name: path.read_text() for path in sorted(ours.glob("*")) if path.suffix != ".c"},
+        1,
+    ]
 
 
 def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progress: Progress) -> Path:
@@ -70,9 +69,13 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
         files = {f"/{path.relative_to(top)}": path for path in sorted(top.rglob("*")) if not path.is_dir()}
         upper = layer_from_files(Path(folder, "upper.tar"), files, links)
         return write_image(
-            target, row.reference, [Layer(base, digest(base)), upper], env={"container": "docker"},
-            entrypoint=["/usr/local/bin/entrypoint", "/sbin/init"], stop_signal="SIGRTMIN+3",
-        )  # fmt: skip
+            target,
+            row.reference,
+            [Layer(base, digest(base)), upper],
+            env={"container": "docker"},
+            entrypoint=["/usr/local/bin/entrypoint", "/sbin/init"],
+            stop_signal="SIGRTMIN+3",
+        )
 
 
 def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
@@ -94,9 +97,7 @@ def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
                 debian.bootstrap(recipe.suite, recipe.packages, root, line)
                 _settle(root, run)
                 with replacing(target) as temporary:
-                    run.run([
-                        "tar", "-C", root, "--sort=name", "--numeric-owner", "--mtime=@0", "-cf", temporary, ".",
-                    ])  # fmt: skip
+                    run.run(["tar", "-C", root, "--sort=name", "--numeric-owner", "--mtime=@0", "-cf", temporary, "."])
     return target
 
 
@@ -132,20 +133,12 @@ def _overlay(top: Path, kind_files: Path, programs: Path, version: str) -> dict[
         shutil.copyfile(programs / name, top / "usr/bin" / name)
         (top / "usr/bin" / name).chmod(0o755)
     config = top / "etc/containerd/config.toml"
-    config.write_text(
-        config.read_text().replace('registry.k8s.io/pause:3.10"', 'registry.k8s.io/pause:3.10.1"')
-    )
+    config.write_text(config.read_text().replace('registry.k8s.io/pause:3.10"', 'registry.k8s.io/pause:3.10.1"'))
     ours = assets("kind") / "node"
     (top / "kind/manifests").mkdir(parents=True)
     shutil.copyfile(ours / "default-storage.yaml", top / "kind/manifests/default-storage.yaml")
     shutil.copyfile(ours / "default-cni.yaml", top / "kind/manifests/default-cni.yaml")
     (top / "kind/version").write_text(version)
-    links = {
-        f"/etc/systemd/system/multi-user.target.wants/{unit}": f"/etc/systemd/system/{unit}"
-        for unit in _ENABLED
-    }
-    links |= {
-        f"/usr/local/bin/{name}": f"/usr/bin/{name}"
-        for name in ("containerd", "ctr", "containerd-shim-runc-v2")
-    }
+    links = {f"/etc/systemd/system/multi-user.target.wants/{unit}": f"/etc/systemd/system/{unit}" for unit in _ENABLED}
+    links |= {f"/usr/local/bin/{name}": f"/usr/bin/{name}" for name in ("containerd", "ctr", "containerd-shim-runc-v2")}
     return links | {"/usr/local/sbin/runc": "/usr/sbin/runc", "/opt/cni/bin": "/usr/lib/cni"}

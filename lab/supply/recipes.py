@@ -108,9 +108,7 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
             with tempfile.TemporaryDirectory(prefix="kailab-chart-") as folder:
                 copy = Path(folder, row.name)
                 shutil.copytree(source, copy, copy_function=shutil.copyfile)
-                run.run([
-                    helm, "package", copy, "--version", row.version, "--app-version", row.version, "-d", folder,
-                ])  # fmt: skip
+                run.run([helm, "package", copy, "--version", row.version, "--app-version", row.version, "-d", folder])
                 with replacing(target) as temporary:
                     shutil.copyfile(next(Path(folder).glob("*.tgz")), temporary)
     return target

@@ -18,9 +18,11 @@ from lab.tools.process import Runner
 _CONNECT_SECONDS = 2.0
 
 _patient = retry(
-    retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(3), reraise=True,
+    retry=retry_if_exception_type(CommandFailed),
+    stop=stop_after_attempt(3),
+    reraise=True,
     wait=wait_exponential(multiplier=2, max=20),
-)  # fmt: skip
+)
 
 
 def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:

@@ -111,9 +111,7 @@ class Chooser:
             if self.engine is None:
                 return True, f"{source} (not looked up: no container engine runs yet)"
             return (
-                (True, source)
-                if registry.exists(source, self.engine)
-                else (False, f"{source}: not there or refused")
+                (True, source) if registry.exists(source, self.engine) else (False, f"{source}: not there or refused")
             )
         where = self._address(item)
         if not where:
@@ -153,9 +151,7 @@ class Chooser:
         recipes = sorted({target.removeprefix("go:").split("/")[0] for target in row.files.values()})
         modules = [f"{self.catalogue.go[name].module}@{self.catalogue.go[name].version}" for name in recipes]
         return (
-            ", ".join(
-                [*(f"Go module {module}" for module in modules), *(f"Debian {name}" for name in row.layers)]
-            )
+            ", ".join([*(f"Go module {module}" for module in modules), *(f"Debian {name}" for name in row.layers)])
             or "C source"
         )
 

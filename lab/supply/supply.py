@@ -66,9 +66,14 @@ class Supply:
 
     def _chooser(self) -> Chooser:
         return Chooser(
-            self.catalogue, self.spec.supply.sources, self.mirrors, self.bundles, self.versions, self.run,
+            self.catalogue,
+            self.spec.supply.sources,
+            self.mirrors,
+            self.bundles,
+            self.versions,
+            self.run,
             self.engine if self.engine_runs else None,
-        )  # fmt: skip
+        )
 
     def item(self, kind: str, name: str, version: str = "") -> Item:
         """An item in one spelling only: it names no version where that is the lab file's own."""

@@ -8,15 +8,7 @@ from lab.tenants.vcluster.step import Tenant
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, tenant_images
 
-__all__ = [
-    "Port",
-    "Tenant",
-    "charts",
-    "find_port",
-    "images",
-    "tenant_port",
-    "validate_tenants",
-]
+__all__ = ["Port", "Tenant", "charts", "find_port", "images", "tenant_port", "validate_tenants"]
 
 
 def images(spec: LabSpec) -> tuple[str, ...]:

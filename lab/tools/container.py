@@ -101,9 +101,11 @@ class ContainerEngine:
         )
 
     @retry(
-        retry=retry_if_exception_type(CommandFailed), stop=stop_after_delay(_REMOVAL_SECONDS), wait=wait_fixed(2),
+        retry=retry_if_exception_type(CommandFailed),
+        stop=stop_after_delay(_REMOVAL_SECONDS),
+        wait=wait_fixed(2),
         reraise=True,
-    )  # fmt: skip
+    )
     def remove(self, *containers: str) -> None:
         """Remove containers with their volumes, running or not; those that are already gone are success.
 

@@ -12,9 +12,11 @@ from lab.errors import CommandFailed
 from lab.tools.process import OnLine, Runner
 
 _patient = retry(
-    retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(3), reraise=True,
+    retry=retry_if_exception_type(CommandFailed),
+    stop=stop_after_attempt(3),
+    reraise=True,
     wait=wait_exponential(multiplier=2, max=20),
-)  # fmt: skip
+)
 
 
 class Debian:
@@ -67,13 +69,6 @@ class Debian:
     def bootstrap(self, suite: str, packages: Sequence[str], into: Path, on_line: OnLine) -> None:
         """Make a minimal root file system of ``suite`` with ``packages``. Raises CommandFailed."""
         self._run.run(
-            [
-                "debootstrap",
-                "--variant=minbase",
-                f"--include={','.join(packages)}",
-                suite,
-                into,
-                self.mirror(),
-            ],
+            ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, into, self.mirror()],
             on_line=on_line,
         )

@@ -36,14 +36,14 @@ class Go:
         return (int(found[1]), int(found[2])) if found else None
 
     @retry(
-        retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(3), reraise=True,
+        retry=retry_if_exception_type(CommandFailed),
+        stop=stop_after_attempt(3),
+        reraise=True,
         wait=wait_exponential(multiplier=2, max=20),
-    )  # fmt: skip
+    )
     def download(self, module: str, version: str) -> Path:
         """Download a module into go's own cache and return its folder. Tried three times. Raises CommandFailed."""
-        result = self._run.run(
-            [self.binary, "mod", "download", "-json", f"{module}@{version}"], cwd=Path("/")
-        )
+        result = self._run.run([self.binary, "mod", "download", "-json", f"{module}@{version}"], cwd=Path("/"))
         return Path(json.loads(result.out)["Dir"])
 
     def packages(self, folder: Path, targets: Sequence[str], env: Mapping[str, str], mod: str) -> int:
@@ -53,13 +53,23 @@ class Go:
         return len(result.out.split()) if result.code == 0 else 0
 
     @retry(
-        retry=retry_if_exception_type(CommandFailed), stop=stop_after_attempt(2), reraise=True,
+        retry=retry_if_exception_type(CommandFailed),
+        stop=stop_after_attempt(2),
+        reraise=True,
         wait=wait_exponential(multiplier=2, max=20),
-    )  # fmt: skip
+    )
     def build(
-        self, folder: Path, output: Path, targets: Sequence[str], *, env: Mapping[str, str], ldflags: str,
-        tags: str = "", mod: str = "", on_line: OnLine | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        output: Path,
+        targets: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        ldflags: str,
+        tags: str = "",
+        mod: str = "",
+        on_line: OnLine | None = None,
+    ) -> None:
         """Build programs into ``output``; a network hiccup while modules are fetched is retried once.
 
         Raises:
@@ -67,11 +77,23 @@ class Go:
         """
         self._run.run(
             [
-                self.binary, "build", *_mod(mod), "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags,
-                *(["-tags", tags] if tags else []), "-o", str(output), *targets,
+                self.binary,
+                "build",
+                *_mod(mod),
+                "-v",
+                "-trimpath",
+                "-buildvcs=false",
+                "-ldflags",
+                ldflags,
+                *(["-tags", tags] if tags else []),
+                "-o",
+                str(output),
+                *targets,
             ],
-            cwd=folder, env=env, on_line=on_line,
-        )  # fmt: skip
+            cwd=folder,
+            env=env,
+            on_line=on_line,
+        )
 
 
 def _mod(mod: str) -> list[str]:

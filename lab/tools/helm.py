@@ -79,9 +79,7 @@ class Helm:
         home: where Helm keeps its cache, settings and plugins; in the lab's cache when None.
     """
 
-    def __init__(
-        self, run: Runner, binary: Path, kubeconfig: Path, context: str, home: Path | None = None
-    ) -> None:
+    def __init__(self, run: Runner, binary: Path, kubeconfig: Path, context: str, home: Path | None = None) -> None:
         self._run = run
         self.binary = binary
         self.kubeconfig = kubeconfig
@@ -184,9 +182,7 @@ class Helm:
 
     def _call(self, argv: Sequence[str], *, stdin: str | None = None, timeout: float = 120) -> Result:
         target = ["--kubeconfig", str(self.kubeconfig), "--kube-context", self.context]
-        return self._run.run(
-            [self.binary, *argv, *target], stdin=stdin, env=self._environment(), timeout=timeout
-        )
+        return self._run.run([self.binary, *argv, *target], stdin=stdin, env=self._environment(), timeout=timeout)
 
     def _environment(self) -> dict[str, str]:
         """Variables that keep the user's settings out: every HELM_* of theirs is blanked or replaced."""

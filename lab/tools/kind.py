@@ -54,9 +54,19 @@ class Kind:
             CommandFailed: kind or the engine refused.
         """
         argv: list[str | Path] = [
-            self.binary, "create", "cluster", "--name", name, "--image", image, "--config", "-",
-            "--kubeconfig", kubeconfig, "--retain",
-        ]  # fmt: skip
+            self.binary,
+            "create",
+            "cluster",
+            "--name",
+            name,
+            "--image",
+            image,
+            "--config",
+            "-",
+            "--kubeconfig",
+            kubeconfig,
+            "--retain",
+        ]
         for late in (False, True):
             try:
                 self._run.run(argv, stdin=config, env=self._env, on_line=on_line, timeout=900)
@@ -70,9 +80,7 @@ class Kind:
 
     def delete(self, name: str, kubeconfig: Path) -> None:
         """Delete a cluster; already gone is success. Raises CommandFailed."""
-        self._run.run(
-            [self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env
-        )
+        self._run.run([self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env)
 
     def kubeconfig(self, name: str) -> str:
         """The kubeconfig of a cluster, as text. Raises CommandFailed."""

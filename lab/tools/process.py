@@ -84,9 +84,7 @@ class HostRunner:
         grace: seconds between SIGTERM and SIGKILL.
     """
 
-    def __init__(
-        self, cancel: threading.Event | None = None, log: Path | None = None, *, grace: float = 20.0
-    ) -> None:
+    def __init__(self, cancel: threading.Event | None = None, log: Path | None = None, *, grace: float = 20.0) -> None:
         self.cancel = cancel or threading.Event()
         self.log = log
         self.grace = grace
@@ -137,11 +135,22 @@ class HostRunner:
             return line
 
         options: dict[str, Any] = {
-            "_bg": True, "_bg_exc": False, "_tty_out": False, "_truncate_exc": False, "_no_out": True,
-            "_no_err": True, "_no_pipe": True, "_ok_code": list(range(-64, 256)), "_return_cmd": True,
-            "_new_session": True, "_preexec_fn": _end_with_us,
-            "_out": take(out), "_err": take(err), "_decode_errors": "replace", "_encoding": "utf-8",
-        }  # fmt: skip
+            "_bg": True,
+            "_bg_exc": False,
+            "_tty_out": False,
+            "_truncate_exc": False,
+            "_no_out": True,
+            "_no_err": True,
+            "_no_pipe": True,
+            "_ok_code": list(range(-64, 256)),
+            "_return_cmd": True,
+            "_new_session": True,
+            "_preexec_fn": _end_with_us,
+            "_out": take(out),
+            "_err": take(err),
+            "_decode_errors": "replace",
+            "_encoding": "utf-8",
+        }
         if env is not None:
             options["_env"] = {**os.environ, **env}
         if cwd is not None:
@@ -159,9 +168,7 @@ class HostRunner:
             raise CommandFailed(words, 127, why=f"{words[0]} is not an executable program") from error
         except (sh.ForkException, OSError) as error:
             cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-            raise CommandFailed(
-                words, 127, why=f"{words[0]} cannot be started: {cause[0].strip()}"
-            ) from error
+            raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: {cause[0].strip()}") from error
         timed_out = self._watch(process, start, timeout, broken)
         code = int(process.exit_code)
         result = Result(words, code, "".join(out), "".join(err), time.monotonic() - start)
@@ -171,9 +178,7 @@ class HostRunner:
         if self.cancel.is_set() and code != 0:
             raise Interrupted(f"ended by the interrupt: {shlex.join(words)}")
         if timed_out:
-            raise CommandFailed(
-                words, code, result.out, result.err, why=f"{words[0]} did not end within {timeout:g} s"
-            )
+            raise CommandFailed(words, code, result.out, result.err, why=f"{words[0]} did not end within {timeout:g} s")
         if check and code != 0:
             why = f"{words[0]} was ended by signal {-code}" if code < 0 else ""
             raise CommandFailed(words, code, result.out, result.err, why=why)

@@ -44,11 +44,7 @@ class Board:
     """
 
     def __init__(
-        self,
-        stream: TextIO,
-        *,
-        console: Console | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.console = console or Console(file=stream, highlight=False, emoji=False, markup=False)
         self.words = Words(self.console.encoding)
@@ -95,9 +91,7 @@ class Board:
     def _end(self, event: RunFinished) -> None:
         self.close()
         state = "changed" if event.ok else "failed"
-        self.console.print(
-            Text(self.words.clean(self.story.summary(event)), f"bold {STYLES[state]}"), soft_wrap=True
-        )
+        self.console.print(Text(self.words.clean(self.story.summary(event)), f"bold {STYLES[state]}"), soft_wrap=True)
 
     def _notice(self, event: Notice) -> None:
         warning = event.level == "warning"
@@ -145,9 +139,7 @@ class Board:
         room = max(10, width - 3 - _TIME)
         left = min(longest, max(room * 2 // 5, 24), room)
         text = Text(f" {glyph} ", style, no_wrap=True, overflow="crop")
-        text.append_text(
-            self._fit(row.title, left, "bold" if running else "dim" if row.state == "waiting" else "")
-        )
+        text.append_text(self._fit(row.title, left, "bold" if running else "dim" if row.state == "waiting" else ""))
         text.append("  ")
         text.append_text(self._middle(row, max(0, room - left - 2)))
         return text.append(f"{took:>{_TIME}}", "" if running else "dim")
@@ -190,9 +182,7 @@ class Board:
         fitted = Text(self.words.clean(text), style)
         if fitted.cell_len > width:
             mark = self.words.ellipsis[: max(0, width)]
-            tail = Text(
-                "" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style
-            )
+            tail = Text("" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style)
             fitted.truncate(max(0, width - len(mark) - tail.cell_len))
             fitted.append(mark).append_text(tail)
         fitted.pad_right(max(0, width - fitted.cell_len))

@@ -78,9 +78,7 @@ class GitHub(_Folding):
 
     def fold(self, row: Row, title: str, lines: list[str]) -> None:
         """One group; groups do not nest."""
-        self.raw(
-            f"::group::{_escape(title.strip())}\n" + "".join(f"{line}\n" for line in lines) + "::endgroup::\n"
-        )
+        self.raw(f"::group::{_escape(title.strip())}\n" + "".join(f"{line}\n" for line in lines) + "::endgroup::\n")
 
     def step_finished(self, row: Row) -> None:
         """A failed step is an annotation as well."""

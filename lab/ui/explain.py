@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from lab.explain.overview import Side
 
 _STAGES = {
-    "running": "green", "succeeded": "green", "unbound": "yellow", "bound": "yellow", "missing": "red",
-    "failed": "bold red", "deleting": "yellow",
-}  # fmt: skip
+    "running": "green",
+    "succeeded": "green",
+    "unbound": "yellow",
+    "bound": "yellow",
+    "missing": "red",
+    "failed": "bold red",
+    "deleting": "yellow",
+}
 _SURE = {"certain": ("fail", "bold red"), "likely": ("warn", "yellow"), "possible": ("waiting", "dim")}
 
 

@@ -77,13 +77,7 @@ def render_run(record: RunRecord, console: Console | None = None) -> None:
     page.line((f"lab {record.verb}: {verb} in {seconds(record.seconds)}", "bold"))
     page.columns(
         [
-            [
-                page.words.glyph(step.outcome),
-                f"{seconds(step.seconds):>11}",
-                step.step,
-                step.outcome,
-                step.detail,
-            ]
+            [page.words.glyph(step.outcome), f"{seconds(step.seconds):>11}", step.step, step.outcome, step.detail]
             for step in sorted(record.steps, key=lambda step: step.seconds)
         ]
     )
@@ -150,8 +144,7 @@ def render_down(report: DownReport, console: Console | None = None) -> None:
         page.columns([[(page.words.glyph("fail"), "red"), what] for what in report.left], indent=2)
     else:
         page.line(
-            (f"Lab {report.name} is gone", "bold green"),
-            f"  {seconds(report.seconds)}, checked: nothing of it is left",
+            (f"Lab {report.name} is gone", "bold green"), f"  {seconds(report.seconds)}, checked: nothing of it is left"
         )
     for title, lines, hint in (
         ("undone on this machine", report.host_undone, ""),

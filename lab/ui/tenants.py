@@ -42,11 +42,17 @@ def tenant_line(state: TenantState) -> str:
     """One tenant in one line, without anything that needs a heading."""
     spec = state.spec
     words = [
-        f"tenant {spec.name}: {state.state}", f"mode {spec.mode}", f"KAI {kai_words(state)}",
-        f"Kubernetes {spec.kubernetes}", f"vCluster {spec.vcluster}", f"own nodes {', '.join(state.nodes) or 'none'}",
-        f"GPUs {gpu_words(state)}", f"pods {pod_words(state)}",
-        f"API {'answers' if state.answers else f'does not answer: {state.why}'}", f"kubeconfig {state.kubeconfig}",
-    ]  # fmt: skip
+        f"tenant {spec.name}: {state.state}",
+        f"mode {spec.mode}",
+        f"KAI {kai_words(state)}",
+        f"Kubernetes {spec.kubernetes}",
+        f"vCluster {spec.vcluster}",
+        f"own nodes {', '.join(state.nodes) or 'none'}",
+        f"GPUs {gpu_words(state)}",
+        f"pods {pod_words(state)}",
+        f"API {'answers' if state.answers else f'does not answer: {state.why}'}",
+        f"kubeconfig {state.kubeconfig}",
+    ]
     return "; ".join([*words, *(["added to the lab that runs"] if state.added else [])])
 
 
@@ -152,10 +158,16 @@ def _row(page: Page, state: TenantState) -> list[Cell]:
     return [
         (page.words.glyph(_SIGNS[state.state]), _STYLES[state.state]),
         (f"{spec.name}{' +' if state.added else ''}", "bold"),
-        spec.mode, kai_words(state), spec.kubernetes, spec.vcluster,
-        ", ".join(state.nodes) or page.words.dot, gpu_words(state), pod_words(state),
-        ("answers", "green") if state.answers else ("silent", "red"), (str(state.kubeconfig), "dim"),
-    ]  # fmt: skip
+        spec.mode,
+        kai_words(state),
+        spec.kubernetes,
+        spec.vcluster,
+        ", ".join(state.nodes) or page.words.dot,
+        gpu_words(state),
+        pod_words(state),
+        ("answers", "green") if state.answers else ("silent", "red"),
+        (str(state.kubeconfig), "dim"),
+    ]
 
 
 def _facts(state: TenantState) -> list[list[Cell]]:

@@ -57,9 +57,7 @@ class Page:
         """Aligned rows; on a terminal the last column folds under itself, in a pipe it stays on its line."""
         cells = [[self._text(cell) for cell in row] for row in rows]
         count = max((len(row) for row in cells), default=0)
-        widths = [
-            max((row[n].cell_len for row in cells if len(row) > n + 1), default=0) for n in range(count)
-        ]
+        widths = [max((row[n].cell_len for row in cells if len(row) > n + 1), default=0) for n in range(count)]
         for row in cells:
             start = self._text(indent=indent)
             for n, cell in enumerate(row[:-1]):

@@ -104,9 +104,15 @@ class Place:
 
     @classmethod
     def open(
-        cls, lab: str, host: Cluster, slug: str, *, tenant: str = "", cluster: Cluster | None = None,
+        cls,
+        lab: str,
+        host: Cluster,
+        slug: str,
+        *,
+        tenant: str = "",
+        cluster: Cluster | None = None,
         labels: Mapping[str, str] | None = None,
-    ) -> Place:  # fmt: skip
+    ) -> Place:
         """Make a new namespace; its name is unique among all processes that use the lab.
 
         Args:

@@ -21,11 +21,7 @@ Pod = dict[str, Any]
 
 
 def cpu_pod(
-    name: str = "cpu-pod",
-    *,
-    namespace: str = "",
-    queue: str | None = "test",
-    scheduler: str | None = KAI_SCHEDULER,
+    name: str = "cpu-pod", *, namespace: str = "", queue: str | None = "test", scheduler: str | None = KAI_SCHEDULER
 ) -> Pod:
     """A pod without a GPU (100 millicores, 250 MB).
 

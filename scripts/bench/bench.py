@@ -57,9 +57,14 @@ def timed(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None =
     began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT,
-            env={**os.environ, **(env or {})}, start_new_session=True,
-        )  # fmt: skip
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
         try:
             code = process.wait(timeout=LIMIT)
         except BaseException:
@@ -113,11 +118,7 @@ def delete(bench: Bench) -> None:
     """Take B away."""
     kind = [bench.place("binary", "kind"), "delete", "cluster", "--name", B]
     kubeconfig = bench.work / "deleted.kubeconfig"  # kind would look into the user's
-    timed(
-        [*kind, "--kubeconfig", kubeconfig],
-        bench.work / "b-down.log",
-        {"KIND_EXPERIMENTAL_PROVIDER": bench.engine},
-    )
+    timed([*kind, "--kubeconfig", kubeconfig], bench.work / "b-down.log", {"KIND_EXPERIMENTAL_PROVIDER": bench.engine})
 
 
 def pairs(bench: Bench, runs: int) -> dict[str, list[float]]:

@@ -138,16 +138,20 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     (folder / "tenants").write_text(tenants)
     helm = bool(spec.tenants) or bench.lab.has_kai
     settings = {
-        "NAME": B, "ENGINE": bench.engine, "KIND": bench.place("binary", "kind"),
-        "KUBECTL": bench.place("binary", "kubectl"), "HELM": bench.place("binary", "helm") if helm else "",
-        "IMAGE": base.tag if base else base_image(spec).name, "OWN_NODE": "yes" if base else "no",
+        "NAME": B,
+        "ENGINE": bench.engine,
+        "KIND": bench.place("binary", "kind"),
+        "KUBECTL": bench.place("binary", "kubectl"),
+        "HELM": bench.place("binary", "helm") if helm else "",
+        "IMAGE": base.tag if base else base_image(spec).name,
+        "OWN_NODE": "yes" if base else "no",
         "NODES": " ".join(node_names(spec)),
         "KAI_CHART": bench.place("chart", "kai-scheduler") if bench.lab.has_kai else "",
         "KAI_DEPLOYMENTS": (
             " ".join(f"deployment/{name}" for name in kai_deployments(spec)) if bench.lab.has_kai else ""
         ),
         "VCLUSTER_CHART": bench.place("chart", "vcluster") if spec.tenants else "",
-    }  # fmt: skip
+    }
     (folder / "settings").write_text("".join(f"{k}={shlex.quote(v)}\n" for k, v in settings.items()))
     return folder
 

@@ -73,9 +73,12 @@ class RemovalSeen:
         groups = self.holding.groups
         if groups:
             self.host.wait(
-                "Pod", lambda pods: not reserved(pods, groups), namespace=RESERVATION_APP, timeout=LIMIT,
+                "Pod",
+                lambda pods: not reserved(pods, groups),
+                namespace=RESERVATION_APP,
+                timeout=LIMIT,
                 what="reservation pods are gone",
-            )  # fmt: skip
+            )
         if self.holding.gpus:
             canary = Canary(self.host, self.spec, self.tenant, self.holding.gpus)
             try:
@@ -135,9 +138,12 @@ class RollbackSeen:
             seen[SCHEDULER_READY] = time.monotonic() - start
             sent = pool.submit(self._submit)  # beside the wait: webhooks may keep all but the first waiting
             inside.wait(
-                "Pod", lambda pods: any(pod.node for pod in map(PodView.of, pods) if pod.name in self.names),
-                namespace=self.place.namespace, timeout=LIMIT, what=FIRST_SCHEDULED,
-            )  # fmt: skip
+                "Pod",
+                lambda pods: any(pod.node for pod in map(PodView.of, pods) if pod.name in self.names),
+                namespace=self.place.namespace,
+                timeout=LIMIT,
+                what=FIRST_SCHEDULED,
+            )
             seen[FIRST_SCHEDULED] = time.monotonic() - start
             sent.result()
             self.place.running(*self.names, timeout=LIMIT)

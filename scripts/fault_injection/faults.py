@@ -38,6 +38,7 @@ CONFIG = "Config.kai.scheduler"
 SHARDS = ">=0.12"
 """KAI by a SchedulingShard whose actions and plugins can be switched off."""
 
+
 def without_action(action: str) -> Seed:
     """KAI's scheduler without one of its actions."""
     return lambda lab: shard_changed(lab, {"actions": {action: {"enabled": False}}})
@@ -51,11 +52,7 @@ FAULTS = (
         "scheduler-stopped",
         "KAI's scheduler and operator are scaled to 0",
         lambda lab: stopped(lab, "scheduler"),
-        {
-            "test_kai_pods.py": "cpu and host",
-            "test_coexistence.py": "goes_round",
-            "test_disorder.py": "killed",
-        },
+        {"test_kai_pods.py": "cpu and host", "test_coexistence.py": "goes_round", "test_disorder.py": "killed"},
     ),
     Fault(
         "podgrouper-stopped",
@@ -84,11 +81,7 @@ FAULTS = (
         "gpu-sharing-off",
         "admission.gpuSharing of KAI's Config is false",
         lambda lab: patched(
-            lab,
-            CONFIG,
-            "kai-config",
-            {"spec": {"admission": {"gpuSharing": False}}},
-            rolls=(NAMESPACE, "admission"),
+            lab, CONFIG, "kai-config", {"spec": {"admission": {"gpuSharing": False}}}, rolls=(NAMESPACE, "admission")
         ),
         {
             "test_kai_pods.py": "fractions and host",

@@ -154,9 +154,13 @@ def syncers_stopped(lab: Lab) -> Iterator[None]:
         for kind, name, namespace in found:
             cluster.patch(kind, name, {"spec": {"replicas": 0}}, namespace)
             cluster.wait(
-                "Pod", lambda pods: not pods, namespace=namespace, labels=f"app=vcluster,release={name}",
-                timeout=SECONDS, what=f"tenant {name} is stopped",
-            )  # fmt: skip
+                "Pod",
+                lambda pods: not pods,
+                namespace=namespace,
+                labels=f"app=vcluster,release={name}",
+                timeout=SECONDS,
+                what=f"tenant {name} is stopped",
+            )
         yield
     finally:
         for kind, name, namespace in found:

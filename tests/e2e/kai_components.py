@@ -63,9 +63,13 @@ def end(lab: HasKai, component: str) -> None:
     old = {pod["metadata"]["uid"] for pod in lab.cluster.list("Pod", NAMESPACE, labels=labels)}
     _delete(lab, labels)
     lab.cluster.wait(
-        "Pod", lambda pods: not old & {pod["metadata"]["uid"] for pod in pods}, namespace=NAMESPACE, labels=labels,
-        timeout=WAIT, what=f"KAI's {component} has ended",
-    )  # fmt: skip
+        "Pod",
+        lambda pods: not old & {pod["metadata"]["uid"] for pod in pods},
+        namespace=NAMESPACE,
+        labels=labels,
+        timeout=WAIT,
+        what=f"KAI's {component} has ended",
+    )
 
 
 @contextmanager
@@ -83,9 +87,13 @@ def stopped(lab: HasKai, *components: str) -> Iterator[None]:
             _scale(lab, names[component], 0)
             _delete(lab, _pods(lab, component))
             lab.cluster.wait(
-                "Pod", lambda pods: not pods, namespace=NAMESPACE, labels=_pods(lab, component), timeout=WAIT,
+                "Pod",
+                lambda pods: not pods,
+                namespace=NAMESPACE,
+                labels=_pods(lab, component),
+                timeout=WAIT,
                 what=f"KAI's {component} is stopped",
-            )  # fmt: skip
+            )
         yield
     finally:
         for component in reversed(chosen):

@@ -33,8 +33,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     """The queue may have all GPUs of the node, and KAI still neither uses, evicts nor counts what others have."""
     needs_two_gpus(home)
     queue = new_queues(
-        QueueSpec(name="department"),
-        QueueSpec(name="team", parent="department", gpu=QueueResource(quota=home.gpus)),
+        QueueSpec(name="department"), QueueSpec(name="team", parent="department", gpu=QueueResource(quota=home.gpus))
     )["team"]
     place.submit(gpu_pod("other", gpus=home.gpus - 1, scheduler=None))
     (other,) = place.running("other", timeout=WAIT)

@@ -25,10 +25,7 @@ SERVICES = ("alpha", "beta", "gamma")
 
 @on_gpus(4)
 def test_fragmented_gpus_are_consolidated(
-    place: Place,
-    new_queues: Callable[..., dict[str, str]],
-    cluster: Cluster,
-    gpu_nodes: tuple[NodeView, ...],
+    place: Place, new_queues: Callable[..., dict[str, str]], cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department"))["team"]

@@ -68,9 +68,7 @@ def test_killed_component_loses_no_pod(
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
 @pytest.mark.disturbs("KAI's admission webhook ends", only="kai")
-def test_without_admission_only_pods_for_kai_are_refused(
-    whole_again: None, lab: Lab, place: Place, queue: str
-) -> None:
+def test_without_admission_only_pods_for_kai_are_refused(whole_again: None, lab: Lab, place: Place, queue: str) -> None:
     end(lab, "admission")  # the next one is asked whether it is ready after 5 s, and every 10 s from then on
     with pytest.raises(ApiFailed, match="failed calling webhook"):
         place.submit(cpu_pod("for-kai", queue=queue))
@@ -107,11 +105,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
 @on_one_node()
 @pytest.mark.breaks("reserved", reason="a reservation pod is deleted by hand")
 def test_pods_without_their_reservation_are_made_anew(
-    sharing: list[PodView],
-    place: Place,
-    cluster: Cluster,
-    queue: str,
-    probe: Callable[[PodView], Inside],
+    sharing: list[PodView], place: Place, cluster: Cluster, queue: str, probe: Callable[[PodView], Inside]
 ) -> None:
     """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
 

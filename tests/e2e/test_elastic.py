@@ -40,9 +40,7 @@ def test_elastic_gang_starts_at_its_minimum_and_grows(place: Place, new_queues: 
 
 
 @on_one_node(2)
-def test_elastic_gang_gives_back_what_is_above_its_minimum(
-    place: Place, new_queues: NewQueues, home: NodeView
-) -> None:
+def test_elastic_gang_gives_back_what_is_above_its_minimum(place: Place, new_queues: NewQueues, home: NodeView) -> None:
     """It has every GPU of the node, one more than its quota; if it needed all of its pods, it would lose all."""
     needs_two_gpus(home)
     own = home.gpus - 1

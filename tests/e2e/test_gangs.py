@@ -38,10 +38,7 @@ def test_of_two_gangs_that_do_not_fit_together_one_starts(
     """4 GPUs for a gang of three and a gang of two: the one that comes second leaves GPUs free and starts nobody."""
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(*tree())["team"]
-    gangs = {
-        "three": ("three-a", "three-b", "three-c"),
-        "two": ("two-a", "two-b"),
-    }
+    gangs = {"three": ("three-a", "three-b", "three-c"), "two": ("two-a", "two-b")}
     for gang, members in gangs.items():
         group = f"{place.namespace}-{gang}"
         place.submit(pod_group(group, queue=queue, minimum=len(members)))

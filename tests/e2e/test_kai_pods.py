@@ -26,10 +26,7 @@ def test_cpu_pod(place: Place, queue: str) -> None:
 
 @on_one_node()
 def test_whole_gpu_pod(
-    place: Place,
-    queue: str,
-    probe: Callable[[PodView], Inside],
-    gpu_uuids: Callable[[str], frozenset[str] | None],
+    place: Place, queue: str, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
 ) -> None:
     place.submit(gpu_pod("whole", queue=queue))
     (pod,) = place.running("whole")

@@ -86,9 +86,7 @@ def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Insi
 @pytest.mark.without_kai
 @on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
-    place: Place,
-    probe: Callable[[PodView], Inside],
-    gpu_uuids: Callable[[str], frozenset[str] | None],
+    place: Place, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
 ) -> None:
     place.submit(gpu_pod("one", scheduler=None))
     (pod,) = place.running("one")

@@ -29,11 +29,7 @@ def test_queues_are_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
         queue = queues[wanted.name]
         assert queue.parent == (wanted.parent or "")
         assert queue.priority == (KAI_PRIORITY if wanted.priority is None else wanted.priority)
-        assert (queue.gpu, queue.cpu, queue.memory) == (
-            share(wanted.gpu),
-            share(wanted.cpu),
-            share(wanted.memory),
-        )
+        assert (queue.gpu, queue.cpu, queue.memory) == (share(wanted.gpu), share(wanted.cpu), share(wanted.memory))
 
 
 def test_parents_know_their_children(lab: Lab, cluster: Cluster) -> None:

@@ -237,9 +237,13 @@ def test_evidence_of_a_wait_holds_no_secrets(
             place.inside(lambda pod: False, "token", timeout=1, what="never")
         with pytest.raises(WaitTimeout) as host:
             lab.cluster.wait(
-                "Pod", lambda pods: False, namespace=meta["namespace"], fields=f"metadata.name={meta['name']}",
-                timeout=1, what="never",
-            )  # fmt: skip
+                "Pod",
+                lambda pods: False,
+                namespace=meta["namespace"],
+                fields=f"metadata.name={meta['name']}",
+                timeout=1,
+                what="never",
+            )
         assert meta["name"] in str(host.value)
         assert (tenant, findings(f"{inside.value}{host.value}", doors)) == (tenant, [])
 

@@ -132,9 +132,13 @@ def _pool_key(lab: Lab, key: str) -> None:
 
     name = line_of(str(lab.kai_version)).scheduler_app
     lab.cluster.wait(
-        "Deployment", rolled_out, namespace=NAMESPACE, fields=f"metadata.name={name}", timeout=WAIT,
+        "Deployment",
+        rolled_out,
+        namespace=NAMESPACE,
+        fields=f"metadata.name={name}",
+        timeout=WAIT,
         what=f"KAI's scheduler divides nodes by {key}",
-    )  # fmt: skip
+    )
 
 
 def _args(deployment: Json) -> list[str]:

@@ -73,9 +73,12 @@ class Ground:
     def well(self) -> Diagnosis:
         """What the doctor sees once nothing is wrong any more, or else at last: objects tell of a repair one by one."""
         retrying = Retrying(
-            stop=stop_after_delay(SECONDS), retry=retry_if_result(is_unwell), sleep=self.cluster.calls.pause,
-            wait=wait_fixed(1), retry_error_callback=lambda state: state.outcome and state.outcome.result(),
-        )  # fmt: skip
+            stop=stop_after_delay(SECONDS),
+            retry=retry_if_result(is_unwell),
+            sleep=self.cluster.calls.pause,
+            wait=wait_fixed(1),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )
         return retrying(self.diagnosed)
 
     def make(self, doc: Json) -> Json:
@@ -231,8 +234,12 @@ class Ground:
             return bool(told) and all(("allocation-timeout=10" in text) == (seconds == 10) for text in told)
 
         self.cluster.wait(
-            "Pod", follows, namespace="kai-scheduler", labels="app=binder", timeout=SECONDS,
-            what=f"the binder waits {seconds} s for reservation pods"
+            "Pod",
+            follows,
+            namespace="kai-scheduler",
+            labels="app=binder",
+            timeout=SECONDS,
+            what=f"the binder waits {seconds} s for reservation pods",
         )
 
     def refused(self, pod: Json) -> str:
@@ -275,9 +282,11 @@ class Ground:
 
     def _until(self, attempt: Callable[[], Told]) -> Told:
         retrying = Retrying(
-            stop=stop_after_delay(SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda said: not said),
+            stop=stop_after_delay(SECONDS),
+            wait=wait_fixed(1),
+            retry=retry_if_result(lambda said: not said),
             sleep=self.cluster.calls.pause,
-        )  # fmt: skip
+        )
         return retrying(attempt)
 
     def reservation_account(self) -> str:

@@ -14,21 +14,33 @@ _NUMBERS = itertools.count(1)
 
 
 def pod(
-    name: str, *, image: str = IMAGE, command: tuple[str, ...] = ("sleep", "600"), gpus: int = 0,
-    namespace: str = SPACE, env: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None, **spec: Any,
-) -> Json:  # fmt: skip
+    name: str,
+    *,
+    image: str = IMAGE,
+    command: tuple[str, ...] = ("sleep", "600"),
+    gpus: int = 0,
+    namespace: str = SPACE,
+    env: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
     """A pod that is not KAI's; further words are keys of its spec."""
     amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     box = {
-        "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": list(command),
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command),
         "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
-        "resources": {"limits": amount, "requests": amount}, **spec.pop("container", {}),
-    }  # fmt: skip
+        "resources": {"limits": amount, "requests": amount},
+        **spec.pop("container", {}),
+    }
     return {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [box], **spec},
-    }  # fmt: skip
+    }
 
 
 def victim(*, uuid: str = "all") -> Json:
@@ -42,9 +54,13 @@ def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
     doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
     box = doc["containers"][0]
     return pod(
-        "bare-plugin", image=box["image"], command=(*box["command"], *args), env=env,
-        volumes=doc["volumes"], container={"volumeMounts": box["volumeMounts"]},
-    )  # fmt: skip
+        "bare-plugin",
+        image=box["image"],
+        command=(*box["command"], *args),
+        env=env,
+        volumes=doc["volumes"],
+        container={"volumeMounts": box["volumeMounts"]},
+    )
 
 
 def reservation(name: str, **more: Any) -> Json:

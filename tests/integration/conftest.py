@@ -27,9 +27,16 @@ from lab.tools.process import HostRunner
 UP_SECONDS = 900
 
 LONGEST_FIRST = (
-    "test_real_gpus", "test_supply", "test_tenant_lab", "test_kai_changes", "test_gpu_failures", "test_faults",
-    "test_lasting_lab", "test_lifecycle", "test_real_gpu_host",
-)  # fmt: skip
+    "test_real_gpus",
+    "test_supply",
+    "test_tenant_lab",
+    "test_kai_changes",
+    "test_gpu_failures",
+    "test_faults",
+    "test_lasting_lab",
+    "test_lifecycle",
+    "test_real_gpu_host",
+)
 ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
 """Files whose tests share neither a lab nor a fixture."""
 
@@ -88,9 +95,12 @@ class Cli:
         self.kubeconfig.write_text("# the user's own\napiVersion: v1\nkind: Config\ncurrent-context: precious\n")
         self.before = self.kubeconfig.read_bytes()
         self.env = {
-            **os.environ, "KAILAB_STATE": str(self.root / "state"), "KUBECONFIG": str(self.kubeconfig),
-            "KAILAB_CACHE": str(cache_root()), **self.env,
-        }  # fmt: skip
+            **os.environ,
+            "KAILAB_STATE": str(self.root / "state"),
+            "KUBECONFIG": str(self.kubeconfig),
+            "KAILAB_CACHE": str(cache_root()),
+            **self.env,
+        }
 
     def argv(self, *words: str) -> list[str]:
         """The command line."""
@@ -100,9 +110,15 @@ class Cli:
         """Run a command and check its exit code (None: any)."""
         self._clear(words)
         done = subprocess.run(
-            self.argv(*words), env=self.env, capture_output=True, text=True, timeout=timeout, check=False,
-            cwd=self.root, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            self.argv(*words),
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+        )
         if code is not None:
             assert done.returncode == code, f"lab {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
@@ -121,9 +137,14 @@ class Cli:
         """Run ``lab up --ui json`` and send a signal ``delay`` seconds after the first event that ``stop`` accepts."""
         self._clear(words)
         process = subprocess.Popen(
-            self.argv(*words, "--ui", "json"), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=self.root, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            self.argv(*words, "--ui", "json"),
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+        )
         lines: list[str] = []
         assert process.stderr is not None
         for line in process.stderr:
@@ -166,15 +187,7 @@ def cli(engine: HostRunner, tmp_path: Path) -> Iterator[Cli]:
 def containers_of(engine: HostRunner, name: str) -> list[str]:
     """Container names of a lab, running or not."""
     out = engine.run(
-        [
-            "docker",
-            "ps",
-            "-a",
-            "--filter",
-            f"label=io.x-k8s.kind.cluster=kailab-{name}",
-            "--format",
-            "{{.Names}}",
-        ]
+        ["docker", "ps", "-a", "--filter", f"label=io.x-k8s.kind.cluster=kailab-{name}", "--format", "{{.Names}}"]
     ).out
     return out.split()
 

@@ -85,7 +85,8 @@ class Bench:
     def run_plugin(self, until: str = "error starting plugins", *hidden: str, **env: str) -> str:
         """Run NVIDIA's device plugin until it says something, or ends; its log."""
         words = " ".join(f"{key}={value}" for key, value in env.items())
-        return self.sh(f"""
+        return self.sh(
+            f"""
             mkdir -p {KUBELET_DIR}
             : >/run/plugin.log  # an earlier run's words are not this one's
             {words} {self.plugin} >/run/plugin.log 2>&1 &
@@ -97,12 +98,19 @@ class Bench:
             kill -9 $! 2>/dev/null  # one that may stop in peace first waits for the kubelet, in vain
             wait $!
             cat /run/plugin.log
-        """, *hidden)  # fmt: skip
+        """,
+            *hidden,
+        )
 
     def container(
-        self, *env: str, config: Sequence[tuple[str, str]] = (), spec: Any = None,
-        runc: str = "nvidia-container-runtime", program: str = "/true", hidden: Sequence[str] = (),
-    ) -> str:  # fmt: skip
+        self,
+        *env: str,
+        config: Sequence[tuple[str, str]] = (),
+        spec: Any = None,
+        runc: str = "nvidia-container-runtime",
+        program: str = "/true",
+        hidden: Sequence[str] = (),
+    ) -> str:
         """Have NVIDIA's runtime make a container, and see what it says.
 
         Args:
@@ -118,15 +126,18 @@ class Bench:
             (home / folder).mkdir(parents=True, exist_ok=True)
         text = (assets("kind") / "gpu" / "nvidia-container-runtime.toml").read_text()
         for before, after in (
-            ('"/etc/cdi", "/var/run/cdi"', f'"{home / "cdi"}"'), ('"runc", "crun"', '"/usr/sbin/runc.real"'), *config,
-        ):  # fmt: skip
+            ('"/etc/cdi", "/var/run/cdi"', f'"{home / "cdi"}"'),
+            ('"runc", "crun"', '"/usr/sbin/runc.real"'),
+            *config,
+        ):
             assert before in text, before
             text = text.replace(before, after)
         (home / "config" / "nvidia-container-runtime" / "config.toml").write_text(text)
         (home / "cdi" / "gpus.json").unlink(missing_ok=True)
         if spec is not None:
             (home / "cdi" / "gpus.json").write_text(json.dumps(spec))
-        return self.sh(f"""
+        return self.sh(
+            f"""
             cd {home}
             rm -f config.json
             runc.real spec
@@ -141,7 +152,9 @@ class Bench:
             export XDG_CONFIG_HOME={home}/config
             {runc} --root {home}/run create --bundle {home} failing </dev/null
             runc.real --root {home}/run delete -f failing 2>/dev/null
-        """, *hidden)  # fmt: skip
+        """,
+            *hidden,
+        )
 
     def node(self, before: str = "") -> str:
         """What is wrong with the scratch host if it is taken for a node, a line each; ``before`` is run first."""

@@ -144,9 +144,12 @@ def class_gone(g: Ground) -> None:
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "wants"}}, "template": template}
     g.make({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "wants"}, "spec": spec})
     g.cluster.wait(
-        "Event", lambda events: any(one["reason"] == "FailedCreate" for one in events), namespace=SPACE,
-        timeout=SECONDS, what="the Deployment's pod is refused",
-    )  # fmt: skip
+        "Event",
+        lambda events: any(one["reason"] == "FailedCreate" for one in events),
+        namespace=SPACE,
+        timeout=SECONDS,
+        what="the Deployment's pod is refused",
+    )
 
 
 def insufficient(g: Ground) -> str:
@@ -158,9 +161,12 @@ def reservation_under_runc(g: Ground) -> None:
     g.runtime_class("runc")
     g.make(fraction_pod("half", namespace=SPACE))
     g.cluster.wait(
-        "Pod", lambda pods: any(_crashed(one) for one in pods), namespace=RESERVATIONS,
-        timeout=SECONDS, what="the reservation pod has crashed",
-    )  # fmt: skip
+        "Pod",
+        lambda pods: any(_crashed(one) for one in pods),
+        namespace=RESERVATIONS,
+        timeout=SECONDS,
+        what="the reservation pod has crashed",
+    )
 
 
 def _crashed(obj: Json) -> bool:
@@ -186,8 +192,14 @@ def class_again(g: Ground) -> None:
 
 def several_seen(g: Ground) -> None:
     meta = {"POD_NAME": "several", "POD_NAMESPACE": RESERVATIONS, "NVIDIA_VISIBLE_DEVICES": "all"}
-    doc = pod("several", image=g.reservation_image(), namespace=RESERVATIONS, env=meta, runtimeClassName="nvidia",
-              serviceAccountName=g.reservation_account())  # fmt: skip
+    doc = pod(
+        "several",
+        image=g.reservation_image(),
+        namespace=RESERVATIONS,
+        env=meta,
+        runtimeClassName="nvidia",
+        serviceAccountName=g.reservation_account(),
+    )
     del doc["spec"]["containers"][0]["command"]
     g.ends(doc)
 
@@ -276,24 +288,29 @@ CASES = {
     "gpu-memory-label": Case(no_memory_label, lambda g: g.label(memory=str(g.ctx.spec.gpu_pools[0].memory))),
     "reservation-nvml": Case(reservation_under_runc, reservations_again, CLASS, kai=True),
     "reservation-timeout": Case(
-        bind_gives_up, both(reservations_again, lambda g: g.binder_waits(None)), CLASS,
-        frozenset({"reservation-nvml", "reservation-waits"}), kai=True
+        bind_gives_up,
+        both(reservations_again, lambda g: g.binder_waits(None)),
+        CLASS,
+        frozenset({"reservation-nvml", "reservation-waits"}),
+        kai=True,
     ),
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(
-        lambda g: g.not_pulled(reservation("unpulled", image="registry.kailab.dev/none:1")),
-        kai=True, unsteady=NOBODYS,
+        lambda g: g.not_pulled(reservation("unpulled", image="registry.kailab.dev/none:1")), kai=True, unsteady=NOBODYS
     ),
     "reservation-failed": Case(
         lambda g: g.ends(reservation("refused", gpus=99, nodeName=g.node)),
-        also=frozenset({"kubelet-refused"}), kai=True, unsteady=NOBODYS,
+        also=frozenset({"kubelet-refused"}),
+        kai=True,
+        unsteady=NOBODYS,
     ),
     "reservation-waits": Case(
         lambda g: g.runs(reservation("unready", container={"readinessProbe": {"exec": {"command": ["false"]}}})),
-        kai=True, unsteady=NOBODYS,
+        kai=True,
+        unsteady=NOBODYS,
     ),
     "visible-devices-set": Case(devices_guarded, devices_open, kai=True),
     "sharing-off": Case(sharing_off, sharing_on, kai=True),
     "fake-gpu-label": Case(lambda g: g.label(fake="true"), lambda g: g.label(fake=None)),
-}  # fmt: skip
+}
 """Symptom → its case; the last ones change KAI."""

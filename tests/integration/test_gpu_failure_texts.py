@@ -30,9 +30,7 @@ def spec(*, nodes: tuple[str, ...] = (), mounts: tuple[tuple[str, str], ...] = (
         "deviceNodes": [{"path": path} for path in nodes],
         "mounts": [{"hostPath": a, "containerPath": b, "options": ["ro", "rbind"]} for a, b in mounts],
     }
-    return {
-        "cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}],
-    }  # fmt: skip
+    return {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}]}
 
 
 def no_devices(bench: Bench) -> str:
@@ -243,9 +241,12 @@ NOT_SET_UP = {"docker-default-runtime", "mounts-refused"}
 """The scratch host's owner configured neither Docker nor the toolkit for GPUs."""
 
 ALSO: Mapping[str, set[str]] = {
-    "driver-replaced": AT_REST, "params-open": AT_REST, "docker-default-runtime": NOT_SET_UP,
-    "mounts-refused": NOT_SET_UP, "plugin-waits": {"plugin-strategy"},
-}  # fmt: skip
+    "driver-replaced": AT_REST,
+    "params-open": AT_REST,
+    "docker-default-runtime": NOT_SET_UP,
+    "mounts-refused": NOT_SET_UP,
+    "plugin-waits": {"plugin-strategy"},
+}
 """What is true besides."""
 
 

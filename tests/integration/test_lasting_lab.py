@@ -53,8 +53,12 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
 
     # the pod that held a GPU is gone with its reservation, and the GPU can be had again
     cluster.delete("Pod", "sharing", SPACE, grace=1, wait=60)
-    cluster.wait("Pod", lambda pods: not any(PodView.of(one).phase == "Failed" for one in pods), timeout=120,
-                 what="no pod has failed")  # fmt: skip
+    cluster.wait(
+        "Pod",
+        lambda pods: not any(PodView.of(one).phase == "Failed" for one in pods),
+        timeout=120,
+        what="no pod has failed",
+    )
     cluster.apply([fraction_pod("after", namespace=SPACE, fraction=0.5, queue="test")])
     cluster.wait_ready("Pod", {"after"}, SPACE, timeout=120)
     # KAI's components that the pod did not need may still be starting again

@@ -67,8 +67,16 @@ def test_plan_changes_nothing(cli: Cli, engine: HostRunner) -> None:
 
 
 def test_kai_that_cannot_be_had_is_said_at_once(cli: Cli) -> None:
-    args = ("--profile", "demo", "--name", "it-none",
-            "--set", "kai.version=0.14.7", "--set", "supply.sources=[present, build]")  # fmt: skip
+    args = (
+        "--profile",
+        "demo",
+        "--name",
+        "it-none",
+        "--set",
+        "kai.version=0.14.7",
+        "--set",
+        "supply.sources=[present, build]",
+    )
     plan = cli("plan", *args, "--json").json()
     assert plan["facts"]["scheduler"] == "default"
     assert any("NO KAI" in notice for notice in plan["notices"])

@@ -262,10 +262,18 @@ def test_the_full_report_has_every_line_at_its_place(node: SimulatedNode) -> Non
     assert {line.index(": ") for line in lines if ": " in line} == {55}
     said = {line.partition(":")[0].strip(): line.partition(": ")[2] for line in lines}
     expected = {
-        "Product Name": GPUS[0].name, "Product Brand": "NVIDIA", "Product Architecture": "Hopper",
-        "GPU UUID": GPUS[0].uuid, "Minor Number": "0", "Serial Number": "N/A", "Device Id": "0x233010DE",
-        "Fan Speed": "N/A", "Performance State": "N/A", "GPU Current Temp": "N/A", "Processes": "None",
-    }  # fmt: skip
+        "Product Name": GPUS[0].name,
+        "Product Brand": "NVIDIA",
+        "Product Architecture": "Hopper",
+        "GPU UUID": GPUS[0].uuid,
+        "Minor Number": "0",
+        "Serial Number": "N/A",
+        "Device Id": "0x233010DE",
+        "Fan Speed": "N/A",
+        "Performance State": "N/A",
+        "GPU Current Temp": "N/A",
+        "Processes": "None",
+    }
     assert {label: said[label] for label in expected} == expected
 
 

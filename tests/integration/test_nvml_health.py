@@ -105,9 +105,13 @@ print(json.dumps(dict(event=event, count=nvmlDeviceGetCount(), bus=nvmlDeviceGet
 """)
     thread.join()
     assert seen == {
-        "event": [GPUS[0].uuid, 8, 79, 0xFFFFFFFF], "count": 2, "bus": True, "minor": 0, "other": GPUS[1].memory,
+        "event": [GPUS[0].uuid, 8, 79, 0xFFFFFFFF],
+        "count": 2,
+        "bus": True,
+        "minor": 0,
+        "other": GPUS[1].memory,
         "refused": [15] * 6,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("words", ["lost=1", "health=lost", "xid=79 lost=1"])

@@ -41,13 +41,20 @@ print(json.dumps(dict(driver=nvmlSystemGetDriverVersion(), nvml=nvmlSystemGetNVM
     total = 81559 * 2**20
     assert facts["gpus"] == [
         {
-            "name": "NVIDIA H100 80GB HBM3", "uuid": gpu.uuid, "minor": gpu.index, "index": gpu.index,
-            "memory": [total, 0, total], "memory2": [total, 0, 0, total],
+            "name": "NVIDIA H100 80GB HBM3",
+            "uuid": gpu.uuid,
+            "minor": gpu.index,
+            "index": gpu.index,
+            "memory": [total, 0, total],
+            "memory2": [total, 0, 0, total],
             "pci": [f"000000FF:0{bus}:00.0", f"00FF:0{bus}:00.0", 0xFF, bus, 0, 0x233010DE],
-            "compute": [9, 0], "architecture": 9, "brand": 14, "processes": 0,
+            "compute": [9, 0],
+            "architecture": 9,
+            "brand": 14,
+            "processes": 0,
         }
         for bus, gpu in enumerate(GPUS[:3], 1)
-    ]  # fmt: skip
+    ]
 
 
 def test_a_container_sees_the_gpus_whose_device_nodes_it_has(node: SimulatedNode) -> None:
@@ -68,9 +75,14 @@ print(json.dumps(dict(uuids=[nvmlDeviceGetUUID(h) for h in hs],
     by_bus=nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(b'00ff:03:00.0')))))
 """)
     assert seen == {
-        "uuids": [GPUS[0].uuid, GPUS[2].uuid], "minors": [0, 2], "indexes": [0, 1], "third": 2, "hidden": 6,
-        "by_uuid": 1, "by_bus": 1,
-    }  # fmt: skip
+        "uuids": [GPUS[0].uuid, GPUS[2].uuid],
+        "minors": [0, 2],
+        "indexes": [0, 1],
+        "third": 2,
+        "hidden": 6,
+        "by_uuid": 1,
+        "by_bus": 1,
+    }
 
 
 @pytest.mark.parametrize("break_it", ["no device node", "no config"])
@@ -114,9 +126,15 @@ print(json.dumps(dict(short=lib.nvmlDeviceGetUUID(handle, short, 8), kept=short.
     v1=[lib.nvmlDeviceGetPciInfo(handle, old), old.raw[:13].decode()])))
 """)
     assert said == {
-        "short": 7, "kept": "x" * 8, "version": 25, "null": 2, "stranger": 2, "nobody": 2, "v2": [0, "####"],
+        "short": 7,
+        "kept": "x" * 8,
+        "version": 25,
+        "null": 2,
+        "stranger": 2,
+        "nobody": 2,
+        "v2": [0, "####"],
         "v1": [0, "00FF:01:00.0\0"],
-    }  # fmt: skip
+    }
 
 
 def test_what_is_not_simulated_says_so(node: SimulatedNode) -> None:
@@ -160,9 +178,15 @@ print(json.dumps(dict(limits=[nvmlDeviceGetEnforcedPowerLimit(h), nvmlDeviceGetP
 """)
     model = GPUS[0].model
     assert said == {
-        "limits": [model.watts * 1000] * 2, "pci": [hex(model.pci_id), hex(model.pci_subsystem_id)], "mig": [0, 0],
-        "compute": 0, "display": 0, "units": 0, "fields": [3, 3], "same": [0, True],
-    }  # fmt: skip
+        "limits": [model.watts * 1000] * 2,
+        "pci": [hex(model.pci_id), hex(model.pci_subsystem_id)],
+        "mig": [0, 0],
+        "compute": 0,
+        "display": 0,
+        "units": 0,
+        "fields": [3, 3],
+        "same": [0, True],
+    }
 
 
 def test_a_config_written_in_place_takes_effect_and_keeps_handles(node: SimulatedNode) -> None:
@@ -198,9 +222,14 @@ print(json.dumps(seen))
 """)
     used = [200, 50, 150, 77]
     assert seen == [
-        [81559, 0, 81559, "NVMLError_NotSupported"], used, used, used, used,
-        [400, 0, 400, "NVMLError_NotSupported"], "NVMLError_GpuIsLost",
-    ]  # fmt: skip
+        [81559, 0, 81559, "NVMLError_NotSupported"],
+        used,
+        used,
+        used,
+        used,
+        [400, 0, 400, "NVMLError_NotSupported"],
+        "NVMLError_GpuIsLost",
+    ]
 
 
 def test_many_threads_ask_at_once(node: SimulatedNode) -> None:

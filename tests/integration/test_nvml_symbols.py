@@ -39,5 +39,9 @@ def test_it_starts_on_old_systems(library: Path, name: str) -> None:
     assert max(needed) <= (2, 17)
     assert b"GLIBC_ABI" not in text
     assert set(re.findall(rb"lib[\w+-]+\.so[.\d]*", text)) <= {
-        b"libc.so.6", b"libdl.so.2", b"libpthread.so.0", b"libnvidia-ml.so.1", b"libnvidia-ml.so",
-    }  # fmt: skip
+        b"libc.so.6",
+        b"libdl.so.2",
+        b"libpthread.so.0",
+        b"libnvidia-ml.so.1",
+        b"libnvidia-ml.so",
+    }

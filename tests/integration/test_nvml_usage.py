@@ -40,9 +40,16 @@ class Proc:
         self._link(self.root / "self", OWN_PIDNS)
 
     def process(
-        self, pid: int, *gpus: int, started: int = 100, pidns: int | None = None, inner: int = 1, container: str = "",
-        privileged: bool = False, **env: str,
-    ) -> None:  # fmt: skip
+        self,
+        pid: int,
+        *gpus: int,
+        started: int = 100,
+        pidns: int | None = None,
+        inner: int = 1,
+        container: str = "",
+        privileged: bool = False,
+        **env: str,
+    ) -> None:
         """A process whose container has these GPUs; without ``container``, one of its own for each pid."""
         folder = self.root / str(pid)
         self._link(folder, OTHER_PIDNS + pid if pidns is None else pidns)
@@ -78,9 +85,13 @@ def test_a_fraction_uses_its_share_and_a_container_that_declares_what_it_says(no
     proc.process(43, 1, 2, GPU_PORTION="0.10", KAILAB_GPU_MEMORY_MIB="1000")
     proc.process(44, 2, KAILAB_GPU_MEMORY_MIB="much", GPU_PORTION="1.00")
     assert proc.look() == [
-        f"40 on 0: {(MEMORY + 1) // 2}", f"41 on 0: {round(MEMORY * 0.25)}", "42 on 1: 20480",
-        "43 on 1: 1000", "43 on 2: 1000", f"44 on 2: {MEMORY}",
-    ]  # fmt: skip
+        f"40 on 0: {(MEMORY + 1) // 2}",
+        f"41 on 0: {round(MEMORY * 0.25)}",
+        "42 on 1: 20480",
+        "43 on 1: 1000",
+        "43 on 2: 1000",
+        f"44 on 2: {MEMORY}",
+    ]
 
 
 def test_who_only_has_a_gpu_uses_nothing(node: SimulatedNode) -> None:
@@ -112,9 +123,7 @@ def test_memory_and_processes_follow_what_runs(node: SimulatedNode) -> None:
     proc.look()
     share = (MEMORY + 1) // 2
     question = f"{ASK}print(json.dumps([[used(h), runs(h)] for h in hs]))"
-    assert node.ask(question) == [
-        [share + 100, [[40, share, 0xFFFFFFFF], [41, 100, 0xFFFFFFFF]]], [0, []], [0, []],
-    ]  # fmt: skip
+    assert node.ask(question) == [[share + 100, [[40, share, 0xFFFFFFFF], [41, 100, 0xFFFFFFFF]]], [0, []], [0, []]]
     shutil.rmtree(proc.root / "40")
     proc.look()
     assert node.ask(question)[0] == [100, [[41, 100, 0xFFFFFFFF]]]
@@ -143,9 +152,7 @@ def ask(call, room, size):
 v1, v3 = lib.nvmlDeviceGetComputeRunningProcesses, lib.nvmlDeviceGetComputeRunningProcesses_v3
 print(json.dumps([ask(v1, 0, 16), ask(v1, 3, 16), ask(v3, 2, 24), ask(v3, 3, 24)]))
 """)
-    assert said == [
-        [7, 3, [], "#"], [0, 3, [5, 6, 7], "#"], [7, 3, [5, 6], "#"], [0, 3, [5, 6, 7], "#"],
-    ]  # fmt: skip
+    assert said == [[7, 3, [], "#"], [0, 3, [5, 6, 7], "#"], [7, 3, [5, 6], "#"], [0, 3, [5, 6, 7], "#"]]
 
 
 def test_a_half_written_usage_file_leaves_the_last_whole_one_in_force(node: SimulatedNode) -> None:

@@ -169,8 +169,10 @@ def test_a_node_keeps_its_own_gpus_only(host: ScratchHost) -> None:
     done = host.run("unshare", "-m", "sh", "-c", node)
     listing, _, spec = done.out.partition("{")
     assert [word for word in listing.split() if word.startswith("nvidia")] == [
-        "nvidia-uvm", f"nvidia{mine.minor}", "nvidiactl",
-    ]  # fmt: skip
+        "nvidia-uvm",
+        f"nvidia{mine.minor}",
+        "nvidiactl",
+    ]
     assert mine.uuid in listing
     assert "ModifyDeviceFiles: 0" in listing
     names = [device["name"] for device in json.loads("{" + spec)["devices"]]
@@ -208,8 +210,10 @@ def test_a_container_gets_what_it_asks_for_and_no_device_nodes_by_itself(host: S
         host.python(f"VERB = 'undo'\n{FIX}")
     assert uuids_of(seen) == {mine.uuid}
     assert [name for name in inside.split() if name.startswith("nvidia")] == [
-        "nvidia-uvm", f"nvidia{mine.minor}", "nvidiactl",
-    ]  # fmt: skip
+        "nvidia-uvm",
+        f"nvidia{mine.minor}",
+        "nvidiactl",
+    ]
     assert "ModifyDeviceFiles: 0" in inside
 
 

@@ -26,8 +26,13 @@ from tests.support.gpu_map_world import Cluster, Machine, demo, many, node
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
 ALWAYS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+)
 SECONDS = 180.0
 
 # Runs in the page at its end: everything is unfolded, and what is drawn is compared with the room there is.
@@ -78,10 +83,19 @@ document.documentElement.dataset.measured = JSON.stringify({
 
 CASES = (
     Case("tests/e2e/test_kai_pods.py::test_cpu_pod[host]", "passed", 100, 0.4, 2.1, 1.1, "gw0"),
-    Case("tests/e2e/test_kai_pods.py::test_fractions_share_one_gpu[my-vcluster]", "failed", 101, 0.4, 60, 1.1, "gw1",
-         "WaitTimeout: pods half: Ready on the host: not within 60 s", "E   WaitTimeout: " + "pods half " * 40),
+    Case(
+        "tests/e2e/test_kai_pods.py::test_fractions_share_one_gpu[my-vcluster]",
+        "failed",
+        101,
+        0.4,
+        60,
+        1.1,
+        "gw1",
+        "WaitTimeout: pods half: Ready on the host: not within 60 s",
+        "E   WaitTimeout: " + "pods half " * 40,
+    ),
     Case("tests/e2e/test_queues.py::test_unknown_queue_is_named", "skipped", 103, why="needs KAI >=0.13"),
-)  # fmt: skip
+)
 FACTS = {
     "lab": "demo",
     "gpu_mode": "simulated",

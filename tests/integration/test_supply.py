@@ -51,15 +51,11 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     own_cache(cli, "empty-cache")
     cli.labs.append("it-bundle")
     lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
-    up = cli(
-        "up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone
-    ).json()
+    up = cli("up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone).json()
     assert up["ok"]
     cli("down", "--name", "it-bundle", "--images")
 
-    victim = max(
-        (path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size
-    )
+    victim = max((path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size)
     # the bundle shares its files with the cache: break the link before breaking the file
     body = bytearray(victim.read_bytes())
     body[len(body) // 2] ^= 1
@@ -108,14 +104,16 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     config = {
-        "version": 0.1, "http": {"addr": f"0.0.0.0:{port}"},
+        "version": 0.1,
+        "http": {"addr": f"0.0.0.0:{port}"},
         "storage": {"filesystem": {"rootdirectory": str(folder)}},
-    }  # fmt: skip
+    }
     (tmp_path / "registry.json").write_text(json.dumps(config))
     process = subprocess.Popen(
-        [supply.binary("registry"), "serve", tmp_path / "registry.json"], stdout=subprocess.DEVNULL,
+        [supply.binary("registry"), "serve", tmp_path / "registry.json"],
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with socket.socket() as probe:
@@ -165,9 +163,18 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     hosts = dict.fromkeys(item.name.partition("/")[0] for item in registry.images)
     mirrors = ", ".join(f"{host}: {registry.address}" for host in hosts)
     # programs may come from the cache; what a registry can have must come from it
-    args = ("--profile", "minimal", "--name", "it-registry", "--set", "gpu.mode=none",
-            "--set", f"supply.mirrors={{{mirrors}}}",
-            "--set", "supply.sources=[registry, present, build]")  # fmt: skip
+    args = (
+        "--profile",
+        "minimal",
+        "--name",
+        "it-registry",
+        "--set",
+        "gpu.mode=none",
+        "--set",
+        f"supply.mirrors={{{mirrors}}}",
+        "--set",
+        "supply.sources=[registry, present, build]",
+    )
     cli.labs.append("it-registry")
     own_cache(cli, "cache", "go", "rootfs", "layers")
     plan = cli("plan", *args, "--json").json()
@@ -192,18 +199,22 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     docker.call("tag", source, f"{registry.address}/it/pulled:1")
     docker.call("push", "-q", f"{registry.address}/it/pulled:1")
     docker.call("rmi", f"{registry.address}/it/pulled:1", source)
-    cluster.apply([{
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled", "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/it/pulled:1"}]},
-    }])  # fmt: skip
+    cluster.apply(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "pulled", "namespace": "default"},
+                "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/it/pulled:1"}]},
+            }
+        ]
+    )
     cluster.wait_ready("Pod", {"pulled"}, "default", timeout=120)
     cluster.close()
     cli("down", "--name", "it-registry", "--images")
 
 
-def test_build_that_was_killed_goes_on(
-    engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build ended in the middle leaves nothing that looks finished, and the next one succeeds."""
     import threading
 
@@ -228,9 +239,7 @@ def test_build_that_was_killed_goes_on(
         gomod.build(recipe, runner, stop)
     assert not gomod.folder_of(recipe).exists()
     assert not [
-        path
-        for path in (tmp_path / "cache" / "go").iterdir()
-        if path.is_dir() and not path.name.startswith(".work")
+        path for path in (tmp_path / "cache" / "go").iterdir() if path.is_dir() and not path.name.startswith(".work")
     ]
     folder = gomod.build(recipe, HostRunner(), lambda text, done, total: None)
     assert (folder / "kind").stat().st_mode & 0o111

@@ -41,10 +41,29 @@ def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner) -> None:
     assert cli("up", "-f", str(file), "--json").json()["changed"] == 0
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *SUITES, "--lab", NAME, "--lab-require", "kai", "-q", "-p",
-         "no:cacheprovider", "-p", "no:xdist", f"--lab-artifacts={cli.root / 'artifacts'}"],
-        cwd=ROOT, env={**cli.env, "KAILAB_CHURN_ROUNDS": "3"}, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *SUITES,
+            "--lab",
+            NAME,
+            "--lab-require",
+            "kai",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            f"--lab-artifacts={cli.root / 'artifacts'}",
+        ],
+        cwd=ROOT,
+        env={**cli.env, "KAILAB_CHURN_ROUNDS": "3"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-6000:]
 
     removed = cli("tenant", "remove", "team-own", "--yes", "--json").json()

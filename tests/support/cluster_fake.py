@@ -81,19 +81,12 @@ class FakeCluster:
             raise error
 
     def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        grace: int | None = None,
-        wait: float | None = None,
+        self, kind: str, name: str, namespace: str | None = None, grace: int | None = None, wait: float | None = None
     ) -> None:
         self.log.append(f"delete {kind} {name}")
         self.objects.pop((kind.partition(".")[0], namespace or "", name), None)
 
-    def delete_all(
-        self, kind: str, namespace: str, labels: str | None = None, grace: int | None = None
-    ) -> None:
+    def delete_all(self, kind: str, namespace: str, labels: str | None = None, grace: int | None = None) -> None:
         self.log.append(f"delete all {kind} in {namespace} grace {grace}")
 
     def patch(self, kind: str, name: str, patch: Json, namespace: str | None = None) -> None:
@@ -119,13 +112,7 @@ class FakeCluster:
         raise WaitTimeout(f"{what}: {(fail(seen) if fail else None) or f'not within {timeout:g} s'}")
 
     def wait_ready(
-        self,
-        kind: str,
-        names: Any = None,
-        namespace: str | None = None,
-        timeout: float = 0,
-        *,
-        what: str = "",
+        self, kind: str, names: Any = None, namespace: str | None = None, timeout: float = 0, *, what: str = ""
     ) -> None:
         self.waits.append(what or f"{kind} {names}")
 
@@ -242,9 +229,7 @@ def chart_file(path: Path, name: str, files: Mapping[str, str]) -> Path:
     return path
 
 
-def running_pod(
-    name: str, namespace: str, *, labels: Mapping[str, str], waiting: str = "", restarts: int = 0
-) -> Json:
+def running_pod(name: str, namespace: str, *, labels: Mapping[str, str], waiting: str = "", restarts: int = 0) -> Json:
     """A pod that is Ready, or whose container waits."""
     state: Json = {"waiting": {"reason": waiting, "message": "why"}} if waiting else {"running": {}}
     return {
@@ -265,10 +250,5 @@ def ready_deployment(name: str, namespace: str, *, available: int = 1) -> Json:
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "generation": 1},
         "spec": {"replicas": 1},
-        "status": {
-            "observedGeneration": 1,
-            "replicas": 1,
-            "updatedReplicas": 1,
-            "availableReplicas": available,
-        },
+        "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available},
     }

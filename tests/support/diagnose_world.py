@@ -31,9 +31,10 @@ version = 2
 """
 
 SPEC = {
-    "cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
     "devices": [{"name": name} for name in ("0", "1", *UUIDS, "all")],
-}  # fmt: skip
+}
 
 SECTIONS = {
     "units": "containerd active\nkubelet active",
@@ -69,8 +70,12 @@ def daemon_set(wanted: int = 1) -> Json:
     """The plugin's DaemonSet."""
     template = {"spec": {"containers": [{"image": PLUGIN}]}}
     meta = {"name": "nvidia-device-plugin-daemonset", "namespace": "kube-system", "uid": "ds"}
-    return {"kind": "DaemonSet", "metadata": meta, "spec": {"template": template},
-            "status": {"desiredNumberScheduled": wanted, "currentNumberScheduled": wanted}}  # fmt: skip
+    return {
+        "kind": "DaemonSet",
+        "metadata": meta,
+        "spec": {"template": template},
+        "status": {"desiredNumberScheduled": wanted, "currentNumberScheduled": wanted},
+    }
 
 
 def gpu_node(name: str = NODE, gpus: int = 2, **labels: str) -> Json:
@@ -92,19 +97,34 @@ def event(about: Json, reason: str, message: str, *, ago: float = 5.0, kind: str
     """An event about an object."""
     meta = about["metadata"]
     return {
-        "kind": "Event", "metadata": {"name": f"e-{reason}-{ago}", "namespace": meta.get("namespace", "")},
-        "type": kind, "reason": reason, "message": message, "lastTimestamp": stamp(ago),
-        "involvedObject": {"kind": about["kind"], "name": meta["name"], "namespace": meta.get("namespace", ""),
-                           "uid": meta.get("uid", "")},
-    }  # fmt: skip
+        "kind": "Event",
+        "metadata": {"name": f"e-{reason}-{ago}", "namespace": meta.get("namespace", "")},
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": stamp(ago),
+        "involvedObject": {
+            "kind": about["kind"],
+            "name": meta["name"],
+            "namespace": meta.get("namespace", ""),
+            "uid": meta.get("uid", ""),
+        },
+    }
 
 
 def world(*objects: Json, **changes: Any) -> World:
     """A cluster in which all is well, and these objects; ``drop`` names kinds that are left out."""
     found: dict[str, list[Json]] = {
-        "Node": [gpu_node()], "DaemonSet": [daemon_set()], "RuntimeClass": [runtime_class()], "Pod": [plugin_pod()],
-        "Event": [], "ReplicaSet": [], "StatefulSet": [], "Job": [], "BindRequest": [],
-    }  # fmt: skip
+        "Node": [gpu_node()],
+        "DaemonSet": [daemon_set()],
+        "RuntimeClass": [runtime_class()],
+        "Pod": [plugin_pod()],
+        "Event": [],
+        "ReplicaSet": [],
+        "StatefulSet": [],
+        "Job": [],
+        "BindRequest": [],
+    }
     for kind in changes.get("drop", ()):
         found[kind] = []
     for obj in objects:

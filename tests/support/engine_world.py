@@ -14,11 +14,7 @@ WAIT = 10.0
 
 
 def engine(
-    steps: Sequence[FakeStep],
-    *,
-    cancel: threading.Event | None = None,
-    workers: int = 6,
-    bus: Bus | None = None,
+    steps: Sequence[FakeStep], *, cancel: threading.Event | None = None, workers: int = 6, bus: Bus | None = None
 ) -> Engine[str]:
     return Engine(
         steps,
@@ -37,8 +33,4 @@ def outcomes(record: RunRecord) -> dict[str, str]:
 def chain() -> tuple[list[FakeStep], list[str]]:
     """c needs b needs a; listed the wrong way round. They write into one journal."""
     log: list[str] = []
-    return [
-        FakeStep("c", ("b",), journal=log),
-        FakeStep("b", ("a",), journal=log),
-        FakeStep("a", journal=log),
-    ], log
+    return [FakeStep("c", ("b",), journal=log), FakeStep("b", ("a",), journal=log), FakeStep("a", journal=log)], log

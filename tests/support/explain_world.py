@@ -72,7 +72,7 @@ def node(name: str, *, gpus: int = 2, capacity: int | None = None, taints: tuple
             "conditions": [ready, *more.get("conditions", [])],
             "nodeInfo": {"kubeletVersion": more.get("version", "v1.34.4")},
         },
-    }  # fmt: skip
+    }
 
 
 def pod(name: str = "p", namespace: str = SPACE, *, ago: float = 30.0, **more: Any) -> Json:
@@ -119,7 +119,7 @@ def pod(name: str = "p", namespace: str = SPACE, *, ago: float = 30.0, **more: A
             "containerStatuses": [{"name": "main", "ready": ready, "restartCount": 0, "state": state}] if on else [],
             **more.get("status", {}),
         },
-    }  # fmt: skip
+    }
 
 
 def group(name: str, *, queue: str = "test", refusals: Mapping[str, str] | None = None, **spec: Any) -> Json:
@@ -139,9 +139,15 @@ def reservation(name: str = "gpu-reservation-1", *, on: str = "worker-1", uuid: 
     notes = {"run.ai/reserve_for_gpu_index": uuid} if uuid else {}
     labels = {"app": "kai-resource-reservation", "runai-gpu-group": GROUP}
     return pod(
-        name, "kai-resource-reservation", group=None, queue=None, scheduler="default-scheduler", gpus=1, node=on,
+        name,
+        "kai-resource-reservation",
+        group=None,
+        queue=None,
+        scheduler="default-scheduler",
+        gpus=1,
+        node=on,
         **{"ready": bool(uuid), "labels": labels, "annotations": notes, **more},
-    )  # fmt: skip
+    )
 
 
 def deployment(
@@ -226,10 +232,13 @@ class Scene:
                 "reportingComponent": by,
                 "lastTimestamp": stamp(ago),
                 "involvedObject": {
-                    "kind": about["kind"], "name": where["name"], "namespace": space, "uid": where.get("uid", ""),
+                    "kind": about["kind"],
+                    "name": where["name"],
+                    "namespace": space,
+                    "uid": where.get("uid", ""),
                 },
             }
-        )  # fmt: skip
+        )
         return self
 
     def pending(self, made: Json | None = None, *, says: str = "", **more: Any) -> Json:

@@ -103,11 +103,7 @@ class FakeRunner:
         Returns:
             The handler; its ``calls`` are the commands it answered.
         """
-        words = (
-            shlex.split(argv_or_prefix)
-            if isinstance(argv_or_prefix, str)
-            else [_word(w) for w in argv_or_prefix]
-        )
+        words = shlex.split(argv_or_prefix) if isinstance(argv_or_prefix, str) else [_word(w) for w in argv_or_prefix]
         handler = Handler(tuple(words), out, err, code, times, raises, exact)
         self.handlers.append(handler)
         return handler

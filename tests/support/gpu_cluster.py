@@ -74,12 +74,7 @@ class FakeCluster:
         return f"log of {pod}"
 
     def delete(
-        self,
-        kind: str,
-        name: str,
-        namespace: str | None = None,
-        grace: int | None = None,
-        wait: float | None = None,
+        self, kind: str, name: str, namespace: str | None = None, grace: int | None = None, wait: float | None = None
     ) -> None:
         self.deleted.append(f"{namespace}/{name}")
         self.objects = [

@@ -54,10 +54,15 @@ class Machine:
             for n in range(self.gpus)
         ]
         entries = [
-            {"PodUID": uid, "ContainerName": "main", "ResourceName": "nvidia.com/gpu", "AllocResp": "AA==",
-             "DeviceIDs": {"-1": [self.uuid(n) for n in indices]}}
+            {
+                "PodUID": uid,
+                "ContainerName": "main",
+                "ResourceName": "nvidia.com/gpu",
+                "AllocResp": "AA==",
+                "DeviceIDs": {"-1": [self.uuid(n) for n in indices]},
+            }
             for uid, indices in self.held.items()
-        ]  # fmt: skip
+        ]
         offered = [self.uuid(n) for n in range(self.gpus) if n not in self.unhealthy]
         data = {"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {"nvidia.com/gpu": offered}}, "Checksum": 1}
         return "\n".join(["driver 580.65.06", *lines, "end", "--- kubelet", json.dumps(data)])
@@ -118,14 +123,29 @@ def node(name: str, *, ready: bool = True, labels: Json | None = None, **status:
     """A Node object."""
     conditions = [{"type": "Ready", "status": str(ready)}]
     return {
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "labels": labels or {}},
-        "spec": {}, "status": {"conditions": conditions, **status},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": labels or {}},
+        "spec": {},
+        "status": {"conditions": conditions, **status},
+    }
 
 
-def pod(name: str, *, ns: str = "default", queue: str = "test", tenant: str = "", phase: str = "Running",
-        gpus: int = 0, fraction: str = "", memory: int = 0, devices: int = 0, node: str = "",
-        scheduler: str = "kai-scheduler", why: str = "") -> Json:  # fmt: skip
+def pod(
+    name: str,
+    *,
+    ns: str = "default",
+    queue: str = "test",
+    tenant: str = "",
+    phase: str = "Running",
+    gpus: int = 0,
+    fraction: str = "",
+    memory: int = 0,
+    devices: int = 0,
+    node: str = "",
+    scheduler: str = "kai-scheduler",
+    why: str = "",
+) -> Json:
     """A Pod object of the host; of a tenant, as its syncer makes it."""
     notes = {"gpu-fraction": fraction, "gpu-memory": memory and str(memory)}
     annotations = {key: value for key, value in notes.items() if value}
@@ -142,11 +162,16 @@ def pod(name: str, *, ns: str = "default", queue: str = "test", tenant: str = ""
     if why:
         conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why})
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "labels": labels, "annotations": annotations},
-        "spec": {"schedulerName": scheduler, "containers": [{"name": "main", "resources": limits}],
-                 **({"nodeName": node} if node else {})},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**meta, "labels": labels, "annotations": annotations},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "resources": limits}],
+            **({"nodeName": node} if node else {}),
+        },
         "status": {"phase": phase, "conditions": conditions},
-    }  # fmt: skip
+    }
 
 
 def reserved(machine: Machine, index: int, group: str, own: str = "") -> Json:
@@ -179,8 +204,13 @@ def many(nodes: int = 8, gpus: int = 8) -> Cluster:
     for n in range(nodes):
         machine = cluster.machine(f"gpu-node-{n}", gpus, **({f"gpu{gpus - 1}": "health=lost"} if n == 3 else {}))
         if n % 2 == 0:
-            cluster.share(machine, 0, f"g{n}a", pod(f"notebook-{n}", tenant="ml", fraction="0.25"),
-                          pod(f"infer-{n}", tenant="ops", queue="prod", memory=20480))  # fmt: skip
+            cluster.share(
+                machine,
+                0,
+                f"g{n}a",
+                pod(f"notebook-{n}", tenant="ml", fraction="0.25"),
+                pod(f"infer-{n}", tenant="ops", queue="prod", memory=20480),
+            )
             cluster.whole(machine, list(range(1, 5)), pod(f"train-{n}", queue="research", gpus=4))
         if n % 3 == 1:
             cluster.share(machine, 5 % gpus, f"g{n}b", *(pod(f"tiny-{n}-{k}", fraction="0.1") for k in range(6)))

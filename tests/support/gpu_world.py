@@ -153,8 +153,7 @@ class World:
         )
         for node in self.nodes.values():
             self.runner.handle(
-                ["docker", "inspect", "--type", "container", node.name],
-                out=lambda _, node=node: _inspected(node),
+                ["docker", "inspect", "--type", "container", node.name], out=lambda _, node=node: _inspected(node)
             )
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-c"], out=node.shell)
@@ -188,12 +187,7 @@ class World:
 
 def _inspected(node: Node) -> str:
     labels = {"io.x-k8s.kind.cluster": "kailab-demo", "io.x-k8s.kind.role": node.role}
-    shown = {
-        "Name": f"/{node.name}",
-        "Id": node.name,
-        "State": {"Status": node.state},
-        "Config": {"Labels": labels},
-    }
+    shown = {"Name": f"/{node.name}", "Id": node.name, "State": {"Status": node.state}, "Config": {"Labels": labels}}
     return json.dumps([shown])
 
 

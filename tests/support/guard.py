@@ -32,9 +32,7 @@ class Guard:
         real_sh, real_popen = sh.Command.__call__, subprocess.Popen.__init__
 
         def check(program: object) -> None:
-            name = Path(
-                os.fsdecode(program if isinstance(program, str | bytes | os.PathLike) else str(program))
-            ).name
+            name = Path(os.fsdecode(program if isinstance(program, str | bytes | os.PathLike) else str(program))).name
             if name not in allowed:
                 self.refuse(f"process {program}")
 

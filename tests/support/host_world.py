@@ -9,15 +9,17 @@ from typing import Any
 from lab.host.machine import Machine
 from tests.support.fakes import Call, FakeRunner
 
-DEBIAN = (
-    'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n'
-)
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n'
 
 DOCKER_INFO: dict[str, Any] = {
-    "ServerVersion": "20.10.24+dfsg1", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1",
-    "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/docker",
+    "ServerVersion": "20.10.24+dfsg1",
+    "Driver": "overlay2",
+    "CgroupDriver": "cgroupfs",
+    "CgroupVersion": "1",
+    "DefaultRuntime": "runc",
+    "DockerRootDir": "/var/lib/docker",
     "SecurityOptions": ["name=seccomp,profile=default"],
-}  # fmt: skip
+}
 """Part of what Docker 20.10 on Debian 12 answers to ``docker info --format '{{json .}}'``."""
 
 
@@ -45,10 +47,7 @@ class World:
     def files(self) -> dict[str, tuple[bytes, int]]:
         """Every file with its bytes and mode."""
         found = sorted(path for path in self.root.rglob("*") if path.is_file())
-        return {
-            str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode & 0o7777)
-            for path in found
-        }
+        return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode & 0o7777) for path in found}
 
     def directories(self) -> set[str]:
         """Every directory."""

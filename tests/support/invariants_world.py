@@ -136,25 +136,26 @@ def queue(name: str, parent: str = "", **limits: float) -> Json:
 
 
 def pod_group(name: str, queue: str = "leaf", least: int = 1, namespace: str = "t", **spec: Any) -> Json:
-    return {
-        "kind": "PodGroup", "metadata": meta(name, namespace), "spec": {"queue": queue, "minMember": least, **spec},
-    }  # fmt: skip
+    return {"kind": "PodGroup", "metadata": meta(name, namespace), "spec": {"queue": queue, "minMember": least, **spec}}
 
 
 def bind_request(name: str, phase: str = "Pending", groups: Iterable[str] = (), namespace: str = "t") -> Json:
     spec = {"podName": name, "selectedNode": NODE, "selectedGPUGroups": list(groups)}
     return {
-        "kind": "BindRequest", "metadata": meta(name, namespace), "spec": spec,
+        "kind": "BindRequest",
+        "metadata": meta(name, namespace),
+        "spec": spec,
         "status": {"phase": phase, "failedAttempts": 2},
-    }  # fmt: skip
+    }
 
 
 def given(name: str, uuids: str, namespace: str = "t", container: str = "0") -> Json:
     """The ConfigMap that tells a pod its GPUs; the pod's annotation is ``<name>-shared-gpu``."""
     return {
-        "kind": "ConfigMap", "metadata": meta(f"{name}-shared-gpu-{container}", namespace),
+        "kind": "ConfigMap",
+        "metadata": meta(f"{name}-shared-gpu-{container}", namespace),
         "data": {"NVIDIA_VISIBLE_DEVICES": uuids, "GPU_PORTION": "0.5"},
-    }  # fmt: skip
+    }
 
 
 def world(

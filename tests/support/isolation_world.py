@@ -14,9 +14,11 @@ from tests.support.explain_world import Scene, deployment, meta, node
 
 SPACE = "vcluster-ml"
 SPEC = LabSpec(
-    scheduler="kai", cluster=ClusterSpec(workers=2), gpu=GpuSpec(mode="simulated"),
+    scheduler="kai",
+    cluster=ClusterSpec(workers=2),
+    gpu=GpuSpec(mode="simulated"),
     tenants=(TenantSpec(name="ml", mode="own-kai", kai_version="0.16.8"),),
-)  # fmt: skip
+)
 MINE = "kailab-demo-worker2"
 SELECTING = ("--namespace-label-selector", "kailab.dev/kai=host")
 DIVIDING = (f"--nodepool-label-key={NODE_LABEL}",)

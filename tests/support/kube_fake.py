@@ -39,9 +39,7 @@ def status(code: int, message: str, **more: Any) -> tuple[int, Json]:
 
 def listing(*items: Json, version: str = "10") -> Json:
     """A list answer; items without apiVersion and kind, as servers send them."""
-    bare = [
-        {key: value for key, value in item.items() if key not in ("apiVersion", "kind")} for item in items
-    ]
+    bare = [{key: value for key, value in item.items() if key not in ("apiVersion", "kind")} for item in items]
     return {"kind": "List", "metadata": {"resourceVersion": version}, "items": bare}
 
 
@@ -159,13 +157,7 @@ class FakeApi:
         return route
 
     def send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes | None,
-        content_type: str,
-        timeout: float,
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
     ) -> FakeReply:
         """See Transport.send."""
         data = None if body is None else json.loads(body)
@@ -212,12 +204,7 @@ def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "",
     obj: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "ns",
-            "uid": uid or f"uid-{name}",
-            "resourceVersion": version,
-        },
+        "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "resourceVersion": version},
         "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": "kai-scheduler"},
         "status": {"phase": phase, "conditions": conditions},
     }

@@ -58,11 +58,7 @@ class FakeLab:
             name="demo",
             gpu=GpuSpec(mode="simulated"),
             queues=(QueueSpec(name="root"), QueueSpec(name="leaf", parent="root")),
-            tenants=(
-                TenantSpec(name="ml"),
-                TenantSpec(name="ops"),
-                TenantSpec(name="research", mode="default"),
-            ),
+            tenants=(TenantSpec(name="ml"), TenantSpec(name="ops"), TenantSpec(name="research", mode="default")),
         )
         self.paths = LabPaths("demo")
         self.cluster = FakeCluster("/lab/kubeconfig")

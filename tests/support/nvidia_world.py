@@ -24,9 +24,12 @@ def uuid(number: int) -> str:
 
 def gpu(index: int, minor: int | None = None, **changes: Any) -> GpuDevice:
     values: dict[str, Any] = {
-        "index": index, "minor": index if minor is None else minor, "uuid": uuid(index),
-        "name": "NVIDIA L4", "memory_mib": 23034,
-    }  # fmt: skip
+        "index": index,
+        "minor": index if minor is None else minor,
+        "uuid": uuid(index),
+        "name": "NVIDIA L4",
+        "memory_mib": 23034,
+    }
     return GpuDevice(**{**values, **changes})
 
 
@@ -35,9 +38,12 @@ DOCKER = EngineFacts(
 )
 
 TOOLKIT = Toolkit(
-    version="1.18.0", ctk="/usr/bin/nvidia-ctk", runtime="/usr/bin/nvidia-container-runtime",
-    hook="/usr/bin/nvidia-cdi-hook", modern=True,
-)  # fmt: skip
+    version="1.18.0",
+    ctk="/usr/bin/nvidia-ctk",
+    runtime="/usr/bin/nvidia-container-runtime",
+    hook="/usr/bin/nvidia-cdi-hook",
+    modern=True,
+)
 
 FILES = DriverFiles(
     libraries=(f"{LIB}/libcuda.so.{VERSION}", f"{LIB}/libnvidia-ml.so.{VERSION}"), programs=("/usr/bin/nvidia-smi",)
@@ -50,6 +56,9 @@ def facts(**changes: Any) -> NvidiaFacts:
     values: dict[str, Any] = {
         "nvml": Nvml(VERSION, "13.0", gpus),
         "kernel": KernelDriver(VERSION, (0, 1, 2, 3), ("nvidiactl", "nvidia-uvm"), modify=True),
-        "files": FILES, "toolkit": TOOLKIT, "cdi": CdiSpec(), "engine": DOCKER,
-    }  # fmt: skip
+        "files": FILES,
+        "toolkit": TOOLKIT,
+        "cdi": CdiSpec(),
+        "engine": DOCKER,
+    }
     return NvidiaFacts(**{**values, **changes})

@@ -57,10 +57,7 @@ def test_sockets_are_refused_but_asyncio_works(guard: Guard) -> None:
 
 @pytest.mark.loopback
 def test_loopback_marker_opens_this_machine_only() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as client,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         assert client.getpeername() == server.getsockname()
 
 

@@ -178,6 +178,13 @@ def kube_scheduler_down(case: Case) -> Finding | None:
 
 
 RULES = (
-    pod_grouper_down, scheduler_down, binder_down, admission_down, no_shard, crd_missing, kubernetes_too_new, silent,
+    pod_grouper_down,
+    scheduler_down,
+    binder_down,
+    admission_down,
+    no_shard,
+    crd_missing,
+    kubernetes_too_new,
+    silent,
     kube_scheduler_down,
-)  # fmt: skip
+)

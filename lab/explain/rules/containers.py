@@ -65,9 +65,10 @@ def crash_loop(case: Case) -> Finding | None:
 def init_container(case: Case) -> Finding | None:
     """The others start after it."""
     waiting = [
-        c for c in _containers(case)
+        c
+        for c in _containers(case)
         if c.init and not c.ready and c.exit_code != 0 and c.state in ("running", "terminated")
-    ]  # fmt: skip
+    ]
     if not waiting:
         return None
     hit = waiting[0]
@@ -105,9 +106,7 @@ def startup(case: Case) -> Finding | None:
     if not told or any(c.reason == "CrashLoopBackOff" for c in _containers(case)):
         return None
     return Finding(
-        f"the startup probe of {case.title} fails",
-        "correct the probe, or raise its failureThreshold",
-        tuple(told),
+        f"the startup probe of {case.title} fails", "correct the probe, or raise its failureThreshold", tuple(told)
     )
 
 

@@ -210,6 +210,4 @@ def gated(case: Case) -> Finding | None:
     )
 
 
-RULES = (
-    namespace_left_out, skipped, warned, none_yet, missing, node_pool, gives_up, queue_differs, too_few, gated,
-)  # fmt: skip
+RULES = (namespace_left_out, skipped, warned, none_yet, missing, node_pool, gives_up, queue_differs, too_few, gated)

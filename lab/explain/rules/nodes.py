@@ -20,96 +20,114 @@ _SOURCE = "seen in the objects; pkg/scheduler/api/node_info/node_info.go, plugin
 # kind of obstacle: id, title, what, next
 _KINDS = {
     "selector": (
-        "nodes.selector", "nodeSelector or affinity matches no node",
+        "nodes.selector",
+        "nodeSelector or affinity matches no node",
         "its nodeSelector or node affinity leaves no node",
         "correct the selector, or label a node: {kubectl} get nodes --show-labels",
     ),
     "pool": (
-        "nodes.pool", "The nodes are in a node pool without a scheduler",
+        "nodes.pool",
+        "The nodes are in a node pool without a scheduler",
         "the nodes that would do belong to a node pool that no scheduling shard serves",
         "remove the label from the node, or make a SchedulingShard for it: {kubectl} get schedulingshards",
     ),
     "gpus": (
-        "nodes.gpus", "More GPUs than any node has",
+        "nodes.gpus",
+        "More GPUs than any node has",
         "no node has as many GPUs as {title} wants on one node",
         "ask for fewer GPUs per pod; several nodes serve several pods of one PodGroup",
     ),
     "devices": (
-        "shared.devices", "A part of more GPUs than any node has",
+        "shared.devices",
+        "A part of more GPUs than any node has",
         "no node has as many GPUs as {title} wants a part of",
         "lower gpu-fraction-num-devices",
     ),
     "gpu-memory-label": (
-        "shared.memory-label", "No label tells the GPUs' memory",
+        "shared.memory-label",
+        "No label tells the GPUs' memory",
         "{title} asks for GPU memory, and KAI does not know how much the GPUs have",
         "run GPU feature discovery, or label the node nvidia.com/gpu.memory=MIB (#118, #256, #706)",
     ),
     "gpu-memory": (
-        "shared.memory-too-big", "More GPU memory than a GPU has",
+        "shared.memory-too-big",
+        "More GPU memory than a GPU has",
         "no GPU has as much memory as {title} asks for",
         "ask for less by gpu-memory, or for whole GPUs",
     ),
     "cpu": (
-        "nodes.cpu", "More cpu than any node has",
+        "nodes.cpu",
+        "More cpu than any node has",
         "no node has as much cpu as {title} requests",
         "lower resources.requests.cpu",
     ),
     "memory": (
-        "nodes.memory", "More memory than any node has",
+        "nodes.memory",
+        "More memory than any node has",
         "no node has as much memory as {title} requests",
         "lower resources.requests.memory",
     ),
     "resource": (
-        "nodes.resource", "A resource that no node has",
+        "nodes.resource",
+        "A resource that no node has",
         "no node has another resource that {title} requests",
         "see what nodes offer: {kubectl} describe nodes",
     ),
     "taint": (
-        "nodes.taint", "Taints that the pod does not tolerate",
+        "nodes.taint",
+        "Taints that the pod does not tolerate",
         "the nodes that would do have taints that {title} does not tolerate",
         "add a toleration, or remove the taint: {kubectl} taint node NODE KEY-",
     ),
     "control-plane": (
-        "nodes.control-plane", "Only the control plane is left",
+        "nodes.control-plane",
+        "Only the control plane is left",
         "only control-plane nodes would do, and {title} does not tolerate their taint",
         "add a node for workloads, or {kubectl} taint nodes --all node-role.kubernetes.io/control-plane-",
     ),
     "cordoned": (
-        "nodes.cordoned", "The node is cordoned",
+        "nodes.cordoned",
+        "The node is cordoned",
         "nodes that would do are cordoned",
         "{kubectl} uncordon {node}",
     ),
     "not-ready": (
-        "nodes.not-ready", "The node is not Ready",
+        "nodes.not-ready",
+        "The node is not Ready",
         "nodes that would do are not Ready or under pressure",
         "{kubectl} describe node {node}",
     ),
     "gpus-taken": (
-        "nodes.gpus-taken", "The GPUs are in use",
+        "nodes.gpus-taken",
+        "The GPUs are in use",
         "the nodes have enough GPUs, and other pods hold them",
         "wait, stop one of the pods that hold them, or ask for a fraction",
     ),
     "share-taken": (
-        "shared.no-room", "No GPU has that much left",
+        "shared.no-room",
+        "No GPU has that much left",
         "no GPU has as much left as {title} asks for",
         "ask for a smaller part, or stop one of the pods on the GPUs",
     ),
     "cpu-taken": (
-        "nodes.cpu-taken", "The cpu is in use",
+        "nodes.cpu-taken",
+        "The cpu is in use",
         "other pods have requested the cpu of the nodes that would do",
         "lower resources.requests.cpu, or stop other pods: {kubectl} describe node {node}",
     ),
     "memory-taken": (
-        "nodes.memory-taken", "The memory is in use",
+        "nodes.memory-taken",
+        "The memory is in use",
         "other pods have requested the memory of the nodes that would do",
         "lower resources.requests.memory, or stop other pods: {kubectl} describe node {node}",
     ),
     "resource-taken": (
-        "nodes.resource-taken", "Another resource is in use",
+        "nodes.resource-taken",
+        "Another resource is in use",
         "other pods have requested a resource of the nodes that would do",
         "see who has it: {kubectl} describe node {node}",
     ),
-}  # fmt: skip
+}
 
 
 def _certainty(case: Case) -> Certainty | None:

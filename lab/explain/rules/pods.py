@@ -178,6 +178,14 @@ def readiness_gate(case: Case) -> Finding | None:
 
 
 RULES = (
-    gpu_not_given, resource_not_given, evicted, deadline, node_shutdown, exited, deleting, node_gone, node_not_ready,
+    gpu_not_given,
+    resource_not_given,
+    evicted,
+    deadline,
+    node_shutdown,
+    exited,
+    deleting,
+    node_gone,
+    node_not_ready,
     readiness_gate,
-)  # fmt: skip
+)

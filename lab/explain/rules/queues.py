@@ -260,6 +260,4 @@ def _users(case: Case, queue: QueueView) -> list[str]:
     return [f"PodGroup {g.namespace}/{g.name}: {g.gpus_allocated:g} GPUs" for g in holding[:5]]
 
 
-RULES = (
-    unknown, no_default, orphan, not_leaf, levels, limit_zero, over_limit, default_queue_quota, over_quota,
-)  # fmt: skip
+RULES = (unknown, no_default, orphan, not_leaf, levels, limit_zero, over_limit, default_queue_quota, over_quota)

@@ -39,9 +39,10 @@ def _voices(case: Case) -> list[str]:
         lines += [f"log of {pod.name}: {line}" for line in case.world.logs.get(f"{pod.namespace}/{pod.name}", ())[-4:]]
     # The binder deletes a reservation pod that does not answer after 40 s: its events stay.
     events = [
-        e for e in case.world.events
+        e
+        for e in case.world.events
         if e.namespace == RESERVATION_APP and e.type == "Warning" and e.last and case.world.at - e.last < _RECENT
-    ]  # fmt: skip
+    ]
     return [*lines, *(f"reservation pod {e.name}: {of_event(e).line}" for e in reversed(events))]
 
 

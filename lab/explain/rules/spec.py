@@ -79,9 +79,11 @@ def _heard_of(case: Case, name: str) -> bool:
 
 
 @rule(
-    "spec.fraction-without-kai", "A fraction, and a scheduler that does not know fractions", _ALIVE,
+    "spec.fraction-without-kai",
+    "A fraction, and a scheduler that does not know fractions",
+    _ALIVE,
     "annotations gpu-fraction and gpu-memory are read by KAI alone",
-)  # fmt: skip
+)
 def fraction_without_kai(case: Case) -> Finding | None:
     """Another scheduler places such a pod like one without a GPU."""
     kai = case.kai
@@ -95,9 +97,11 @@ def fraction_without_kai(case: Case) -> Finding | None:
 
 
 @rule(
-    "spec.share-key", "A key for a part of a GPU that KAI does not know", _ALIVE,
+    "spec.share-key",
+    "A key for a part of a GPU that KAI does not know",
+    _ALIVE,
     "pkg/common/constants/constants.go: gpu-fraction, gpu-memory, gpu-fraction-num-devices in every version",
-)  # fmt: skip
+)
 def share_key(case: Case) -> Finding | None:
     """kai.scheduler/gpu-fraction is ignored by every KAI; such a pod is placed like one without a GPU."""
     meta = parts(case.pod_obj)[0]

@@ -64,9 +64,10 @@ def syncer_down(case: Case) -> Finding | None:
     if twin is None or twin.side != "host" or twin.obj is not None:
         return None
     mine = [
-        pod for pod in twin.world.pods
+        pod
+        for pod in twin.world.pods
         if pod.labels.get("app") == "vcluster" and pod.labels.get("release") == twin.tenant
-    ]  # fmt: skip
+    ]
     if any(pod.ready for pod in mine) or not twin.world.has("Pod"):
         return None
     told = [f"pod {p.namespace}/{p.name}: {p.phase}, {', '.join(p.waiting_reasons) or 'not ready'}" for p in mine]
@@ -288,6 +289,16 @@ def status_behind(case: Case) -> Finding | None:
 
 
 RULES = (
-    class_not_synced, sync_error, syncer_down, not_synced, queue_only_inside, queue_only_on_host, node_not_synced,
-    class_blanked, two_kais, not_opted_in, host_deleting, status_behind,
-)  # fmt: skip
+    class_not_synced,
+    sync_error,
+    syncer_down,
+    not_synced,
+    queue_only_inside,
+    queue_only_on_host,
+    node_not_synced,
+    class_blanked,
+    two_kais,
+    not_opted_in,
+    host_deleting,
+    status_behind,
+)

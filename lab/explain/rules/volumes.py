@@ -29,9 +29,11 @@ def _claims(case: Case) -> list[ClaimView]:
 
 
 @rule(
-    "volumes.claim-unbound", "A PersistentVolumeClaim is not bound", UNBOUND,
+    "volumes.claim-unbound",
+    "A PersistentVolumeClaim is not bound",
+    UNBOUND,
     "Kubernetes, pkg/scheduler/framework/plugins/volumebinding; KAI uses the same plugin",
-)  # fmt: skip
+)
 def claim_unbound(case: Case) -> Finding | None:
     """No class, no provisioner, or no volume that fits."""
     open_claims = [claim for claim in _claims(case) if claim.phase != "Bound"]

@@ -15,9 +15,7 @@ from lab.objects.kai import is_reservation
 from lab.objects.views import GPU_MEMORY_LABEL, NodeView, PodView
 from lab.snapshot.cluster_snapshot import World
 
-KINDS = (
-    "Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest",
-)  # fmt: skip
+KINDS = ("Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest")
 """What is read of the cluster."""
 
 PLUGIN_IMAGE = "k8s-device-plugin"
@@ -49,9 +47,7 @@ def state_of(obj: Obj) -> str:
 
 def gpu_nodes_of(world: World) -> dict[str, int]:
     """The GPU nodes of a cluster that the lab did not make, and what they have: what the kubelet knows of."""
-    return {
-        node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(PRESENT_LABEL) == "true"
-    }  # fmt: skip
+    return {node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(PRESENT_LABEL) == "true"}
 
 
 def cluster_stages(world: World, gpus: Mapping[str, int], *, ours: bool = True) -> tuple[Stage, ...]:

@@ -56,9 +56,11 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """The diagnosis as plain data."""
         return {
-            "lab": self.lab, "verdicts": [verdict.as_json() for verdict in self.path],
-            "symptoms": [found.as_json() for found in self.symptoms], "unread": list(self.unread),
-        }  # fmt: skip
+            "lab": self.lab,
+            "verdicts": [verdict.as_json() for verdict in self.path],
+            "symptoms": [found.as_json() for found in self.symptoms],
+            "unread": list(self.unread),
+        }
 
 
 def expected(ctx: LabContext) -> dict[str, Expected]:

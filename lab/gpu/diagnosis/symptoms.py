@@ -18,20 +18,22 @@ from typing import Any
 TEXT = "text"
 """The stream of a text that somebody gives us: every symptom is looked for in it."""
 
-STREAMS: Mapping[str, str] = MappingProxyType({
-    "doctor": "what a check of this machine says",
-    "engine": "what the container engine, kind or kubeadm says",
-    "node": "what is wrong in a node, in the lab's own words (diagnose_node.py, diagnose_cluster.py)",
-    "nvidia-smi": "what nvidia-smi prints in a node when it fails",
-    "containerd-log": "containerd's journal in a node",
-    "kubelet-log": "the kubelet's journal in a node",
-    "plugin-log": "log of a device plugin's pod",
-    "reservation-log": "log of a reservation pod",
-    "pod-log": "log of another pod with a GPU that crashes",
-    "pod-status": "status of a pod that does not run: waiting containers, conditions, why it failed",
-    "event": "event about such a pod, or about what may not make it",
-    TEXT: "a log or error text that somebody gives to lab doctor --log",
-})  # fmt: skip
+STREAMS: Mapping[str, str] = MappingProxyType(
+    {
+        "doctor": "what a check of this machine says",
+        "engine": "what the container engine, kind or kubeadm says",
+        "node": "what is wrong in a node, in the lab's own words (diagnose_node.py, diagnose_cluster.py)",
+        "nvidia-smi": "what nvidia-smi prints in a node when it fails",
+        "containerd-log": "containerd's journal in a node",
+        "kubelet-log": "the kubelet's journal in a node",
+        "plugin-log": "log of a device plugin's pod",
+        "reservation-log": "log of a reservation pod",
+        "pod-log": "log of another pod with a GPU that crashes",
+        "pod-status": "status of a pod that does not run: waiting containers, conditions, why it failed",
+        "event": "event about such a pod, or about what may not make it",
+        TEXT: "a log or error text that somebody gives to lab doctor --log",
+    }
+)
 """Where symptoms show → what that is."""
 
 FILES = ("machine", "system", "node", "plugin", "kai")
@@ -88,10 +90,15 @@ class Symptom:
     def as_json(self) -> dict[str, Any]:
         """The row as plain data."""
         return {
-            "id": self.id, "sees": self.sees, "streams": sorted(self.streams),
-            "patterns": [pattern.pattern for pattern in self.patterns], "means": self.means, "fix": self.fix,
-            "source": self.source, "proof": self.proof,
-        }  # fmt: skip
+            "id": self.id,
+            "sees": self.sees,
+            "streams": sorted(self.streams),
+            "patterns": [pattern.pattern for pattern in self.patterns],
+            "means": self.means,
+            "fix": self.fix,
+            "source": self.source,
+            "proof": self.proof,
+        }
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,13 @@ class Found:
         """The finding as plain data."""
         row = self.symptom
         return {
-            "symptom": row.id, "sees": row.sees, "means": self.means, "next": self.fix, "source": row.source,
+            "symptom": row.id,
+            "sees": row.sees,
+            "means": self.means,
+            "next": self.fix,
+            "source": row.source,
             "evidence": [{"stream": one.stream, "where": one.where, "text": one.text} for one in self.evidence],
-        }  # fmt: skip
+        }
 
 
 @functools.cache

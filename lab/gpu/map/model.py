@@ -206,29 +206,48 @@ class GpuMap:
         return {
             "at": self.at,
             "summary": {
-                "nodes": len(self.nodes), "nodes_without_gpus": self.others, "gpus": len(self.gpus), **counts,
-                "largest_free_share": self.largest_free, "waiting": len(self.waiting),
+                "nodes": len(self.nodes),
+                "nodes_without_gpus": self.others,
+                "gpus": len(self.gpus),
+                **counts,
+                "largest_free_share": self.largest_free,
+                "waiting": len(self.waiting),
             },
             "nodes": [_node_json(node) for node in self.nodes],
             "waiting": [asdict(pod) for pod in self.waiting],
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
 
 def _node_json(node: NodeGpus) -> dict[str, Any]:
     return {
-        "name": node.name, "ready": node.ready, "cordoned": node.cordoned, "model": node.model,
-        "memory_mib": node.memory, "capacity": node.capacity, "allocatable": node.allocatable,
-        "withheld": node.withheld, "tenant": node.tenant, "gpus": [_gpu_json(gpu) for gpu in node.gpus],
+        "name": node.name,
+        "ready": node.ready,
+        "cordoned": node.cordoned,
+        "model": node.model,
+        "memory_mib": node.memory,
+        "capacity": node.capacity,
+        "allocatable": node.allocatable,
+        "withheld": node.withheld,
+        "tenant": node.tenant,
+        "gpus": [_gpu_json(gpu) for gpu in node.gpus],
         "unplaced": [asdict(holder) for holder in node.unplaced],
-    }  # fmt: skip
+    }
 
 
 def _gpu_json(gpu: Gpu) -> dict[str, Any]:
     return {
-        "index": gpu.index, "uuid": gpu.uuid, "model": gpu.model, "memory_mib": gpu.memory,
-        "state": gpu.state.value, "used": gpu.used, "free": gpu.free, "offered": gpu.offered,
-        "trouble": gpu.trouble, "reservations": list(gpu.reservations),
-        "reserved_by": list(gpu.reserved_by), "gpu_group": gpu.group,
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "model": gpu.model,
+        "memory_mib": gpu.memory,
+        "state": gpu.state.value,
+        "used": gpu.used,
+        "free": gpu.free,
+        "offered": gpu.offered,
+        "trouble": gpu.trouble,
+        "reservations": list(gpu.reservations),
+        "reserved_by": list(gpu.reserved_by),
+        "gpu_group": gpu.group,
         "pods": [asdict(holder) for holder in gpu.holders],
-    }  # fmt: skip
+    }

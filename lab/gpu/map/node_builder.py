@@ -137,9 +137,14 @@ class Draft:
 
     def _new(self, device: Device) -> Gpu:
         return Gpu(
-            self.view.name, device.index, device.uuid, device.model or self.view.gpu_product,
-            device.memory or self.view.gpu_memory, trouble=device.trouble, replicas=self.replicas,
-        )  # fmt: skip
+            self.view.name,
+            device.index,
+            device.uuid,
+            device.model or self.view.gpu_product,
+            device.memory or self.view.gpu_memory,
+            trouble=device.trouble,
+            replicas=self.replicas,
+        )
 
 
 def _withheld(gpu: Gpu) -> Gpu:

@@ -65,19 +65,32 @@ class GpuPod:
     def holder(self, share: float | None) -> Holder:
         """The pod as a holder of ``share`` of one GPU."""
         return Holder(
-            namespace=self.namespace, name=self.name, tenant=self.tenant, queue=self.view.queue,
-            asked=self.asked(), share=share, phase=self.phase, uid=self.view.uid, node=self.view.node,
+            namespace=self.namespace,
+            name=self.name,
+            tenant=self.tenant,
+            queue=self.view.queue,
+            asked=self.asked(),
+            share=share,
+            phase=self.phase,
+            uid=self.view.uid,
+            node=self.view.node,
             on_host=self.on_host,
-        )  # fmt: skip
+        )
 
     def waiting(self) -> WaitingPod:
         """The pod as one that waits."""
         needs = self.needs
         total = None if needs.fraction is None and needs.gpu_memory is not None else needs.gpu_total
         return WaitingPod(
-            namespace=self.namespace, name=self.name, tenant=self.tenant, queue=self.view.queue,
-            asked=self.asked(), gpus=total, why=_why(self.view), uid=self.view.uid,
-        )  # fmt: skip
+            namespace=self.namespace,
+            name=self.name,
+            tenant=self.tenant,
+            queue=self.view.queue,
+            asked=self.asked(),
+            gpus=total,
+            why=_why(self.view),
+            uid=self.view.uid,
+        )
 
 
 @dataclass(frozen=True)

@@ -46,18 +46,22 @@ def record(journal: Journal, step: str, shares: Shares, strategy: str) -> None:
     for node, gpus in shares.items():
         for gpu in gpus:
             journal.owns(
-                KIND, gpu.uuid, step, node=node, index=str(gpu.index), minor=str(gpu.minor), model=gpu.name,
-                memory=str(gpu.memory_mib), strategy=strategy,
-            )  # fmt: skip
+                KIND,
+                gpu.uuid,
+                step,
+                node=node,
+                index=str(gpu.index),
+                minor=str(gpu.minor),
+                model=gpu.name,
+                memory=str(gpu.memory_mib),
+                strategy=strategy,
+            )
 
 
 def taken_by_others(lab: str) -> dict[str, str]:
     """UUID → name of the other lab here that has it. Raises LabError."""
     return {
-        owned.name: name
-        for name in lab_names()
-        if name != lab
-        for owned in Journal(LabPaths(name).journal).owned(KIND)
+        owned.name: name for name in lab_names() if name != lab for owned in Journal(LabPaths(name).journal).owned(KIND)
     }
 
 

@@ -93,17 +93,19 @@ class RealGpuNodes:
         seen = self.observe(ctx)
         if seen.diff:
             raise StepFailed(
-                "the nodes do not have the GPUs they should", evidence=seen.diff,
+                "the nodes do not have the GPUs they should",
+                evidence=seen.diff,
                 fix=f"docker exec NODE journalctl -u {UNIT}, then lab up again",
-            )  # fmt: skip
+            )
         here = {gpu.uuid for gpu in query().gpus}
         shares = recorded(ctx.journal)
         strange = [f"{node}: {gpu.uuid}" for node, gpus in shares.items() for gpu in gpus if gpu.uuid not in here]
         if strange:
             raise StepFailed(
-                "nodes have GPUs that this machine does not know", evidence=strange,
+                "nodes have GPUs that this machine does not know",
+                evidence=strange,
                 fix="nvidia-smi -L on this machine, then lab down and lab up",
-            )  # fmt: skip
+            )
 
     def undo(self, ctx: LabContext) -> None:
         """Goes with the node containers; the GPUs are free again when the journal is gone."""

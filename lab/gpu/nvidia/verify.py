@@ -103,9 +103,10 @@ class RealGpuProof:
         sight = look(ctx)
         if lines := sight.differences():
             raise StepFailed(
-                "machine, nodes and pods do not have the same GPUs", evidence=lines,
+                "machine, nodes and pods do not have the same GPUs",
+                evidence=lines,
                 fix="lab down, then lab up; if it stays so, lab logs",
-            )  # fmt: skip
+            )
         if sight.waiting:
             raise StepFailed(
                 f"the device plugin does not run on {', '.join(sight.waiting)}", fix="lab status, then lab up again"

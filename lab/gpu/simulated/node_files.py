@@ -70,9 +70,14 @@ def nvml_config(node: str, gpus: Sequence[SimulatedGpu]) -> str:
     ]
     for gpu in gpus:
         words = [
-            f"gpu index={gpu.index}", f"minor={gpu.minor}", f"uuid={gpu.uuid}", f"memory={gpu.memory}",
-            f"cc={gpu.model.compute}", f"pci={gpu.pci_bus_id}", f"id={gpu.model.pci_id:08X}",
-        ]  # fmt: skip
+            f"gpu index={gpu.index}",
+            f"minor={gpu.minor}",
+            f"uuid={gpu.uuid}",
+            f"memory={gpu.memory}",
+            f"cc={gpu.model.compute}",
+            f"pci={gpu.pci_bus_id}",
+            f"id={gpu.model.pci_id:08X}",
+        ]
         words += [f"subsys={gpu.model.pci_subsystem_id:08X}"] if gpu.model.subsystem else []
         words += [f"power={gpu.model.watts}"] if gpu.model.watts else []
         words += [f"used={gpu.used}"] if gpu.used else []

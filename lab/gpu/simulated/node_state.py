@@ -84,11 +84,7 @@ def differences(files: NodeFiles, state: NodeState) -> tuple[str, ...]:
         for path, target in files.links.items()
         if state.links.get(path) != target
     ]
-    wanted = {
-        **files.devices,
-        "/dev/nvidiactl": f"{DEVICE_MAJOR}:255",
-        "/dev/nvidia-uvm": f"{DEVICE_MAJOR}:253",
-    }
+    wanted = {**files.devices, "/dev/nvidiactl": f"{DEVICE_MAJOR}:255", "/dev/nvidia-uvm": f"{DEVICE_MAJOR}:253"}
     lines += [
         f"device {path} is {state.devices.get(path, 'missing')}, should be {numbers}"
         for path, numbers in wanted.items()

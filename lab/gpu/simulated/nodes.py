@@ -116,9 +116,10 @@ class GpuNodes:
         seen = self.observe(ctx)
         if seen.diff:
             raise StepFailed(
-                "the GPU nodes are not as planned after writing them", evidence=seen.diff,
+                "the GPU nodes are not as planned after writing them",
+                evidence=seen.diff,
                 fix=f"docker exec NODE journalctl -u {UNIT}, then lab up again",
-            )  # fmt: skip
+            )
 
         def ask(name: str) -> Result:
             return ctx.engine.exec(name, ["nvidia-ctk", "cdi", "list"], timeout=30)

@@ -38,8 +38,10 @@ _LIBRARY_FLAGS = ("-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-Wl,--version-s
 # glibc 2.34 took libdl into libc and has no name for linking it any more, but systems before look there.
 _PROGRAM_FLAGS = (
     *(f"-Wl,--wrap={name}" for name in ("__libc_start_main", "dlopen", "dlsym")),
-    "{folder}/old_glibc.c", "-Wl,--no-as-needed", "-l:libdl.so.2",
-)  # fmt: skip
+    "{folder}/old_glibc.c",
+    "-Wl,--no-as-needed",
+    "-l:libdl.so.2",
+)
 # zig links for the glibc it is told.
 _ZIG_PROGRAM_FLAGS = ("-ldl",)
 
@@ -168,9 +170,12 @@ def _zig(run: Runner, why: str) -> list[str | Path]:
                 run.run([python, "-m", "pip", "install", "--quiet", "--no-input", ZIGLANG], timeout=900)
             except CommandFailed as error:
                 raise CommandFailed(
-                    error.argv, error.code, error.out, error.err,
+                    error.argv,
+                    error.code,
+                    error.out,
+                    error.err,
                     why=f"{LIBRARY}: {why}, and the compiler in the ziglang wheel cannot be installed",
                     fix="install a C compiler (on Debian: apt-get install gcc libc6-dev), then lab up again",
-                ) from error  # fmt: skip
+                ) from error
             done.touch()
     return [python, "-m", "ziglang"]

@@ -17,9 +17,14 @@ PLACE = "/etc/cdi/nvidia.yaml"
 """Where NVIDIA's guide puts the spec, and nvidia-ctk looks for one to replace."""
 
 GENERATE = (
-    "nvidia-ctk", "cdi", "generate", "--mode=auto", "--format=yaml", "--device-name-strategy=index",
+    "nvidia-ctk",
+    "cdi",
+    "generate",
+    "--mode=auto",
+    "--format=yaml",
+    "--device-name-strategy=index",
     "--device-name-strategy=uuid",
-)  # fmt: skip
+)
 """Writes the spec to stdout. Without ``--mode`` it takes the runtime's, of which it knows not all (v1.18.0)."""
 
 

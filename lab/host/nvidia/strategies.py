@@ -66,12 +66,14 @@ class Choice:
 def strategies() -> Mapping[str, Strategy]:
     """All strategies by name, in the order in which ``auto`` tries them."""
     rows = tomllib.loads((Path(__file__).parent / "strategies.toml").read_text())
-    return MappingProxyType({
-        name: Strategy(
-            name, row["title"], row["why"], tuple(row["checks"]), tuple(row["settings"]), row.get("request", "")
-        )
-        for name, row in rows.items()
-    })  # fmt: skip
+    return MappingProxyType(
+        {
+            name: Strategy(
+                name, row["title"], row["why"], tuple(row["checks"]), tuple(row["settings"]), row.get("request", "")
+            )
+            for name, row in rows.items()
+        }
+    )
 
 
 def choose_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> Choice:

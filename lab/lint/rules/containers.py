@@ -59,8 +59,11 @@ def more_than_a_node(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("whole-gpu-without-runtime-class", "a GPU pod without RuntimeClass",
-      "KAI 0.16: admission adds the class nvidia to fractions only; before 0.9.7 to no pod")  # fmt: skip
+@rule(
+    "whole-gpu-without-runtime-class",
+    "a GPU pod without RuntimeClass",
+    "KAI 0.16: admission adds the class nvidia to fractions only; before 0.9.7 to no pod",
+)
 def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Where the nodes' default runtime is not NVIDIA's, the container gets the GPU's record but no GPU."""
     pod = manifest.pod
@@ -80,8 +83,11 @@ def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             return
 
 
-@rule("runtime-class-unknown", "a RuntimeClass that does not exist",
-      "Kubernetes: admission refuses the pod; aws-samples/aws-do-eks#96")  # fmt: skip
+@rule(
+    "runtime-class-unknown",
+    "a RuntimeClass that does not exist",
+    "Kubernetes: admission refuses the pod; aws-samples/aws-do-eks#96",
+)
 def class_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The API server refuses the pod."""
     pod = manifest.pod
@@ -95,8 +101,11 @@ def class_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("visible-devices-set", "NVIDIA_VISIBLE_DEVICES set by hand",
-      "NVIDIA container toolkit: the variable chooses the GPUs, whatever was scheduled")  # fmt: skip
+@rule(
+    "visible-devices-set",
+    "NVIDIA_VISIBLE_DEVICES set by hand",
+    "NVIDIA container toolkit: the variable chooses the GPUs, whatever was scheduled",
+)
 def visible_devices(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The container may see GPUs that were given to others."""
     pod = manifest.pod

@@ -118,8 +118,11 @@ def mps(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             yield Found(keys["mps"][0], "mps without gpu-fraction: admission refuses the pod", "add gpu-fraction")
 
 
-@rule("sharing-off", "a fraction where GPU sharing is off",
-      "KAI, chart value global.gpuSharing (false unless set); admission refuses the pod")  # fmt: skip
+@rule(
+    "sharing-off",
+    "a fraction where GPU sharing is off",
+    "KAI, chart value global.gpuSharing (false unless set); admission refuses the pod",
+)
 def sharing_off(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Without global.gpuSharing admission refuses every share."""
     for pod, keys in _shared(manifest, setting):
@@ -130,8 +133,11 @@ def sharing_off(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             )
 
 
-@rule("share-without-kai", "a GPU share on a pod of another scheduler",
-      "KAI webhooks and scheduler look at pods with schedulerName kai-scheduler only")  # fmt: skip
+@rule(
+    "share-without-kai",
+    "a GPU share on a pod of another scheduler",
+    "KAI webhooks and scheduler look at pods with schedulerName kai-scheduler only",
+)
 def without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The annotation means nothing to other schedulers: the pod runs without a GPU."""
     for pod, keys in _shared(manifest, setting):
@@ -145,8 +151,11 @@ def without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             )
 
 
-@rule("container-of-share-unknown", "the container that gets the fraction does not exist",
-      "KAI 0.10 and newer: annotation gpu-fraction-container-name")  # fmt: skip
+@rule(
+    "container-of-share-unknown",
+    "the container that gets the fraction does not exist",
+    "KAI 0.10 and newer: annotation gpu-fraction-container-name",
+)
 def container_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The binder finds no container to give the GPU to."""
     for pod, keys in _shared(manifest, setting):

@@ -22,8 +22,11 @@ def known(line: Line) -> frozenset[str]:
     return frozenset(value for value in asdict(line.keys).values() if value)
 
 
-@rule("fraction-key-unknown", "kai.scheduler/gpu-fraction and its like are ignored",
-      "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction")  # fmt: skip
+@rule(
+    "fraction-key-unknown",
+    "kai.scheduler/gpu-fraction and its like are ignored",
+    "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction",
+)
 def fraction_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """gpu-fraction or gpu-memory under a prefix, or misspelt: the pod gets no GPU, and nothing says so."""
     keys = setting.line.keys
@@ -39,8 +42,11 @@ def fraction_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
                 )
 
 
-@rule("key-unknown", "a KAI key that this version does not have",
-      "pkg/common/constants/constants.go at the tag of the version")  # fmt: skip
+@rule(
+    "key-unknown",
+    "a KAI key that this version does not have",
+    "pkg/common/constants/constants.go at the tag of the version",
+)
 def unknown_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """A key under one of KAI's prefixes that this version does not read."""
     names = known(setting.line)
@@ -60,8 +66,11 @@ def unknown_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         yield Found((*at, key), what, fix, "warning")
 
 
-@rule("label-as-annotation", "a key that KAI reads as a label stands among the annotations",
-      "pkg/podgrouper: the queue is read from labels only")  # fmt: skip
+@rule(
+    "label-as-annotation",
+    "a key that KAI reads as a label stands among the annotations",
+    "pkg/podgrouper: the queue is read from labels only",
+)
 def label_as_annotation(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The queue as an annotation, for one."""
     labels = {getattr(setting.line.keys, name) for name in _LABELS} - {""}
@@ -70,8 +79,11 @@ def label_as_annotation(manifest: Manifest, setting: Setting) -> Iterator[Found]
             yield Found((*at, key), f"{key} is an annotation here, and KAI reads it as a label", "move it to labels")
 
 
-@rule("annotation-as-label", "a key that KAI reads as an annotation stands among the labels",
-      "pkg/binder/plugins/gpusharing/gpu-request: annotations of the pod")  # fmt: skip
+@rule(
+    "annotation-as-label",
+    "a key that KAI reads as an annotation stands among the labels",
+    "pkg/binder/plugins/gpusharing/gpu-request: annotations of the pod",
+)
 def annotation_as_label(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """gpu-fraction as a label, for one."""
     annotations = {getattr(setting.line.keys, name) for name in (*_ON_PODS, *_ON_OWNERS)} - {""}
@@ -82,8 +94,11 @@ def annotation_as_label(manifest: Manifest, setting: Setting) -> Iterator[Found]
             )
 
 
-@rule("share-on-owner", "a GPU share on the workload instead of its pods",
-      "pkg/admission: only the pod's own annotations count")  # fmt: skip
+@rule(
+    "share-on-owner",
+    "a GPU share on the workload instead of its pods",
+    "pkg/admission: only the pod's own annotations count",
+)
 def share_on_owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """gpu-fraction in the metadata of a Deployment: its pods get no GPU."""
     pod = manifest.pod
@@ -100,8 +115,11 @@ def share_on_owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             )
 
 
-@rule("preemptibility-unknown", "a preemptibility that KAI does not know",
-      "KAI v0.16.8, pkg/apis/scheduling/v2alpha2/podgroup_types.go")  # fmt: skip
+@rule(
+    "preemptibility-unknown",
+    "a preemptibility that KAI does not know",
+    "KAI v0.16.8, pkg/apis/scheduling/v2alpha2/podgroup_types.go",
+)
 def preemptibility(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Only preemptible and non-preemptible count; anything else is as if it were not there."""
     key = setting.line.keys.preemptibility

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from lab.lint.model import Found, Manifest, Setting, rule
 
 
-@rule("namespace-opt-in", "a workload in a namespace that the host's KAI leaves alone",
-      "KAI global.namespaceLabelSelector: the webhooks' namespaceSelector, and --namespace-label-selector of the "
-      "pod-grouper")  # fmt: skip
+@rule(
+    "namespace-opt-in",
+    "a workload in a namespace that the host's KAI leaves alone",
+    "KAI global.namespaceLabelSelector: the webhooks' namespaceSelector, and --namespace-label-selector of the "
+    "pod-grouper",
+)
 def opt_in(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Beside a tenant with a KAI of its own, the host's KAI is told to look at labelled namespaces only.
 

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from lab.lint.model import Found, Manifest, Setting, rule
 
 
-@rule("queue-without-kai", "a KAI queue on a pod of another scheduler",
-      "KAI looks at pods with schedulerName kai-scheduler only")  # fmt: skip
+@rule(
+    "queue-without-kai",
+    "a KAI queue on a pod of another scheduler",
+    "KAI looks at pods with schedulerName kai-scheduler only",
+)
 def queue_without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The queue means nothing to the default scheduler: no quota holds for the pod."""
     pod, queue = manifest.pod, manifest.queue(setting.line.keys.queue)
@@ -38,8 +41,11 @@ def misspelt(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("kai-namespace", "a workload in a namespace of KAI's own",
-      "pkg/apis/kai/v1/admission: the webhooks leave out kube-system and KAI's namespace")  # fmt: skip
+@rule(
+    "kai-namespace",
+    "a workload in a namespace of KAI's own",
+    "pkg/apis/kai/v1/admission: the webhooks leave out kube-system and KAI's namespace",
+)
 def namespace(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """KAI's webhooks do not look at pods there, so fractions never get their configuration."""
     line, where = setting.line, str(manifest.meta.get("namespace") or "")
@@ -66,16 +72,23 @@ def node_name(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("job-is-no-gang", "a parallel Job whose pods start one by one",
-      "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member says otherwise")  # fmt: skip
+@rule(
+    "job-is-no-gang",
+    "a parallel Job whose pods start one by one",
+    "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member says otherwise",
+)
 def job_gang(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Each pod of a Job is scheduled by itself, so that some may run while others wait."""
     pod, key = manifest.pod, setting.line.keys.min_member
     together = manifest.spec.get("parallelism")
     if (
-        manifest.kind == "Job" and pod and pod.scheduler == setting.line.scheduler_name
-        and isinstance(together, int) and together > 1 and (not key or key not in manifest.annotations)
-    ):  # fmt: skip
+        manifest.kind == "Job"
+        and pod
+        and pod.scheduler == setting.line.scheduler_name
+        and isinstance(together, int)
+        and together > 1
+        and (not key or key not in manifest.annotations)
+    ):
         fix = f'annotate the Job with {key}: "{together}" for a gang' if key else "make a PodGroup by hand for a gang"
         yield Found(
             ("spec", "parallelism"), f"the {together} pods are no gang: some may run while others wait", fix, "note"
@@ -99,7 +112,11 @@ def gang_too_large(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 def _meant(name: str, right: str) -> bool:
     """Whether somebody meant KAI and wrote something else."""
-    return bool(name) and name != right and (
-        name.lower() in ("kai", "kai_scheduler", "kaischeduler", "kai-schduler", "runai-scheduler")
-        or bool(difflib.get_close_matches(name, [right], 1, 0.85))
-    )  # fmt: skip
+    return (
+        bool(name)
+        and name != right
+        and (
+            name.lower() in ("kai", "kai_scheduler", "kaischeduler", "kai-schduler", "runai-scheduler")
+            or bool(difflib.get_close_matches(name, [right], 1, 0.85))
+        )
+    )

@@ -23,8 +23,11 @@ def _named(manifest: Manifest, setting: Setting) -> tuple[Loc, str] | None:
     return manifest.queue(setting.line.keys.queue)
 
 
-@rule("queue-missing", "a KAI workload without a queue",
-      "KAI: default-queue exists from 0.10; before, such pods hang in silence")  # fmt: skip
+@rule(
+    "queue-missing",
+    "a KAI workload without a queue",
+    "KAI: default-queue exists from 0.10; before, such pods hang in silence",
+)
 def missing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Which queue it gets depends on the version."""
     pod, line = manifest.pod, setting.line
@@ -98,8 +101,11 @@ def over_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
                 return
 
 
-@rule("quota-zero-not-preemptible", "a workload that may not be preempted, in a queue with quota 0",
-      "NVIDIA/aicr PR #720; pkg/scheduler/plugins/proportion/capacity_policy/quota_check.go")  # fmt: skip
+@rule(
+    "quota-zero-not-preemptible",
+    "a workload that may not be preempted, in a queue with quota 0",
+    "NVIDIA/aicr PR #720; pkg/scheduler/plugins/proportion/capacity_policy/quota_check.go",
+)
 def zero_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """Deployments have the class inference (125), which may not go over quota; default-queue has quota 0."""
     named, pod, line = _named(manifest, setting), manifest.pod, setting.line
@@ -122,8 +128,11 @@ def zero_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             return
 
 
-@rule("priority-class-unknown", "a PriorityClass that neither KAI nor Kubernetes brings",
-      "KAI: train 50, build-preemptible 75, build 100, inference 125")  # fmt: skip
+@rule(
+    "priority-class-unknown",
+    "a PriorityClass that neither KAI nor Kubernetes brings",
+    "KAI: train 50, build-preemptible 75, build 100, inference 125",
+)
 def priority_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The pod-grouper falls back to the workload's own default."""
     key, known = setting.line.keys.priority_class, setting.line.priority_classes

@@ -38,8 +38,11 @@ def namespaced(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("queue-without-resources", "a Queue without resources",
-      "pkg/admission/webhook/queuehooks/queue_validator.go: resources must be specified")  # fmt: skip
+@rule(
+    "queue-without-resources",
+    "a Queue without resources",
+    "pkg/admission/webhook/queuehooks/queue_validator.go: resources must be specified",
+)
 def no_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The webhook refuses it."""
     if is_queue(manifest) and not isinstance(manifest.spec.get("resources"), dict):
@@ -191,8 +194,11 @@ def levels(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("queue-children-over-quota", "children with more quota than their parent",
-      "pkg/admission/webhook/queuehooks/queue_validator.go warns of it")  # fmt: skip
+@rule(
+    "queue-children-over-quota",
+    "children with more quota than their parent",
+    "pkg/admission/webhook/queuehooks/queue_validator.go warns of it",
+)
 def children(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The children's guarantees cannot all be kept."""
     if not is_queue(manifest) or not setting.queues:

@@ -21,18 +21,26 @@ def _at(obj: Any, loc: Loc) -> Any:
 
 
 def _is_kai(manifest: Manifest) -> bool:
-    return not manifest.kind and isinstance(manifest.obj.get("global"), dict) and bool(
-        {"gpuSharing", "resourceReservation", "leaderElection", "clusterAutoscaling"} & manifest.obj["global"].keys()
-        or {"podgrouper", "binder", "queuecontroller"} & manifest.obj.keys()
-    )  # fmt: skip
+    return (
+        not manifest.kind
+        and isinstance(manifest.obj.get("global"), dict)
+        and bool(
+            {"gpuSharing", "resourceReservation", "leaderElection", "clusterAutoscaling"}
+            & manifest.obj["global"].keys()
+            or {"podgrouper", "binder", "queuecontroller"} & manifest.obj.keys()
+        )
+    )
 
 
 def _is_vcluster(manifest: Manifest) -> bool:
     return not manifest.kind and bool({"controlPlane", "sync", "experimental"} & manifest.obj.keys())
 
 
-@rule("kai-class-key", "the reservation pods' RuntimeClass under another version's key",
-      "pkg/binder/binding/resourcereservation/resource_reservation.go and the chart at each tag")  # fmt: skip
+@rule(
+    "kai-class-key",
+    "the reservation pods' RuntimeClass under another version's key",
+    "pkg/binder/binding/resourcereservation/resource_reservation.go and the chart at each tag",
+)
 def class_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The key moved twice; an old one is ignored, and reservation pods run without the NVIDIA runtime."""
     if not _is_kai(manifest):
@@ -55,8 +63,11 @@ def sharing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         yield Found(("global",), "gpuSharing is off: pods with a fraction are refused", "set gpuSharing: true", "note")
 
 
-@rule("vcluster-custom-resources", "sync of custom resources in vCluster",
-      "loft-sh/vcluster-docs PR #886: KAI needs no sync of PodGroups or Queues")  # fmt: skip
+@rule(
+    "vcluster-custom-resources",
+    "sync of custom resources in vCluster",
+    "loft-sh/vcluster-docs PR #886: KAI needs no sync of PodGroups or Queues",
+)
 def custom_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """It needs vCluster Platform and is not needed: the pod-grouper works on the host's pods."""
     for way in ("fromHost", "toHost"):
@@ -70,8 +81,11 @@ def custom_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             )
 
 
-@rule("vcluster-virtual-scheduler", "a virtual scheduler beside the host's KAI",
-      "loft-sh/vcluster: with a scheduler inside, pods are synced only once they have a node")  # fmt: skip
+@rule(
+    "vcluster-virtual-scheduler",
+    "a virtual scheduler beside the host's KAI",
+    "loft-sh/vcluster: with a scheduler inside, pods are synced only once they have a node",
+)
 def virtual_scheduler(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The host's KAI never sees the tenant's pods then; KAI must run inside."""
     for loc in (
@@ -87,8 +101,11 @@ def virtual_scheduler(manifest: Manifest, setting: Setting) -> Iterator[Found]:
             )
 
 
-@rule("vcluster-owner-set", "synced pods are owned by vCluster's Service",
-      "KAI v0.4.3 and newer fall back to the pod, unless they may read Services")  # fmt: skip
+@rule(
+    "vcluster-owner-set",
+    "synced pods are owned by vCluster's Service",
+    "KAI v0.4.3 and newer fall back to the pod, unless they may read Services",
+)
 def owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """setOwner: false keeps KAI's pod-grouper from looking at that Service."""
     if _is_vcluster(manifest) and _at(manifest.obj, ("experimental", "syncSettings", "setOwner")) is True:
@@ -100,8 +117,11 @@ def owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
         )
 
 
-@rule("kind-driver-version", "a mount that names a driver version",
-      "nvidia-container-toolkit: libraries carry the driver's version, which changes with every update")  # fmt: skip
+@rule(
+    "kind-driver-version",
+    "a mount that names a driver version",
+    "nvidia-container-toolkit: libraries carry the driver's version, which changes with every update",
+)
 def driver_mount(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     """The mount breaks, in silence, with the next driver."""
     import re

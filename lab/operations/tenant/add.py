@@ -68,9 +68,13 @@ def add(lab: Lab, asked: Draft, ask: Ask = lambda _: False) -> Added:
             lab.bus.emit(Notice("warning", text))
         record = _run(lab, Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name), tenant)
     return Added(
-        tenant, tenant_nodes(lab.spec).get(tenant.name, ()), record, lab.paths.tenant_kubeconfig(tenant.name),
-        changes, notices,
-    )  # fmt: skip
+        tenant,
+        tenant_nodes(lab.spec).get(tenant.name, ()),
+        record,
+        lab.paths.tenant_kubeconfig(tenant.name),
+        changes,
+        notices,
+    )
 
 
 def _take_on(lab: Lab, asked: Draft) -> TenantSpec:

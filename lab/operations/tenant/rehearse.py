@@ -144,9 +144,12 @@ def run_suites(lab: Lab, name: str) -> Suites:
     shutil.rmtree(kept, ignore_errors=True)  # of the last one
     kept.mkdir(parents=True)
     done = lab.runner.run(
-        [*words, *options, f"--lab-artifacts={kept}"], cwd=folder.parent.parent,
-        env={"PYTEST_ADDOPTS": "", "COLUMNS": _COLUMNS}, timeout=_SUITES_SECONDS, check=False,
-    )  # fmt: skip
+        [*words, *options, f"--lab-artifacts={kept}"],
+        cwd=folder.parent.parent,
+        env={"PYTEST_ADDOPTS": "", "COLUMNS": _COLUMNS},
+        timeout=_SUITES_SECONDS,
+        check=False,
+    )
     (kept / "pytest.txt").write_text(redact_text(done.out))
     lines = [line.strip() for line in done.out.splitlines() if line.strip()]
     summary = lines[-1].strip("= ") if lines else f"pytest said nothing (status {done.code})"
@@ -159,9 +162,14 @@ def run_suites(lab: Lab, name: str) -> Suites:
 
 
 def _taken_back(
-    lab: Lab, found: Rehearsal, old: TenantSpec, new: TenantSpec, before: Snapshot, earlier: Before | None,
+    lab: Lab,
+    found: Rehearsal,
+    old: TenantSpec,
+    new: TenantSpec,
+    before: Snapshot,
+    earlier: Before | None,
     save: Save | None,
-) -> Rehearsal:  # fmt: skip
+) -> Rehearsal:
     """Bring a tenant back that failed its rehearsal, and compare again with what ran before it."""
     try:
         back = _change(lab, old, save, Before(new, old, back=True))

@@ -103,9 +103,7 @@ def _give_back(lab: Lab, before: list[Step[LabContext]]) -> None:
     session = lab.session
     after = common_steps(plan_steps(lab, lab.spec, session.supply))
     if after:
-        engine = Engine(
-            narrowed(after), session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name
-        )  # fmt: skip
+        engine = Engine(narrowed(after), session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name)
         engine.up(verb=_VERB).raise_failure()
     if "isolation" in {step.id for step in before} - {step.id for step in after}:
         # the last tenant with a KAI of its own is gone

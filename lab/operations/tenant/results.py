@@ -55,13 +55,26 @@ class TenantState:
     def as_json(self) -> dict[str, Any]:
         """The state as plain data."""
         return {
-            "name": self.spec.name, "mode": self.spec.mode, "state": self.state, "added": self.added,
-            "kubernetes": self.spec.kubernetes, "vcluster": self.spec.vcluster, "kai_version": self.kai,
-            "kai_wanted": self.spec.kai_version or "", "nodes": list(self.nodes), "gpus": self.gpus,
-            "gpus_held": self.gpus_held, "gpus_used": self.gpus_used, "gpu_quota": self.spec.quota.gpus,
-            "pods_running": self.running, "pods_pending": self.pending, "answers": self.answers, "why": self.why,
-            "kubeconfig": str(self.kubeconfig), "server": self.server,
-        }  # fmt: skip
+            "name": self.spec.name,
+            "mode": self.spec.mode,
+            "state": self.state,
+            "added": self.added,
+            "kubernetes": self.spec.kubernetes,
+            "vcluster": self.spec.vcluster,
+            "kai_version": self.kai,
+            "kai_wanted": self.spec.kai_version or "",
+            "nodes": list(self.nodes),
+            "gpus": self.gpus,
+            "gpus_held": self.gpus_held,
+            "gpus_used": self.gpus_used,
+            "gpu_quota": self.spec.quota.gpus,
+            "pods_running": self.running,
+            "pods_pending": self.pending,
+            "answers": self.answers,
+            "why": self.why,
+            "kubeconfig": str(self.kubeconfig),
+            "server": self.server,
+        }
 
 
 @dataclass(frozen=True)
@@ -79,12 +92,13 @@ class TenantStatus:
     def as_json(self) -> dict[str, Any]:
         """The status as plain data."""
         return {
-            **self.state.as_json(), "ok": self.ok,
+            **self.state.as_json(),
+            "ok": self.ok,
             "steps": [
                 {"id": i, "title": t, "state": seen.state.value, "detail": seen.detail, "diff": list(seen.diff)}
                 for i, t, seen in self.steps
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -103,15 +117,21 @@ class Added:
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
         return {
-            "tenant": self.tenant.name, "mode": self.tenant.mode, "nodes": list(self.nodes),
-            "kai_version": self.tenant.kai_version or "", "kubernetes": self.tenant.kubernetes,
-            "ok": self.record.ok, "changed": self.record.changed, "seconds": round(self.record.seconds, 2),
-            "kubeconfig": str(self.kubeconfig), "changes": [effect.what for effect in self.changes],
+            "tenant": self.tenant.name,
+            "mode": self.tenant.mode,
+            "nodes": list(self.nodes),
+            "kai_version": self.tenant.kai_version or "",
+            "kubernetes": self.tenant.kubernetes,
+            "ok": self.record.ok,
+            "changed": self.record.changed,
+            "seconds": round(self.record.seconds, 2),
+            "kubeconfig": str(self.kubeconfig),
+            "changes": [effect.what for effect in self.changes],
             "notices": list(self.notices),
             "steps": [
                 {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -130,6 +150,9 @@ class Removed:
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
         return {
-            "tenant": self.name, **self.removal.as_json(), "nodes": list(self.nodes),
-            "changes": [effect.what for effect in self.changes], "in_lab_file": self.in_file,
-        }  # fmt: skip
+            "tenant": self.name,
+            **self.removal.as_json(),
+            "nodes": list(self.nodes),
+            "changes": [effect.what for effect in self.changes],
+            "in_lab_file": self.in_file,
+        }

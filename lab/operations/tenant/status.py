@@ -67,14 +67,22 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
         nodes = own.get(tenant.name, ())
         found.append(
             TenantState(
-                spec=tenant, added=tenant.name in lab.session.added_names, answers=said.answers, why=said.why,
-                there=tenant_namespace(tenant.name) in there, kai=said.kai, nodes=nodes,
-                gpus=_gpus_for(lab.spec, seen, nodes), gpus_held=_devices(seen, tenant.name),
-                gpus_used=round(sum(holder.share or 0.0 for holder in held), 6), running=phases["Running"],
-                pending=phases["Pending"], kubeconfig=lab.paths.tenant_kubeconfig(tenant.name),
+                spec=tenant,
+                added=tenant.name in lab.session.added_names,
+                answers=said.answers,
+                why=said.why,
+                there=tenant_namespace(tenant.name) in there,
+                kai=said.kai,
+                nodes=nodes,
+                gpus=_gpus_for(lab.spec, seen, nodes),
+                gpus_held=_devices(seen, tenant.name),
+                gpus_used=round(sum(holder.share or 0.0 for holder in held), 6),
+                running=phases["Running"],
+                pending=phases["Pending"],
+                kubeconfig=lab.paths.tenant_kubeconfig(tenant.name),
                 server=server_of(port) if port else "",
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -89,9 +97,12 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
     every = plan_steps(lab, lab.spec, lab.session.supply)
     mine = {one.spec.name: narrowed(steps_of(every, one.spec.name)) for one in found}
     engine = Engine(
-        [step for steps in mine.values() for step in steps], lab.session.scope, bus=lab.bus,
-        cancel=lab.session.cancel, lab=lab.spec.name,
-    )  # fmt: skip
+        [step for steps in mine.values() for step in steps],
+        lab.session.scope,
+        bus=lab.bus,
+        cancel=lab.session.cancel,
+        lab=lab.spec.name,
+    )
     seen = engine.observe()
     return tuple(
         TenantStatus(one, tuple((step.id, step.title, seen[step.id]) for step in mine[one.spec.name])) for one in found

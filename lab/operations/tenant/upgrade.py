@@ -158,6 +158,7 @@ def _tell(lab: Lab, name: str) -> None:
 
 def _refused(name: str, why: tuple[str, ...]) -> SpecError:
     return SpecError(
-        f"tenant {name} cannot be changed so: {why[0]}", evidence=why[1:],
+        f"tenant {name} cannot be changed so: {why[0]}",
+        evidence=why[1:],
         fix=f"lab tenant status {name} shows what it has; another version beside it: lab tenant add",
-    )  # fmt: skip
+    )

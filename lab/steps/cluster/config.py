@@ -44,9 +44,7 @@ def kind_config(
         name = node_name(spec.name, role, index)
         labels = node_labels(pools[name]) if name in pools else {}
         extra = [dict(mount) for mount in (*([owner] if owner else ()), *(mounts or {}).get(name, ()))]
-        return {
-            "role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {}),
-        }  # fmt: skip
+        return {"role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {})}
 
     first, *others = (node("control-plane", index) for index in range(spec.cluster.control_planes))
     first["extraPortMappings"] = [
@@ -78,7 +76,11 @@ def shape(spec: LabSpec, image: str) -> str:
     """A hash of what only a new cluster can change: nodes, image, which nodes have GPUs, and real GPUs."""
     real = {name: pool.devices for name, pool in pools_by_node(spec).items()} if spec.gpu.mode == "nvidia" else {}
     fixed = {
-        "image": image, "control_planes": spec.cluster.control_planes, "workers": spec.cluster.workers,
-        "gpus": sorted(pools_by_node(spec)), "real": real, "strategy": spec.gpu.strategy if real else "",
-    }  # fmt: skip
+        "image": image,
+        "control_planes": spec.cluster.control_planes,
+        "workers": spec.cluster.workers,
+        "gpus": sorted(pools_by_node(spec)),
+        "real": real,
+        "strategy": spec.gpu.strategy if real else "",
+    }
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12]

@@ -43,11 +43,7 @@ class KindCluster:
         """See Step."""
         nodes = self.spec.cluster.control_planes + self.spec.cluster.workers
         return (
-            Effect(
-                "lab",
-                f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)",
-                "lab down",
-            ),
+            Effect("lab", f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)", "lab down"),
             Effect("lab", "kubeconfig in the lab's state directory; yours is not touched", "lab down"),
         )
 
@@ -97,9 +93,8 @@ class KindCluster:
         old_cgroups = look(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
             wanted = kind_config(
-                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts,
-                owner=owner_mount(ctx),
-            )  # fmt: skip
+                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, owner=owner_mount(ctx)
+            )
             config = yaml.safe_dump(wanted)
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
@@ -107,9 +102,13 @@ class KindCluster:
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         mark_used(self.image)
         kind.create(
-            ctx.kind_name, config, self.image, ctx.paths.kubeconfig, lambda line: _tell(ctx, line),
+            ctx.kind_name,
+            config,
+            self.image,
+            ctx.paths.kubeconfig,
+            lambda line: _tell(ctx, line),
             again=lambda: refuse_strangers(ctx),
-        )  # fmt: skip
+        )
         ctx.paths.kubeconfig.chmod(0o600)
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
 

@@ -112,9 +112,14 @@ class Kai:
         ctx.progress("helm install")
         with self._tenants_sheltered(cluster):
             helm.upgrade_install(
-                RELEASE, chart, NAMESPACE, release_values(self.spec), hooks=not by_lab, crds=not by_lab,
+                RELEASE,
+                chart,
+                NAMESPACE,
+                release_values(self.spec),
+                hooks=not by_lab,
+                crds=not by_lab,
                 timeout=_HELM_SECONDS,
-            )  # fmt: skip
+            )
             self._wait(ctx, cluster)
 
     def _tenants_sheltered(self, cluster: Cluster) -> AbstractContextManager[object]:

@@ -21,9 +21,15 @@ from lab.tenants.isolation.dedicated_nodes import owners
 from lab.tenants.names import tenant_namespace
 
 KINDS = (
-    "Namespace", "Node", "Pod", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-    admission_policy.POLICY, admission_policy.BINDING,
-)  # fmt: skip
+    "Namespace",
+    "Node",
+    "Pod",
+    "Deployment",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    admission_policy.POLICY,
+    admission_policy.BINDING,
+)
 """What ``lacks`` looks at."""
 
 OWN_KAI = {OWN_KAI_LABEL: "true"}

@@ -114,9 +114,10 @@ class TenantNodes:
         seen = self.observe(ctx)
         if seen.diff:
             raise StepFailed(
-                "the nodes of tenants are not as planned after marking them", evidence=seen.diff,
+                "the nodes of tenants are not as planned after marking them",
+                evidence=seen.diff,
                 fix="see who changes them: kubectl get nodes -o yaml --show-managed-fields",
-            )  # fmt: skip
+            )
 
     def undo(self, ctx: LabContext) -> None:
         """See Step. A kind cluster takes its nodes with it."""
@@ -201,6 +202,9 @@ def _mark(cluster: Cluster, name: str, tenant: str | None) -> None:
         )
 
     Retrying(
-        stop=stop_after_attempt(_TRIES), wait=wait_fixed(0.2), sleep=cluster.calls.pause, reraise=True,
+        stop=stop_after_attempt(_TRIES),
+        wait=wait_fixed(0.2),
+        sleep=cluster.calls.pause,
+        reraise=True,
         retry=retry_if_exception(lambda error: isinstance(error, ApiFailed) and error.status == 409),
-    )(once)  # fmt: skip
+    )(once)

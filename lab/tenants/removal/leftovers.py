@@ -35,9 +35,17 @@ MARKED = ("CustomResourceDefinition", "Queue.scheduling.run.ai")
 """Kinds that the lab marks with NODE_LABEL where it makes them for one tenant."""
 
 _SYNCED = (
-    "Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Endpoints", "EndpointSlice", "Ingress",
-    "NetworkPolicy", "ServiceAccount",
-)  # fmt: skip
+    "Pod",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Endpoints",
+    "EndpointSlice",
+    "Ingress",
+    "NetworkPolicy",
+    "ServiceAccount",
+)
 _ROLES = ("ClusterRole", "ClusterRoleBinding")
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _AT_ONCE = 8

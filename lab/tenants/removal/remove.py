@@ -201,9 +201,12 @@ class _Removing:
         longest = max(self.holding.graces.values(), default=0) if self.grace is None else self.grace
         with let_go(self.cluster, self.space):
             self.cluster.wait(
-                "Pod", self._look_at_pods, namespace=self.space, timeout=self.deadline + longest,
+                "Pod",
+                self._look_at_pods,
+                namespace=self.space,
+                timeout=self.deadline + longest,
                 what=f"the pods of tenant {self.tenant.name} are gone",
-            )  # fmt: skip
+            )
         self.watch.note(moment.PODS_GONE, f"{self.holding.pods} pods")
         give_back(self.cluster, self.tenant.name)
         self._gpus()
@@ -234,9 +237,12 @@ class _Removing:
         groups = self.holding.groups
         if groups:
             self.cluster.wait(
-                "Pod", lambda pods: not reserved(pods, groups), namespace=RESERVATION_APP, timeout=self.deadline,
+                "Pod",
+                lambda pods: not reserved(pods, groups),
+                namespace=RESERVATION_APP,
+                timeout=self.deadline,
                 what=f"KAI's reservation pods for tenant {self.tenant.name} are gone",
-            )  # fmt: skip
+            )
         if not self.canary:
             return
         if not self.holding.gpus:

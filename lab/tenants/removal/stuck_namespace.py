@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _TELLING = (
-    "NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
-    "NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining",
-)  # fmt: skip
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+    "NamespaceDeletionContentFailure",
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+)
 """Conditions of a namespace that is being deleted (k8s.io/api/core/v1, NamespaceConditionType)."""
 
 _REMAINING = re.compile(r"(\S+) has \d+ resource instances")

@@ -83,13 +83,20 @@ class Rehearsal:
     def as_json(self) -> dict[str, Any]:
         """The rehearsal as plain data."""
         return {
-            "tenant": self.tenant, "before": self.before, "version": self.version, "now": self.now,
-            "verdict": "green" if self.green else "red", "reasons": list(self.reasons),
+            "tenant": self.tenant,
+            "before": self.before,
+            "version": self.version,
+            "now": self.now,
+            "verdict": "green" if self.green else "red",
+            "reasons": list(self.reasons),
             "change": self.change.as_json() if self.change else None,
-            "trials": [trial.as_json() for trial in self.trials], "suites": self.suites.as_json(),
+            "trials": [trial.as_json() for trial in self.trials],
+            "suites": self.suites.as_json(),
             "outcome": self.outcome.as_json() if self.outcome else None,
-            "back": self.back.as_json() if self.back else None, "error_back": self.error_back, "kept": self.kept,
-        }  # fmt: skip
+            "back": self.back.as_json() if self.back else None,
+            "error_back": self.error_back,
+            "kept": self.kept,
+        }
 
     def _reasons(self) -> Iterator[str]:
         if self.error:

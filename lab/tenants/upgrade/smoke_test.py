@@ -105,9 +105,7 @@ def _too_much(room: Room, *, sharing: bool) -> Iterator[tuple[str, str]]:
         yield "fraction", f"no GPU of the tenant has {FRACTION:g} free"
 
 
-def _try(
-    place: Place, name: str, pod: Mapping[str, Any], timeout: float, clock: Callable[[], float]
-) -> Trial:  # fmt: skip
+def _try(place: Place, name: str, pod: Mapping[str, Any], timeout: float, clock: Callable[[], float]) -> Trial:
     start = clock()
     try:
         place.submit(dict(pod))

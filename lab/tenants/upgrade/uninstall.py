@@ -37,9 +37,16 @@ _GRACE = 1
 
 _OPERATOR = "kai-operator"
 _OWNED = (
-    "Deployment", "DaemonSet", "Service", "EndpointSlice", "ServiceAccount", "ConfigMap", "Secret",
-    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-)  # fmt: skip
+    "Deployment",
+    "DaemonSet",
+    "Service",
+    "EndpointSlice",
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+)
 """What KAI's operator makes and owns (pkg/operator/operands/known_types, 0.9 to 0.16)."""
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -125,6 +132,10 @@ def _end(cluster: Cluster, deployments: Iterable[str], labels: str | None = None
     for kind, grace in (("ReplicaSet", None), ("Pod", _GRACE)):
         cluster.delete_all(kind, space, labels, grace=grace)
     cluster.wait(
-        "Pod", lambda pods: not pods, namespace=space, labels=labels, timeout=_GONE_SECONDS,
+        "Pod",
+        lambda pods: not pods,
+        namespace=space,
+        labels=labels,
+        timeout=_GONE_SECONDS,
         what="KAI's old components have stopped",
-    )  # fmt: skip
+    )

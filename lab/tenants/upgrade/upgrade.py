@@ -93,10 +93,15 @@ class Change:
     def as_json(self) -> dict[str, Any]:
         """The change as plain data."""
         return {
-            "tenant": self.tenant, "before": self.before, "after": self.after, "how": self.how, "ok": self.ok,
+            "tenant": self.tenant,
+            "before": self.before,
+            "after": self.after,
+            "how": self.how,
+            "ok": self.ok,
             "moments": {m.name: None if m.seconds is None else round(m.seconds, 3) for m in self.moments},
-            "problems": list(self.problems), "comparison": self.comparison.as_json(),
-        }  # fmt: skip
+            "problems": list(self.problems),
+            "comparison": self.comparison.as_json(),
+        }
 
 
 class _Times:
@@ -123,9 +128,14 @@ def running_inside(ctx: LabContext, tenant: TenantSpec) -> Snapshot:
 
 
 def change_kai(
-    ctx: LabContext, tenant: TenantSpec, version: str, *, save: Save | None = None, canary: bool = True,
+    ctx: LabContext,
+    tenant: TenantSpec,
+    version: str,
+    *,
+    save: Save | None = None,
+    canary: bool = True,
     clock: Callable[[], float] = time.monotonic,
-) -> Change:  # fmt: skip
+) -> Change:
     """Bring the KAI inside a tenant to a version; its values and queues are those of ``tenant``.
 
     Running pods, fractions, reservation pods, PodGroups and queues are left alone; KAI's own pods get one second of
@@ -225,9 +235,7 @@ class _Nobody:
 def _ended(
     tenant: TenantSpec, before: Snapshot, how: str, times: _Times, after: Snapshot, problems: tuple[str, ...] = ()
 ) -> Change:
-    return Change(
-        tenant.name, before.kai, after.kai, how, times.all, before, compare(before, after), problems
-    )  # fmt: skip
+    return Change(tenant.name, before.kai, after.kai, how, times.all, before, compare(before, after), problems)
 
 
 def _heard(ctx: LabContext, times: _Times) -> LabContext:

@@ -159,11 +159,13 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
     groups, group_notes = _pod_groups(before, after, stayed)
     queues, queue_notes = _queues(before, after)
     return Comparison(
-        kept=sum((old.node, old.gpu_groups, old.restarts) == (new.node, new.gpu_groups, new.restarts)
-                 for old, new in stayed),
+        kept=sum(
+            (old.node, old.gpu_groups, old.restarts) == (new.node, new.gpu_groups, new.restarts) for old, new in stayed
+        ),
         lost=tuple(lost),
         restarted=tuple(
-            f"pod {old.title}: {new.restarts - old.restarts} restarts" for old, new in stayed
+            f"pod {old.title}: {new.restarts - old.restarts} restarts"
+            for old, new in stayed
             if new.restarts > old.restarts
         ),
         moved=tuple(moved),
@@ -172,7 +174,7 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
         pod_groups=groups,
         queues=queues,
         notes=(*group_notes, *queue_notes),
-    )  # fmt: skip
+    )
 
 
 def _regrouped(old: RunningPod, new: RunningPod) -> Iterator[str]:

@@ -139,6 +139,5 @@ def write_private(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise LabError(
-            f"{path} cannot be written: {error.strerror}",
-            fix="free space or fix the permissions of that directory",
+            f"{path} cannot be written: {error.strerror}", fix="free space or fix the permissions of that directory"
         ) from error

@@ -52,10 +52,14 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
     for left in reversed(range(LOOKS)):
         try:
             inside.wait(
-                "Pod", lambda pods: any(helm_release.pods_ready([pod]) for pod in pods), namespace=NAMESPACE,
-                labels=SELECTOR, timeout=SECONDS, what=f"CoreDNS of tenant {name} is Ready",
+                "Pod",
+                lambda pods: any(helm_release.pods_ready([pod]) for pod in pods),
+                namespace=NAMESPACE,
+                labels=SELECTOR,
+                timeout=SECONDS,
+                what=f"CoreDNS of tenant {name} is Ready",
                 fail=lambda pods: helm_release.pods_stuck(pods, images_present=images_present),
-            )  # fmt: skip
+            )
         except WaitTimeout:
             if not left:
                 raise
@@ -73,7 +77,11 @@ def _start_again(ctx: LabContext, inside: Cluster, name: str) -> None:
         with suppress(ApiFailed):  # the connection may end with the container
             cluster.exec(pod.name, namespace, _END, container=_CONTAINER)
     inside.wait(
-        "ConfigMap", bool, namespace=NAMESPACE, fields=f"metadata.name={NAME}", timeout=SECONDS * LOOKS,
+        "ConfigMap",
+        bool,
+        namespace=NAMESPACE,
+        fields=f"metadata.name={NAME}",
+        timeout=SECONDS * LOOKS,
         what=f"vCluster writes the configuration of CoreDNS in tenant {name}",
-    )  # fmt: skip
+    )
     inside.delete_all("Pod", NAMESPACE, labels=SELECTOR)  # the kubelet tries a mount again after 2 minutes only

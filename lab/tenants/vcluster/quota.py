@@ -7,11 +7,22 @@ from typing import Any
 from lab.config import TenantQuota
 
 CHART_QUOTA = (
-    "count/configmaps", "count/endpoints", "count/persistentvolumeclaims", "count/pods", "count/secrets",
-    "count/services", "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
-    "requests.ephemeral-storage", "requests.memory", "requests.storage", "services.loadbalancers",
+    "count/configmaps",
+    "count/endpoints",
+    "count/persistentvolumeclaims",
+    "count/pods",
+    "count/secrets",
+    "count/services",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "services.loadbalancers",
     "services.nodeports",
-)  # fmt: skip
+)
 """What the chart puts into a quota unless told otherwise (vCluster 0.36.1, chart/values.yaml)."""
 
 _CHART_LIMITS = ("cpu", "ephemeral-storage", "memory")

@@ -64,11 +64,7 @@ class Tenant:
         """See Step."""
         name = self.tenant.name
         return (
-            Effect(
-                "cluster",
-                f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}",
-                "lab down",
-            ),
+            Effect("cluster", f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}", "lab down"),
             Effect(
                 "lab",
                 f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'",
@@ -160,10 +156,14 @@ class Tenant:
         name = self.tenant.name
         in_nodes = self.spec.cluster.provider == "kind"
         cluster.wait(
-            "Pod", helm_release.pods_ready, namespace=self.namespace, labels=f"app=vcluster,release={name}",
-            timeout=_START_SECONDS, what=f"the control plane of tenant {name} is Ready",
+            "Pod",
+            helm_release.pods_ready,
+            namespace=self.namespace,
+            labels=f"app=vcluster,release={name}",
+            timeout=_START_SECONDS,
+            what=f"the control plane of tenant {name} is Ready",
             fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
-        )  # fmt: skip
+        )
         for kind in ("Deployment", "StatefulSet"):
             # after an upgrade the old pod is Ready too, until the new one has taken over
             if cluster.get(kind, name, self.namespace) is not None:
@@ -173,10 +173,13 @@ class Tenant:
         name = self.tenant.name
         path = ctx.paths.tenant_kubeconfig(name)
         secrets = cluster.wait(
-            "Secret", lambda found: any(access.kubeconfig_in(secret, port) for secret in found),
-            namespace=self.namespace, fields=f"metadata.name=vc-{name}", timeout=_SECRET_SECONDS,
+            "Secret",
+            lambda found: any(access.kubeconfig_in(secret, port) for secret in found),
+            namespace=self.namespace,
+            fields=f"metadata.name=vc-{name}",
+            timeout=_SECRET_SECONDS,
             what=f"tenant {name} has written its kubeconfig for {access.server_of(port)}",
-        )  # fmt: skip
+        )
         text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
         ctx.journal.owns("file", str(path), self.id)
         access.write_private(path, text)

@@ -32,24 +32,40 @@ _KUBERNETES = ((1, 30), (1, 36))
 """Oldest and newest minor in vCluster 0.36's K8SVersionMap."""
 
 _PRO = (
-    "controlPlane.advanced.kubeVip.enabled", "controlPlane.backingStore.database.external.enabled",
-    "controlPlane.backingStore.etcd.embedded.enabled", "controlPlane.coredns.embedded",
-    "controlPlane.hostPathMapper.central", "deletion", "experimental.denyProxyRequests",
-    "experimental.proxy.customResources", "integrations.certManager.enabled",
-    "integrations.externalSecrets.enabled", "integrations.istio.enabled",
-    "integrations.kubeVirt.enabled", "networking.resolveDNS", "platform",
-    "policies.centralAdmission.mutatingWebhooks", "policies.centralAdmission.validatingWebhooks",
-    "privateNodes.enabled", "sleep", "snapshots", "sync.fromHost.deviceClasses.enabled",
-    "sync.toHost.namespaces.enabled", "sync.toHost.pods.hybridScheduling.enabled",
-    "sync.toHost.resourceClaimTemplates.enabled", "sync.toHost.resourceClaims.enabled",
-)  # fmt: skip
+    "controlPlane.advanced.kubeVip.enabled",
+    "controlPlane.backingStore.database.external.enabled",
+    "controlPlane.backingStore.etcd.embedded.enabled",
+    "controlPlane.coredns.embedded",
+    "controlPlane.hostPathMapper.central",
+    "deletion",
+    "experimental.denyProxyRequests",
+    "experimental.proxy.customResources",
+    "integrations.certManager.enabled",
+    "integrations.externalSecrets.enabled",
+    "integrations.istio.enabled",
+    "integrations.kubeVirt.enabled",
+    "networking.resolveDNS",
+    "platform",
+    "policies.centralAdmission.mutatingWebhooks",
+    "policies.centralAdmission.validatingWebhooks",
+    "privateNodes.enabled",
+    "sleep",
+    "snapshots",
+    "sync.fromHost.deviceClasses.enabled",
+    "sync.toHost.namespaces.enabled",
+    "sync.toHost.pods.hybridScheduling.enabled",
+    "sync.toHost.resourceClaimTemplates.enabled",
+    "sync.toHost.resourceClaims.enabled",
+)
 """Keys that need vCluster Pro when they are set to anything but false or empty."""
 
 _REMOVED = (
-    "deploy.volumeSnapshotController", "rbac.enableVolumeSnapshotRules",
-    "sync.fromHost.volumeSnapshotClasses", "sync.toHost.volumeSnapshotContents",
+    "deploy.volumeSnapshotController",
+    "rbac.enableVolumeSnapshotRules",
+    "sync.fromHost.volumeSnapshotClasses",
+    "sync.toHost.volumeSnapshotContents",
     "sync.toHost.volumeSnapshots",
-)  # fmt: skip
+)
 """Keys that the schema still knows and the chart refuses since 0.36."""
 
 _POD_SECURITY = ("privileged", "baseline", "restricted")

@@ -109,10 +109,7 @@ def _until_silent(own: OwnKai) -> None:
     """Wait until pods are no longer judged: that is no event. Raises tenacity.RetryError."""
     line, values = line_of(own.kai_version), kai_values(own.spec)
     retrying = Retrying(
-        stop=stop_after_delay(WAIT),
-        wait=wait_fixed(0.5),
-        retry=retry_if_result(bool),
-        sleep=own.cluster.calls.pause,
+        stop=stop_after_delay(WAIT), wait=wait_fixed(0.5), retry=retry_if_result(bool), sleep=own.cluster.calls.pause
     )
     retrying(webhooks_answer, own.cluster, own.spec.name, line, values)
 

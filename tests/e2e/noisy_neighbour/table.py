@@ -24,8 +24,15 @@ SUITE = "tests/e2e/test_noisy_neighbour.py"
 SUITE_SECONDS = 4 * 3600.0
 
 HEAD = (
-    "fire", "tenant", "neighbour", "scheduled p50/p95 (s)", "running p50/p95 (s)", "pods watched", "changed", "late",
-)  # fmt: skip
+    "fire",
+    "tenant",
+    "neighbour",
+    "scheduled p50/p95 (s)",
+    "running p50/p95 (s)",
+    "pods watched",
+    "changed",
+    "late",
+)
 PHASES = ("before", "during", "after")
 
 Json = Mapping[str, Any]

@@ -46,10 +46,18 @@ class ScratchGpu:
 GPUS = (ScratchGpu(0, 2), ScratchGpu(1, 0), ScratchGpu(2, 3), ScratchGpu(3, 1))
 
 DEVICES = {
-    "null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "kmsg": (1, 11),
-    "tty": (5, 0), "fuse": (10, 229), "nvidiactl": (195, 255), "nvidia-uvm": (195, 253),
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "kmsg": (1, 11),
+    "tty": (5, 0),
+    "fuse": (10, 229),
+    "nvidiactl": (195, 255),
+    "nvidia-uvm": (195, 253),
     **{f"nvidia{gpu.minor}": (195, gpu.minor) for gpu in GPUS},
-}  # fmt: skip
+}
 """Character devices of the scratch host's /dev."""
 
 
@@ -81,11 +89,25 @@ def _libraries(folder: Path, run: Runner) -> None:
     config.write_text("\n".join([f"driver {VERSION}", "cuda 13.0", *(gpu.line for gpu in GPUS), "end", ""]))
     sources = assets("kind") / "nvml"
     place = f"{LIBRARIES[platform.machine()]}/{config.name}"
-    run.run([
-        "cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-s", "-Dgetenv=scratch_getenv",
-        f'-DSCRATCH_CONFIG="{place}"', "-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={sources / 'nvml.map'}",
-        "-o", folder / f"libnvidia-ml.so.{VERSION}", *sorted(sources.glob("nvml_*.c")), HERE / "nvml_place.c",
-    ], timeout=120)  # fmt: skip
+    run.run(
+        [
+            "cc",
+            "-std=gnu11",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-s",
+            "-Dgetenv=scratch_getenv",
+            f'-DSCRATCH_CONFIG="{place}"',
+            "-Wl,-soname,libnvidia-ml.so.1",
+            f"-Wl,--version-script={sources / 'nvml.map'}",
+            "-o",
+            folder / f"libnvidia-ml.so.{VERSION}",
+            *sorted(sources.glob("nvml_*.c")),
+            HERE / "nvml_place.c",
+        ],
+        timeout=120,
+    )
     for name in EMPTY:
         library = folder / f"lib{name}.so.{VERSION}"
         command = ["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", f"-Wl,-soname,lib{name}.so.1", "-o", library]

@@ -61,14 +61,23 @@ class ScratchHost:
         return [*enter, "sh", "-c", 'cd "$0" && exec "$@"', str(cwd or self.home), *map(str, words)]
 
     def run(
-        self, *words: str | Path, code: int | None = 0, stdin: str = "", timeout: float = 120,
+        self,
+        *words: str | Path,
+        code: int | None = 0,
+        stdin: str = "",
+        timeout: float = 120,
         env: dict[str, str] | None = None,
-    ) -> Done:  # fmt: skip
+    ) -> Done:
         """Run a command there and check its exit code (None: any)."""
         done = subprocess.run(
-            self.argv(*words), input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
+            self.argv(*words),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
             env=environment() if env is None else env,
-        )  # fmt: skip
+        )
         assert code is None or done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -148,8 +157,11 @@ def _running(home: Path) -> Iterator[ScratchHost]:
     shared = dict.fromkeys([home, cache_root(), ROOT, Path(sys.prefix), Path(sys.base_prefix)])
     process = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", HERE / "enter.sh", *shared],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     init = 0
     try:

@@ -142,8 +142,11 @@ def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
     assert done.exit_code == 4
     told = json.loads(done.output)
     assert [verdict["check"] for verdict in told["verdicts"]] == [
-        "memory", "nvidia", "gpu-path.devices", "gpu-path.handler",
-    ]  # fmt: skip
+        "memory",
+        "nvidia",
+        "gpu-path.devices",
+        "gpu-path.handler",
+    ]
     assert [one["symptom"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
     assert told["symptoms"][1]["evidence"][0]["where"] == "kailab-demo-worker"
     assert (told["lab"], told["unread"]) == ("demo", ["Job objects"])

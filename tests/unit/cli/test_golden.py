@@ -62,11 +62,17 @@ def test_help(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("exit-codes",), ("kai", "versions"), ("kai", "versions", "--json"), ("gpu", "models"),
-        ("gpu", "models", "--json"), ("lint", "--rules"), ("doctor", "--symptoms"), ("schema",),
+        ("exit-codes",),
+        ("kai", "versions"),
+        ("kai", "versions", "--json"),
+        ("gpu", "models"),
+        ("gpu", "models", "--json"),
+        ("lint", "--rules"),
+        ("doctor", "--symptoms"),
+        ("schema",),
     ],
     ids=lambda words: "-".join(words).replace("---", "-"),
-)  # fmt: skip
+)
 def test_what_needs_no_lab(words: tuple[str, ...]) -> None:
     same(f"output/{'-'.join(words).replace('---', '-')}.txt", printed(*words))
 

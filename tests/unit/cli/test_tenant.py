@@ -45,10 +45,21 @@ def run(*words: str, code: int = 0) -> Result:
 
 def state(**more: Any) -> TenantState:
     base: dict[str, Any] = {
-        "spec": ML, "added": True, "there": True, "answers": True, "why": "", "kai": "0.16.8", "nodes": ("worker3",),
-        "gpus": 2, "gpus_held": 1, "gpus_used": 0.75, "running": 3, "pending": 1, "kubeconfig": Path("/s/ml"),
+        "spec": ML,
+        "added": True,
+        "there": True,
+        "answers": True,
+        "why": "",
+        "kai": "0.16.8",
+        "nodes": ("worker3",),
+        "gpus": 2,
+        "gpus_held": 1,
+        "gpus_used": 0.75,
+        "running": 3,
+        "pending": 1,
+        "kubeconfig": Path("/s/ml"),
         "server": "https://127.0.0.1:41000",
-    }  # fmt: skip
+    }
     return TenantState(**{**base, **more})
 
 
@@ -142,8 +153,18 @@ def test_the_table_of_a_terminal() -> None:
     other = state(spec=own_kai("sad"), answers=False, why="it does not answer", kai="", nodes=(), there=False)
     lines = shown(render_tenants, (state(), other), "demo").splitlines()
     assert lines[1].split() == [
-        "tenant", "mode", "KAI", "Kubernetes", "vCluster", "own", "nodes", "GPUs", "pods", "API", "kubeconfig",
-    ]  # fmt: skip
+        "tenant",
+        "mode",
+        "KAI",
+        "Kubernetes",
+        "vCluster",
+        "own",
+        "nodes",
+        "GPUs",
+        "pods",
+        "API",
+        "kubeconfig",
+    ]
     assert lines[2].index("own-kai") == lines[3].index("own-kai") == lines[1].index("mode")
     assert "missing (0.16.8 wanted)" in lines[3]
     assert lines[4].strip() == "! sad: it does not answer"

@@ -46,9 +46,7 @@ def test_names_of_one_run_are_no_difference() -> None:
 
 
 def test_the_hosts_kai_writes_on_the_hosts_pod() -> None:
-    record = recording(
-        annotated("a", {}), annotated("a", {"received-resource-type": "Regular"}, side=HOST)
-    )  # fmt: skip
+    record = recording(annotated("a", {}), annotated("a", {"received-resource-type": "Regular"}, side=HOST))
     on_host = wrote(record, [planned("a")], by_host=True).keys
     assert on_host["a", "annotation", "received_type"] == "received-resource-type: Regular"
     assert ("a", "annotation", "received_type") not in wrote(record, [planned("a")], by_host=False).keys

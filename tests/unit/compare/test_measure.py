@@ -120,9 +120,11 @@ def test_who_was_evicted_and_by_what(told: list[object], wanted: str) -> None:
 def test_the_group_of_an_evicted_pod_may_be_known_on_the_host_alone() -> None:
     deleting = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     record = recording(
-        *life("a"), seen("a", 1.5, side=HOST, group="pg-host"), seen("a", 5.0, node="worker", meta=deleting),
+        *life("a"),
+        seen("a", 1.5, side=HOST, group="pg-host"),
+        seen("a", 5.0, node="worker", meta=deleting),
         evictions=(evicted(4.9, "pg-host", "reclaim"),),
-    )  # fmt: skip
+    )
     assert pods_of(record, "a")["a"].evicted == "reclaim"
 
 
@@ -134,9 +136,20 @@ def test_a_pod_that_ended_by_itself_was_not_evicted() -> None:
 
 def held(queue: str, gpu_count: float, scheduled: float | None, gone: float | None = None) -> PodRun:
     return PodRun(
-        lane=f"{queue}{gpu_count}{scheduled}", workload="Pod/x", name="x", queue=queue, asked="", gpus=gpu_count,
-        created=0.0, scheduled=scheduled, running=scheduled, gone=gone, node="", devices=(), state="running",
-    )  # fmt: skip
+        lane=f"{queue}{gpu_count}{scheduled}",
+        workload="Pod/x",
+        name="x",
+        queue=queue,
+        asked="",
+        gpus=gpu_count,
+        created=0.0,
+        scheduled=scheduled,
+        running=scheduled,
+        gone=gone,
+        node="",
+        devices=(),
+        state="running",
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,8 +230,10 @@ def test_memory_is_a_share_of_the_nodes_gpu() -> None:
 def test_shares_of_fractions_and_whole_gpus() -> None:
     record = recording(*life("f", fraction=0.5), *life("w", gpus=2), *life("n"))
     assert {lane: (pod.gpus, pod.asked) for lane, pod in pods_of(record).items()} == {
-        "f": (0.5, "0.5"), "w": (2, "2 GPUs"), "n": (0.0, "no GPU"),
-    }  # fmt: skip
+        "f": (0.5, "0.5"),
+        "w": (2, "2 GPUs"),
+        "n": (0.0, "no GPU"),
+    }
 
 
 def test_gpu_groups_of_a_run_are_known_from_either_side() -> None:

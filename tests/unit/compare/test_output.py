@@ -19,7 +19,7 @@ from lab.compare.text import figures, order_of_starts, pairs
 from lab.report.compare_chart import LABEL, WIDTH, WORDS, axis_end, round_pictures
 from lab.report.compare_page import compare_page
 from lab.ui.compare import comparison_lines, render_comparison
-from tests.support.compare_world import SPACE, gpus, recording, two_sides  # fmt: skip
+from tests.support.compare_world import SPACE, gpus, recording, two_sides
 
 
 @pytest.fixture
@@ -55,8 +55,10 @@ def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> Non
     lonely = replace(comparison.runs[0], pods=comparison.runs[0].pods[:1])
     rows = pairs(replace(comparison, runs=(lonely, *comparison.runs[1:])), 1)
     assert [(row.lane, row.a is None, row.b is None) for row in rows] == [
-        ("a", False, False), ("b", True, False), ("c", True, False),
-    ]  # fmt: skip
+        ("a", False, False),
+        ("b", True, False),
+        ("c", True, False),
+    ]
 
 
 def test_json_has_everything(comparison: Comparison) -> None:

@@ -68,8 +68,10 @@ def synced(name: str, uid: str, tenant: str = "ml") -> Json:
 def evict(group: str, action: str = "preempt", **more: Any) -> Json:
     return {
         "metadata": {"name": f"e-{group}", "namespace": "ns", "annotations": {"evictor-action-type": action}},
-        "involvedObject": {"kind": "PodGroup", "name": group}, "reason": "Evict", **more,
-    }  # fmt: skip
+        "involvedObject": {"kind": "PodGroup", "name": group},
+        "reason": "Evict",
+        **more,
+    }
 
 
 def test_both_sides_are_recorded_and_strangers_are_not(place: Place, tenant_api: FakeApi, host_api: FakeApi) -> None:

@@ -50,10 +50,7 @@ BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
         (b"\x7fELF\x02\0\0\0\0", ": is a binary file, not a lab file"),
         (b"#" * ((1 << 20) + 1), ": is larger than 1 MiB and no lab file"),
         (b"images: " + b"[" * 1000, ":1:1: not valid YAML: nested too deeply"),
-        (
-            BOMB,
-            ":1:1: not valid YAML: more than 20000 values",
-        ),
+        (BOMB, ":1:1: not valid YAML: more than 20000 values"),
     ],
     ids=["empty", "only-a-bom", "latin-1", "utf-16", "binary", "huge", "deep", "alias-bomb"],
 )
@@ -78,8 +75,7 @@ def test_endless_file() -> None:
 def test_path_through_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert (
-        refusal(tmp_path / "file" / "lab.yaml")
-        == f"{tmp_path / 'file' / 'lab.yaml'}: cannot be read: Not a directory"
+        refusal(tmp_path / "file" / "lab.yaml") == f"{tmp_path / 'file' / 'lab.yaml'}: cannot be read: Not a directory"
     )
 
 

@@ -79,14 +79,17 @@ def test_without_pools_all_workers_are_one() -> None:
 
 def test_a_pool_takes_from_the_section_what_it_leaves_out() -> None:
     pools = lab(
-        model="T4", memoryMiB=8000, perNode=3, devices=2,
+        model="T4",
+        memoryMiB=8000,
+        perNode=3,
+        devices=2,
         pools=[
             {"name": "same"},
             {"name": "alias", "model": "Tesla T4"},
             {"name": "other", "model": "L4", "perNode": 0, "devices": [1]},
             {"name": "own", "memoryMiB": 9000, "labels": {"a": "b"}},
         ],
-    ).gpu_pools  # fmt: skip
+    ).gpu_pools
     assert [(p.model, p.memory, p.per_node, p.devices) for p in pools] == [
         ("Tesla T4", 8000, 3, 2),
         ("Tesla T4", 8000, 3, 2),

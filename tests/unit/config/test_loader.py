@@ -97,9 +97,7 @@ def test_dates_stay_text_and_windows_line_ends_are_read() -> None:
     assert spec.kai.values == {"since": "2026-11-21", "eq": "="}
 
 
-def test_relative_paths_start_at_the_lab_file_or_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_at_the_lab_file_or_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     file = write("supply:\n  bundle: bundles/lab.tar\n", "labs/lab.yaml")
     assert load_spec(file, (), {}).supply.bundle == tmp_path / "labs/bundles/lab.tar"
@@ -109,9 +107,7 @@ def test_relative_paths_start_at_the_lab_file_or_here(
 
 
 def test_queue_shares() -> None:
-    spec = load_spec(
-        write("queues: [{name: a, gpu: {limit: 4}}, {name: b, gpu: {quota: 4, limit: 4}}]\n"), (), {}
-    )
+    spec = load_spec(write("queues: [{name: a, gpu: {limit: 4}}, {name: b, gpu: {quota: 4, limit: 4}}]\n"), (), {})
     assert spec.queues[0].gpu == QueueResource(quota=-1, limit=4, weight=1)
     assert spec.leaf_queues == ("a", "b")
 

@@ -21,10 +21,7 @@ def own(**more: object) -> dict[str, object]:
     return {"mode": "own-kai", "kaiVersion": "0.16.8", **more}
 
 
-@pytest.mark.parametrize(
-    ("workers", "names"),
-    [(0, ()), (1, ("worker",)), (3, ("worker", "worker2", "worker3"))],
-)
+@pytest.mark.parametrize(("workers", "names"), [(0, ()), (1, ("worker",)), (3, ("worker", "worker2", "worker3"))])
 def test_workers_are_named_as_kind_names_them(workers: int, names: tuple[str, ...]) -> None:
     assert worker_names(lab(workers)) == names
 

@@ -85,9 +85,7 @@ def test_values_are_yaml(file: Path) -> None:
 
 
 def test_dot_inside_a_key(file: Path) -> None:
-    assert lab(file, r"supply.mirrors.ghcr\.io=localhost:5001").supply.mirrors == {
-        "ghcr.io": "localhost:5001"
-    }
+    assert lab(file, r"supply.mirrors.ghcr\.io=localhost:5001").supply.mirrors == {"ghcr.io": "localhost:5001"}
 
 
 NOT_A_NAME = "must be 1 to 40 of a-z, 0-9 and '-', a letter first and no '-' at the end"
@@ -119,9 +117,7 @@ def test_errors_name_the_override(file: Path, setting: str) -> None:
 
 
 def test_errors_name_the_variable(file: Path) -> None:
-    assert refusal(file, KAILAB_SET_gpu__perNode="99") == [
-        "KAILAB_SET_gpu__perNode=99: must be at most 16, not 99"
-    ]
+    assert refusal(file, KAILAB_SET_gpu__perNode="99") == ["KAILAB_SET_gpu__perNode=99: must be at most 16, not 99"]
 
 
 def test_a_rule_broken_in_the_file_names_the_override_behind_it(file: Path) -> None:

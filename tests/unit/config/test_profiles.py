@@ -49,10 +49,7 @@ def test_demo_is_the_lab_of_the_talk() -> None:
     assert [(queue.name, queue.parent) for queue in spec.queues] == [("default", None), ("test", "default")]
     unlimited = QueueResource(quota=-1, limit=-1, weight=1)
     assert all(share == unlimited for queue in spec.queues for share in (queue.gpu, queue.cpu, queue.memory))
-    assert [(t.name, t.mode) for t in spec.tenants] == [
-        ("my-vcluster", "host-kai"),
-        ("research-cluster", "default"),
-    ]
+    assert [(t.name, t.mode) for t in spec.tenants] == [("my-vcluster", "host-kai"), ("research-cluster", "default")]
     assert spec.leaf_queues == ("test",)
 
 
@@ -190,9 +187,5 @@ def test_schema_refuses_what_the_loader_refuses() -> None:
         assert not validator.is_valid(yaml.safe_load((CASES / f"{case}.yaml").read_text()))
     good = LabSpec().model_dump(mode="json", by_alias=True)
     validator.validate(good)
-    for section, key, value in (
-        ("gpu", "perNode", "2"),
-        ("kai", "gpuSharing", "yes"),
-        ("cluster", "kubernetes", 1.34),
-    ):
+    for section, key, value in (("gpu", "perNode", "2"), ("kai", "gpuSharing", "yes"), ("cluster", "kubernetes", 1.34)):
         assert not validator.is_valid({**good, section: {**good[section], key: value}})

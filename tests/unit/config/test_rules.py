@@ -40,10 +40,7 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         {"cluster": {"workers": 1}, "gpu": {"mode": "nvidia", "devices": [0, 1]}},
         {"gpu": {"mode": "simulated", "devices": [0, 1]}},
         {"gpu": {"pools": [{"name": "a", "workers": 2, "labels": {"team": "x", "node.kubernetes.io/zone": ""}}]}},
-        {
-            "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"},
-            "kai": {"version": "0.9.3"},
-        },
+        {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}, "kai": {"version": "0.9.3"}},
     ],
 )
 def test_allowed(sections: dict[str, object]) -> None:
@@ -108,10 +105,7 @@ def test_profiles_have_no_warnings(profile: str) -> None:
                 "queues: 'org' has a cpu quota of 1000, its children together unlimited",
             ),
         ),
-        (
-            {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c", "kubernetes": "1.35.0"}},
-            (),
-        ),
+        ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c", "kubernetes": "1.35.0"}}, ()),
     ],
 )
 def test_warnings(sections: dict[str, object], warnings: tuple[str, ...]) -> None:

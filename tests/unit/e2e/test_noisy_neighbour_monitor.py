@@ -250,8 +250,11 @@ def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(vigil: Vigil, 
         seen = vigil.report()
     (finding,) = seen.findings
     assert (finding.neighbour, finding.phase, finding.pod, finding.what) == (
-        "host", DURING, "team/works", "is gone (uid uid-works)",
-    )  # fmt: skip
+        "host",
+        DURING,
+        "team/works",
+        "is gone (uid uid-works)",
+    )
     assert seen.gaps[0].endswith("host: cut off")
 
 

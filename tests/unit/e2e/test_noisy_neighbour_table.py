@@ -75,9 +75,15 @@ def test_a_row_for_each_neighbour(flames: Any, tmp_path: Path) -> None:
     (found,) = flames.results(path.parent)
     first, second = flames.rows(found)
     assert first == (
-        "queues-deleted", "ml (own-kai 0.9.3)", "host",
-        "0.40/0.60 → 0.50/0.50 → 0.40/0.40", "1.40/1.60 → 1.50/1.50 → 1.40/1.40", "12", "0", "0 of 2",
-    )  # fmt: skip
+        "queues-deleted",
+        "ml (own-kai 0.9.3)",
+        "host",
+        "0.40/0.60 → 0.50/0.50 → 0.40/0.40",
+        "1.40/1.60 → 1.50/1.50 → 1.40/1.40",
+        "12",
+        "0",
+        "0 of 2",
+    )
     assert second[2] == "research"
     assert second[5:7] == ("3", "1")
 

@@ -26,10 +26,7 @@ def test_cancel_starts_nothing_new() -> None:
 
 def test_cancel_ends_running_steps_as_cancelled_not_failed() -> None:
     cancel = threading.Event()
-    steps = [
-        FakeStep("a", act={"apply": Interrupted("ended by the interrupt: kind create")}),
-        FakeStep("b", ("a",)),
-    ]
+    steps = [FakeStep("a", act={"apply": Interrupted("ended by the interrupt: kind create")}), FakeStep("b", ("a",))]
     record = engine(steps, cancel=cancel).up()
     assert outcomes(record) == {"a": "cancelled"}
     assert record.errors == []

@@ -30,17 +30,12 @@ def test_claims_in_order_by_kind_until_released(journal: Journal) -> None:
     journal.owns("file", "/tmp/x", "cluster")
     journal.owns("container", "node-2", "cluster")
     journal.released("container", "node-1")
-    assert journal.owned() == (
-        Owned("file", "/tmp/x", "cluster", {}),
-        Owned("container", "node-2", "cluster", {}),
-    )
+    assert journal.owned() == (Owned("file", "/tmp/x", "cluster", {}), Owned("container", "node-2", "cluster", {}))
     assert [o.name for o in journal.owned("container")] == ["node-2"]
 
 
 def test_facts_survive_another_process(journal: Journal) -> None:
-    journal.owns(
-        "host-change", "sysctl fs.inotify", "host", undo="sysctl -w fs.inotify.max_user_watches=8192"
-    )
+    journal.owns("host-change", "sysctl fs.inotify", "host", undo="sysctl -w fs.inotify.max_user_watches=8192")
     (again,) = Journal(journal.path).owned()
     assert again.facts == {"undo": "sysctl -w fs.inotify.max_user_watches=8192"}
     assert again.step == "host"
@@ -84,9 +79,7 @@ def test_torn_last_line_is_ignored_and_the_next_claim_is_whole(journal: Journal,
 def test_garbage_lines_are_skipped(journal: Journal) -> None:
     journal.owns("container", "n1", "cluster")
     with journal.path.open("ab") as file:
-        file.write(
-            b'\x00\xff\xfe\n[1, 2]\n"text"\n{"op": "owns"}\n{"op": "owns", "kind": [], "name": "x"}\n\n'
-        )
+        file.write(b'\x00\xff\xfe\n[1, 2]\n"text"\n{"op": "owns"}\n{"op": "owns", "kind": [], "name": "x"}\n\n')
         file.write(b'{"op": "from the future", "kind": "container", "name": "y"}\n')
     journal.owns("container", "n2", "cluster")
     assert [o.name for o in journal.owned()] == ["n1", "n2"]
@@ -105,9 +98,7 @@ def test_names_of_any_kind_survive(journal: Journal) -> None:
     assert [o.name for o in journal.owned()] == [name]
 
 
-def test_full_disk_is_an_error_before_anything_is_created(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_is_an_error_before_anything_is_created(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -52,10 +52,7 @@ def test_observe_survives_a_child_of_a_drifted_step_that_cannot_answer() -> None
 
 
 def test_observe_of_a_healthy_lab_raises_what_it_cannot_see() -> None:
-    steps = [
-        FakeStep("cluster", done=True),
-        FakeStep("kai", ("cluster",), act={"observe": ApiFailed("forbidden")}),
-    ]
+    steps = [FakeStep("cluster", done=True), FakeStep("kai", ("cluster",), act={"observe": ApiFailed("forbidden")})]
     with pytest.raises(StepFailed, match="kai: forbidden"):
         engine(steps).observe()
 

@@ -164,9 +164,9 @@ def test_events_and_times(clock: FakeClock) -> None:
         FakeStep("a", act={"apply": lambda _: clock.advance(5)}),
         FakeStep("b", ("a",), done=True, act={"observe": lambda _: clock.advance(0.5)}),
     ]
-    record = Engine(
-        steps, scope=str, bus=bus, cancel=threading.Event(), workers=1, clock=clock, lab="demo"
-    ).up(estimate=9.0)
+    record = Engine(steps, scope=str, bus=bus, cancel=threading.Event(), workers=1, clock=clock, lab="demo").up(
+        estimate=9.0
+    )
     assert events == [
         RunStarted("demo", "up", (("a", "A"), ("b", "B")), 9.0, at=0.0),
         StepStarted("a", at=0.0),

@@ -58,11 +58,7 @@ def test_certain_before_likely_and_causes_before_consequences() -> None:
     scene.pending(queue="default-queue", gpus=1)
     told = scene.explain()
     assert ids(told) == ["kai.scheduler-down", "queue.limit-zero", "nodes.gpus-taken"]
-    assert [finding.certainty for finding in told.findings] == [
-        Certainty.CERTAIN,
-        Certainty.CERTAIN,
-        Certainty.LIKELY,
-    ]
+    assert [finding.certainty for finding in told.findings] == [Certainty.CERTAIN, Certainty.CERTAIN, Certainty.LIKELY]
 
 
 def test_what_only_repeats_is_left_out_beside_a_reason() -> None:

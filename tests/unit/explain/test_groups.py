@@ -33,9 +33,15 @@ def test_pod_grouper_down_is_no_reason_for_a_pod_with_a_group() -> None:
 def test_scheduler_down() -> None:
     scene = Scene(down=("kai-scheduler-default",))
     crashing = pod(
-        "kai-scheduler-default-x", "kai-scheduler", group=None, scheduler="", queue=None, node="worker-1",
-        waiting="CrashLoopBackOff", labels={"app": "kai-scheduler-default"},
-    )  # fmt: skip
+        "kai-scheduler-default-x",
+        "kai-scheduler",
+        group=None,
+        scheduler="",
+        queue=None,
+        node="worker-1",
+        waiting="CrashLoopBackOff",
+        labels={"app": "kai-scheduler-default"},
+    )
     scene.add(crashing)
     scene.logs = {"kai-scheduler-default": ("fine", "panic: no leader")}
     scene.pending()
@@ -116,9 +122,17 @@ def test_a_scheduler_that_says_nothing() -> None:
 def test_kube_scheduler_down() -> None:
     scene = Scene()
     scene.add(
-        pod("kube-scheduler-cp", "kube-system", group=None, scheduler="", queue=None, node="control-plane",
-            waiting="CrashLoopBackOff", labels={"component": "kube-scheduler"})
-    )  # fmt: skip
+        pod(
+            "kube-scheduler-cp",
+            "kube-system",
+            group=None,
+            scheduler="",
+            queue=None,
+            node="control-plane",
+            waiting="CrashLoopBackOff",
+            labels={"component": "kube-scheduler"},
+        )
+    )
     scene.add(pod(group=None, queue=None, scheduler="default-scheduler"))
     assert ids(scene.explain()) == ["kai.kube-scheduler-down"]
 

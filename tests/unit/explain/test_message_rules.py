@@ -89,8 +89,14 @@ def test_what_a_group_member_hears_counts_for_all() -> None:
 )
 def test_a_wrong_row_is_refused(change: dict[str, str], why: str) -> None:
     row = {
-        "id": "told.x", "title": "t", "source": "s", "voice": "kubelet", "stages": ["bound"], "pattern": "x",
-        "what": "w", "next": "n",
-    }  # fmt: skip
+        "id": "told.x",
+        "title": "t",
+        "source": "s",
+        "voice": "kubelet",
+        "stages": ["bound"],
+        "pattern": "x",
+        "what": "w",
+        "next": "n",
+    }
     with pytest.raises(LabError, match=why):
         _rule({**row, **change})

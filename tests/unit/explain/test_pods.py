@@ -144,9 +144,13 @@ def test_readiness_gate() -> None:
     conditions = [{"type": "ContainersReady", "status": "True"}, {"type": "x/lb", "status": "False", "reason": "r"}]
     state = {"name": "main", "ready": True, "state": {"running": {}}}
     scene = Scene().add(
-        pod(node="worker-1", phase="Running", spec={"readinessGates": [{"conditionType": "x/lb"}]},
-            status={"conditions": conditions, "containerStatuses": [state]})
-    )  # fmt: skip
+        pod(
+            node="worker-1",
+            phase="Running",
+            spec={"readinessGates": [{"conditionType": "x/lb"}]},
+            status={"conditions": conditions, "containerStatuses": [state]},
+        )
+    )
     assert ids(scene.explain()) == ["pod.readiness-gate"]
 
 
@@ -242,9 +246,7 @@ def test_container_that_is_being_made() -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"gpus": 1}, {"fraction": 0.5, "labels": {"runai-gpu-group": GROUP}}],
-    ids=["cpu", "whole", "fraction"],
+    "more", [{}, {"gpus": 1}, {"fraction": 0.5, "labels": {"runai-gpu-group": GROUP}}], ids=["cpu", "whole", "fraction"]
 )
 def test_a_healthy_pod_gives_no_alarm(more: dict[str, Any]) -> None:
     from tests.support.explain_world import reservation

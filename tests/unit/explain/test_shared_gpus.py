@@ -95,7 +95,12 @@ def test_shared_gpu_without_a_reservation_pod(ready: bool) -> None:
 def test_configmaps_of_the_binder_are_missing() -> None:
     scene = Scene().add(reservation())
     scene.add(
-        pod(node="worker-1", fraction=0.5, labels={"runai-gpu-group": GROUP}, waiting="CreateContainerConfigError",
-            message='configmap "p-abc-shared-gpu-evar" not found')
-    )  # fmt: skip
+        pod(
+            node="worker-1",
+            fraction=0.5,
+            labels={"runai-gpu-group": GROUP},
+            waiting="CreateContainerConfigError",
+            message='configmap "p-abc-shared-gpu-evar" not found',
+        )
+    )
     assert ids(scene.explain()) == ["shared.configmaps"]

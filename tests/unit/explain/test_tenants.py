@@ -122,9 +122,15 @@ def test_priority_class_that_got_lost() -> None:
 def test_two_kais() -> None:
     tenant, made = inside("0.16.8", fraction=0.5, node="worker-1", waiting="CreateContainerConfigError")
     on_host = synced(
-        "p-x", made, "blue", node="worker-1", fraction=0.5, group="pg-x", waiting="CreateContainerConfigError",
+        "p-x",
+        made,
+        "blue",
+        node="worker-1",
+        fraction=0.5,
+        group="pg-x",
+        waiting="CreateContainerConfigError",
         message='configmap "p-abc-shared-gpu-evar" not found',
-    )  # fmt: skip
+    )
     host = Scene().add(on_host)
     host.add({**group("pg-x"), "metadata": meta("pg-x", "vcluster-blue")})
     told = told_in_tenant(host, tenant, own=True)

@@ -61,9 +61,10 @@ def test_what_must_turn_red_exists(scripts: Any) -> None:
             # a parameter of the marker places is written [host]; others are in no fault but "killed"
             parameters = ("[host]", "[scheduler]", "[binder]", "[podgrouper]", "[queues-deleted]")
             found = [
-                name for name in names
+                name
+                for name in names
                 if any(chosen(lambda word, whole=name + extra: word in whole) for extra in ("", *parameters))
-            ]  # fmt: skip
+            ]
             assert found, f"{fault.id}: {suite} has no test for {words!r}"
 
 

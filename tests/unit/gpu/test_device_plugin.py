@@ -38,38 +38,23 @@ def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: World)
     assert plugin is not None
     pod = plugin["spec"]["template"]["spec"]
     assert runtime_class["handler"] == pod["runtimeClassName"] == "nvidia"
-    assert (
-        runtime_class["scheduling"]["nodeSelector"]
-        == pod["nodeSelector"]
-        == {"nvidia.com/gpu.present": "true"}
-    )
+    assert runtime_class["scheduling"]["nodeSelector"] == pod["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
     assert "privileged" not in json.dumps(pod)
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in pod["containers"][0]["env"]
-    assert plugin["spec"]["template"]["metadata"]["labels"] == {
-        "name": "nvidia-device-plugin-ds",
-        "kailab": "demo",
-    }
+    assert plugin["spec"]["template"]["metadata"]["labels"] == {"name": "nvidia-device-plugin-ds", "kailab": "demo"}
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (
-            lambda w: w.cluster.objects.remove(w.cluster.get("RuntimeClass", "nvidia")),
-            "RuntimeClass nvidia is missing",
-        ),
-        (
-            lambda w: w.cluster.list("Pod")[0]["metadata"].update(annotations={CONFIG_ANNOTATION: "old"}),
-            "does not run",
-        ),
+        (lambda w: w.cluster.objects.remove(w.cluster.get("RuntimeClass", "nvidia")), "RuntimeClass nvidia is missing"),
+        (lambda w: w.cluster.list("Pod")[0]["metadata"].update(annotations={CONFIG_ANNOTATION: "old"}), "does not run"),
         (lambda w: w.cluster.list("Pod")[0]["status"].update(conditions=[]), "does not run"),
         (lambda w: w.cluster.list("Pod")[0]["metadata"].update(deletionTimestamp="now"), "does not run"),
         (lambda w: w.cluster.get("Node", WORKERS[0])["status"].update(allocatable={}), "0 GPUs allocatable"),
     ],
 )
-def test_a_plugin_that_does_not_serve_is_drift(
-    world: World, spoil: Callable[[World], Any], says: str
-) -> None:
+def test_a_plugin_that_does_not_serve_is_drift(world: World, spoil: Callable[[World], Any], says: str) -> None:
     world.plan(*WORKERS)
     world.cluster.apply(GpuPlugin(SPEC).documents())
     world.serve()
@@ -82,12 +67,9 @@ def test_a_plugin_that_does_not_serve_is_drift(
 
 
 @pytest.mark.parametrize(
-    ("restarted", "state"),
-    [("2026-11-21T10:00:07.9Z", State.READY), ("2026-11-21T10:00:08.1Z", State.DRIFTED)],
+    ("restarted", "state"), [("2026-11-21T10:00:07.9Z", State.READY), ("2026-11-21T10:00:08.1Z", State.DRIFTED)]
 )
-def test_a_status_from_before_a_restart_of_the_node_is_not_believed(
-    world: World, restarted: str, state: State
-) -> None:
+def test_a_status_from_before_a_restart_of_the_node_is_not_believed(world: World, restarted: str, state: State) -> None:
     world.plan(*WORKERS)
     world.cluster.apply(GpuPlugin(SPEC).documents())
     world.serve(began="2026-11-21T10:00:07Z")
@@ -149,9 +131,7 @@ def test_applying_labels_the_nodes_with_what_discovery_finds(world: World) -> No
     world.plan(*WORKERS)
     world.serve()
     world.cluster.discovery = DISCOVERED
-    world.cluster.patch(
-        "Node", WORKERS[0], {"metadata": {"labels": {"nvidia.com/gpu.family": "old", "mine": "1"}}}
-    )
+    world.cluster.patch("Node", WORKERS[0], {"metadata": {"labels": {"nvidia.com/gpu.family": "old", "mine": "1"}}})
     step = GpuLabels(SPEC)
     assert step.observe(world.ctx).state is State.ABSENT
     step.apply(world.ctx)

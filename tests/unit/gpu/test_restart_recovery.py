@@ -20,9 +20,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def _grouped(name: str, group: str, phase: str = "Running", namespace: str = "default", **more: Any) -> Json:
-    return make_pod(
-        name, phase, namespace, meta={"labels": {"runai-gpu-group": group}, **more.pop("meta", {})}, **more
-    )
+    return make_pod(name, phase, namespace, meta={"labels": {"runai-gpu-group": group}, **more.pop("meta", {})}, **more)
 
 
 def test_a_restart_is_healed_and_told(world: World) -> None:

@@ -84,10 +84,7 @@ def test_create_loses_the_missing_capability_and_nothing_else(
     config.write_text(json.dumps(_config(args=args), indent=indent))
     said = call(WITHOUT_RESOURCE, "--root", "/r", "--log", "run", verb, "--bundle", str(config.parent), "id")
     assert said == f"--root /r --log run {verb} --bundle {config.parent} id"
-    assert json.loads(config.read_text()) == {
-        "process": {"capabilities": TRIMMED, "args": args},
-        "linux": {},
-    }
+    assert json.loads(config.read_text()) == {"process": {"capabilities": TRIMMED, "args": args}, "linux": {}}
 
 
 @wrapper

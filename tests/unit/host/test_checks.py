@@ -19,20 +19,31 @@ from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
 DOCKER = EngineFacts(
-    "docker", installed=True, running=True, version="28.2.2", storage="overlay2", cgroup_driver="systemd",
-    cgroup_version="2", default_runtime="runc", root_dir="/var/lib/docker",
-)  # fmt: skip
+    "docker",
+    installed=True,
+    running=True,
+    version="28.2.2",
+    storage="overlay2",
+    cgroup_driver="systemd",
+    cgroup_version="2",
+    default_runtime="runc",
+    root_dir="/var/lib/docker",
+)
 OLD = replace(DOCKER, version="20.10.24+dfsg1")
 STOPPED = EngineFacts("docker", installed=True, why="Cannot connect to the Docker daemon")
 GOOD = HostFacts(
-    os=OsFacts("debian", "12", "bookworm", "Debian 12"), memory_mib=16000, available_mib=12000,
+    os=OsFacts("debian", "12", "bookworm", "Debian 12"),
+    memory_mib=16000,
+    available_mib=12000,
     disks=(DiskFacts("engine", "/var/lib/docker", 60000), DiskFacts("cache", "/c", 60000)),
-    cgroup=CgroupFacts("v2", named=True), engines=(DOCKER,), compiler="/usr/bin/gcc", go=(1, 26), root=True,
-    sysctls={
-        "fs.inotify.max_user_instances": 512, "fs.inotify.max_user_watches": 524288, "net.ipv4.ip_forward": 1,
-    },
+    cgroup=CgroupFacts("v2", named=True),
+    engines=(DOCKER,),
+    compiler="/usr/bin/gcc",
+    go=(1, 26),
+    root=True,
+    sysctls={"fs.inotify.max_user_instances": 512, "fs.inotify.max_user_watches": 524288, "net.ipv4.ip_forward": 1},
     tools={"go": ToolFacts("/usr/bin/go", "1.26.8"), "debootstrap": ToolFacts("/usr/sbin/debootstrap")},
-)  # fmt: skip
+)
 GPU = Nvml("580.65", "13.0", (GpuDevice(0, 0, "GPU-1", "NVIDIA L4", 24576),))
 
 
@@ -41,9 +52,7 @@ def world(tmp_path: Path, runner: FakeRunner) -> World:
     return World(tmp_path / "root", runner)
 
 
-def judge(
-    world: World, name: str, facts: HostFacts, needs: Needs | None = None, **reach: str
-) -> list[Verdict]:
+def judge(world: World, name: str, facts: HostFacts, needs: Needs | None = None, **reach: str) -> list[Verdict]:
     reached = {sources.Source(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
     return list(CHECKS[name].verdicts(Look(facts, world.runner, world.machine, needs or Needs(), reached)))
 
@@ -165,11 +174,7 @@ def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "needs", "levels"),
-    [
-        ({}, Needs(), ["skip"]),
-        ({"gpu": GPU}, Needs(gpu="simulated"), ["skip"]),
-        ({}, Needs(gpu="nvidia"), ["fail"]),
-    ],
+    [({}, Needs(), ["skip"]), ({"gpu": GPU}, Needs(gpu="simulated"), ["skip"]), ({}, Needs(gpu="nvidia"), ["fail"])],
 )
 def test_nvidia(world: World, changes: dict[str, Any], needs: Needs, levels: list[str]) -> None:
     assert [verdict.level for verdict in judge(world, "nvidia", has(**changes), needs)] == levels

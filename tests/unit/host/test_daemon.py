@@ -62,9 +62,7 @@ def test_systemd_starts_its_unit(world: World, journal: Journal, clock: FakeCloc
     assert [record.kind for record in journal.owned()] == ["service"]
 
 
-def test_a_daemon_that_does_not_answer_is_shown_with_its_log(
-    world: World, journal: Journal, clock: FakeClock
-) -> None:
+def test_a_daemon_that_does_not_answer_is_shown_with_its_log(world: World, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
     world.put(LOG, "starting\nfailed to start daemon: no space left on device\n")
@@ -194,9 +192,7 @@ def test_bridges_leave_the_rules_of_others(world: World) -> None:
     world.runner.handle("iptables -t filter -F DOCKER", exact=True, times=1)
     world.runner.handle("iptables -t filter -X DOCKER", exact=True, times=1)
     world.runner.handle(
-        "iptables -t nat -D POSTROUTING -s 172.18.0.0/16 '!' -o br-0123456789ab -j MASQUERADE",
-        exact=True,
-        times=1,
+        "iptables -t nat -D POSTROUTING -s 172.18.0.0/16 '!' -o br-0123456789ab -j MASQUERADE", exact=True, times=1
     )
     world.runner.handle("iptables -P FORWARD ACCEPT", exact=True, times=1)
     world.runner.handle("ip -o link show type bridge", out="5: br-0123456789ab: <UP>\n")

@@ -15,8 +15,7 @@ from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
 V1 = (
-    "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n"
-    "cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n"
+    "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n"
 )
 NAMED = "cgroup /sys/fs/cgroup/systemd cgroup rw,relatime,name=systemd 0 0\n"
 UNIFIED = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n"
@@ -86,11 +85,7 @@ def test_cgroup_v2_controllers(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("text", "debian"),
-    [
-        ("ID=ubuntu\nID_LIKE=debian\n", True),
-        ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", True),
-        ("ID=fedora\n", False),
-    ],
+    [("ID=ubuntu\nID_LIKE=debian\n", True), ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", True), ("ID=fedora\n", False)],
 )
 def test_descendants_of_debian(world: World, text: str, debian: bool) -> None:
     world.put("/etc/os-release", text)
@@ -131,15 +126,11 @@ def test_docker_that_refuses_this_user(world: World) -> None:
 
 def test_an_engine_that_hangs_is_an_answer(world: World) -> None:
     world.runner.has("docker")
-    world.runner.handle(
-        "docker info", raises=CommandFailed(["docker"], 1, why="docker did not end within 15 s")
-    )
+    world.runner.handle("docker info", raises=CommandFailed(["docker"], 1, why="docker did not end within 15 s"))
     assert engines.look("docker", world.runner, world.machine).why == "docker did not end within 15 s"
 
 
-def test_root_rights_come_from_sudo_which_never_waits_for_a_password(
-    tmp_path: Path, runner: FakeRunner
-) -> None:
+def test_root_rights_come_from_sudo_which_never_waits_for_a_password(tmp_path: Path, runner: FakeRunner) -> None:
     world = World(tmp_path / "root", runner, euid=1000)
     hands = world.machine.hands(runner)
     runner.handle("sudo -n env A=b apt-get update", exact=True)
@@ -165,14 +156,20 @@ def _pynvml(**changes: object) -> SimpleNamespace:
         raise _Error("Not Supported")
 
     parts: dict[str, object] = {
-        "NVMLError": _Error, "NVML_DEVICE_MIG_ENABLE": 1, "nvmlInit": lambda: None,
+        "NVMLError": _Error,
+        "NVML_DEVICE_MIG_ENABLE": 1,
+        "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
-        "nvmlSystemGetDriverVersion": lambda: b"580.65.06", "nvmlSystemGetCudaDriverVersion": lambda: 13010,
-        "nvmlDeviceGetCount": lambda: 1, "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetMigMode": no_mig, "nvmlDeviceGetMinorNumber": lambda handle: 3,
-        "nvmlDeviceGetUUID": lambda handle: "GPU-1", "nvmlDeviceGetName": lambda handle: "NVIDIA L4",
+        "nvmlSystemGetDriverVersion": lambda: b"580.65.06",
+        "nvmlSystemGetCudaDriverVersion": lambda: 13010,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetMigMode": no_mig,
+        "nvmlDeviceGetMinorNumber": lambda handle: 3,
+        "nvmlDeviceGetUUID": lambda handle: "GPU-1",
+        "nvmlDeviceGetName": lambda handle: "NVIDIA L4",
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=24 * 2**30),
-    }  # fmt: skip
+    }
     return SimpleNamespace(**{**parts, **changes})
 
 

@@ -40,17 +40,15 @@ def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: World, journ
     fix = Sysctls(world.machine)
     assert fix.commands == ("sysctl -w fs.inotify.max_user_instances=1024", "sysctl -w net.ipv4.ip_forward=1")
     fix.apply(world.runner, journal)
-    assert world.runner.lines == [
-        "sysctl -w fs.inotify.max_user_instances=1024",
-        "sysctl -w net.ipv4.ip_forward=1",
-    ]
+    assert world.runner.lines == ["sysctl -w fs.inotify.max_user_instances=1024", "sysctl -w net.ipv4.ip_forward=1"]
     assert world.machine.sysctl("fs.inotify.max_user_instances") == 1024
     assert world.machine.sysctl("fs.inotify.max_user_watches") == 2**21
     fix.apply(world.runner, journal)
     assert len(world.runner.lines) == 2, "the second time there is nothing to do"
     assert fix.undo(world.runner, journal) == [
-        "net.ipv4.ip_forward back to 0", "fs.inotify.max_user_instances back to 128",
-    ]  # fmt: skip
+        "net.ipv4.ip_forward back to 0",
+        "fs.inotify.max_user_instances back to 128",
+    ]
     assert world.files() == before
     assert fix.undo(world.runner, journal) == []
     assert journal.owned() == ()
@@ -88,9 +86,7 @@ def test_a_change_is_remembered_before_it_is_made(world: World, journal: Journal
 
 
 def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: World, journal: Journal) -> None:
-    world.put(
-        "/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\n"
-    )
+    world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\n")
     world.put("/proc/self/mounts", "")
     world.runner.handle("mkdir -p /sys/fs/cgroup", exact=True)
     world.runner.handle("mount -t cgroup2 cgroup2 /sys/fs/cgroup", exact=True, times=1)
@@ -106,9 +102,7 @@ def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: World, jour
 
 
 def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: World) -> None:
-    world.put(
-        "/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nhugetlb\t0\t1\t1\n"
-    )
+    world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nhugetlb\t0\t1\t1\n")
     assert CgroupMounts(world.machine).commands == (
         "mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup",
         "mount -t cgroup -o cpu cgroup /sys/fs/cgroup/cpu",
@@ -250,9 +244,15 @@ def test_fixes_describe_themselves(world: World) -> None:
     low(world)
     fixes = all_fixes(world.machine)
     assert [fix.id for fix in fixes] == [
-        "cgroup-mounts", "sysctls", "engine-install", "engine-runtime", "nvidia-runtime", "nvidia-cdi",
-        "engine-start", "build-tools",
-    ]  # fmt: skip
+        "cgroup-mounts",
+        "sysctls",
+        "engine-install",
+        "engine-runtime",
+        "nvidia-runtime",
+        "nvidia-cdi",
+        "engine-start",
+        "build-tools",
+    ]
     as_user = all_fixes(replace(world.machine, euid=1000))
     assert all(command.startswith("sudo ") for fix in as_user for command in fix.commands)
     assert all(fix.title for fix in fixes)

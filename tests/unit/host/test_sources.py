@@ -41,10 +41,7 @@ def test_go_is_asked_for_its_proxies(world: World) -> None:
     world.runner.has("go")
     world.runner.handle("go env GOPROXY", out="https://a.example/go/,http://b.example|direct\n")
     found = places(world)["go"]
-    assert found == [
-        "https://a.example/go/golang.org/x/mod/@v/list",
-        "http://b.example/golang.org/x/mod/@v/list",
-    ]
+    assert found == ["https://a.example/go/golang.org/x/mod/@v/list", "http://b.example/golang.org/x/mod/@v/list"]
     assert "go" not in places(world, GOPROXY="off")
 
 
@@ -65,9 +62,7 @@ def test_a_broken_pip_configuration_is_passed_over(world: World) -> None:
 
 
 def test_apt_names_the_debian_archive(world: World) -> None:
-    world.put(
-        "/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n"
-    )
+    world.put("/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n")
     assert places(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
 
 
@@ -87,8 +82,10 @@ def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
     found = sources.reach(names, probe, timeout=0.04)
     release.set()
     assert {source.name: why for source, why in found.items()} == {
-        "good": "", "slow": "no answer within 0.04 s", "bad": "refused",
-    }  # fmt: skip
+        "good": "",
+        "slow": "no answer within 0.04 s",
+        "bad": "refused",
+    }
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -117,14 +114,7 @@ def server() -> Iterator[HTTPServer]:
 @pytest.mark.loopback
 @pytest.mark.parametrize(
     ("status", "why"),
-    [
-        (200, ""),
-        (307, ""),
-        (401, ""),
-        (403, "it answers 403"),
-        (404, "it answers 404"),
-        (502, "it answers 502"),
-    ],
+    [(200, ""), (307, ""), (401, ""), (403, "it answers 403"), (404, "it answers 404"), (502, "it answers 502")],
 )
 def test_being_asked_for_credentials_is_an_answer(server: HTTPServer, status: int, why: str) -> None:
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/v2/{status}", 2) == why
@@ -138,12 +128,9 @@ def test_credentials_of_the_address_are_used(server: HTTPServer) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.parametrize(
-    ("no_proxy", "path"),
-    [({}, "http://a.example/x/200"), ({"no_proxy": "b.example"}, "http://a.example/x/200")],
+    ("no_proxy", "path"), [({}, "http://a.example/x/200"), ({"no_proxy": "b.example"}, "http://a.example/x/200")]
 )
-def test_a_proxy_is_asked_for_the_whole_address(
-    server: HTTPServer, no_proxy: Mapping[str, str], path: str
-) -> None:
+def test_a_proxy_is_asked_for_the_whole_address(server: HTTPServer, no_proxy: Mapping[str, str], path: str) -> None:
     env = {"http_proxy": f"http://127.0.0.1:{server.server_port}", **no_proxy}
     assert sources.ask("http://a.example/x/200", 2, env) == ""
     assert _Answers.seen[0][0] == path

@@ -76,8 +76,7 @@ def test_a_reservation_pod_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    "coming",
-    [share("a", 0.5, on="", phase="Pending"), bind_request("a", groups=["g1"]), bind_request("a", "", ["g1"])],
+    "coming", [share("a", 0.5, on="", phase="Pending"), bind_request("a", groups=["g1"]), bind_request("a", "", ["g1"])]
 )
 def test_a_reservation_pod_for_a_pod_that_is_being_bound(coming: dict[str, object]) -> None:
     assert breaches("reservation-used", reservation(), coming) == []

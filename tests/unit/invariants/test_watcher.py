@@ -51,11 +51,7 @@ def broken(one: Watcher) -> list[str]:
 
 def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
     one = watched(
-        clock,
-        *lists(reservation(), share("a", 0.5), share("b", 0.5)),
-        1.0,
-        news("ADDED", LATE),
-        news("DELETED", LATE),
+        clock, *lists(reservation(), share("a", 0.5), share("b", 0.5)), 1.0, news("ADDED", LATE), news("DELETED", LATE)
     )
     (violation,) = one.violations
     assert violation.invariant == "gpu-fractions"

@@ -28,9 +28,15 @@ OWN: dict[str, Any] = {"version": "1.2.5", "first": "1.2.0", "last": "1.2.9", "d
 
 def test_the_lines() -> None:
     assert [(line.name, version) for version, line in lines().items()] == [
-        ("0.7", "0.7.11"), ("0.9.1", "0.9.3"), ("0.9.4", "0.9.6"), ("0.9.7", "0.9.8"), ("0.12", "0.12.23"),
-        ("0.14", "0.14.7"), ("0.16", "0.16.8"), ("0.17", "0.17.0"),
-    ]  # fmt: skip
+        ("0.7", "0.7.11"),
+        ("0.9.1", "0.9.3"),
+        ("0.9.4", "0.9.6"),
+        ("0.9.7", "0.9.8"),
+        ("0.12", "0.12.23"),
+        ("0.14", "0.14.7"),
+        ("0.16", "0.16.8"),
+        ("0.17", "0.17.0"),
+    ]
     for version, line in lines().items():
         assert line.exact
         assert not line.warning
@@ -46,10 +52,8 @@ def test_no_release_belongs_to_two_lines() -> None:
 
 @pytest.mark.parametrize(
     ("version", "line"),
-    [
-        ("0.16.2", "0.16"), ("0.9.0", "0.9.1"), ("0.9.5", "0.9.4"), ("0.9.20", "0.9.7"), ("0.7.13", "0.7"),
-    ],
-)  # fmt: skip
+    [("0.16.2", "0.16"), ("0.9.0", "0.9.1"), ("0.9.5", "0.9.4"), ("0.9.20", "0.9.7"), ("0.7.13", "0.7")],
+)
 def test_each_release_that_was_checked_has_its_line(version: str, line: str) -> None:
     found = line_of(version)
     assert (found.name, found.version, found.tag, found.exact) == (line, version, f"v{version}", True)
@@ -107,9 +111,7 @@ def test_what_changed_within_a_line() -> None:
     assert line_of("0.9.6").reservation_class_key == "global.resourceReservation.runtimeClassName"
     assert line_of("0.9.6").workload_class_key == ""
     assert line_of("0.9.7").workload_class_key == "admission.gpuPodRuntimeClassName"
-    assert [line_of(v).fake_gpu_detection for v in ("0.9.1", "0.9.2", "0.9.4", "0.12.0")] == [
-        False, True, False, True,
-    ]  # fmt: skip
+    assert [line_of(v).fake_gpu_detection for v in ("0.9.1", "0.9.2", "0.9.4", "0.12.0")] == [False, True, False, True]
     assert [line_of(v).hooks for v in ("0.12.21", "0.12.22", "0.14.5", "0.14.6")] == ["helm", "lab"] * 2
     assert [line_of(v).reservation_name for v in ("0.9.19", "0.9.20")] == ["node", "hash"]
     assert "batch_gang" not in line_of("0.14.0").features

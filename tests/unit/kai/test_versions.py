@@ -26,9 +26,7 @@ def test_each_line_has_a_row_with_its_releases() -> None:
     rows = shown()
     assert rows[0] == "KAI versions that the lab knows"
     assert row("0.7", rows)[:8] == ["0.7", "0.7.0", "to", "0.7.13", "0.7.11", "up", "to", "1.33"]
-    assert row("0.12", rows)[5:] == [
-        "no", "bound", "known", "exactly", "2", "stays", "Pending", "in", "silence",
-    ]  # fmt: skip
+    assert row("0.12", rows)[5:] == ["no", "bound", "known", "exactly", "2", "stays", "Pending", "in", "silence"]
     assert row("0.17", rows)[-5:] == ["known", "any", "is", "told", "so"]
 
 

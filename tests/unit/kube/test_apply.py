@@ -14,9 +14,7 @@ from tests.support.kube_fake import CUT, PODS, QUEUES, REFUSED, FakeApi, Stream,
 
 
 def test_apply_is_server_side_with_force(api: FakeApi, cluster: Cluster) -> None:
-    route = api.on(
-        "PATCH", f"{PODS}/a", {"kind": "Pod", "spec": {}}, query={"fieldManager": "kailab", "force": "true"}
-    )
+    route = api.on("PATCH", f"{PODS}/a", {"kind": "Pod", "spec": {}}, query={"fieldManager": "kailab", "force": "true"})
     doc = pod("a")
     doc["metadata"]["managedFields"] = [{}]
     assert cluster.apply([doc]) == [{"kind": "Pod", "spec": {}}]
@@ -93,18 +91,18 @@ def test_delete_of_what_is_gone_succeeds(api: FakeApi, cluster: Cluster) -> None
     route = api.on("DELETE", f"{PODS}/a", status(404, "not found"))
     cluster.delete("Pod", "a", "ns", grace=0, wait=5)
     assert route.requests[0].body == {
-        "apiVersion": "v1", "kind": "DeleteOptions",
-        "propagationPolicy": "Background", "gracePeriodSeconds": 0,
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": "Background",
+        "gracePeriodSeconds": 0,
+    }
 
 
 def test_delete_waits_until_that_very_object_is_gone(api: FakeApi, cluster: Cluster) -> None:
     api.on("DELETE", f"{PODS}/a", {"kind": "Status"})
     api.on("GET", f"{PODS}/a", pod("a"))
     api.on("GET", PODS, listing(pod("a")), query={"fieldSelector": "metadata.name=a"})
-    api.on(
-        "GET", PODS, Stream(("DELETED", pod("a", version="2")), ("ADDED", pod("a", uid="new", version="3")))
-    )
+    api.on("GET", PODS, Stream(("DELETED", pod("a", version="2")), ("ADDED", pod("a", uid="new", version="3"))))
     cluster.delete("Pod", "a", "ns", wait=5)
 
 

@@ -198,9 +198,7 @@ def test_exec_gives_stdout(api: FakeApi, cluster: Cluster) -> None:
 def test_exec_that_fails_shows_its_output(api: FakeApi, cluster: Cluster) -> None:
     causes = {"causes": [{"reason": "ExitCode", "message": "3"}]}
     api.exec_answer = ExecOutcome("out", "err", {"status": "Failure", "message": "m", "details": causes})
-    with pytest.raises(
-        ApiFailed, match="sh -c 'exit 3' in Pod ns/a, container main: ended with status 3"
-    ) as caught:
+    with pytest.raises(ApiFailed, match="sh -c 'exit 3' in Pod ns/a, container main: ended with status 3") as caught:
         cluster.exec("a", "ns", ["sh", "-c", "exit 3"], "main")
     assert caught.value.evidence == ("out", "err")
 
@@ -222,8 +220,11 @@ def test_exec_that_cannot_run_is_told(api: FakeApi, cluster: Cluster, answer: An
 
 
 def test_exec_that_never_began_is_asked_for_again(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
-    died = {"status": "Failure", "message": "OCI runtime exec failed: exec failed: unable to start container process:"
-            " waiting for init preliminary setup: read init-p: connection reset by peer: unknown"}  # fmt: skip
+    died = {
+        "status": "Failure",
+        "message": "OCI runtime exec failed: exec failed: unable to start container process:"
+        " waiting for init preliminary setup: read init-p: connection reset by peer: unknown",
+    }
     answers = [ExecOutcome("", "", died), ExecOutcome("GPU-1\n", "", {"status": "Success"})]
     api.exec_answer = lambda cancelled: answers.pop(0)
     assert cluster.exec("a", "ns", ["nvidia-smi"], "main") == "GPU-1\n"

@@ -38,9 +38,7 @@ def kubeconfig(folder: Path, port: int, **cluster: Any) -> Path:
                     {"name": "wrong", "cluster": {"server": "http://127.0.0.1:1"}},
                 ],
                 "users": [{"name": "me", "user": {"token": "tok"}}],
-                "contexts": [
-                    {"name": name, "context": {"cluster": name, "user": "me"}} for name in ("right", "wrong")
-                ],
+                "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("right", "wrong")],
             }
         )
     )
@@ -124,9 +122,7 @@ def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
         refusing.send("GET", "/x", {}, None, "", 5)
 
 
-def test_watch_lines_come_as_they_are_sent_and_shutdown_ends_a_blocked_read(
-    tmp_path: Path, port: int
-) -> None:
+def test_watch_lines_come_as_they_are_sent_and_shutdown_ends_a_blocked_read(tmp_path: Path, port: int) -> None:
     reply = KubeTransport(kubeconfig(tmp_path, port), "right").send("GET", "/watch", {}, None, "", 60)
     lines: list[bytes] = []
     third = threading.Event()
@@ -181,9 +177,7 @@ def test_distrust_is_told_from_a_cut_connection() -> None:
         ("{}", "right", "context right, cannot be used"),
     ],
 )
-def test_a_useless_kubeconfig_is_told(
-    tmp_path: Path, content: str | None, context: str | None, words: str
-) -> None:
+def test_a_useless_kubeconfig_is_told(tmp_path: Path, content: str | None, context: str | None, words: str) -> None:
     path = tmp_path / "k"
     if content is not None:
         path.write_text(content)
@@ -212,9 +206,7 @@ def websocket_server(answer: Callable[[socket.socket], None], refuse: str = "") 
         with listener, listener.accept()[0] as client:
             heard.extend(client.recv(65536).decode().split("\r\n"))
             if refuse:
-                client.sendall(
-                    f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(refuse)}\r\n\r\n{refuse}".encode()
-                )
+                client.sendall(f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(refuse)}\r\n\r\n{refuse}".encode())
                 return
             key = next(line.split(": ")[1] for line in heard if line.lower().startswith("sec-websocket-key"))
             digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
@@ -240,12 +232,7 @@ def test_exec_reads_each_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     euro = "€".encode()
 
     def answer(client: socket.socket) -> None:
-        frames = [
-            frame(1, euro[:1]),
-            frame(2, b"noise"),
-            frame(1, euro[1:]),
-            frame(3, b'{"status":"Success"}'),
-        ]
+        frames = [frame(1, euro[:1]), frame(2, b"noise"), frame(1, euro[1:]), frame(3, b'{"status":"Success"}')]
         client.sendall(b"".join(frames) + goodbye)
 
     port, heard = websocket_server(answer)

@@ -32,11 +32,7 @@ DONE = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
         (workload("StatefulSet", {"replicas": 2}, {**DONE, "availableReplicas": 1}), False),
         (workload("DaemonSet", {}, {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2}), False),
         (
-            workload(
-                "DaemonSet",
-                {},
-                {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2},
-            ),
+            workload("DaemonSet", {}, {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2}),
             True,
         ),
         (pod("a", "Running"), True),
@@ -53,12 +49,7 @@ def test_is_ready(obj: dict[str, Any], ready: bool) -> None:
 
 
 def test_why_never() -> None:
-    late = {
-        "type": "Progressing",
-        "status": "False",
-        "reason": "ProgressDeadlineExceeded",
-        "message": "timed out",
-    }
+    late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
     assert why_never(workload("Deployment", {}, {"conditions": [late]})) == (
         "Deployment w: ProgressDeadlineExceeded: timed out"
     )

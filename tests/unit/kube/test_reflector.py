@@ -36,19 +36,18 @@ def test_the_first_list_is_judged_as_a_whole(api: FakeApi, cluster: Cluster) -> 
 
 
 def test_watch_goes_on_from_the_version_of_the_list(api: FakeApi, cluster: Cluster) -> None:
-    api.on(
-        "GET",
-        PODS,
-        listing(version="42"),
-        query={"labelSelector": "app=a", "fieldSelector": "spec.nodeName=n"},
-    )
+    api.on("GET", PODS, listing(version="42"), query={"labelSelector": "app=a", "fieldSelector": "spec.nodeName=n"})
     route = api.on("GET", PODS, Stream(("ADDED", pod("a", "Running"))))
     wait_for(cluster, running(1), labels="app=a", fields="spec.nodeName=n")
     sent = route.requests[0]
     assert sent.query == {
-        "labelSelector": "app=a", "fieldSelector": "spec.nodeName=n", "resourceVersion": "42",
-        "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "240",
-    }  # fmt: skip
+        "labelSelector": "app=a",
+        "fieldSelector": "spec.nodeName=n",
+        "resourceVersion": "42",
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "240",
+    }
     assert sent.timeout > 240
 
 
@@ -125,11 +124,7 @@ def test_a_refused_list_ends_the_wait_at_once(api: FakeApi, cluster: Cluster, an
 def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, cluster: Cluster) -> None:
     queues = "/apis/scheduling.run.ai/v2/queues"
     api.on(
-        "GET",
-        queues,
-        (404, "404 page not found"),
-        (404, "404 page not found"),
-        listing({"metadata": {"name": "q"}}),
+        "GET", queues, (404, "404 page not found"), (404, "404 page not found"), listing({"metadata": {"name": "q"}})
     )
     api.on("GET", queues, Stream(), always=True)
     seen: list[int] = []
@@ -143,9 +138,7 @@ def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, clu
 
 
 def test_watch_yields_changes_across_a_new_list(api: FakeApi, cluster: Cluster) -> None:
-    api.on(
-        "GET", PODS, listing(pod("a"), pod("b"), pod("c")), listing(pod("b"), pod("c", version="9"), pod("d"))
-    )
+    api.on("GET", PODS, listing(pod("a"), pod("b"), pod("c")), listing(pod("b"), pod("c", version="9"), pod("d")))
     api.on("GET", PODS, Stream(CUT), Stream(("DELETED", pod("d"))))
     changes = []
     for kind, obj in cluster.watch("Pod", "ns", timeout=5):
@@ -153,9 +146,14 @@ def test_watch_yields_changes_across_a_new_list(api: FakeApi, cluster: Cluster) 
         if (kind, obj["metadata"]["name"]) == ("DELETED", "d"):
             break
     assert changes == [
-        ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"),
-        ("DELETED", "a"), ("MODIFIED", "c"), ("ADDED", "d"), ("DELETED", "d"),
-    ]  # fmt: skip
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("ADDED", "c"),
+        ("DELETED", "a"),
+        ("MODIFIED", "c"),
+        ("ADDED", "d"),
+        ("DELETED", "d"),
+    ]
 
 
 def test_watch_ends_with_its_time(api: FakeApi, cluster: Cluster) -> None:

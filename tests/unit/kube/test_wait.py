@@ -69,11 +69,7 @@ def test_timeout_without_objects_shows_the_namespaces_warnings(api: FakeApi, clu
     normal = {**event("Scaled", "up", rs, "2026-01-01T10:00:02Z"), "type": "Normal"}
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream())
-    api.on(
-        "GET",
-        EVENTS,
-        listing(event("FailedCreate", "gpu sharing is off", rs, "2026-01-01T10:00:01Z"), normal),
-    )
+    api.on("GET", EVENTS, listing(event("FailedCreate", "gpu sharing is off", rs, "2026-01-01T10:00:01Z"), normal))
     with pytest.raises(WaitTimeout) as caught:
         wait_for(cluster, running(1), timeout=0.05, labels="app=a")
     assert caught.value.evidence == (
@@ -97,10 +93,18 @@ def test_timeout_of_a_workload_shows_its_pods_and_what_crashed(api: FakeApi, clu
     path = "/apis/apps/v1/namespaces/ns/deployments"
     api.on("GET", path, listing(deployment), query={"fieldSelector": "metadata.name=d"})
     api.on("GET", path, Stream())
-    api.on("GET", PODS, listing(pod("d-1", status={"containerStatuses": [crash]}), pod("d-2", "Running")),
-           query={"labelSelector": "app=d"})  # fmt: skip
-    api.on("GET", f"{PODS}/d-1/log", (200, "unknown key: setOwnr\n"),
-           query={"container": "main", "tailLines": "4", "previous": "true"})  # fmt: skip
+    api.on(
+        "GET",
+        PODS,
+        listing(pod("d-1", status={"containerStatuses": [crash]}), pod("d-2", "Running")),
+        query={"labelSelector": "app=d"},
+    )
+    api.on(
+        "GET",
+        f"{PODS}/d-1/log",
+        (200, "unknown key: setOwnr\n"),
+        query={"container": "main", "tailLines": "4", "previous": "true"},
+    )
     api.on("GET", EVENTS, listing())
     with pytest.raises(WaitTimeout) as caught:
         cluster.wait_ready("Deployment", "d", "ns", 0.05)
@@ -133,9 +137,11 @@ def test_fail_fast_stops_at_once_with_the_reason(api: FakeApi, cluster: Cluster)
     started = time.monotonic()
     with pytest.raises(WaitTimeout, match="pods run: a has failed"):
         wait_for(
-            cluster, running(1), timeout=60,
+            cluster,
+            running(1),
+            timeout=60,
             fail=lambda pods: "a has failed" if pods[0]["status"]["phase"] == "Failed" else None,
-        )  # fmt: skip
+        )
     assert time.monotonic() - started < 5
 
 
@@ -155,9 +161,7 @@ def test_hold_starts_anew_when_the_condition_breaks(api: FakeApi, cluster: Clust
     broken = threading.Event()
     api.on("GET", PODS, listing(pod("a")))
     api.on(
-        "GET",
-        PODS,
-        Stream(broken, ("MODIFIED", pod("a", "Running", version="2")), ("MODIFIED", pod("a", version="3"))),
+        "GET", PODS, Stream(broken, ("MODIFIED", pod("a", "Running", version="2")), ("MODIFIED", pod("a", version="3")))
     )
     started = time.monotonic()
     threading.Timer(0.15, broken.set).start()
@@ -203,11 +207,7 @@ def test_only_changes_are_logged(api: FakeApi, cluster: Cluster, caplog: pytest.
     caplog.set_level(logging.DEBUG, "lab.kube.wait")
     api.on("GET", PODS, listing(pod("a")))
     same = ("MODIFIED", pod("a", version="2", metadata={"labels": {"x": "y"}}))
-    api.on(
-        "GET",
-        PODS,
-        Stream(same, ("DELETED", pod("a", version="3")), ("ADDED", pod("b", "Running", version="4"))),
-    )
+    api.on("GET", PODS, Stream(same, ("DELETED", pod("a", version="3")), ("ADDED", pod("b", "Running", version="4"))))
     wait_for(cluster, running(1))
     assert [r.getMessage() for r in caplog.records if r.name == "lab.kube.wait"] == [
         "Pod ns/a: Pending; not ready; not bound, scheduler kai-scheduler",
@@ -221,9 +221,7 @@ def test_only_changes_are_logged(api: FakeApi, cluster: Cluster, caplog: pytest.
 
 def test_wait_ready_needs_every_name(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a", "Running"), pod("other", "Failed")), query={})
-    api.on(
-        "GET", PODS, Stream(("ADDED", pod("b", version="2")), ("MODIFIED", pod("b", "Running", version="3")))
-    )
+    api.on("GET", PODS, Stream(("ADDED", pod("b", version="2")), ("MODIFIED", pod("b", "Running", version="3"))))
     names = {p["metadata"]["name"] for p in cluster.wait_ready("Pod", ["a", "b"], "ns", 5)}
     assert names == {"a", "b", "other"}
     assert cluster.wait_ready("Pod", [], "ns") == []
@@ -249,19 +247,13 @@ def test_wait_ready_by_labels_leaves_out_pods_being_replaced(api: FakeApi, clust
         (
             pod(
                 "a",
-                status={
-                    "containerStatuses": [
-                        {"name": "m", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
-                    ]
-                },
+                status={"containerStatuses": [{"name": "m", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}]},
             ),
             "container m: ErrImageNeverPull",
         ),
     ],
 )
-def test_wait_ready_gives_up_on_lost_pods(
-    api: FakeApi, cluster: Cluster, hopeless: Json, reason: str
-) -> None:
+def test_wait_ready_gives_up_on_lost_pods(api: FakeApi, cluster: Cluster, hopeless: Json, reason: str) -> None:
     api.on("GET", PODS, listing(hopeless))
     api.on("GET", PODS, Stream(), always=True)
     api.on("GET", EVENTS, listing())

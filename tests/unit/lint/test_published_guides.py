@@ -15,8 +15,11 @@ CASES = Path(__file__).parents[2] / "data" / "lint_cases"
 _VCLUSTER = (6, "vcluster-custom-resources")
 _SILENT = [(13, "queue-missing"), (26, "queue-missing")]
 _QUEUES = [
-    (7, "queue-limit-omitted"), (23, "queue-limit-omitted"), (24, "queue-limit-omitted"), (27, "queue-limit-omitted"),
-]  # fmt: skip
+    (7, "queue-limit-omitted"),
+    (23, "queue-limit-omitted"),
+    (24, "queue-limit-omitted"),
+    (27, "queue-limit-omitted"),
+]
 KNOWN: dict[tuple[str, str], list[tuple[int, str]]] = {
     ("000", "0.7.11"): [_VCLUSTER, *_SILENT, (38, "whole-gpu-without-runtime-class")],
     ("000", "0.9.8"): [_VCLUSTER, *_SILENT],

@@ -77,7 +77,8 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "annotation-as-label": (pod(label('kai.scheduler/queue: default-queue, gpu-fraction: "0.5"')), NEW),
     "share-on-owner": (DEPLOYMENT.format(meta=', annotations: {gpu-fraction: "0.5"}', queue="q"), NEW),
     "preemptibility-unknown": (
-        pod(label("kai.scheduler/queue: default-queue, kai.scheduler/preemptibility: maybe")), NEW,
+        pod(label("kai.scheduler/queue: default-queue, kai.scheduler/preemptibility: maybe")),
+        NEW,
     ),
     "topology-not-here": (pod(note("kai.scheduler/topology: t")), OLD),
     "fraction-out-of-range": (pod(note('gpu-fraction: "1.0"')), NEW),
@@ -91,7 +92,8 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "share-without-kai": (pod(note('gpu-fraction: "0.5"'), spec="restartPolicy: Never"), NEW),
     "container-of-share-unknown": (pod(note('gpu-fraction: "0.5", gpu-fraction-container-name: x')), NEW),
     "dotted-name-with-share": (
-        pod(note('gpu-fraction: "0.5"')).replace("name: p,", "name: p.q,"), Setting(line_of("0.16.4")),
+        pod(note('gpu-fraction: "0.5"')).replace("name: p,", "name: p.q,"),
+        Setting(line_of("0.16.4")),
     ),
     "gpu-not-whole": (pod(container=limits("0.5")), NEW),
     "gpu-request-without-limit": (pod(container=limits("2", "1")), NEW),
@@ -110,10 +112,12 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "queue-unknown": (queue(shares(), name="alpha") + pod(label("kai.scheduler/queue: alfa")), NEW),
     "queue-is-parent": (queue(shares()) + CHILD + pod(label("kai.scheduler/queue: q")), NEW),
     "over-limit-for-ever": (
-        queue(shares(gpu="{quota: 0, limit: 1}")) + pod(label("kai.scheduler/queue: q"), container=limits("2")), NEW,
+        queue(shares(gpu="{quota: 0, limit: 1}")) + pod(label("kai.scheduler/queue: q"), container=limits("2")),
+        NEW,
     ),
     "quota-zero-not-preemptible": (
-        queue(shares(cpu="{quota: 0, limit: -1}")) + DEPLOYMENT.format(meta="", queue="q"), NEW,
+        queue(shares(cpu="{quota: 0, limit: -1}")) + DEPLOYMENT.format(meta="", queue="q"),
+        NEW,
     ),
     "priority-class-unknown": (pod(label("kai.scheduler/queue: default-queue, priorityClassName: trian")), NEW),
     "queue-api": (queue(shares(), api="scheduling.volcano.sh/v1beta1"), NEW),
@@ -127,14 +131,14 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "queue-limit-below-quota": (queue(shares(gpu="{quota: 4, limit: 2}")), NEW),
     "queue-parent-unknown": (queue(f"parentQueue: nobody, {shares()}"), NEW),
     "queue-circle": (
-        queue(f"parentQueue: b, {shares()}", name="a") + queue(f"parentQueue: a, {shares()}", name="b"), NEW,
+        queue(f"parentQueue: b, {shares()}", name="a") + queue(f"parentQueue: a, {shares()}", name="b"),
+        NEW,
     ),
-    "queue-levels": (
-        queue(shares()) + CHILD + queue(f"parentQueue: child, {shares()}", name="grandchild"), OLD,
-    ),
+    "queue-levels": (queue(shares()) + CHILD + queue(f"parentQueue: child, {shares()}", name="grandchild"), OLD),
     "queue-children-over-quota": (
         queue(shares(gpu="{quota: 1, limit: -1}"))
-        + queue(f"parentQueue: q, {shares(gpu='{quota: 2, limit: -1}')}", name="child"), NEW,
+        + queue(f"parentQueue: q, {shares(gpu='{quota: 2, limit: -1}')}", name="child"),
+        NEW,
     ),
     "kai-class-key": ("global: {gpuSharing: true, resourceReservation: {runtimeClassName: nvidia}}\n", NEW),
     "kai-sharing-not-set": ("global: {leaderElection: true}\n", NEW),
@@ -142,10 +146,13 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "vcluster-virtual-scheduler": ("controlPlane: {distro: {k8s: {scheduler: {enabled: true}}}}\n", NEW),
     "vcluster-owner-set": ("experimental: {syncSettings: {setOwner: true}}\n", NEW),
     "kind-driver-version": (
-        ("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
-         "nodes: [{extraMounts: [{hostPath: /usr/lib/libcuda.so.570.1}]}]\n"), NEW,
+        (
+            "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n"
+            "nodes: [{extraMounts: [{hostPath: /usr/lib/libcuda.so.570.1}]}]\n"
+        ),
+        NEW,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)

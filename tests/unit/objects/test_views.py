@@ -24,7 +24,7 @@ from lab.objects.views import (
     Share,
     Waiting,
     quantity,
-)  # fmt: skip
+)
 from tests.support.kube_fake import pod
 
 TOKEN = "vcluster.loft.sh/token-abcd1234"
@@ -51,21 +51,11 @@ def test_pod_view_of_a_fraction() -> None:
             spec={"nodeName": "n1", "runtimeClassName": "nvidia"},
         )
     )
-    assert (view.name, view.namespace, view.uid, view.phase, view.node) == (
-        "half",
-        "ns",
-        "uid-half",
-        "Running",
-        "n1",
-    )
+    assert (view.name, view.namespace, view.uid, view.phase, view.node) == ("half", "ns", "uid-half", "Running", "n1")
     assert (view.gpu_fraction, view.gpu_memory, view.gpu_limit, view.gpu_groups) == (0.5, None, 0, ("g-1",))
     assert (view.pod_group, view.received_resource_type, view.queue) == ("pg-half-1", "Fraction", "test")
     assert (view.ready, view.deleting, view.ended) == (True, False, False)
-    assert (view.owner, view.runtime_class, view.scheduler_name) == (
-        "ReplicaSet/rs",
-        "nvidia",
-        "kai-scheduler",
-    )
+    assert (view.owner, view.runtime_class, view.scheduler_name) == ("ReplicaSet/rs", "nvidia", "kai-scheduler")
     assert "eyJhbGciOi" not in repr(view)
     with pytest.raises(FrozenInstanceError):
         view.node = "n2"  # type: ignore[misc]
@@ -100,10 +90,7 @@ def test_reservation_view() -> None:
     raw = pod(
         "gpu-reservation-1",
         "Running",
-        metadata={
-            "labels": {"runai-gpu-group": "g-1"},
-            "annotations": {"run.ai/reserve_for_gpu_index": "GPU-0"},
-        },
+        metadata={"labels": {"runai-gpu-group": "g-1"}, "annotations": {"run.ai/reserve_for_gpu_index": "GPU-0"}},
         spec={"nodeName": "n1"},
     )
     assert ReservationView.of(raw) == ReservationView(
@@ -116,9 +103,7 @@ def test_pod_group_view() -> None:
     over = {"reason": "OverLimit", "message": "test quota has reached the allowable limit"}
     raw: dict[str, Any] = {
         "kind": "PodGroup",
-        "metadata": {
-            "name": "pg-a", "namespace": "ns", "uid": "u", "ownerReferences": [{"kind": "Pod", "name": "a"}],
-        },
+        "metadata": {"name": "pg-a", "namespace": "ns", "uid": "u", "ownerReferences": [{"kind": "Pod", "name": "a"}]},
         "spec": {"queue": "test", "minMember": 2, "priorityClassName": "train"},
         "status": {
             "schedulingConditions": [
@@ -126,11 +111,9 @@ def test_pod_group_view() -> None:
                 {"status": "False", "reason": "Old"},
                 {"status": "True", "reason": "Unschedulable", "message": "no nodes"},
             ],
-            "resourcesStatus": {
-                "allocated": {"nvidia.com/gpu": "250m"}, "requested": {"nvidia.com/gpu": "1"},
-            },
+            "resourcesStatus": {"allocated": {"nvidia.com/gpu": "250m"}, "requested": {"nvidia.com/gpu": "1"}},
         },
-    }  # fmt: skip
+    }
     view = PodGroupView.of(raw)
     assert (view.queue, view.min_member, view.priority_class, view.owner) == ("test", 2, "train", "Pod/a")
     assert view.refusals == (
@@ -161,10 +144,7 @@ def test_queue_view_reads_what_is_left_out_as_kai_does() -> None:
 def test_node_view() -> None:
     raw = {
         "kind": "Node",
-        "metadata": {
-            "name": "n1",
-            "labels": {"nvidia.com/gpu.memory": "40960", "nvidia.com/gpu.product": "A100"},
-        },
+        "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.memory": "40960", "nvidia.com/gpu.product": "A100"}},
         "spec": {
             "unschedulable": True,
             "taints": [
@@ -174,10 +154,7 @@ def test_node_view() -> None:
         },
         "status": {
             "allocatable": {"nvidia.com/gpu": "2"},
-            "addresses": [
-                {"type": "Hostname", "address": "n1"},
-                {"type": "InternalIP", "address": "172.18.0.3"},
-            ],
+            "addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "172.18.0.3"}],
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
             "conditions": [
                 {"type": "DiskPressure", "status": "True"},
@@ -200,16 +177,23 @@ def test_event_view_reads_old_and_new_style() -> None:
     about = {"kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
     old = EventView.of(
         {
-            "type": "Warning", "reason": "R", "message": "m", "involvedObject": about, "count": 3,
-            "lastTimestamp": "2026-01-01T10:00:00Z", "source": {"component": "kubelet"},
+            "type": "Warning",
+            "reason": "R",
+            "message": "m",
+            "involvedObject": about,
+            "count": 3,
+            "lastTimestamp": "2026-01-01T10:00:00Z",
+            "source": {"component": "kubelet"},
         }
-    )  # fmt: skip
+    )
     new = EventView.of(
         {
-            "involvedObject": about, "lastTimestamp": None, "eventTime": "2026-01-01T10:00:00.123456Z",
+            "involvedObject": about,
+            "lastTimestamp": None,
+            "eventTime": "2026-01-01T10:00:00.123456Z",
             "reportingComponent": "kai-scheduler",
         }
-    )  # fmt: skip
+    )
     assert (old.reporter, old.count, old.last) == ("kubelet", 3, datetime(2026, 1, 1, 10, tzinfo=UTC))
     assert (new.reporter, new.count, new.last and new.last.microsecond) == ("kai-scheduler", 1, 123456)
     assert EventView.of({}).last is None
@@ -217,15 +201,7 @@ def test_event_view_reads_old_and_new_style() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [
-        ("250m", 0.25),
-        ("1", 1.0),
-        (2, 2.0),
-        ("1Gi", 1073741824.0),
-        ("2k", 2000.0),
-        ("1e3", 1000.0),
-        ("0.5", 0.5),
-    ],
+    [("250m", 0.25), ("1", 1.0), (2, 2.0), ("1Gi", 1073741824.0), ("2k", 2000.0), ("1e3", 1000.0), ("0.5", 0.5)],
 )
 def test_quantity(text: object, number: float) -> None:
     assert quantity(text) == number

@@ -240,8 +240,7 @@ def test_any_cluster_can_be_verified(monkeypatch: pytest.MonkeyPatch, good: Judg
 
 
 @pytest.mark.parametrize(
-    "args",
-    [("--context", "c"), ("--kubeconfig", "/nowhere"), ("--kubeconfig", "/dev/null", "--name", "demo")],
+    "args", [("--context", "c"), ("--kubeconfig", "/nowhere"), ("--kubeconfig", "/dev/null", "--name", "demo")]
 )
 def test_options_that_make_no_sense(monkeypatch: pytest.MonkeyPatch, good: Judged, args: tuple[str, ...]) -> None:
     assert isinstance(invoke(monkeypatch, good, *args).exception, SpecError)

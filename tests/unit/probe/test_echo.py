@@ -60,8 +60,11 @@ def test_completion_is_laid_out_as_vllms(server: Served) -> None:
     (choice,) = answer["choices"]
     assert (choice["text"], choice["finish_reason"]) == ("San Francisco is a", "stop")
     assert answer["usage"] == {
-        "prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8, "prompt_tokens_details": None,
-    }  # fmt: skip
+        "prompt_tokens": 4,
+        "completion_tokens": 4,
+        "total_tokens": 8,
+        "prompt_tokens_details": None,
+    }
     assert server.post("/v1/completions", ASKED)["id"] != answer["id"]
 
 
@@ -75,7 +78,7 @@ def test_completion_is_laid_out_as_vllms(server: Served) -> None:
         ("", None, "", "stop"),
         (STRANGE, 9, STRANGE, "stop"),
     ],
-)  # fmt: skip
+)
 def test_what_is_repeated(server: Served, prompt: str, most: int | None, text: str, reason: str) -> None:
     (choice,) = server.post("/v1/completions", {"prompt": prompt, "max_tokens": most})["choices"]
     assert (choice["text"], choice["finish_reason"]) == (text, reason)
@@ -138,8 +141,10 @@ def test_what_says_nothing_is_no_error(server: Served, body: Json) -> None:
     assert server.post("/v1/completions", body)["choices"][0]["text"] == "a"
 
 
-@pytest.mark.parametrize(("option", "name"), [((MODEL,), MODEL), (("--model", MODEL), MODEL),
-                                              ((MODEL, "--served-model-name=short"), "short")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [((MODEL,), MODEL), (("--model", MODEL), MODEL), ((MODEL, "--served-model-name=short"), "short")],
+)
 def test_served_model(program: Path, option: tuple[str, ...], name: str) -> None:
     server = Served(program, *option, "--gpu-memory-utilization=0.7", "--max-model-len", "2048")
     try:
@@ -149,8 +154,11 @@ def test_served_model(program: Path, option: tuple[str, ...], name: str) -> None
         assert server.post("/v1/completions", {"prompt": "a", "model": name})["model"] == name
         error = server.post("/v1/completions", {"prompt": "a", "model": "another"}, status=404)["error"]
         assert error == {
-            "message": "The model `another` does not exist.", "type": "NotFoundError", "param": "model", "code": 404,
-        }  # fmt: skip
+            "message": "The model `another` does not exist.",
+            "type": "NotFoundError",
+            "param": "model",
+            "code": 404,
+        }
     finally:
         server.close()
 
@@ -158,16 +166,47 @@ def test_served_model(program: Path, option: tuple[str, ...], name: str) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        '{"prompt":"a"}', ' \t\r\n{ "prompt" : "a" } ', '{"a":[1,-0,0.5,1e9,1E-9,-1.5e+3],"prompt":"a"}',
-        '{"a":{"b":[{},[],"",true,false,null]},"prompt":"a"}', '{"prompt":"\\u0061"}', '{"pro\\u006dpt":"a"}',
-        '{"prompt":"x","prompt":"a"}', "[" * 60 + "]" * 60, "",
-        '{"prompt":"\\ud83d\\ude00"}', '{"prompt":"\\/\\b\\f\\n\\r\\t\\"\\\\"}',
-        '{"prompt":"a",}', '{"prompt":"a"', '{"prompt":"a"}}', '{"prompt":"a"} x', "{prompt:1}", "{'prompt':'a'}",
-        '{"prompt":01}', '{"prompt":+1}', '{"prompt":.5}', '{"prompt":1.}', '{"prompt":1e}', '{"prompt":-}',
-        '{"prompt":"a\nb"}', '{"prompt":"\\x"}', '{"prompt":"\\u12"}', '{"prompt":tru}', '{"prompt":nulll}',
-        '{"prompt" "a"}', '{"prompt":}', '{,}', "[1 2]", "[,]", "[1,]", '"', "{", "[", "\x00", "truefalse",
+        '{"prompt":"a"}',
+        ' \t\r\n{ "prompt" : "a" } ',
+        '{"a":[1,-0,0.5,1e9,1E-9,-1.5e+3],"prompt":"a"}',
+        '{"a":{"b":[{},[],"",true,false,null]},"prompt":"a"}',
+        '{"prompt":"\\u0061"}',
+        '{"pro\\u006dpt":"a"}',
+        '{"prompt":"x","prompt":"a"}',
+        "[" * 60 + "]" * 60,
+        "",
+        '{"prompt":"\\ud83d\\ude00"}',
+        '{"prompt":"\\/\\b\\f\\n\\r\\t\\"\\\\"}',
+        '{"prompt":"a",}',
+        '{"prompt":"a"',
+        '{"prompt":"a"}}',
+        '{"prompt":"a"} x',
+        "{prompt:1}",
+        "{'prompt':'a'}",
+        '{"prompt":01}',
+        '{"prompt":+1}',
+        '{"prompt":.5}',
+        '{"prompt":1.}',
+        '{"prompt":1e}',
+        '{"prompt":-}',
+        '{"prompt":"a\nb"}',
+        '{"prompt":"\\x"}',
+        '{"prompt":"\\u12"}',
+        '{"prompt":tru}',
+        '{"prompt":nulll}',
+        '{"prompt" "a"}',
+        '{"prompt":}',
+        "{,}",
+        "[1 2]",
+        "[,]",
+        "[1,]",
+        '"',
+        "{",
+        "[",
+        "\x00",
+        "truefalse",
     ],
-)  # fmt: skip
+)
 def test_json_is_what_python_takes_for_json(server: Served, text: str) -> None:
     try:
         json.loads(text)
@@ -179,9 +218,16 @@ def test_json_is_what_python_takes_for_json(server: Served, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"prompt":"\xff"}', b'{"prompt":"\xc0\xaf"}', b'{"prompt":"\xed\xa0\x80"}', b'{"prompt":"\\ud800"}',
-             b'{"prompt":"\\udc00\\ud800"}', b"[" * 70 + b"]" * 70]
-)  # fmt: skip
+    "body",
+    [
+        b'{"prompt":"\xff"}',
+        b'{"prompt":"\xc0\xaf"}',
+        b'{"prompt":"\xed\xa0\x80"}',
+        b'{"prompt":"\\ud800"}',
+        b'{"prompt":"\\udc00\\ud800"}',
+        b"[" * 70 + b"]" * 70,
+    ],
+)
 def test_what_could_not_be_repeated_is_not_taken(server: Served, body: bytes) -> None:
     """Bytes that are no UTF-8, halves of surrogate pairs; and no nesting deeper than 64."""
     answer, said = server.ask("POST", "/v1/completions", body)

@@ -27,12 +27,24 @@ def place(cluster: Cluster) -> Place:
 
 def told(used: int | None = 5, **more: Any) -> str:
     device = {
-        "index": 0, "uuid": "GPU-1", "name": "T4", "memory_total_mib": 100, "memory_used_mib": used, "error": None,
-    }  # fmt: skip
-    return json.dumps({
-        "hostname": "a", "pid": 1, "env": {"GPU_PORTION": "0.50", "CUDA_VISIBLE_DEVICES": None},
-        "device_files": ["/dev/nvidia0"], "nvml": {"driver": "580", "error": None}, "devices": [device], **more,
-    })  # fmt: skip
+        "index": 0,
+        "uuid": "GPU-1",
+        "name": "T4",
+        "memory_total_mib": 100,
+        "memory_used_mib": used,
+        "error": None,
+    }
+    return json.dumps(
+        {
+            "hostname": "a",
+            "pid": 1,
+            "env": {"GPU_PORTION": "0.50", "CUDA_VISIBLE_DEVICES": None},
+            "device_files": ["/dev/nvidia0"],
+            "nvml": {"driver": "580", "error": None},
+            "devices": [device],
+            **more,
+        }
+    )
 
 
 def test_facts() -> None:

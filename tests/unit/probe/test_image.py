@@ -86,8 +86,9 @@ def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(("reference", "file"), [(pods.IMAGE, "probe/echo.c"), (pods.IMAGE, "probe/probe.h"),
-                                                 (PAUSE, "node/pause.c")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reference", "file"), [(pods.IMAGE, "probe/echo.c"), (pods.IMAGE, "probe/probe.h"), (PAUSE, "node/pause.c")]
+)
 def test_image_is_another_when_its_sources_change(
     catalogue: Catalogue, sources: Path, reference: str, file: str
 ) -> None:

@@ -154,10 +154,7 @@ def test_unmet_needs_are_skipped_with_the_reason(run: Run, lab: FakeLab) -> None
     result = run(NEEDY)
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines_random(
-        [
-            "*needs 3 GPUs, lab demo has 2 (simulated)",
-            "*needs 1 tenants (own-kai), lab demo has 0",
-        ]
+        ["*needs 3 GPUs, lab demo has 2 (simulated)", "*needs 1 tenants (own-kai), lab demo has 0"]
     )
     lab.kai_version, lab.kai_reason, lab.gpu_mode = None, "no registry answers", "none"
     result = run(NEEDY)

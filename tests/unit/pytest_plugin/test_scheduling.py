@@ -184,9 +184,14 @@ def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
 
 @pytest.mark.parametrize(("asked", "patience", "seen"), [(1, PATIENCE, "kept"), (1, -5, "free"), (-1, -5, "kept")])
 def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
-    run: Run, lab: FakeLab, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
-    asked: int, patience: float, seen: str,
-) -> None:  # fmt: skip
+    run: Run,
+    lab: FakeLab,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: int,
+    patience: float,
+    seen: str,
+) -> None:
     """One that asked before the share was taken had its turn since."""
     path = kai_turn(lock_of(lab))
     pytester.makeconftest(WATCHING.format(path=path))

@@ -132,10 +132,7 @@ def test_no_token_gets_into_a_file(host: FakeCluster, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(host: FakeCluster, tmp_path: Path) -> None:
     host.objects = {"Node": [{"metadata": {"name": "worker"}}]}
-    host.trouble = {
-        "Queue": ApiFailed("GET Queue objects: forbidden (HTTP 403)"),
-        "PodGroup": KeyError("spec"),
-    }
+    host.trouble = {"Queue": ApiFailed("GET Queue objects: forbidden (HTTP 403)"), "PodGroup": KeyError("spec")}
     done = collect(tmp_path / "t", host, [place(host)], title="test_it")  # type: ignore[arg-type]
     assert done.missed == {
         "host/queues.yaml": "GET Queue objects: forbidden (HTTP 403)",
@@ -199,12 +196,6 @@ def test_summary_tells_what_matters_to_kai() -> None:
         "labels": {"kai.scheduler/queue": "test", "runai-gpu-group": "g1"},
     }
     text = summary([pod("a", metadata=meta)], [])
-    for line in (
-        "queue: test",
-        "pod group: pg-a",
-        "gpu groups: g1",
-        "fraction: 0.5",
-        "scheduler: kai-scheduler",
-    ):
+    for line in ("queue: test", "pod group: pg-a", "gpu groups: g1", "fraction: 0.5", "scheduler: kai-scheduler"):
         assert f"    {line}\n" in text
     assert "received" not in text

@@ -89,8 +89,10 @@ def test_what_changed_is_marked() -> None:
 
 def test_cards_of_many_gpus_are_folded_under_a_strip() -> None:
     assert [(drawn(gpus).strip, drawn(gpus).folded) for gpus in (demo().map(), many(2).map(), many().map())] == [
-        (False, False), (True, False), (True, True),
-    ]  # fmt: skip
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_no_gpus() -> None:

@@ -79,11 +79,24 @@ def test_everything_is_on_the_page(artifacts: Path) -> None:
     record = {"seconds": 50, "steps": [{"step": "cluster", "outcome": "changed", "seconds": 24.0}]}
     page = Page(render_page(Situation("demo", FACTS, record=record, suite=run), artifacts.parent))
     for words in (
-        "Lab demo", "1 failed, 1 passed, 1 skipped in 1 min 18 s", "2026-11-21 10:00 UTC, exit status 1",
-        "simulated: everything is real but the silicon", "What failed", "Before the run", "After the run",
-        "75 % given away, 25 % free", "Steps of lab up", "cluster", "24.0 s", "gw0", "needs 3 GPUs", "0.16.8",
-        "pytest -n 4", "default/big", "no nodes with enough resources were found",
-    ):  # fmt: skip
+        "Lab demo",
+        "1 failed, 1 passed, 1 skipped in 1 min 18 s",
+        "2026-11-21 10:00 UTC, exit status 1",
+        "simulated: everything is real but the silicon",
+        "What failed",
+        "Before the run",
+        "After the run",
+        "75 % given away, 25 % free",
+        "Steps of lab up",
+        "cluster",
+        "24.0 s",
+        "gw0",
+        "needs 3 GPUs",
+        "0.16.8",
+        "pytest -n 4",
+        "default/big",
+        "no nodes with enough resources were found",
+    ):
         assert words in page.text
     assert "No KAI Scheduler" not in page.text
     assert len(page.all("svg")) == 4

@@ -26,8 +26,9 @@ def test_steps_are_drawn_from_where_they_began() -> None:
 def test_records_without_beginnings_show_how_long_each_step_took() -> None:
     chart = step_chart({"seconds": 50, "steps": [step("host", 5), step("cluster", 25)]})
     assert [(lane.title, lane.bars[0].left, lane.bars[0].width) for lane in chart.lanes] == [
-        ("cluster", 0, 50), ("host", 0, 10),
-    ]  # fmt: skip
+        ("cluster", 0, 50),
+        ("host", 0, 10),
+    ]
 
 
 def test_short_bars_can_be_seen_and_none_leaves_the_chart() -> None:
@@ -44,9 +45,10 @@ def test_blocked_steps_took_no_time_and_are_left_out() -> None:
 
 def test_tests_have_a_lane_for_each_worker() -> None:
     cases = [
-        Case("a", "passed", 100, 1, 3, 1, "gw0"), Case("b", "failed", 105, 0, 5, 0, "gw0"),
+        Case("a", "passed", 100, 1, 3, 1, "gw0"),
+        Case("b", "failed", 105, 0, 5, 0, "gw0"),
         Case("c", "passed", 100, 0, 10, 0, "gw1"),
-    ]  # fmt: skip
+    ]
     chart = suite_chart(cases)
     assert chart.seconds == 10
     assert [(lane.title, [bar.title for bar in lane.bars]) for lane in chart.lanes] == [

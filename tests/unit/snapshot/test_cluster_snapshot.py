@@ -160,11 +160,15 @@ def test_bind_requests() -> None:
     raw = {
         "metadata": {"name": "p", "namespace": "ns"},
         "spec": {
-            "podName": "p", "selectedNode": "n", "selectedGPUGroups": ["g"], "backoffLimit": 3,
-            "receivedResourceType": "Fraction", "receivedGPU": {"count": 1, "portion": "0.50"},
+            "podName": "p",
+            "selectedNode": "n",
+            "selectedGPUGroups": ["g"],
+            "backoffLimit": 3,
+            "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": "0.50"},
         },
         "status": {"phase": "Failed", "reason": "no", "failedAttempts": 2},
-    }  # fmt: skip
+    }
     (view,) = World(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
     assert (view.pod, view.node, view.gpu_groups, view.gpus, view.portion) == ("p", "n", ("g",), 1, 0.5)
     assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)

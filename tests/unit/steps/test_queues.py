@@ -54,19 +54,13 @@ def test_a_lab_without_queues_has_them_all() -> None:
 def test_drift_is_named(world: World) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
-    test = world.cluster.objects["Queue", "", "test"] = copy.deepcopy(
-        world.cluster.objects["Queue", "", "test"]
-    )
+    test = world.cluster.objects["Queue", "", "test"] = copy.deepcopy(world.cluster.objects["Queue", "", "test"])
     del test["spec"]["resources"]["gpu"]["limit"]
     test["spec"]["resources"]["cpu"]["quota"] = 500
     test["spec"]["parentQueue"] = "other"
     seen = step.observe(world.ctx)
     assert seen.state is State.DRIFTED
-    assert seen.diff == (
-        "test: parent other → default",
-        "test: cpu quota 500 → -1",
-        "test: gpu limit omitted (0) → -1",
-    )
+    assert seen.diff == ("test: parent other → default", "test: cpu quota 500 → -1", "test: gpu limit omitted (0) → -1")
 
 
 def test_numbers_compare_as_numbers(world: World) -> None:
@@ -85,10 +79,7 @@ def test_a_queue_that_left_the_file_goes_children_first(world: World) -> None:
     world.cluster.put("Queue", "older", metadata=mine, spec={"parentQueue": "old"})
     world.cluster.put("Queue", "foreign", spec={})
     world.cluster.put("Queue", "default-queue", metadata=mine, spec={})
-    assert step.observe(world.ctx).diff == (
-        "old: no longer in the lab file",
-        "older: no longer in the lab file",
-    )
+    assert step.observe(world.ctx).diff == ("old: no longer in the lab file", "older: no longer in the lab file")
     world.log.clear()
     step.apply(world.ctx)
     assert world.log[2:] == ["delete Queue.scheduling.run.ai older", "delete Queue.scheduling.run.ai old"]

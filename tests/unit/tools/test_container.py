@@ -10,9 +10,9 @@ from lab.errors import CommandFailed
 from lab.tools.container import ContainerEngine
 from tests.support.fakes import FakeRunner
 
-NODE = json.dumps([
-    {"Name": "/node", "Id": "1", "State": {"Status": "running"}, "Config": {"Labels": {}}, "NetworkSettings": {}}
-])  # fmt: skip
+NODE = json.dumps(
+    [{"Name": "/node", "Id": "1", "State": {"Status": "running"}, "Config": {"Labels": {}}, "NetworkSettings": {}}]
+)
 BUSY = "could not kill: tried to kill container, but did not receive an exit event"
 
 

@@ -24,9 +24,22 @@ def test_install_names_cluster_and_context_and_passes_values_by_stdin(helm: Helm
     helm.upgrade_install("kai", Path("/c/kai.tgz"), "kai-ns", {"global": {"gpuSharing": True}}, timeout=60)
     call = command.calls[0]
     assert list(call.argv) == [
-        "/cache/helm", "upgrade", "--install", "kai", "/c/kai.tgz", "--namespace", "kai-ns", "--values", "-",
-        "--reset-values", "--history-max", "3", "--timeout", "60s", *TARGET,
-    ]  # fmt: skip
+        "/cache/helm",
+        "upgrade",
+        "--install",
+        "kai",
+        "/c/kai.tgz",
+        "--namespace",
+        "kai-ns",
+        "--values",
+        "-",
+        "--reset-values",
+        "--history-max",
+        "3",
+        "--timeout",
+        "60s",
+        *TARGET,
+    ]
     assert json.loads(str(call.stdin)) == {"global": {"gpuSharing": True}}
     assert call.timeout is not None
     assert call.timeout > 60
@@ -66,9 +79,7 @@ def test_settings_of_the_user_are_kept_out(
 
 
 def test_uninstall_takes_already_gone_for_success(helm: Helm, runner: FakeRunner) -> None:
-    command = runner.handle(
-        "/cache/helm uninstall kai --namespace n --ignore-not-found --timeout 9s --no-hooks"
-    )
+    command = runner.handle("/cache/helm uninstall kai --namespace n --ignore-not-found --timeout 9s --no-hooks")
     helm.uninstall("kai", "n", hooks=False, timeout=9)
     assert list(command.calls[0].argv[-4:]) == TARGET
 
@@ -114,9 +125,7 @@ def test_release_is_read_from_helms_own_record() -> None:
     assert release == Release("kai", "n", 3, "deployed", "kai-scheduler", "v0.16.8", {"a": {"b": 1}})
 
 
-@pytest.mark.parametrize(
-    "data", [{}, {"release": "!!"}, {"release": "aGVsbG8="}, {"release": "SDRzSUFBPT0="}]
-)
+@pytest.mark.parametrize("data", [{}, {"release": "!!"}, {"release": "aGVsbG8="}, {"release": "SDRzSUFBPT0="}])
 def test_damaged_record_is_named(data: dict[str, str]) -> None:
     with pytest.raises(LabError, match=r"sh\.helm\.x is not a Helm release"):
         Release.of_secret({"metadata": {"name": "sh.helm.x"}, "data": data})

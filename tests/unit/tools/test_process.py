@@ -136,9 +136,7 @@ def test_timeout_of_a_program_that_ignores_sigterm(run: HostRunner) -> None:
 
 def test_timeout_takes_the_children_along(run: HostRunner, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    script = (
-        f"sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' >/dev/null 2>&1 & echo $! > {pid_file}; wait"
-    )
+    script = f"sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' >/dev/null 2>&1 & echo $! > {pid_file}; wait"
     with pytest.raises(CommandFailed):
         run.run(["sh", "-c", script], timeout=0.3)
     assert ended(int(pid_file.read_text()))

@@ -59,9 +59,7 @@ def started(clock: FakeClock, width: int = 80, height: int = 24, encoding: str =
     screen.board(StepFinished("host", "unchanged", 0.1, "docker 28.1"))
     screen.board(StepStarted("node-image", at=0.0))
     clock.advance(12)
-    screen.board(
-        StepProgress("node-image", "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.16.8", 7, 20, at=12.0)
-    )
+    screen.board(StepProgress("node-image", "ghcr.io/kai-scheduler/kai-scheduler/binder:v0.16.8", 7, 20, at=12.0))
     return screen
 
 
@@ -156,12 +154,7 @@ def test_last_picture_is_plain_lines_in_plan_order(clock: FakeClock) -> None:
     screen.board(RunFinished(False, 15.0, 1))
     lines = [line.rstrip() for line in screen.written.splitlines() if line.strip()]
     last = lines[-5:]
-    assert [line.split()[:2] for line in last[:4]] == [
-        ["=", "This"],
-        ["✓", "Node"],
-        ["✗", "Kubernetes"],
-        ["-", "KAI"],
-    ]
+    assert [line.split()[:2] for line in last[:4]] == [["=", "This"], ["✓", "Node"], ["✗", "Kubernetes"], ["-", "KAI"]]
     assert "failed: no space left on device" in last[2]
     assert last[4].startswith("lab up demo: failed after 15.0 s")
 

@@ -59,10 +59,7 @@ def test_pipe_gets_a_line_for_each_change(maps: Maps) -> None:
     name = "GPU 0 of worker (GPU-"
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("12:30:05 2 GPUs on 1 node: 2 free")
-    assert lines[1:3] == [
-        "12:30:05 node worker offers 2 of 2 GPUs",
-        "12:30:05 pod default/p waits for 1 GPU: no room",
-    ]
+    assert lines[1:3] == ["12:30:05 node worker offers 2 of 2 GPUs", "12:30:05 pod default/p waits for 1 GPU: no room"]
     assert lines[3].startswith(f"12:30:05 pod default/p runs on {name}")
     assert len(lines) == 4
 

@@ -16,9 +16,7 @@ from lab.ui.text_writer import Page
 def console(width: int = 80, *, terminal: bool = True, encoding: str = "utf-8") -> tuple[Console, io.BytesIO]:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
-    made = Console(
-        file=file, width=width, force_terminal=terminal, color_system=None, highlight=False, markup=False
-    )
+    made = Console(file=file, width=width, force_terminal=terminal, color_system=None, highlight=False, markup=False)
     return made, raw
 
 
@@ -75,9 +73,7 @@ def test_error_goes_to_stderr_and_table_to_stdout(capsys: pytest.CaptureFixture[
 
 def test_table_is_aligned_and_has_no_trailing_blanks() -> None:
     made, raw = console()
-    render_table(
-        "Bundle", ("kind", "name", "size"), [("image", "漢字", "1 MiB"), ("chart", "kai-scheduler", "")], made
-    )
+    render_table("Bundle", ("kind", "name", "size"), [("image", "漢字", "1 MiB"), ("chart", "kai-scheduler", "")], made)
     assert text(raw) == [
         "Bundle",
         " kind   name           size",

@@ -96,11 +96,7 @@ def test_progress_before_the_start_of_a_step_begins_its_time() -> None:
     [
         (RunFinished(True, 1.9, 0), [("unchanged", 2)], "nothing to do, 2 steps as planned (1.9 s)"),
         (RunFinished(True, 63.2, 2), [("changed", 2)], "done in 1 min 03 s (2 changed)"),
-        (
-            RunFinished(False, 5, 1),
-            [("changed", 1), ("cancelled", 1)],
-            "stopped after 5.0 s (1 changed, 1 cancelled)",
-        ),
+        (RunFinished(False, 5, 1), [("changed", 1), ("cancelled", 1)], "stopped after 5.0 s (1 changed, 1 cancelled)"),
     ],
 )
 def test_last_line(finished: RunFinished, steps: list[tuple[str, int]], said: str) -> None:
@@ -115,19 +111,14 @@ def test_changed_step_says_what_was_wrong_before() -> None:
 
 
 def test_second_run_starts_afresh() -> None:
-    lines = plain(
-        [*STORY, RunStarted("demo", "down", (("kai", "KAI Scheduler"),)), RunFinished(True, 1.0, 0)]
-    )
+    lines = plain([*STORY, RunStarted("demo", "down", (("kai", "KAI Scheduler"),)), RunFinished(True, 1.0, 0)])
     assert lines[-2:] == ["lab down demo: 1 step", "lab down demo: nothing to do, 1 step as planned (1.0 s)"]
 
 
 def test_stream_that_cannot_write_unicode() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
-    tell(
-        Plain(out),
-        [START, StepStarted("kai"), StepFinished("kai", "failed", 1.0, "→ größer"), Notice("info", "…")],
-    )
+    tell(Plain(out), [START, StepStarted("kai"), StepFinished("kai", "failed", 1.0, "→ größer"), Notice("info", "…")])
     lines = raw.getvalue().decode("ascii").splitlines()
     assert lines[1] == " * KAI Scheduler"
     assert " x KAI Scheduler - failed: -> gr??er" in lines[2]
@@ -179,10 +170,7 @@ def test_github_step_without_progress_has_no_group() -> None:
 def test_output_cannot_forge_a_workflow_command() -> None:
     out = io.StringIO()
     evil = "x\n::set-output name=a::b"
-    tell(
-        GitHub(out),
-        [START, StepStarted("kai"), StepProgress("kai", evil), StepFinished("kai", "failed", 1, evil)],
-    )
+    tell(GitHub(out), [START, StepStarted("kai"), StepProgress("kai", evil), StepFinished("kai", "failed", 1, evil)])
     commands = [line for line in out.getvalue().splitlines() if line.startswith("::")]
     assert [command.split("::")[1].split()[0] for command in commands] == ["group", "endgroup", "error"]
 
@@ -199,11 +187,7 @@ def test_figures_alone_do_not_fill_a_group() -> None:
     tell(GitHub(out), [START, StepStarted("kai"), *loading, StepFinished("kai", "changed", 25.0)])
     lines = out.getvalue().splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("::group::"))
-    assert [line.split()[0] for line in lines[start + 1 : lines.index("::endgroup::")]] == [
-        "0.0",
-        "10.0",
-        "20.0",
-    ]
+    assert [line.split()[0] for line in lines[start + 1 : lines.index("::endgroup::")]] == ["0.0", "10.0", "20.0"]
 
 
 def test_gitlab_sections_carry_real_times() -> None:
@@ -217,11 +201,7 @@ def test_gitlab_sections_carry_real_times() -> None:
 
 def test_gitlab_section_names_have_only_allowed_characters() -> None:
     out = io.StringIO()
-    story = [
-        StepStarted("tenant:My vC"),
-        StepProgress("tenant:My vC", "x"),
-        StepFinished("tenant:My vC", "changed", 1),
-    ]
+    story = [StepStarted("tenant:My vC"), StepProgress("tenant:My vC", "x"), StepFinished("tenant:My vC", "changed", 1)]
     tell(GitLab(out, now=lambda: 0.0), [START, *story])
     assert ":lab_tenant_my_vc[" in out.getvalue()
 

@@ -26,9 +26,7 @@ def test_seconds(value: float, text: str) -> None:
     assert seconds(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (12.34, "12 s"), (-3, "0 s")]
-)
+@pytest.mark.parametrize(("value", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (12.34, "12 s"), (-3, "0 s")])
 def test_whole_seconds(value: float, text: str) -> None:
     assert whole_seconds(value) == text
 

@@ -75,9 +75,7 @@ def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: Place, ten
     assert meta["labels"] == {"kai.scheduler/queue": "leaf", "kailab": "demo"}
 
 
-def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(
-    in_tenant: Place, host_api: FakeApi
-) -> None:
+def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(in_tenant: Place, host_api: FakeApi) -> None:
     host_api.on("GET", ALL_PODS, listing(synced("b", "Running"), synced("a")), query=SELECTOR)
     host_api.on("GET", ALL_PODS, Stream(("MODIFIED", synced("a", "Running"))))
     a, b = in_tenant.running("a", "b", timeout=5)
@@ -180,11 +178,7 @@ def test_look_reads_the_workloads_own_environment(on_host: Place, host_api: Fake
 
 @pytest.mark.parametrize(
     ("value", "visible"),
-    [
-        ("", ()),
-        ("GPU-1,GPU-2", ("GPU-1", "GPU-2")),
-        ("k8s.device-plugin.nvidia.com/gpu=GPU-1", ("GPU-1",)),
-    ],
+    [("", ()), ("GPU-1,GPU-2", ("GPU-1", "GPU-2")), ("k8s.device-plugin.nvidia.com/gpu=GPU-1", ("GPU-1",))],
 )
 def test_visible_devices(value: str, visible: tuple[str, ...]) -> None:
     assert Inside({"NVIDIA_VISIBLE_DEVICES": value}, ()).visible == visible

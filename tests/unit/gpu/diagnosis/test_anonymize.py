@@ -19,10 +19,15 @@ from tests.support.nvidia_world import FILES, facts, gpu
 ONE, TWO = "GPU-0a1b2c3d-1111-2222-3333-444455556666", "GPU-ffffffff-1111-2222-3333-444455556666"
 NVML = Nvml("570.1", "12.8", (gpu(0, uuid=TWO), gpu(1, uuid=ONE)))
 HOST = HostFacts(
-    os=OsFacts("debian", "12"), cores=2, go=(1, 26), gpu=NVML, sysctls={"net.ipv4.ip_forward": 1},
+    os=OsFacts("debian", "12"),
+    cores=2,
+    go=(1, 26),
+    gpu=NVML,
+    sysctls={"net.ipv4.ip_forward": 1},
     engines=(EngineFacts("docker", root_dir="/home/ada/docker", why="box7 does not answer"),),
-    disks=(DiskFacts("cache", "/home/ada/.cache/kailab", 7),), tools={"go": ToolFacts("/home/ada/go/bin/go", "1.26")},
-)  # fmt: skip
+    disks=(DiskFacts("cache", "/home/ada/.cache/kailab", 7),),
+    tools={"go": ToolFacts("/home/ada/go/bin/go", "1.26")},
+)
 NVIDIA = replace(facts(), nvml=NVML, files=replace(FILES, libraries=("/home/ada/lib/libcuda.so.570.1",)))
 
 

@@ -55,17 +55,20 @@ CASES: dict[str, tuple[World, list[str]]] = {
         ["plugin-crashes", "plugin-missing", "allocatable-short"],
     ),
     "plugin starts, its GPUs are offered": (
-        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)), []
+        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)),
+        [],
     ),
     "plugin starts, no GPU is offered": (
         world(gpu_node(gpus=0), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)),
         ["plugin-missing", "allocatable-short"],
     ),
     "plugin is slow": (
-        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=20)), ["plugin-missing"]
+        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=20)),
+        ["plugin-missing"],
     ),
     "not labelled": (
-        world(gpu_node(gpus=0, present=""), daemon_set(0), drop=["Pod"]), ["plugin-unwanted", "gpu-present-label"]
+        world(gpu_node(gpus=0, present=""), daemon_set(0), drop=["Pod"]),
+        ["plugin-unwanted", "gpu-present-label"],
     ),
     "one GPU less": (world(gpu_node(gpus=1)), ["allocatable-short"]),
     "time-slicing": (world(gpu_node(gpus=8)), ["gpus-multiplied"]),
@@ -73,13 +76,14 @@ CASES: dict[str, tuple[World, list[str]]] = {
     "fake GPUs": (world(gpu_node(fake="true")), ["fake-gpu-label"]),
     "fake GPUs elsewhere": (world(gpu_node("other", fake="true")), ["fake-gpu-label"]),
     "reservation refused": (
-        world(failed(reservation(), "UnexpectedAdmissionError")), ["kubelet-refused", "reservation-failed"]
+        world(failed(reservation(), "UnexpectedAdmissionError")),
+        ["kubelet-refused", "reservation-failed"],
     ),
     "reservation image": (world(reservation(waiting="ImagePullBackOff")), ["reservation-image"]),
     "reservation crashes": (world(reservation(waiting="CrashLoopBackOff")), ["reservation-waits"]),
     "reservation starts": (world(reservation(ago=2, waiting="ContainerCreating")), []),
     "reservation is slow": (world(reservation(ago=20, waiting="ContainerCreating")), ["reservation-waits"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -114,19 +118,30 @@ def test_pods_that_do_not_run_are_heard_and_others_are_not() -> None:
 
 def test_status_conditions_and_binds_are_heard() -> None:
     late = pod("late", fraction=0.5)
-    late["status"]["conditions"].append({
-        "type": "PodBound", "status": "False", "reason": "BindingError",
-        "message": "failed waiting for GPU reservation pod to allocate: kai-resource-reservation/gpu-reservation-x",
-    })  # fmt: skip
+    late["status"]["conditions"].append(
+        {
+            "type": "PodBound",
+            "status": "False",
+            "reason": "BindingError",
+            "message": "failed waiting for GPU reservation pod to allocate: kai-resource-reservation/gpu-reservation-x",
+        }
+    )
     assert found(world(late)) == ["reservation-timeout"]
     bound = pod("bound", fraction=0.5)
     request = {
-        "kind": "BindRequest", "metadata": {"name": "bound", "namespace": "team"}, "spec": {"podName": "bound"},
+        "kind": "BindRequest",
+        "metadata": {"name": "bound", "namespace": "team"},
+        "spec": {"podName": "bound"},
         "status": {"phase": "Failed", "reason": 'is forbidden: RuntimeClass "nvidia" not found'},
-    }  # fmt: skip
+    }
     assert found(world(bound, request)) == ["runtime-class-missing"]
-    smi = pod("smi", scheduler="default-scheduler", node=NODE, waiting="RunContainerError",
-              message='exec: "nvidia-smi": executable file not found in $PATH')  # fmt: skip
+    smi = pod(
+        "smi",
+        scheduler="default-scheduler",
+        node=NODE,
+        waiting="RunContainerError",
+        message='exec: "nvidia-smi": executable file not found in $PATH',
+    )
     smi["spec"]["containers"][0]["command"] = ["nvidia-smi"]
     assert found(world(smi)) == ["smi-not-found"]
 
@@ -169,8 +184,10 @@ def test_logs_worth_reading() -> None:
         crashed(pod("web", node=NODE), **ended),
     )
     assert {(ref.stream, ref.pod, ref.previous) for ref in wanted_logs(seen)} == {
-        ("plugin-log", "plugin-x", False), ("reservation-log", "gpu-reservation-x", True), ("pod-log", "cuda", False),
-    }  # fmt: skip
+        ("plugin-log", "plugin-x", False),
+        ("reservation-log", "gpu-reservation-x", True),
+        ("pod-log", "cuda", False),
+    }
 
 
 class Logs:
@@ -189,6 +206,7 @@ def test_logs_are_evidence_line_by_line_and_what_is_not_there_is_left_out() -> N
     refs = [LogRef("plugin-log", "kube-system", name, "c", NODE) for name in ("a", "b")]
     lines = read_logs(Logs(a="one\nIncompatible strategy detected auto"), refs, 5)  # type: ignore[arg-type]
     assert [(line.where, line.text, line.node) for line in lines] == [
-        ("kube-system/a", "one", NODE), ("kube-system/a", "Incompatible strategy detected auto", NODE),
-    ]  # fmt: skip
+        ("kube-system/a", "one", NODE),
+        ("kube-system/a", "Incompatible strategy detected auto", NODE),
+    ]
     assert [one.symptom.id for one in match(lines)] == ["plugin-strategy"]

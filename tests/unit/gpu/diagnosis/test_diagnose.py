@@ -82,8 +82,10 @@ def test_node_and_cluster_are_judged_together(scene: Scene) -> None:
 def test_journals_count_as_far_as_they_are_about_what_is_wrong_now(scene: Scene) -> None:
     stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating")
     scene.seen = world(stuck)
-    lines = ['level=error msg="RunPodSandbox for stuck failed" error="no runtime for \\"nvidia\\" is configured"',
-             'level=error msg="RunPodSandbox for gone failed" error="error loading config: (2, 1)"']  # fmt: skip
+    lines = [
+        'level=error msg="RunPodSandbox for stuck failed" error="no runtime for \\"nvidia\\" is configured"',
+        'level=error msg="RunPodSandbox for gone failed" error="error loading config: (2, 1)"',
+    ]
     scene.says(well(containerd_log="\n".join(lines), kubelet_log="E1121 too many open files"))
     assert [found.symptom.id for found in scene.diagnosed().symptoms] == ["handler-missing"]
 
@@ -95,8 +97,10 @@ def test_a_start_that_failed_is_always_heard(scene: Scene) -> None:
     kubelet = "E1121 kubelet is configured to not run on a host using cgroup v1"
     scene.says(well(containerd_log=plugin, units="containerd active\nkubelet failed", kubelet_log=kubelet))
     assert [found.symptom.id for found in scene.diagnosed().symptoms] == [
-        "cgroup-v1", "kubelet-down", "containerd-mirrors",
-    ]  # fmt: skip
+        "cgroup-v1",
+        "kubelet-down",
+        "containerd-mirrors",
+    ]
 
 
 def test_nvidia_smi_of_the_node_is_heard(scene: Scene) -> None:

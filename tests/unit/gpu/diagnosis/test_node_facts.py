@@ -32,8 +32,13 @@ def test_a_node_in_which_all_is_well() -> None:
     verdicts = [stage.verdict("worker") for stage in stages()]
     assert {verdict.level for verdict in verdicts} == {"ok"}
     assert [verdict.check.partition(".")[2] for verdict in verdicts] == [
-        "devices", "driver", "toolkit", "handler", "cdi", "health",
-    ]  # fmt: skip
+        "devices",
+        "driver",
+        "toolkit",
+        "handler",
+        "cdi",
+        "health",
+    ]
     assert verdicts[0].title == "worker: device nodes"
     assert verdicts[0].what == "/dev/nvidia0, /dev/nvidia1"
     assert verdicts[3].what == "nvidia runs /usr/bin/nvidia-container-runtime"

@@ -44,9 +44,17 @@ def test_demo_shows_every_kind_of_gpu() -> None:
 def test_json_has_what_follows_from_the_map() -> None:
     data = json.loads(json.dumps(demo().map().as_json()))
     assert data["summary"] == {
-        "nodes": 2, "nodes_without_gpus": 1, "gpus": 4, "free": 1, "shared": 1, "whole": 1, "over": 0,
-        "unhealthy": 1, "largest_free_share": 1.0, "waiting": 1,
-    }  # fmt: skip
+        "nodes": 2,
+        "nodes_without_gpus": 1,
+        "gpus": 4,
+        "free": 1,
+        "shared": 1,
+        "whole": 1,
+        "over": 0,
+        "unhealthy": 1,
+        "largest_free_share": 1.0,
+        "waiting": 1,
+    }
     gpu = data["nodes"][0]["gpus"][0]
     assert (gpu["state"], gpu["used"], gpu["gpu_group"]) == ("shared", 0.75, "g1")
     assert gpu["pods"][1]["tenant"] == "my-vcluster"

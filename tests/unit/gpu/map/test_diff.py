@@ -92,6 +92,10 @@ def test_nodes_come_and_go() -> None:
 def test_change_as_plain_data() -> None:
     change = GpuChange("runs", "default/p", "pod default/p runs", "ml", "test", ("GPU-a",))
     assert json.loads(json.dumps(change.as_json())) == {
-        "change": "runs", "about": "default/p", "text": "pod default/p runs", "tenant": "ml", "queue": "test",
+        "change": "runs",
+        "about": "default/p",
+        "text": "pod default/p runs",
+        "tenant": "ml",
+        "queue": "test",
         "gpus": ["GPU-a"],
-    }  # fmt: skip
+    }

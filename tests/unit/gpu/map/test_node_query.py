@@ -73,8 +73,10 @@ def test_simulated_gpus_are_those_of_nvml_conf() -> None:
         (n, machine.uuid(n), 40960) for n in range(3)
     ]
     assert [gpu.trouble for gpu in said.devices] == [
-        "", "XID 48, double-bit ECC error", "XID 79, GPU has fallen off the bus; lost",
-    ]  # fmt: skip
+        "",
+        "XID 48, double-bit ECC error",
+        "XID 79, GPU has fallen off the bus; lost",
+    ]
     assert {gpu.model for gpu in said.devices} == {"NVIDIA A100-SXM4-40GB"}
     assert said.allocations.by_pod == {"pod": (machine.uuid(0),)}
     assert said.allocations.offered == {machine.uuid(0)}
@@ -85,8 +87,10 @@ def test_real_gpus_are_those_the_kubelet_offers_as_nvml_describes_them() -> None
     nvml = Nvml(gpus=(GpuDevice(0, 0, "GPU-b", "NVIDIA L4", 23034), GpuDevice(1, 1, "GPU-a", "NVIDIA L4", 23034)))
     devices = parse(text, nvml).devices
     assert [(gpu.uuid, gpu.index, gpu.memory) for gpu in devices] == [
-        ("GPU-b", 0, 23034), ("GPU-a", 1, 23034), ("GPU-far", None, None),
-    ]  # fmt: skip
+        ("GPU-b", 0, 23034),
+        ("GPU-a", 1, 23034),
+        ("GPU-far", None, None),
+    ]
 
 
 def context(runner: FakeRunner, provider: str = "kind", mode: str = "simulated") -> Any:

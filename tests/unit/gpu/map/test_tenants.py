@@ -227,7 +227,9 @@ def test_a_lab_asks_its_tenants_with_a_kai_of_their_own(tmp_path: Path) -> None:
     spec = lab(cluster={"workers": 3}, tenants=[tenant.model_dump() for tenant in tenants])
     (tmp_path / "ml").write_text("")
     ctx = SimpleNamespace(
-        spec=spec, cluster=lambda: "host", tenant=lambda name: f"cluster of {name}",
+        spec=spec,
+        cluster=lambda: "host",
+        tenant=lambda name: f"cluster of {name}",
         paths=SimpleNamespace(tenant_kubeconfig=lambda name: tmp_path / name),
-    )  # fmt: skip
+    )
     assert GpuSource.of(cast("LabContext", ctx)).tenants == {"ml": "cluster of ml"}

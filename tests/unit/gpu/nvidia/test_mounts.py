@@ -36,8 +36,11 @@ def test_explicit_mounts_are_the_nodes_own_devices_and_the_drivers_files() -> No
     mounts = extra_mounts("explicit-mounts", GPUS, fedora, "aarch64")
     devices = [mount for mount in mounts if mount["hostPath"].startswith("/dev/")]
     assert [mount["containerPath"] for mount in devices] == [
-        "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia2", "/dev/nvidia0",
-    ]  # fmt: skip
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia2",
+        "/dev/nvidia0",
+    ]
     files = {mount["hostPath"]: mount["containerPath"] for mount in mounts if mount not in devices}
     assert files == {
         f"/usr/lib64/libcuda.so.{VERSION}": f"/usr/lib/aarch64-linux-gnu/libcuda.so.{VERSION}",

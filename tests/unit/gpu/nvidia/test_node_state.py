@@ -15,14 +15,18 @@ from tests.support.nvidia_world import gpu, uuid
 GPUS = (gpu(0, 2), gpu(1, 0))
 FILES = RealFiles.of(GPUS, ToolkitOptions())
 
-WELL = "\n".join([
-    *(f"sum {digest}  {path}" for path, digest in FILES.sums().items()),
-    "minor 0", "minor 2", "modify 0",
-    *(f"{word} {uuid(number)}" for word in ("gpu", "spec") for number in (0, 1)),
-    "unit enabled active",
-    *(f"program /usr/bin/{name}" for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")),
-    "handler nvidia",
-])  # fmt: skip
+WELL = "\n".join(
+    [
+        *(f"sum {digest}  {path}" for path, digest in FILES.sums().items()),
+        "minor 0",
+        "minor 2",
+        "modify 0",
+        *(f"{word} {uuid(number)}" for word in ("gpu", "spec") for number in (0, 1)),
+        "unit enabled active",
+        *(f"program /usr/bin/{name}" for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")),
+        "handler nvidia",
+    ]
+)
 
 
 def test_the_list_names_minors_and_uuids() -> None:

@@ -29,9 +29,9 @@ WORKERS = ("kailab-demo-worker", "kailab-demo-worker2")
 
 
 def lab(workers: int = 2, name: str = "demo", **gpu_section: Any) -> LabSpec:
-    return LabSpec.model_validate({
-        "name": name, "cluster": {"workers": workers}, "gpu": {"mode": "nvidia", **gpu_section},
-    })  # fmt: skip
+    return LabSpec.model_validate(
+        {"name": name, "cluster": {"workers": workers}, "gpu": {"mode": "nvidia", **gpu_section}}
+    )
 
 
 def resolve(spec: LabSpec, machine: NvidiaFacts | None = None, **taken: str) -> tuple[LabSpec, tuple[str, ...]]:
@@ -130,15 +130,20 @@ def test_other_labs_claims_are_read_from_their_journals() -> None:
 def context(spec: LabSpec, runner: FakeRunner) -> LabContext:
     paths = LabPaths(spec.name)
     return LabContext(
-        "cluster", spec, paths, runner, Journal(paths.journal), Bus(), None, ContainerEngine(runner),  # type: ignore[arg-type]
+        "cluster",
+        spec,
+        paths,
+        runner,
+        Journal(paths.journal),
+        Bus(),
+        None,
+        ContainerEngine(runner),  # type: ignore[arg-type]
         lambda _: None,  # type: ignore[arg-type,return-value]
-    )  # fmt: skip
+    )
 
 
 PREPARED = facts(
-    default_runtime="nvidia",
-    engine=replace(DOCKER, default_runtime="nvidia"),
-    toolkit=replace(TOOLKIT, mounts=True),
+    default_runtime="nvidia", engine=replace(DOCKER, default_runtime="nvidia"), toolkit=replace(TOOLKIT, mounts=True)
 )
 
 

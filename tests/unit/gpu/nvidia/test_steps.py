@@ -72,9 +72,16 @@ class World:
         bus = Bus()
         bus.subscribe(self.events.append)
         self.ctx = LabContext(
-            "gpu", SPEC, LabPaths("demo"), runner, Journal(tmp_path / "journal.jsonl"), bus, None,  # type: ignore[arg-type]
-            ContainerEngine(runner), lambda _: self.cluster,  # type: ignore[arg-type,return-value]
-        )  # fmt: skip
+            "gpu",
+            SPEC,
+            LabPaths("demo"),
+            runner,
+            Journal(tmp_path / "journal.jsonl"),
+            bus,
+            None,  # type: ignore[arg-type]
+            ContainerEngine(runner),
+            lambda _: self.cluster,  # type: ignore[arg-type,return-value]
+        )
         record(self.ctx.journal, "cluster", SHARES, "volume-mount")
         self.cluster.objects += [make_node(name) for name in self.nodes]
 
@@ -83,9 +90,11 @@ class World:
         self.runner.handle("docker ps -aq --no-trunc --filter", out=lambda _: "\n".join(reversed(list(self.nodes))))
         for node in self.nodes.values():
             shown = {
-                "Name": f"/{node.name}", "Id": node.name, "State": {"Status": "running"},
+                "Name": f"/{node.name}",
+                "Id": node.name,
+                "State": {"Status": "running"},
                 "Config": {"Labels": {"io.x-k8s.kind.cluster": "kailab-demo"}},
-            }  # fmt: skip
+            }
             self.runner.handle(["docker", "inspect", "--type", "container", node.name], out=json.dumps([shown]))
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
             if installs:
@@ -130,9 +139,7 @@ def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world
     step.apply(world.ctx)
     step.verify(world.ctx)
     seen = step.observe(world.ctx)
-    assert (seen.state, seen.detail) == (
-        State.READY, "worker: 2 × NVIDIA L4; worker2: 2 × NVIDIA L4 (volume-mount)",
-    )  # fmt: skip
+    assert (seen.state, seen.detail) == (State.READY, "worker: 2 × NVIDIA L4; worker2: 2 × NVIDIA L4 (volume-mount)")
     assert {name: node.minors for name, node in world.nodes.items()} == {CONTROL: [], ONE: [2, 0], TWO: [1, 3]}
     assert world.labels(ONE)["nvidia.com/gpu.present"] == "true"
     assert "nvidia.com/gpu.present" not in world.labels(CONTROL)
@@ -184,8 +191,9 @@ def test_nodes_of_a_lab_without_real_gpus_are_refused(world: World) -> None:
     with pytest.raises(LabError, match="without real ones") as caught:
         RealGpuNodes(SPEC).apply(world.ctx)
     assert caught.value.evidence == (
-        f"{TWO}: no GPU was given to it", f"{ONE}: containerd has no runtime handler 'nvidia'",
-    )  # fmt: skip
+        f"{TWO}: no GPU was given to it",
+        f"{ONE}: containerd has no runtime handler 'nvidia'",
+    )
 
 
 def test_the_plugin_waits_for_what_the_journal_says(world: World) -> None:
@@ -254,8 +262,9 @@ def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: World) -> None:
     with pytest.raises(StepFailed) as caught:
         RealGpuProof(SPEC).verify(world.ctx)
     assert caught.value.evidence == (
-        f"{ONE}: its pods see {uuid(2)}, which is not the node's", f"{TWO}: its pods do not see {uuid(2)}",
-    )  # fmt: skip
+        f"{ONE}: its pods see {uuid(2)}, which is not the node's",
+        f"{TWO}: its pods do not see {uuid(2)}",
+    )
 
 
 def test_without_plugin_pods_nothing_is_proven(world: World) -> None:

@@ -161,10 +161,7 @@ def test_the_containerd_patch_adds_the_handler_to_kinds_config() -> None:
     patch = tomllib.loads(text)
     assert "version" not in patch, "kind skips a patch of another version than the node's config"
     runtimes = patch["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
-    assert runtimes["nvidia"]["options"] == {
-        "BinaryName": "/usr/bin/nvidia-container-runtime",
-        "SystemdCgroup": True,
-    }
+    assert runtimes["nvidia"]["options"] == {"BinaryName": "/usr/bin/nvidia-container-runtime", "SystemdCgroup": True}
 
 
 def _read(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:

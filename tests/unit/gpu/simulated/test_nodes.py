@@ -47,10 +47,7 @@ def test_a_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
         ({"gpu": {"model": " blank", "memoryMiB": 1000}}, "no blanks"),
         ({"gpu": {"model": "(?)", "memoryMiB": 1000}}, "gpu.product"),
         ({"gpu": {"model": "x" * 64, "memoryMiB": 1000}}, "gpu.product"),
-        (
-            {"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}},
-            "gpu.pools.b.model",
-        ),
+        ({"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}}, "gpu.pools.b.model"),
     ],
 )
 def test_gpus_that_cannot_be_had_are_refused(spec: Json, says: str) -> None:
@@ -96,10 +93,7 @@ def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeyp
         (lambda line: "" if line.startswith("library") else line, "missing or broken"),
         (lambda line: "" if "/dev/nvidia1 " in line else line, "device /dev/nvidia1 is missing"),
         (lambda line: line.replace("nvidia1 195:1", "nvidia1 1:3"), "device /dev/nvidia1 is 1:3"),
-        (
-            lambda line: f"{line}\ndevice /dev/nvidia7 195:7" if "nvidiactl" in line else line,
-            "nvidia7 should not",
-        ),
+        (lambda line: f"{line}\ndevice /dev/nvidia7 195:7" if "nvidiactl" in line else line, "nvidia7 should not"),
         (
             lambda line: line.replace("unit enabled active", "unit enabled failed"),
             "kailab-gpu.service is enabled failed",

@@ -49,8 +49,10 @@ def test_the_machines_compiler_is_used_once_for_the_same_sources(runner: FakeRun
     first = build_library(runner)
     assert build_library(runner) == first == library_in_cache("x86_64")
     assert {path.name: path.read_bytes() for path in first.parent.iterdir()} == {
-        "libnvidia-ml.so.1": GLIBC, "nvidia-smi": GLIBC, "gpu-usage": GLIBC,
-    }  # fmt: skip
+        "libnvidia-ml.so.1": GLIBC,
+        "nvidia-smi": GLIBC,
+        "gpu-usage": GLIBC,
+    }
     library, smi, usage = (call.argv for call in cc.calls)
     assert {"-Wall", "-Wextra", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"} <= set(library)
     assert not {"-shared", "-fPIC"} & {*smi, *usage}

@@ -97,8 +97,11 @@ def test_the_toolkit_is_the_second_witness(world: World) -> None:
     ldconfig(world, f"libcuda.so.1 (libc6,x86-64) => {LIB}/libcuda.so.{VERSION}")
     world.runner.has("nvidia-ctk")
     paths = [
-        f"{LIB}/libcuda.so.{VERSION}", f"{LIB}/libnvidia-ml.so.{VERSION}", firmware, "/run/nvidia-persistenced/socket",
-    ]  # fmt: skip
+        f"{LIB}/libcuda.so.{VERSION}",
+        f"{LIB}/libnvidia-ml.so.{VERSION}",
+        firmware,
+        "/run/nvidia-persistenced/socket",
+    ]
     edits = {"containerEdits": {"mounts": [{"hostPath": path, "containerPath": path} for path in paths]}}
     world.runner.handle(GENERATE, out=json.dumps(edits))
     found = libraries.find(world.runner, world.machine, VERSION, "x86_64")

@@ -21,15 +21,22 @@ def _refuse(*_: object) -> object:
 
 def pynvml(**changes: Any) -> SimpleNamespace:
     answers: dict[str, Any] = {
-        "NVMLError": Refused, "NVML_DEVICE_MIG_ENABLE": 1, "nvmlInit": lambda: None, "nvmlShutdown": lambda: None,
-        "nvmlSystemGetDriverVersion": lambda: "999.12", "nvmlSystemGetCudaDriverVersion": lambda: 13000,
-        "nvmlDeviceGetCount": lambda: 1, "nvmlDeviceGetHandleByIndex": lambda index: f"gpu{index}",
-        "nvmlDeviceGetMigMode": lambda handle: (1, 1), "nvmlDeviceGetMinorNumber": lambda handle: 4,
-        "nvmlDeviceGetUUID": lambda handle: f"uuid of {handle}", "nvmlDeviceGetName": lambda handle: b"NVIDIA H100",
+        "NVMLError": Refused,
+        "NVML_DEVICE_MIG_ENABLE": 1,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: "999.12",
+        "nvmlSystemGetCudaDriverVersion": lambda: 13000,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda index: f"gpu{index}",
+        "nvmlDeviceGetMigMode": lambda handle: (1, 1),
+        "nvmlDeviceGetMinorNumber": lambda handle: 4,
+        "nvmlDeviceGetUUID": lambda handle: f"uuid of {handle}",
+        "nvmlDeviceGetName": lambda handle: b"NVIDIA H100",
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=2**34),
         "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 3,
         "nvmlDeviceGetMigDeviceHandleByIndex": lambda handle, at: _refuse() if at == 1 else f"slice{at}",
-    }  # fmt: skip
+    }
     return SimpleNamespace(**{**answers, **changes})
 
 

@@ -100,9 +100,11 @@ def test_an_engine_that_does_not_run_yet_is_no_obstacle() -> None:
 def test_a_prepared_machine_needs_no_change() -> None:
     uuids = tuple(uuid(number) for number in range(4))
     ready = facts(
-        default_runtime="nvidia", engine=replace(DOCKER, default_runtime="nvidia"),
-        toolkit=replace(TOOLKIT, mounts=True), cdi=CdiSpec("/etc/cdi/nvidia.yaml", uuids),
-    )  # fmt: skip
+        default_runtime="nvidia",
+        engine=replace(DOCKER, default_runtime="nvidia"),
+        toolkit=replace(TOOLKIT, mounts=True),
+        cdi=CdiSpec("/etc/cdi/nvidia.yaml", uuids),
+    )
     assert [choose_strategy(ready, name).changes for name in ALL] == [(), (), ()]
     assert runtime_ready(replace(ready, engine=None))
     # each of the three is needed

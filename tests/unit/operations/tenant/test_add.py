@@ -108,7 +108,7 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
         ("ml", {"mode": "own-kai", "kaiVersion": "0.9.3"}, "tenant ml: kaiVersion: KAI 0.9.3 needs Kubernetes 1.33"),
         ("ml", {"mode": "default", "vcluster": "0.30.0"}, "tenant ml: vcluster: '0.30.0' is too old"),
     ],
-)  # fmt: skip
+)
 def test_a_tenant_that_does_not_fit(world: TenancyWorld, name: str, options: dict[str, Any], what: str) -> None:
     with pytest.raises(SpecError) as refused:
         add(world.lab(), draft(name, options))

@@ -43,9 +43,13 @@ class Bench:
         self.trials = FINE
         self.suites = Suites(ran=True, summary="4 passed")
         self.lab: Any = SimpleNamespace(
-            spec=SimpleNamespace(name="demo"), paths=self.paths, runner=runner, tenants=(tenant_of("0.9.8"),),
-            context=lambda step: None, session=SimpleNamespace(locked=contextlib.nullcontext),
-        )  # fmt: skip
+            spec=SimpleNamespace(name="demo"),
+            paths=self.paths,
+            runner=runner,
+            tenants=(tenant_of("0.9.8"),),
+            context=lambda step: None,
+            session=SimpleNamespace(locked=contextlib.nullcontext),
+        )
         patch.setattr(rehearsal, "change_kai", self.change)
         patch.setattr(rehearsal, "check_change", lambda ctx, tenant: ())
         patch.setattr(rehearsal, "running_inside", lambda ctx, tenant: self.look())
@@ -85,8 +89,14 @@ def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
     assert last is not None
     assert (last.target.kai_version, last.done) == ("0.9.8", True)
     text = said(found)
-    for words in ("KAI 0.9.8 → 0.16.8 in tenant ml: green", "first pod scheduled", "11.5 s", "4 passed",
-                  "not tried: the tenant has no free GPU", "tenant ml has KAI 0.16.8 now"):  # fmt: skip
+    for words in (
+        "KAI 0.9.8 → 0.16.8 in tenant ml: green",
+        "first pod scheduled",
+        "11.5 s",
+        "4 passed",
+        "not tried: the tenant has no free GPU",
+        "tenant ml has KAI 0.16.8 now",
+    ):
         assert words in text
 
 

@@ -50,9 +50,12 @@ def gpus(*holders: Holder) -> GpuMap:
     mine = Gpu(node, 0, "GPU-0", "T4", 15360, reservations=("a/b",), holders=holders)
     other = Gpu("kailab-demo-worker", 0, "GPU-2", "T4", 15360)
     return GpuMap(
-        "", (NodeGpus(node, True, False, "T4", 15360, 2, 2, (mine, replace(mine, uuid="GPU-1", holders=()))),
-             NodeGpus("kailab-demo-worker", True, False, "T4", 15360, 1, 1, (other,))),
-    )  # fmt: skip
+        "",
+        (
+            NodeGpus(node, True, False, "T4", 15360, 2, 2, (mine, replace(mine, uuid="GPU-1", holders=()))),
+            NodeGpus("kailab-demo-worker", True, False, "T4", 15360, 1, 1, (other,)),
+        ),
+    )
 
 
 def test_a_tenant_that_is_up(world: TenancyWorld) -> None:

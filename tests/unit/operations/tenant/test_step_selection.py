@@ -27,11 +27,18 @@ def step(name: str, *needs: str) -> FakeStep:
 
 
 PLAN = [
-    step("host"), step("supply:kai", "host"), step("network"), step("kai", "network", "gpu-nodes"),
-    step("tenant-nodes", "network"), step("isolation", "kai", "tenant-nodes"), step("tenant:served", "network"),
-    step("tenant:ml", "network", "tenant-nodes"), step("kai:ml", "tenant:ml", "isolation"), step("queues:ml", "kai:ml"),
+    step("host"),
+    step("supply:kai", "host"),
+    step("network"),
+    step("kai", "network", "gpu-nodes"),
+    step("tenant-nodes", "network"),
+    step("isolation", "kai", "tenant-nodes"),
+    step("tenant:served", "network"),
+    step("tenant:ml", "network", "tenant-nodes"),
+    step("kai:ml", "tenant:ml", "isolation"),
+    step("queues:ml", "kai:ml"),
     step("tenant:mlx", "network"),
-]  # fmt: skip
+]
 
 
 def test_a_tenants_steps_are_its_own() -> None:
@@ -41,8 +48,10 @@ def test_a_tenants_steps_are_its_own() -> None:
 
 def test_needs_outside_the_run_are_met_already() -> None:
     assert {one.id: one.needs for one in narrowed(steps_of(PLAN, "ml"))} == {
-        "tenant:ml": (), "kai:ml": ("tenant:ml",), "queues:ml": ("kai:ml",),
-    }  # fmt: skip
+        "tenant:ml": (),
+        "kai:ml": ("tenant:ml",),
+        "queues:ml": ("kai:ml",),
+    }
 
 
 def test_everything_of_the_tenant_waits_for_measures_and_images() -> None:
@@ -105,9 +114,10 @@ class FakeArchives:
 @pytest.fixture
 def nodes(runner: FakeRunner, tmp_path: Path) -> tuple[Any, FakeEngine]:
     engine = FakeEngine(
-        images={"cp": set(), "w1": {DNS}, "w2": {DNS, KAI}}, roles={"cp": "control-plane"},
+        images={"cp": set(), "w1": {DNS}, "w2": {DNS, KAI}},
+        roles={"cp": "control-plane"},
         holds={"scheduler:v0.9.3.tar": KAI, "coredns:v1.12.4.tar": DNS},
-    )  # fmt: skip
+    )
     ctx = World(lab_file(), runner, tmp_path).ctx
     return replace(ctx, engine=engine, supply=FakeArchives()), engine  # type: ignore[arg-type]
 

@@ -28,16 +28,26 @@ def ctx(runner: FakeRunner) -> LabContext:
     paths.root.mkdir(parents=True)
     more: dict[str, Any] = dict.fromkeys(("bus", "supply", "open_cluster"), SimpleNamespace())
     return LabContext(
-        step="plan", spec=LabSpec(), run=runner, journal=Journal(paths.journal), paths=paths,
-        engine=ContainerEngine(runner), **more,
-    )  # fmt: skip
+        step="plan",
+        spec=LabSpec(),
+        run=runner,
+        journal=Journal(paths.journal),
+        paths=paths,
+        engine=ContainerEngine(runner),
+        **more,
+    )
 
 
 def nodes(runner: FakeRunner, *names: str, mounts: Sequence[str] = ()) -> None:
     runner.handle("docker ps -aq", out="\n".join(names))
     for name in names:
-        facts = {"Name": f"/{name}", "Id": name, "State": {"Status": "running"}, "Config": {},
-                 "Mounts": [{"Destination": path} for path in mounts]}  # fmt: skip
+        facts = {
+            "Name": f"/{name}",
+            "Id": name,
+            "State": {"Status": "running"},
+            "Config": {},
+            "Mounts": [{"Destination": path} for path in mounts],
+        }
         runner.handle(f"docker inspect --type container {name}", out=json.dumps([facts]))
 
 

@@ -30,10 +30,15 @@ JOB = {
 BINDER = {
     "kind": "Deployment",
     "metadata": {"name": "binder"},
-    "spec": {"template": {"spec": {
-        "initContainers": [{"image": "reg:5000/r/init@sha256:0"}], "containers": [{"image": "r/binder:v1"}],
-    }}},
-}  # fmt: skip
+    "spec": {
+        "template": {
+            "spec": {
+                "initContainers": [{"image": "reg:5000/r/init@sha256:0"}],
+                "containers": [{"image": "r/binder:v1"}],
+            }
+        }
+    },
+}
 CLASS = {"kind": "PriorityClass", "metadata": {"name": "train"}, "value": 50}
 APPLIED = {
     "kind": "ConfigMap",
@@ -78,7 +83,7 @@ def test_the_chart_has_all_that_the_data_names(version: str) -> None:
         (NEW, {"templates": ()}, "queue_template: the chart has no templates/default-queue.yaml"),
         (NEW, {"inside": ()}, "config_template: the chart renders no Config/kai-config"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_as_the_data_says_is_told(version: str, change: dict[str, Any], told: str) -> None:
     found = differences(line_of(version), replace(recorded(version), **change))
     assert [line for line in found if line.startswith(told)], found
@@ -108,8 +113,15 @@ def test_what_a_chart_shows() -> None:
     rendered = [JOB, once, BINDER, CLASS, APPLIED]
     assert chart_of("1.0.0", values, templates, crds, rendered, applied_by_jobs(rendered)) == Chart(
         version="1.0.0",
-        values=("binder", "binder.cdi", "binder.image", "binder.image.name", "binder.runtimeClassName", "global",
-                "global.gpuSharing"),
+        values=(
+            "binder",
+            "binder.cdi",
+            "binder.image",
+            "binder.image.name",
+            "binder.runtimeClassName",
+            "global",
+            "global.gpuSharing",
+        ),
         objects=("ConfigMap/manifest", "Deployment/binder", "Job/again", "Job/crd-upgrader", "PriorityClass/train"),
         inside=("Config/kai-config",),
         crds=("b",),
@@ -118,7 +130,7 @@ def test_what_a_chart_shows() -> None:
         lasting_jobs=("crd-upgrader",),
         priorities=("train=50",),
         templates=("templates/map.yaml", "templates/queue.yaml"),
-    )  # fmt: skip
+    )
 
 
 def test_a_chart_file_is_read_and_rendered_once(tmp_path: Path) -> None:

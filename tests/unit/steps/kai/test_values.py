@@ -82,10 +82,7 @@ def test_a_line_that_cannot_clear_the_workload_class_is_left_alone() -> None:
 
 
 def test_values_of_the_lab_file_win() -> None:
-    mine = {
-        "global": {"gpuSharing": False, "registry": "localhost:5001/kai"},
-        "binder": {"runtimeClassName": "x"},
-    }
+    mine = {"global": {"gpuSharing": False, "registry": "localhost:5001/kai"}, "binder": {"runtimeClassName": "x"}}
     values = kai_values(lab(values=mine))
     assert values["global"]["gpuSharing"] is False
     assert values["binder"] == {"runtimeClassName": "x", "resources": {"limits": {"cpu": "1"}}}
@@ -97,10 +94,16 @@ def test_images_are_those_that_pods_run() -> None:
     assert names == {
         f"{name}:v0.16.8"
         for name in (
-            "admission", "binder", "operator", "podgroupcontroller", "podgrouper", "queuecontroller",
-            "resourcereservation", "scheduler",
+            "admission",
+            "binder",
+            "operator",
+            "podgroupcontroller",
+            "podgrouper",
+            "queuecontroller",
+            "resourcereservation",
+            "scheduler",
         )
-    }  # fmt: skip
+    }
 
 
 def test_hook_jobs_need_their_image_where_helm_runs_them() -> None:
@@ -120,9 +123,14 @@ def test_autoscaling_needs_more() -> None:
 
 def test_expected_deployments() -> None:
     assert set(kai_deployments(lab())) == {
-        "kai-operator", "kai-scheduler-default", "admission", "binder", "pod-grouper", "podgroup-controller",
+        "kai-operator",
+        "kai-scheduler-default",
+        "admission",
+        "binder",
+        "pod-grouper",
+        "podgroup-controller",
         "queue-controller",
-    }  # fmt: skip
+    }
     assert "kai-scheduler-default" not in kai_deployments(lab(values={"defaultShard": {"enabled": False}}))
     assert "binder" not in kai_deployments(lab(values={"binder": {"enabled": False}}))
     assert "scheduler" in kai_deployments(lab("0.7.11"))

@@ -101,9 +101,7 @@ def test_apply_marks_nodes_and_keeps_what_others_wrote(world: World, nodes: Node
     nodes.node(THIRD, "", theirs)
     assert STEP.observe(world.ctx).state is State.ABSENT
     STEP.apply(world.ctx)
-    assert nodes.marks() == {
-        FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: ("ml", [theirs, taint("ml")]),
-    }  # fmt: skip
+    assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: ("ml", [theirs, taint("ml")])}
     seen = STEP.observe(world.ctx)
     assert (seen.state, seen.detail) == (State.READY, f"ml: {THIRD}, ops: {SECOND}")
     STEP.verify(world.ctx)

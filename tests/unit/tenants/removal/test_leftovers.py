@@ -61,15 +61,21 @@ def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
         ("ClusterRoleBinding", f"vc-team-a-v-{SPACE}", {}, f"ClusterRoleBinding vc-team-a-v-{SPACE}"),
         ("ClusterRoleBinding", "by-hand", subjects(SPACE), "ClusterRoleBinding by-hand"),
         (
-            "MutatingWebhookConfiguration", "hooks", {"webhooks": [hook("x"), hook(SPACE)]},
+            "MutatingWebhookConfiguration",
+            "hooks",
+            {"webhooks": [hook("x"), hook(SPACE)]},
             f"MutatingWebhookConfiguration hooks calls a Service in {SPACE}",
         ),
         (
-            "ValidatingWebhookConfiguration", "hooks", {"webhooks": [hook(SPACE)]},
+            "ValidatingWebhookConfiguration",
+            "hooks",
+            {"webhooks": [hook(SPACE)]},
             f"ValidatingWebhookConfiguration hooks calls a Service in {SPACE}",
         ),
         (
-            "APIService", "v1.x.io", {"spec": {"service": {"namespace": SPACE}}},
+            "APIService",
+            "v1.x.io",
+            {"spec": {"service": {"namespace": SPACE}}},
             f"APIService v1.x.io is served from {SPACE}",
         ),
         ("PriorityClass", "a", {"metadata": {"labels": MARKER}}, "PriorityClass a"),
@@ -78,13 +84,15 @@ def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
         ("IngressClass", "a", {"metadata": {"labels": MARKER}}, "IngressClass a"),
         ("PersistentVolume", "a", {"metadata": {"labels": MARKER}}, "PersistentVolume a"),
         (
-            "PersistentVolume", "kept", {"spec": {"claimRef": {"namespace": SPACE}}},
+            "PersistentVolume",
+            "kept",
+            {"spec": {"claimRef": {"namespace": SPACE}}},
             f"PersistentVolume kept was claimed from {SPACE}",
         ),
         ("CustomResourceDefinition", "a.x.io", {"metadata": {"labels": LAB}}, "CustomResourceDefinition a.x.io"),
         ("Queue", "a", {"metadata": {"labels": LAB}}, "Queue a"),
     ],
-)  # fmt: skip
+)
 def test_cluster_wide(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
     world.host.put(kind, name, **more)
     assert cluster_scope(world.host, "team-a") == (line,)  # type: ignore[arg-type]

@@ -53,10 +53,7 @@ def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "scheduler", "queues", "wanted"),
-    [
-        ("host-kai", "kai", ["test"], ("kai-scheduler", "test")),
-        ("default", "default", [], (None, None)),
-    ],
+    [("host-kai", "kai", ["test"], ("kai-scheduler", "test")), ("default", "default", [], (None, None))],
 )
 def test_the_canary_is_scheduled_as_the_tenants_pods_were(
     runner: FakeRunner, tmp_path: Path, mode: str, scheduler: str, queues: list[str], wanted: tuple[Any, Any]
@@ -137,7 +134,12 @@ def test_table_of_a_removal_that_did_not() -> None:
     assert "✗         -  GPUs free  no pod ran" in text
     assert "✗  Pod a/b is gone" in text
     assert removal.as_json() == {
-        "tenant": "team-a", "ok": False, "seconds": 0.0, "grace": None,
+        "tenant": "team-a",
+        "ok": False,
+        "seconds": 0.0,
+        "grace": None,
         "moments": [{"name": "GPUs free", "seconds": None, "detail": "no pod ran"}],
-        "cut_grace": [], "left": ["ClusterRole x"], "disturbed": ["Pod a/b is gone"],
-    }  # fmt: skip
+        "cut_grace": [],
+        "left": ["ClusterRole x"],
+        "disturbed": ["Pod a/b is gone"],
+    }

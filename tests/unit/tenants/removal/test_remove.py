@@ -49,8 +49,12 @@ def test_moments_are_told_in_the_order_of_the_protocol(world: RemovalWorld) -> N
     helm(world)
     removal = remove(world)
     assert [one.name for one in removal.moments] == [
-        "scheduler stopped", "pods gone", "namespace gone", "cluster scope clean", "host undisturbed",
-    ]  # fmt: skip
+        "scheduler stopped",
+        "pods gone",
+        "namespace gone",
+        "cluster scope clean",
+        "host undisturbed",
+    ]
     assert all(one.seconds is not None and one.seconds > 0 for one in removal.moments)
     assert removal.seconds == removal.at("cluster scope clean")
 

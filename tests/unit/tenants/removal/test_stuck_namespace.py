@@ -46,9 +46,12 @@ def available(status: str, reason: str, message: str) -> Json:
 def terminating(host: LivingCluster, *conditions: tuple[str, str, str], **metadata: Any) -> None:
     rows = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
     host.put(
-        "Namespace", SPACE, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata},
-        spec={"finalizers": ["kubernetes"]}, status={"phase": "Terminating", "conditions": rows},
-    )  # fmt: skip
+        "Namespace",
+        SPACE,
+        metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata},
+        spec={"finalizers": ["kubernetes"]},
+        status={"phase": "Terminating", "conditions": rows},
+    )
 
 
 def why(host: LivingCluster) -> tuple[str, ...]:
@@ -67,10 +70,11 @@ def test_a_namespace_that_nobody_deletes_does_not_hang(host: LivingCluster) -> N
 
 def test_a_finalizer(host: LivingCluster) -> None:
     terminating(
-        host, *FINE,
+        host,
+        *FINE,
         ("NamespaceContentRemaining", "True", f"Some resources are remaining: {LEFT}"),
         ("NamespaceFinalizersRemaining", "True", HELD),
-    )  # fmt: skip
+    )
     for name in ("one", "two"):
         host.put("Widget", name, SPACE, metadata={"finalizers": ["example.com/guard"], "deletionTimestamp": "x"})
     host.put("ConfigMap", "calm", SPACE)
@@ -115,9 +119,11 @@ def test_the_api_of_a_tenant_that_is_dead(host: LivingCluster) -> None:
     stale = "metrics.example.com/v1: stale GroupVersion discovery: metrics.example.com/v1"
     terminating(host, ("NamespaceDeletionDiscoveryFailure", "True", DISCOVERY + stale))
     host.put(
-        "APIService", "v1.metrics.example.com", spec={"service": {"namespace": "vcluster-old", "name": "metrics"}},
+        "APIService",
+        "v1.metrics.example.com",
+        spec={"service": {"namespace": "vcluster-old", "name": "metrics"}},
         status=available("False", "ServiceNotFound", absent),
-    )  # fmt: skip
+    )
     assert why(host) == (
         f"NamespaceDeletionDiscoveryFailure: {DISCOVERY}{stale}",
         f"APIService v1.metrics.example.com is unavailable: ServiceNotFound: {absent}, served by Service {backend}",
@@ -133,9 +139,11 @@ def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: L
     host.put("Widget", "one", SPACE, metadata={"finalizers": ["example.com/guard"]})
     host.put("Namespace", "there")
     host.put(
-        "APIService", "v1.x.io", spec={"service": {"namespace": "there", "name": "x"}},
+        "APIService",
+        "v1.x.io",
+        spec={"service": {"namespace": "there", "name": "x"}},
         status=available("False", "MissingEndpoints", "no endpoints"),
-    )  # fmt: skip
+    )
     assert failure(host).fix.startswith("let the controller of example.com/guard run")
 
 

@@ -28,8 +28,10 @@ def test_it_stands_behind_the_same_service_and_is_asked_every_second() -> None:
     assert "affinity" not in pod["spec"]
     (container,) = pod["spec"]["containers"]
     assert container["readinessProbe"] == {
-        "httpGet": {"path": "/readyz", "port": 8081}, "initialDelaySeconds": 0, "periodSeconds": 1,
-    }  # fmt: skip
+        "httpGet": {"path": "/readyz", "port": 8081},
+        "initialDelaySeconds": 0,
+        "periodSeconds": 1,
+    }
     assert before == deployment(initialDelaySeconds=5, periodSeconds=10)
 
 

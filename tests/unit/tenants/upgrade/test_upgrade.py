@@ -51,11 +51,17 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     bench.helm_installs("0.16.8")
     done = bench.change("0.16.8")
     assert (done.before, done.after, done.how, done.ok) == ("0.9.8", "0.16.8", ANEW, True)
-    order = ["delete Config.kai.scheduler kai-config", "helm uninstall kai-scheduler",
-             "delete ServiceAccount admission",
-             "delete ValidatingWebhookConfiguration kai-queue-validation-v2", "delete Deployment scheduler",
-             f"delete all Pod in {NAMESPACE} grace 1", f"delete all Lease in {NAMESPACE} grace None",
-             "apply Config kai-config", "helm upgrade"]  # fmt: skip
+    order = [
+        "delete Config.kai.scheduler kai-config",
+        "helm uninstall kai-scheduler",
+        "delete ServiceAccount admission",
+        "delete ValidatingWebhookConfiguration kai-queue-validation-v2",
+        "delete Deployment scheduler",
+        f"delete all Pod in {NAMESPACE} grace 1",
+        f"delete all Lease in {NAMESPACE} grace None",
+        "apply Config kai-config",
+        "helm upgrade",
+    ]
     assert [log.index(line) for line in order] == sorted(log.index(line) for line in order)
     kept = '{"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}}'
     patched = f"patch Namespace {RESERVATIONS} {kept}"

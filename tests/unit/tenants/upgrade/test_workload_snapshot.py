@@ -60,8 +60,11 @@ def test_what_runs() -> None:
     found = seen(HALF, waiting, ended, own, reservation("g1"))
     (half,) = found.pods
     assert (half.title, half.gpu_groups, half.gpu_uuids, half.pod_group) == (
-        "team/half", ("g1",), ("GPU-1",), "team/pg-half"
-    )  # fmt: skip
+        "team/half",
+        ("g1",),
+        ("GPU-1",),
+        "team/pg-half",
+    )
     assert found.succeeded == {"u-done"}
     assert [one.uid for one in found.reservations] == ["u-res"]
 

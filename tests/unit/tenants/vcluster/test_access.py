@@ -26,9 +26,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> World:
 
 
 def test_a_tenant_of_the_lab_file_has_its_port(world: World) -> None:
-    assert (
-        access.tenant_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
-    )
+    assert access.tenant_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
 
 
 def test_looking_takes_no_port(world: World) -> None:

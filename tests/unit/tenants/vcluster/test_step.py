@@ -38,9 +38,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> World:
 
 
 def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
-    world = World(
-        lab(tenants=[one().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz")
-    )
+    world = World(lab(tenants=[one().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz"))
     world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
     world.cluster.put("Namespace", "kube-system", metadata={"uid": "host"})
     inside = world.tenants["team-a"] = FakeCluster(world.log)
@@ -183,9 +181,7 @@ def test_kind_takes_the_tenant_with_it_but_not_its_kubeconfig(world: World) -> N
 
 
 @pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])
-def test_a_namespace_of_somebody_else_stays(
-    runner: FakeRunner, tmp_path: Path, labels: dict[str, str]
-) -> None:
+def test_a_namespace_of_somebody_else_stays(runner: FakeRunner, tmp_path: Path, labels: dict[str, str]) -> None:
     world = make(runner, tmp_path, cluster=EXISTING)
     world.cluster.put("Namespace", SPACE, metadata={"labels": labels})
     step_of(world).undo(world.ctx)

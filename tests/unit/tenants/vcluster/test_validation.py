@@ -139,10 +139,7 @@ def test_pro_keys_switched_off_are_fine(chart: Path) -> None:
 
 
 def test_another_image_is_only_doubted(chart: Path) -> None:
-    values = {
-        "controlPlane": {"statefulSet": {"image": {"repository": "loft-sh/vcluster-pro"}}},
-        "sleep": {"a": 1},
-    }
+    values = {"controlPlane": {"statefulSet": {"image": {"repository": "loft-sh/vcluster-pro"}}}, "sleep": {"a": 1}}
     doubts = validate_tenants(with_tenants(one(values=values)), chart)
     (doubt,) = doubts
     assert doubt.startswith("tenant team-a: values.controlPlane.statefulSet.image: not the open-source image")

@@ -53,8 +53,9 @@ def test_nodes_of_its_own(mode: str) -> None:
     tenant = one(mode, nodes=1)
     values = release_values(with_tenants(tenant), tenant, PORT)
     assert value_at(values, "sync.fromHost.nodes") == {
-        "enabled": True, "selector": {"labels": {"kailab.dev/tenant": "team-a"}},
-    }  # fmt: skip
+        "enabled": True,
+        "selector": {"labels": {"kailab.dev/tenant": "team-a"}},
+    }
     assert value_at(values, "sync.toHost.pods.enforceTolerations") == ["kailab.dev/tenant=team-a:NoSchedule"]
     assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
 
@@ -84,8 +85,11 @@ def test_a_quota_of_gpus_needs_no_limit_range() -> None:
 def test_a_quota_of_cpu_gives_requests_to_pods_without() -> None:
     quota = TenantQuota.model_validate({"gpus": 1, "cpu": 8, "memory": "16Gi", "pods": 30})
     assert hard_limits(quota) == {
-        "requests.nvidia.com/gpu": "1", "requests.cpu": "8", "requests.memory": "16Gi", "pods": "30",
-    }  # fmt: skip
+        "requests.nvidia.com/gpu": "1",
+        "requests.cpu": "8",
+        "requests.memory": "16Gi",
+        "pods": "30",
+    }
     limits = quota_values(quota)["policies"]["limitRange"]
     assert limits["enabled"] is True
     # the chart's own would be 3 GiB of ephemeral storage for each container
@@ -113,10 +117,7 @@ def test_all_are_open_source_light_and_silent(mode: str) -> None:
 def test_access_comes_last() -> None:
     values = release_values(with_tenants(one()), one(), PORT)
     assert value_at(values, "controlPlane.service") == {"spec": {"type": "NodePort"}, "httpsNodePort": 30440}
-    assert values["exportKubeConfig"] == {
-        "server": "https://127.0.0.1:41000",
-        "context": "kailab-demo-team-a",
-    }
+    assert values["exportKubeConfig"] == {"server": "https://127.0.0.1:41000", "context": "kailab-demo-team-a"}
 
 
 def test_images() -> None:
