@@ -232,7 +232,7 @@ class Lab:
                 self.bus.emit(Notice("warning", text))
             estimate = plan.critical_path(run_history.step_seconds(state_root() / "runs"))
             record = self._engine(plan).up(estimate)
-            run_history.save(self.paths.runs, record, dict(plan.facts))
+            run_history.save_run(self.paths.runs, record, dict(plan.facts))
             record.raise_failure()
         return UpReport(
             self.spec.name,

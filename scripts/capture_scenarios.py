@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.api import Lab
 from lab.errors import LabError, WaitTimeout
-from lab.explain import Explained, Worlds, explained
+from lab.explain import Explanation, LabSnapshot, explained
 from lab.kube.client import OWNER_LABEL
 from lab.objects.node import NodeView
 from lab.operations.explain import read
@@ -81,9 +81,9 @@ class Stage:
                 meta["namespace"] = self.space
             cluster.create({**doc, "metadata": meta})
 
-    def _await(self) -> tuple[Worlds, Explained]:
+    def _await(self) -> tuple[LabSnapshot, Explanation]:
         """Wait until the explanation is the expected one; looked at whenever something is told of the namespace."""
-        seen: list[tuple[Worlds, Explained]] = []
+        seen: list[tuple[LabSnapshot, Explanation]] = []
 
         def holds(_: list[Json]) -> bool:
             worlds = read(self.lab, self.tenant, logs=False)
@@ -109,12 +109,12 @@ class Stage:
         logs = last_words(self.lab.cluster, worlds.host.of("Pod"))
         return replace(worlds, host=replace(worlds.host, logs=logs)), told
 
-    def _as_expected(self, told: Explained) -> bool:
+    def _as_expected(self, told: Explanation) -> bool:
         if not self.situation.expects:
             return told.stage.value == "running" and not told.findings
         return bool(told.findings) and told.findings[0].rule == self.situation.expects
 
-    def _write(self, folder: Path, worlds: Worlds, told: Explained) -> Path:
+    def _write(self, folder: Path, worlds: LabSnapshot, told: Explanation) -> Path:
         spaces = {self.space, *(f"vcluster-{t.name}" for t in worlds.tenants if t.name == self.tenant)}
         data = {
             "name": self.situation.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lab.explain.installation import Kai, installation
+from lab.explain.installation import KaiInstallation, installation
 from lab.kube.readiness import is_ready
 from lab.snapshot.cluster_snapshot import take
 
@@ -31,7 +31,7 @@ class Step(Protocol):
         ...
 
 
-def kai_of(cluster: Cluster) -> Kai:
+def kai_of(cluster: Cluster) -> KaiInstallation:
     """KAI in the cluster. Raises LookupError where there is none."""
     kai = installation(take(cluster, kinds=("Deployment", "Pod")))
     if kai is None:

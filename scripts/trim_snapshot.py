@@ -13,7 +13,7 @@ from typing import Any
 from lab.objects.fields import Obj
 from lab.objects.redact import REDACTED
 from lab.snapshot.capture import COMPONENT_NAMESPACE, RESERVATION_NAMESPACE
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 _DROPPED = frozenset({"Service", "ServiceAccount", "Endpoints", "PersistentVolume", "Topology"})
 _NAMES_ONLY = frozenset(
@@ -35,7 +35,7 @@ _MODULES = re.compile(r"/\S*?/go/pkg/mod/")
 Json = dict[str, Any]
 
 
-def trimmed(world: World, namespaces: Collection[str]) -> World:
+def trimmed(world: ClusterSnapshot, namespaces: Collection[str]) -> ClusterSnapshot:
     """What explains pods of ``namespaces``: these in full, KAI's own too, of everything else what counts on nodes."""
     near = {*namespaces, COMPONENT_NAMESPACE, RESERVATION_NAMESPACE}
     objects = {

@@ -10,7 +10,7 @@ import typer
 from lab.cli.options import AsJson, Name, print_json
 
 if TYPE_CHECKING:
-    from lab.explain import Worlds
+    from lab.explain import LabSnapshot
 
 Pod = Annotated[
     str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod, or a workload whose pods are missing.")
@@ -47,9 +47,9 @@ def explain(
     _check(pod, tenant, all_, kubeconfig, context)
     worlds = _read(name, tenant, kubeconfig, context)
     if all_:
-        from lab.explain import picture
+        from lab.explain import overview_of
 
-        seen = picture(worlds)
+        seen = overview_of(worlds)
         print_json(seen.as_json()) if as_json else render_picture(seen)
         return
     from lab.explain import explained
@@ -76,7 +76,7 @@ def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | N
         raise SpecError("--tenant is for labs, --kubeconfig for any cluster", fix="leave one of them out")
 
 
-def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> Worlds:
+def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> LabSnapshot:
     from lab.operations.explain import open_cluster, read
 
     if kubeconfig is not None:

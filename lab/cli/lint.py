@@ -10,7 +10,7 @@ import typer
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 
 if TYPE_CHECKING:
-    from lab.lint import Setting
+    from lab.lint import LintContext
 
 
 def lint(
@@ -58,9 +58,9 @@ def _setting(
     kai: str | None,
     anywhere: bool,
     tenant: str | None,
-) -> Setting:
+) -> LintContext:
     from lab.kai import line_of
-    from lab.lint import Setting
+    from lab.lint import LintContext
     from lab.lint.setting import setting_of
 
     changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
@@ -68,7 +68,7 @@ def _setting(
     if anywhere:
         from lab.config import LabSpec
 
-        return Setting(line_of(kai or LabSpec().kai.version))
+        return LintContext(line_of(kai or LabSpec().kai.version))
     if not (file or profile or changed):
         from lab.errors import NoLab
         from lab.session.session import Session, name_of

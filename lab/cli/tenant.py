@@ -51,7 +51,7 @@ def add(
 ) -> None:
     """Add a tenant to the lab that runs, or finish what an earlier add began. Refused before anything is touched."""
     from lab.cli.signals import stopping
-    from lab.config.added_tenants import draft
+    from lab.config.added_tenants import tenant_request
     from lab.operations.tenant.add import add as add_tenant
     from lab.ui import attach
     from lab.ui.tenants import render_added
@@ -64,7 +64,7 @@ def add(
         "nodes": nodes_of(nodes),
         "gpus": gpus,
     }
-    asked = draft(tenant, options, file, values)
+    asked = tenant_request(tenant, options, file, values)
     lab = _lab(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = add_tenant(lab, asked, asker(yes))

@@ -34,7 +34,7 @@ _AGES = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.+Z-]+")
 
 
 @dataclass(frozen=True)
-class Wrote:
+class SchedulerMarks:
     """What one run's scheduler wrote."""
 
     keys: Mapping[tuple[str, str, str], str]
@@ -43,7 +43,7 @@ class Wrote:
     """Workload → its PodGroups in words."""
 
 
-def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) -> Wrote:
+def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) -> SchedulerMarks:
     """What the scheduler of a run wrote.
 
     Args:
@@ -66,10 +66,10 @@ def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) ->
             keys[lanes[uid], kind, name] = text
     side = HOST if by_host else TENANT
     known = {one.group.name: one.group for one in recording.groups if one.side == side}
-    return Wrote(keys, {workload: _in_words(pods, known) for workload, pods in members.items()})
+    return SchedulerMarks(keys, {workload: _in_words(pods, known) for workload, pods in members.items()})
 
 
-def differences(a: Wrote, b: Wrote) -> tuple[Difference, ...]:
+def differences(a: SchedulerMarks, b: SchedulerMarks) -> tuple[Difference, ...]:
     """Keys that only one has, or has in another form, each with the pods where it is so; then PodGroups."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     # A pod that one side never had says nothing of keys.

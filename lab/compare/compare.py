@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from lab.compare.annotation_diff import Wrote, differences, wrote
+from lab.compare.annotation_diff import SchedulerMarks, differences, wrote
 from lab.compare.measure import Round, measure, reservations_of
 from lab.compare.model import Comparison, Run
-from lab.compare.record import Recorder
+from lab.compare.record import ComparisonRecorder
 from lab.compare.recording import TENANT, Recording
 from lab.compare.target import LabLike, Target, target_of
 from lab.compare.workload import Fitted, fit
@@ -19,10 +19,10 @@ from lab.errors import SpecError, WaitTimeout
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.pods import sort_pods
 from lab.gpu.map.watch import GpuSource
-from lab.lint import Document
+from lab.lint import ManifestDocument
 from lab.objects.views import NodeView
 from lab.operations.explain import because
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 Say = Callable[[str], None]
 
@@ -33,7 +33,7 @@ def compare(
     lab: LabLike,
     a: str,
     b: str,
-    documents: Sequence[Document],
+    documents: Sequence[ManifestDocument],
     *,
     rounds: int = 1,
     timeout: float = 180.0,
@@ -70,7 +70,7 @@ def compare(
         _refuse_sharing(targets)
     fitted: dict[str, Fitted] = {target.side.letter: fit(documents, target) for target in targets}
     runs: list[Run] = []
-    last: dict[str, Wrote] = {}
+    last: dict[str, SchedulerMarks] = {}
     for number in range(1, rounds + 1):
         order = targets if number % 2 else targets[::-1]
         for run, words in _round(lab, order, fitted, number, timeout, at_once, say):
@@ -107,8 +107,8 @@ def _round(
     timeout: float,
     at_once: bool,
     say: Say,
-) -> Iterator[tuple[Run, Wrote]]:
-    def one(turn: int, target: Target) -> tuple[Run, Wrote]:
+) -> Iterator[tuple[Run, SchedulerMarks]]:
+    def one(turn: int, target: Target) -> tuple[Run, SchedulerMarks]:
         say(f"round {number}: {target.tenant} ({target.side.scheduler})")
         return _OneRun(lab, target, fitted[target.side.letter], number, turn, timeout).go()
 
@@ -131,13 +131,15 @@ class _OneRun:
     turn: int
     timeout: float
 
-    def go(self) -> tuple[Run, Wrote]:
+    def go(self) -> tuple[Run, SchedulerMarks]:
         """Create it, follow it until it rests, measure it, and take it away."""
         name, host = self.target.tenant, self.lab.cluster
-        place = Place.open(self.lab.spec.name, host, f"compare {name}", tenant=name, cluster=self.lab.tenant(name))
+        place = WorkloadNamespace.open(
+            self.lab.spec.name, host, f"compare {name}", tenant=name, cluster=self.lab.tenant(name)
+        )
         fitted = self.fitted.placed(place.namespace, self.lab.spec.name)
         try:
-            with Recorder(place) as recorder:
+            with ComparisonRecorder(place) as recorder:
                 settled, notes = self._submit(place, fitted, recorder)
                 recording = recorder.recording(settled)
             gpus = GpuSource.of(self.lab.context("compare")).read()
@@ -151,7 +153,7 @@ class _OneRun:
         run = measure(what, recording, fitted.objects, gpus, why, memory, notes)
         return run, wrote(recording, fitted.objects, by_host=self.target.by_host)
 
-    def _submit(self, place: Place, fitted: Fitted, recorder: Recorder) -> tuple[bool, list[str]]:
+    def _submit(self, place: WorkloadNamespace, fitted: Fitted, recorder: ComparisonRecorder) -> tuple[bool, list[str]]:
         expected, settled = 0, True
         for count, wave in enumerate(fitted.waves, 1):
             for planned in wave:
@@ -165,7 +167,7 @@ class _OneRun:
                 return False, [f"not at rest within {self.timeout:g} s{missing}"]
         return settled, []
 
-    def _strangers(self, gpus: GpuMap, place: Place) -> list[str]:
+    def _strangers(self, gpus: GpuMap, place: WorkloadNamespace) -> list[str]:
         """That others hold GPUs of the nodes on which this tenant's pods may be."""
         own = set(self.target.side.nodes)
         owned = {node.name for node in map(NodeView.of, self.lab.cluster.list("Node")) if node.labels.get(NODE_LABEL)}
@@ -200,7 +202,7 @@ def pending(recording: Recording) -> list[str]:
     return [one.pod.view.name for one in last.values() if not (one.gone or one.pod.view.node or one.pod.view.ended)]
 
 
-def explanations(place: Place, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def explanations(place: WorkloadNamespace, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """By name, why pods of a place have no node. Never raises LabError."""
     if not names:
         return {}
@@ -220,7 +222,7 @@ def apart(namespace: str, names: Sequence[str], lines: Sequence[str]) -> dict[st
     return {name: tuple(told) for name, told in found.items()}
 
 
-def _clear(place: Place, fitted: Fitted) -> None:
+def _clear(place: WorkloadNamespace, fitted: Fitted) -> None:
     """Owners first, or they make their pods anew; then the pods and the namespace, whatever went wrong before."""
     with contextlib.ExitStack() as stack:
         stack.callback(place.clear)

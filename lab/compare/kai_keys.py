@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 
 WRITTEN = frozenset({"received_type", "shared_gpu_configmap", "reserved_gpu", "gpu_group", "gpu_groups", "top_owner"})
 """What only KAI itself writes; in a workload file it means nothing."""
@@ -33,6 +33,6 @@ def meaning(key: str) -> str:
     return "gpu_groups" if key.startswith(tuple(prefixes)) else ""
 
 
-def spelled(line: Line, field: str) -> str:
+def spelled(line: VersionLine, field: str) -> str:
     """The key by which a version calls it; empty: this version has none."""
     return str(getattr(line.keys, field))

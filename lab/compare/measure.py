@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.compare.model import Device, Fairness, Letter, Packing, PodRun, Run
+from lab.compare.model import ComparedGpu, Fairness, Letter, Packing, PodRun, Run
 from lab.compare.recording import HOST, TENANT, EvictSeen, PodSeen, Recording
 from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder
@@ -151,7 +151,7 @@ def packing(mine: Sequence[tuple[Holder, Gpu | None]], lanes: Mapping[str, str])
         own = [holder for holder in gpu.holders if holder.uid in names]
         fill = round(sum(holder.share or 0.0 for holder in own), 6)
         pods = tuple(sorted(lanes.get(holder.name, holder.name) for holder in own))
-        devices.append(Device(gpu.node, gpu.title, gpu.uuid, fill, max(0.0, round(gpu.used - fill, 6)), pods))
+        devices.append(ComparedGpu(gpu.node, gpu.title, gpu.uuid, fill, max(0.0, round(gpu.used - fill, 6)), pods))
     devices.sort(key=lambda device: device.title)
     unplaced = sum(gpu is None for _, gpu in mine)
     return Packing(tuple(devices), round(sum(device.fill for device in devices), 6), unplaced)

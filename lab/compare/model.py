@@ -95,7 +95,7 @@ class PodRun:
 
 
 @dataclass(frozen=True)
-class Device:
+class ComparedGpu:
     """One GPU that the workload was on when the run ended."""
 
     node: str
@@ -114,7 +114,7 @@ class Device:
 class Packing:
     """How the workload lies on the GPUs when the run ended."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[ComparedGpu, ...]
     placed: float
     """GPUs that its pods hold together."""
     unplaced: int = 0

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from types import TracebackType
 
 from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, evictions
-from lab.compare.settling import Standing
+from lab.compare.settling import SettledPod
 from lab.errors import WaitTimeout
 from lab.gpu.map.pods import gpu_pod
-from lab.kube.informers import News, Source, Streams
+from lab.kube.informers import InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, annotations_of, parts
 from lab.objects.views import PodGroupView
 from lab.tenants.names import tenant_namespace
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 UID_ANNOTATION = "vcluster.loft.sh/object-uid"
 """On a pod of the host: the UID of the tenant's pod (vCluster 0.36.1, pkg/util/translate/types.go)."""
@@ -28,7 +28,7 @@ _TAKE_SECONDS = 0.5
 _LIST_SECONDS = 30.0
 
 
-class Recorder:
+class ComparisonRecorder:
     """A context manager that follows a place from both sides.
 
     Args:
@@ -36,11 +36,13 @@ class Recorder:
         clock: seconds, monotonic.
     """
 
-    def __init__(self, place: Place, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, place: WorkloadNamespace, clock: Callable[[], float] = time.monotonic) -> None:
         self._place = place
         self._clock = clock
         self._began = clock()
-        self._streams = Streams([Source(TENANT, place.cluster, _KINDS), Source(HOST, place.host, _KINDS)])
+        self._streams = Informers(
+            [InformerSource(TENANT, place.cluster, _KINDS), InformerSource(HOST, place.host, _KINDS)]
+        )
         self._news = threading.Condition()
         self._stop = threading.Event()
         self._failed: Exception | None = None
@@ -50,10 +52,10 @@ class Recorder:
         self._groups: list[GroupSeen] = []
         self._evictions: list[EvictSeen] = []
         self._troubles: list[str] = []
-        self._standing = Standing()
+        self._standing = SettledPod()
         self._thread = threading.Thread(target=self._run, name=f"record {place.tenant}", daemon=True)
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> ComparisonRecorder:
         self._streams.__enter__()
         self._thread.start()
         try:
@@ -135,7 +137,7 @@ class Recorder:
                 self._failed = error
                 self._news.notify_all()
 
-    def _note(self, item: News) -> None:
+    def _note(self, item: InformerEvent) -> None:
         if item.listed:
             self._listed.add((item.source, item.kind))
         if item.trouble or item.refused:

@@ -15,7 +15,7 @@ PATIENT = 10.0
 
 
 @dataclass
-class Standing:
+class SettledPod:
     """How the pods of a tenant stand, and when anything about it changed last."""
 
     moved: float = 0.0

@@ -10,8 +10,8 @@ from lab.compare.model import Letter, Side
 from lab.config.labels import NODE_LABEL
 from lab.errors import LabError, NoLab
 from lab.explain.installation import installation
-from lab.kai import Line, line_of
-from lab.lint import Setting
+from lab.kai import VersionLine, line_of
+from lab.lint import LintContext
 from lab.lint.setting import setting_of
 from lab.objects.views import NodeView
 from lab.snapshot.cluster_snapshot import take
@@ -59,11 +59,11 @@ class Target:
     """A tenant as the place of a workload."""
 
     side: Side
-    line: Line | None
+    line: VersionLine | None
     """What holds for its KAI; None where the default scheduler places its pods."""
     scheduler_name: str
     """spec.schedulerName of its pods."""
-    setting: Setting
+    setting: LintContext
     """What its manifests meet, for lint."""
     queues: tuple[str, ...]
     """Its leaf queues; none without KAI."""
@@ -96,7 +96,7 @@ def target_of(lab: LabLike, letter: Letter, name: str) -> Target:
     )
     if tenant.mode == "default" or (tenant.mode == "host-kai" and lab.spec.scheduler != "kai"):
         side = Side(letter, name, tenant.mode, "the default scheduler", "", tenant.kubernetes, nodes)
-        setting = Setting(line_of(lab.spec.kai.version))
+        setting = LintContext(line_of(lab.spec.kai.version))
         return Target(side, None, DEFAULT_SCHEDULER, setting, ())
     inside = tenant.mode == "own-kai"
     spec = inner_spec(lab.spec, tenant) if inside else lab.spec

@@ -15,7 +15,7 @@ from lab.compare.target import DEFAULT_SCHEDULER, Target
 from lab.errors import ManifestsRefused
 from lab.kai import lines
 from lab.kube import OWNER_LABEL
-from lab.lint import Document, Manifest, lint, refuse
+from lab.lint import Manifest, ManifestDocument, lint, refuse
 
 Json = dict[str, Any]
 
@@ -79,7 +79,7 @@ class _Notes:
     refused: list[str] = field(default_factory=list)
 
 
-def fit(documents: Sequence[Document], target: Target) -> Fitted:
+def fit(documents: Sequence[ManifestDocument], target: Target) -> Fitted:
     """The workload for a tenant, checked by lint as it will be applied there.
 
     Raises:
@@ -105,7 +105,7 @@ def fit(documents: Sequence[Document], target: Target) -> Fitted:
     return Fitted(tuple(objects), (*told, *_linted(changed, target)))
 
 
-def _linted(documents: Sequence[Document], target: Target) -> Iterator[str]:
+def _linted(documents: Sequence[ManifestDocument], target: Target) -> Iterator[str]:
     found = lint(documents, target.setting)
     try:
         refuse(found)

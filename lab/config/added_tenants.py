@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lab.config.document import Document, read_document
+from lab.config.document import LabFileDocument, read_document
 from lab.config.error_text import explain
 from lab.config.loader import dump_spec
 from lab.config.models import LabSpec
@@ -23,12 +23,12 @@ _FIX = "correct what is named; 'lab init' writes a lab file with every key of a 
 
 
 @dataclass(frozen=True)
-class Draft:
+class TenantRequest:
     """A tenant as it was asked for, in the lab file's spelling, and the file that says the rest."""
 
     data: Mapping[str, Any]
     file: Path | None = None
-    document: Document | None = None
+    document: LabFileDocument | None = None
     options: frozenset[str] = frozenset()
     """Keys that the command line gave; the others come from the file."""
 
@@ -44,7 +44,9 @@ class Draft:
         return f"{self.file}:{self.document.line(loc)}: "
 
 
-def draft(name: str, options: Mapping[str, Any], file: Path | None = None, values: Path | None = None) -> Draft:
+def tenant_request(
+    name: str, options: Mapping[str, Any], file: Path | None = None, values: Path | None = None
+) -> TenantRequest:
     """What the command line asks for: a file with one tenant, single keys over it, and a file of vCluster values.
 
     Args:
@@ -66,10 +68,10 @@ def draft(name: str, options: Mapping[str, Any], file: Path | None = None, value
     if (gpus := given.pop("gpus", None)) is not None:
         quota = data.get("quota")
         given["quota"] = {**(quota if isinstance(quota, dict) else {}), "gpus": gpus}
-    return Draft({**data, **given, "name": name}, file, document, frozenset(given))
+    return TenantRequest({**data, **given, "name": name}, file, document, frozenset(given))
 
 
-def joined(spec: LabSpec, asked: Draft) -> LabSpec:
+def with_tenant(spec: LabSpec, asked: TenantRequest) -> LabSpec:
     """The lab with one more tenant, its last, checked as a lab file is.
 
     The workers that the tenant gets are written down by name, so that no later change of the lab moves it.
@@ -89,10 +91,10 @@ def joined(spec: LabSpec, asked: Draft) -> LabSpec:
             f"tenant {asked.name} would take nodes that belong to tenant {moved[0]} ({', '.join(before[moved[0]])})",
             fix="give it other workers with --nodes, or a number of them",
         )
-    return pinned(whole, asked.name)
+    return with_fixed_nodes(whole, asked.name)
 
 
-def pinned(spec: LabSpec, *names: str) -> LabSpec:
+def with_fixed_nodes(spec: LabSpec, *names: str) -> LabSpec:
     """The lab with the own workers of these tenants written down by name; of all tenants when none is named."""
     own = tenant_nodes(spec)
     tenants = tuple(
@@ -157,7 +159,7 @@ def _checked(spec: LabSpec, more: Sequence[Mapping[str, Any]]) -> LabSpec:
     return LabSpec.model_validate(data, by_alias=True, by_name=False)
 
 
-def _document(file: Path) -> Document:
+def _document(file: Path) -> LabFileDocument:
     document = read_document(file.expanduser())
     if document.flaws:
         lines = [f"{file}:{flaw.line}: {_path(flaw.loc)}{flaw.what}" for flaw in document.flaws]
@@ -169,7 +171,7 @@ def _refusal(what: str, lines: list[str]) -> SpecError:
     return SpecError(lines[0], fix=_FIX) if len(lines) == 1 else SpecError(what, evidence=lines, fix=_FIX)
 
 
-def _line(asked: Draft, number: int, loc: Loc, what: str) -> str:
+def _line(asked: TenantRequest, number: int, loc: Loc, what: str) -> str:
     if loc[:2] != ("tenants", number):
         return f"{_path(loc)}{what}"
     return f"{asked.at(loc[2:])}tenant {asked.name}: {_path(loc[2:])}{what}"

@@ -52,7 +52,7 @@ class Flaw:
     what: str
 
 
-class Document:
+class LabFileDocument:
     """One YAML text.
 
     Args:
@@ -185,7 +185,7 @@ def read_text(file: Path) -> str:
         raise SpecError(what, fix="save the file as UTF-8") from None
 
 
-def read_document(file: Path) -> Document:
+def read_document(file: Path) -> LabFileDocument:
     """A lab file as a document whose data is a mapping.
 
     Raises:
@@ -193,7 +193,7 @@ def read_document(file: Path) -> Document:
     """
     text = read_text(file)
     try:
-        document = Document(text)
+        document = LabFileDocument(text)
     except NotYamlError as error:
         where = f"{file}:{error.line}:{error.column}"
         raise SpecError(

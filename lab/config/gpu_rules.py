@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lab.config.gpu_models import gpu_models
-from lab.config.rules import Broken, Loc, perhaps
+from lab.config.rules import BrokenRule, Loc, perhaps
 
 if TYPE_CHECKING:
     from lab.config.gpu import GpuPool
@@ -17,7 +17,7 @@ _WORKERS: Loc = ("cluster", "workers")
 _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB"}
 
 
-def broken(spec: LabSpec) -> Iterator[Broken]:
+def broken(spec: LabSpec) -> Iterator[BrokenRule]:
     """All rules that the section breaks."""
     yield from _pools(spec)
     yield from _models(spec)
@@ -26,25 +26,25 @@ def broken(spec: LabSpec) -> Iterator[Broken]:
         yield from _labels(index, pool)
 
 
-def _pools(spec: LabSpec) -> Iterator[Broken]:
+def _pools(spec: LabSpec) -> Iterator[BrokenRule]:
     pools = spec.gpu.pools
     if not pools:
         return
     if spec.cluster.provider == "existing":
         what = "pools are made of workers that the lab creates, and provider 'existing' creates none"
-        yield Broken(("gpu", "pools"), what, (("cluster", "provider"),))
+        yield BrokenRule(("gpu", "pools"), what, (("cluster", "provider"),))
         return
     names = [pool.name for pool in pools]
     for index, name in enumerate(names):
         if (first := names.index(name)) < index:
-            yield Broken(("gpu", "pools", index, "name"), f"'{name}' is taken already, by gpu.pools.{first}")
+            yield BrokenRule(("gpu", "pools", index, "name"), f"'{name}' is taken already, by gpu.pools.{first}")
     total, workers = sum(pool.workers for pool in pools), spec.cluster.workers
     if total > workers:
         what = f"the pools have {_count(total, 'worker')} together, but cluster.workers is {workers}"
-        yield Broken(("gpu", "pools"), what, (_WORKERS,))
+        yield BrokenRule(("gpu", "pools"), what, (_WORKERS,))
 
 
-def _models(spec: LabSpec) -> Iterator[Broken]:
+def _models(spec: LabSpec) -> Iterator[BrokenRule]:
     gpu = spec.gpu
     if gpu.mode not in ("auto", "simulated"):
         return
@@ -58,10 +58,10 @@ def _models(spec: LabSpec) -> Iterator[Broken]:
         known = [word for model in gpu_models() for word in (model.short, model.name)]
         near = perhaps(pool.model, known) or f"; known are: {', '.join(model.short for model in gpu_models())}"
         what = f"'{pool.model}' is not in the table of GPU models, so memoryMiB must be given too{near}"
-        yield Broken((*at, "model"), what, (_MODE, (*at, "memoryMiB")))
+        yield BrokenRule((*at, "model"), what, (_MODE, (*at, "memoryMiB")))
 
 
-def _devices(spec: LabSpec) -> Iterator[Broken]:
+def _devices(spec: LabSpec) -> Iterator[BrokenRule]:
     gpu = spec.gpu
     if gpu.mode not in ("auto", "nvidia"):
         return
@@ -75,22 +75,22 @@ def _devices(spec: LabSpec) -> Iterator[Broken]:
         if pool.nodes > 1 or (not own and len(gpu.pools) > 1):
             shared.add(at)
             what = "names GPUs for more than one worker, and no two may have the same; give each worker a pool"
-            yield Broken(at, f"{what} of its own, or say how many GPUs each gets", (_WORKERS, _MODE))
+            yield BrokenRule(at, f"{what} of its own, or say how many GPUs each gets", (_WORKERS, _MODE))
             continue
         for device in pool.devices:
             if device in first:
-                yield Broken(at, f"GPU {device} is given away already, by {_path(first[device])}", (first[device],))
+                yield BrokenRule(at, f"GPU {device} is given away already, by {_path(first[device])}", (first[device],))
             first.setdefault(device, at)
 
 
-def _labels(index: int, pool: GpuPool) -> Iterator[Broken]:
+def _labels(index: int, pool: GpuPool) -> Iterator[BrokenRule]:
     for key in pool.labels:
         prefix = key.partition("/")[0] if "/" in key else ""
         at: Loc = ("gpu", "pools", index, "labels", key)
         if key == "kailab" or prefix in ("kailab", "nvidia.com"):
-            yield Broken(at, "is a label that the lab itself sets")
+            yield BrokenRule(at, "is a label that the lab itself sets")
         elif _refused_by_kubelets(prefix):
-            yield Broken(at, f"kubelets do not start with a label of their own in {prefix}")
+            yield BrokenRule(at, f"kubelets do not start with a label of their own in {prefix}")
 
 
 def _refused_by_kubelets(prefix: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from lab.config.document import Document, read_document
+from lab.config.document import LabFileDocument, read_document
 from lab.config.error_text import explain
 from lab.config.models import LabSpec
 from lab.config.overrides import BadOverrideError, Override, from_command_line, from_environment
@@ -109,7 +109,7 @@ def load_dumped(text: str) -> LabSpec:
         ) from None
 
 
-def _load(file: Path, document: Document, settings: Sequence[str], environ: Mapping[str, str] | None) -> LabSpec:
+def _load(file: Path, document: LabFileDocument, settings: Sequence[str], environ: Mapping[str, str] | None) -> LabSpec:
     found = [(flaw.line, f"{file}:{flaw.line}: {_at(flaw.loc)}{flaw.what}") for flaw in document.flaws]
     data: dict[str, Any] = document.data
     applied: list[Override] = []

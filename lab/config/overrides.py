@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.config.document import Document, NotYamlError
+from lab.config.document import LabFileDocument, NotYamlError
 from lab.config.models import type_at
 from lab.config.rules import Loc, perhaps
 
@@ -115,7 +115,7 @@ def from_command_line(settings: Iterable[str]) -> list[Override]:
 
 def _parse(text: str) -> Any:
     try:
-        document = Document(text)
+        document = LabFileDocument(text)
     except NotYamlError as error:
         raise BadOverrideError(f"the value is not valid YAML: {error.why}") from None
     if document.flaws:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lab.config.rules import Broken, Loc, known_line, perhaps, twice
+from lab.config.rules import BrokenRule, Loc, known_line, perhaps, twice
 from lab.kai import lines
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory")
 
 
-def broken(spec: LabSpec) -> Iterator[Broken]:
+def broken(spec: LabSpec) -> Iterator[BrokenRule]:
     """The rules that the host's queues break."""
     yield from shape(spec.queues, ("queues",))
     if spec.scheduler != "default":
         yield from levels(spec.queues, ("queues",), spec.kai.version, ("kai", "version"))
 
 
-def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[Broken]:
+def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[BrokenRule]:
     """Rules of every KAI version: names, limits, parents.
 
     Args:
@@ -38,17 +38,17 @@ def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[Broken]:
             if share.limit != -1 and share.quota > share.limit:
                 what = f"{share.quota:g} is above the limit {share.limit:g}"
                 limit: Loc = (*at, index, resource, "limit")
-                yield Broken((*at, index, resource, "quota"), what, (limit,))
+                yield BrokenRule((*at, index, resource, "quota"), what, (limit,))
         if queue.parent is not None and queue.parent not in by_name:
             what = f"there is no queue '{queue.parent}'{perhaps(queue.parent, list(by_name))}"
-            yield Broken((*at, index, "parent"), what)
+            yield BrokenRule((*at, index, "parent"), what)
         chain = _chain(queue, by_name)
         if chain[-1] == queue.name and len(chain) > 1 and queue.name not in circling:
             circling.update(chain)
-            yield Broken((*at, index, "parent"), f"the parents form a circle: {' → '.join(chain)}")
+            yield BrokenRule((*at, index, "parent"), f"the parents form a circle: {' → '.join(chain)}")
 
 
-def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iterator[Broken]:
+def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iterator[BrokenRule]:
     """How deep the tree may be with a KAI version, whose place in the lab file is ``version``."""
     line = known_line(kai)
     # of a version that only its neighbour's line describes, doubtful() speaks
@@ -63,10 +63,10 @@ def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iter
             continue  # a circle or an unknown parent, said elsewhere
         if len(chain) > 2:
             what = f"'{queue.name}' would be on level {len(chain)}, but KAI {kai} has exactly two"
-            yield Broken((*at, index, "parent"), f"{what} (KAI {more} and newer take more)", (version,))
+            yield BrokenRule((*at, index, "parent"), f"{what} (KAI {more} and newer take more)", (version,))
         elif len(chain) == 1 and queue.name not in parents:
             what = f"'{queue.name}' is a leaf queue without a parent: KAI {kai} never runs its pods"
-            yield Broken((*at, index), f"{what} (KAI {more} and newer do)", (version,))
+            yield BrokenRule((*at, index), f"{what} (KAI {more} and newer do)", (version,))
 
 
 def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.errors import SpecError
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 
 if TYPE_CHECKING:
     from lab.config.models import LabSpec
@@ -24,7 +24,7 @@ Loc = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenRule:
     """A broken rule: where, what is wrong, and the places of the other values it depends on."""
 
     loc: Loc
@@ -46,7 +46,7 @@ def perhaps(word: str, known: Sequence[str]) -> str:
     return f"; perhaps you meant '{folded[near[0]]}'?" if near else ""
 
 
-def broken(spec: LabSpec) -> Iterator[Broken]:
+def broken(spec: LabSpec) -> Iterator[BrokenRule]:
     """The rules of the cluster and of its KAI that the lab breaks."""
     yield from _cluster(spec)
     if spec.scheduler != "default" and spec.cluster.provider == "kind":
@@ -54,16 +54,16 @@ def broken(spec: LabSpec) -> Iterator[Broken]:
         yield from kai_on(spec.kai.version, spec.cluster.kubernetes, ("kai", "version"), place)
 
 
-def _cluster(spec: LabSpec) -> Iterator[Broken]:
+def _cluster(spec: LabSpec) -> Iterator[BrokenRule]:
     about: tuple[Loc, ...] = (("cluster", "provider"),)
     for key, value in (("kubeconfig", spec.cluster.kubeconfig), ("context", spec.cluster.context)):
         if spec.cluster.provider == "existing" and value is None:
-            yield Broken(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
+            yield BrokenRule(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
         if spec.cluster.provider == "kind" and value is not None:
-            yield Broken(("cluster", key), f"'{value}' belongs to provider 'existing', not to 'kind'", about)
+            yield BrokenRule(("cluster", key), f"'{value}' belongs to provider 'existing', not to 'kind'", about)
 
 
-def kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[Broken]:
+def kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[BrokenRule]:
     """A KAI version that the lab does not know, or that does not run on a Kubernetes version.
 
     Args:
@@ -73,15 +73,15 @@ def kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[Broken]:
     try:
         line = line_of(kai)
     except SpecError as error:
-        yield Broken(loc, error.what)
+        yield BrokenRule(loc, error.what)
         return
     if not line.runs_on(kubernetes):
         what = f"KAI {kai} needs Kubernetes {line.kubernetes_max} or older, but {_path(about)} is {kubernetes}"
         first = next((other.first for other in lines().values() if other.runs_on(kubernetes)), "")
-        yield Broken(loc, f"{what} (KAI {first} and newer run on it)" if first else what, (about,))
+        yield BrokenRule(loc, f"{what} (KAI {first} and newer run on it)" if first else what, (about,))
 
 
-def known_line(version: str) -> Line | None:
+def known_line(version: str) -> VersionLine | None:
     """What is known of a KAI version; None for one too old to be known, which ``kai_on`` refuses."""
     try:
         return line_of(version)
@@ -89,11 +89,11 @@ def known_line(version: str) -> Line | None:
         return None
 
 
-def twice(at: Loc, names: Sequence[str]) -> Iterator[Broken]:
+def twice(at: Loc, names: Sequence[str]) -> Iterator[BrokenRule]:
     """Names that stand twice in the list at a place of the lab file."""
     for index, name in enumerate(names):
         if (first := names.index(name)) < index:
-            yield Broken((*at, index, "name"), f"'{name}' is taken already, by {_path((*at, first))}")
+            yield BrokenRule((*at, index, "name"), f"'{name}' is taken already, by {_path((*at, first))}")
 
 
 def doubtful(spec: LabSpec) -> Iterator[str]:

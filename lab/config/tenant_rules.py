@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lab.config import queue_rules
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
-from lab.config.rules import Broken, Loc, kai_on, known_line, perhaps, release, twice
-from lab.kai import Line, lines
+from lab.config.rules import BrokenRule, Loc, kai_on, known_line, perhaps, release, twice
+from lab.kai import VersionLine, lines
 
 if TYPE_CHECKING:
     from lab.config.models import LabSpec
@@ -25,7 +25,7 @@ _OWN_KAI_ONLY = {"kai_values": "kaiValues", "gpu_sharing": "gpuSharing", "queues
 """Without kai_version, whose message names the value."""
 
 
-def broken(spec: LabSpec) -> Iterator[Broken]:
+def broken(spec: LabSpec) -> Iterator[BrokenRule]:
     """All rules that the section breaks."""
     yield from twice(("tenants",), [tenant.name for tenant in spec.tenants])
     for index, tenant in enumerate(spec.tenants):
@@ -39,34 +39,34 @@ def broken(spec: LabSpec) -> Iterator[Broken]:
     yield from _beside(spec)
 
 
-def _mode(spec: LabSpec, tenant: TenantSpec, at: Loc) -> Iterator[Broken]:
+def _mode(spec: LabSpec, tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
         what = f"'{tenant.vcluster}' is too old: {VCLUSTER_FLOOR} is the oldest that works"
-        yield Broken((*at, "vcluster"), what)
+        yield BrokenRule((*at, "vcluster"), what)
     if tenant.mode == "host-kai" and spec.scheduler == "default":
         what = "host-kai needs KAI on the host, but scheduler is 'default'"
-        yield Broken((*at, "mode"), what, (_SCHEDULER,))
+        yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
 
 
-def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[Broken]:
+def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     mode: tuple[Loc, ...] = ((*at, "mode"),)
     version: Loc = (*at, "kaiVersion")
     if tenant.mode != "own-kai":
         if tenant.kai_version is not None:
-            yield Broken(version, f"'{tenant.kai_version}' belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+            yield BrokenRule(version, f"'{tenant.kai_version}' belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
         for name, key in _OWN_KAI_ONLY.items():
             if getattr(tenant, name) != type(tenant).model_fields[name].get_default(call_default_factory=True):
-                yield Broken((*at, key), f"belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+                yield BrokenRule((*at, key), f"belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
         return
     yield from queue_rules.shape(tenant.queues, (*at, "queues"))
     if tenant.kai_version is None:
-        yield Broken(version, "is missing: mode 'own-kai' needs the version of the KAI inside", mode)
+        yield BrokenRule(version, "is missing: mode 'own-kai' needs the version of the KAI inside", mode)
         return
     yield from kai_on(tenant.kai_version, tenant.kubernetes, version, (*at, "kubernetes"))
     yield from queue_rules.levels(tenant.queues, (*at, "queues"), tenant.kai_version, version)
 
 
-def _nodes(spec: LabSpec) -> Iterator[Broken]:
+def _nodes(spec: LabSpec) -> Iterator[BrokenRule]:
     """Each tenant with nodes of its own gets them, nobody else has them, and one is left for who has none."""
     workers = worker_names(spec)
     owner: dict[str, Loc] = {}
@@ -76,11 +76,11 @@ def _nodes(spec: LabSpec) -> Iterator[Broken]:
             at: Loc = ("tenants", index, "nodes", number)
             if name not in workers:
                 known = f"; the workers are: {', '.join(workers)}" if workers else ""
-                yield Broken(at, f"there is no worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
+                yield BrokenRule(at, f"there is no worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
             elif name in owner:
                 other = owner[name]
                 what = f"'{name}' is given away already, by {'.'.join(str(word) for word in other)}"
-                yield Broken(at, f"{what}: no two tenants may share nodes of their own", (other,))
+                yield BrokenRule(at, f"{what}: no two tenants may share nodes of their own", (other,))
             else:
                 owner[name] = at
                 left -= 1
@@ -97,7 +97,7 @@ def _nodes(spec: LabSpec) -> Iterator[Broken]:
     if keeps and workers and left < keeps:
         last = max((loc[1] for loc in owner.values() if isinstance(loc[1], int)), default=0)
         what = f"takes the last worker, and {needy} needs at least one"
-        yield Broken(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
+        yield BrokenRule(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
 
 
 def _nodeless(spec: LabSpec) -> str:
@@ -107,30 +107,30 @@ def _nodeless(spec: LabSpec) -> str:
     return next((f"tenant {tenant.name}" for tenant in spec.tenants if not nodes_wanted(tenant)), "")
 
 
-def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> Broken:
+def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> BrokenRule:
     needs = f"needs {_count(wanted, 'worker')} of its own"
     told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
     has = f"of {_count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
     kept = f" (one stays with {needy})" if needy and spec.cluster.workers else ""
     loc: Loc = ("tenants", index, "mode" if tenant.nodes is None else "nodes")
-    return Broken(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
+    return BrokenRule(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
 
 
-def _elsewhere(spec: LabSpec) -> Iterator[Broken]:
+def _elsewhere(spec: LabSpec) -> Iterator[BrokenRule]:
     for index, tenant in enumerate(spec.tenants):
         if tenant.nodes is not None:
             what = "are workers that the lab creates, and provider 'existing' creates none"
-            yield Broken(("tenants", index, "nodes"), what, (_PROVIDER,))
+            yield BrokenRule(("tenants", index, "nodes"), what, (_PROVIDER,))
         if tenant.mode == "own-kai" and spec.scheduler != "default":
             what = "own-kai beside KAI on the host needs measures in that KAI, and provider 'existing' is not the lab's"
-            yield Broken(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
+            yield BrokenRule(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
 
 
-def _gpus(spec: LabSpec) -> Iterator[Broken]:
+def _gpus(spec: LabSpec) -> Iterator[BrokenRule]:
     if spec.gpu.mode in ("simulated", "none"):
         for index, what in _above(spec):
             about: tuple[Loc, ...] = (("gpu", "perNode"), ("tenants", index, "nodes"), _WORKERS)
-            yield Broken(("tenants", index, "quota", "gpus"), what, about)
+            yield BrokenRule(("tenants", index, "quota", "gpus"), what, about)
 
 
 def _above(spec: LabSpec) -> Iterator[tuple[int, str]]:
@@ -146,14 +146,14 @@ def _above(spec: LabSpec) -> Iterator[tuple[int, str]]:
             yield index, f"{tenant.quota.gpus} is more than {where}: {most}"
 
 
-def _beside(spec: LabSpec) -> Iterator[Broken]:
+def _beside(spec: LabSpec) -> Iterator[BrokenRule]:
     """KAI on the host beside KAI in a tenant: the host's must be told which namespaces and nodes are its own."""
     if not beside_host_kai(spec):
         return
     for index, tenant in enumerate(spec.tenants):
         if tenant.mode == "host-kai" and tenant.nodes is not None:
             what = "beside a tenant of mode 'own-kai' KAI on the host uses no tenant's nodes: its pods would never run"
-            yield Broken(("tenants", index, "nodes"), what, (("tenants", index, "mode"), _SCHEDULER))
+            yield BrokenRule(("tenants", index, "nodes"), what, (("tenants", index, "mode"), _SCHEDULER))
     line = known_line(spec.kai.version)
     if line is None or _can_be_kept_off(line):
         return
@@ -161,16 +161,16 @@ def _beside(spec: LabSpec) -> Iterator[Broken]:
     what = f"own-kai beside KAI {spec.kai.version} on the host: that version would delete the tenant's fractional pods"
     first = next((since for other in lines().values() if (since := _kept_off_since(other))), "")
     ways = f"set kai.version to {first} or newer, or scheduler to 'default'" if first else "set scheduler to 'default'"
-    yield Broken(
+    yield BrokenRule(
         ("tenants", index, "mode"), f"{what}, and cannot be kept off them; {ways}", (_HOST_VERSION, _SCHEDULER)
     )
 
 
-def _can_be_kept_off(line: Line) -> bool:
+def _can_be_kept_off(line: VersionLine) -> bool:
     return bool(line.helm.namespace_selector and line.helm.node_pool_key)
 
 
-def _kept_off_since(line: Line) -> str:
+def _kept_off_since(line: VersionLine) -> str:
     """The first release of a line that can be kept off tenants' pods; empty: none of it."""
     if not _can_be_kept_off(line):
         return ""

@@ -4,29 +4,29 @@ Pure: everything works on snapshots that were read before. ``lab.operations.expl
 """
 
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Certainty, Explained, Finding, Stage
-from lab.explain.lookup import NoSuchPod, TenantWorld, Worlds, explain_pod, explained, find
-from lab.explain.overview import Picture, picture
-from lab.explain.pod_context import Case, Twin
+from lab.explain.finding import Certainty, Explanation, Finding, PodStage
+from lab.explain.lookup import LabSnapshot, NoSuchPod, TenantSnapshot, explain_pod, explained, find
+from lab.explain.overview import Overview, overview_of
+from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.explain.registry import all_rules
 from lab.explain.rule import Rule
 
 __all__ = [
-    "Case",
     "Certainty",
-    "Explained",
+    "Explanation",
     "Finding",
+    "LabSnapshot",
     "NoSuchPod",
-    "Picture",
+    "Overview",
+    "PodContext",
+    "PodStage",
     "Rule",
-    "Stage",
-    "TenantWorld",
-    "Twin",
-    "Worlds",
+    "SyncedCounterpart",
+    "TenantSnapshot",
     "all_rules",
     "explain",
     "explain_pod",
     "explained",
     "find",
-    "picture",
+    "overview_of",
 ]

@@ -22,7 +22,7 @@ _LONG = 400
 
 
 @dataclass(frozen=True)
-class Saying:
+class ComponentMessage:
     """One thing that a component said."""
 
     who: str
@@ -36,18 +36,18 @@ class Saying:
         return f"{self.who}: {words if len(words) <= _LONG else words[:_LONG] + '…'}"
 
 
-def of_event(event: EventView) -> Saying:
+def of_event(event: EventView) -> ComponentMessage:
     """An event as a saying."""
     when = f" at {event.last:%H:%M:%S}" if event.last else ""
     often = f" ×{event.count}" if event.count > 1 else ""
     by = f" ({event.reporter})" if event.reporter else ""
-    return Saying(f"event {event.reason}{by}{when}{often}", event.message)
+    return ComponentMessage(f"event {event.reason}{by}{when}{often}", event.message)
 
 
-def of_conditions(pod: PodView, *types: str) -> tuple[Saying, ...]:
+def of_conditions(pod: PodView, *types: str) -> tuple[ComponentMessage, ...]:
     """The pod's conditions of these types that are not True."""
     return tuple(
-        Saying(f"condition {c.type}={c.status} ({c.reason})", c.message)
+        ComponentMessage(f"condition {c.type}={c.status} ({c.reason})", c.message)
         for c in pod.conditions
         if c.type in types and c.status != "True" and (c.message or c.reason)
     )
@@ -62,9 +62,9 @@ def newest(events: Iterable[EventView], reasons: Iterable[str]) -> tuple[EventVi
     return tuple(reversed(last.values()))
 
 
-def unique(sayings: Iterable[Saying]) -> tuple[Saying, ...]:
+def unique(sayings: Iterable[ComponentMessage]) -> tuple[ComponentMessage, ...]:
     """Each text once, the first who said it."""
-    kept: dict[str, Saying] = {}
+    kept: dict[str, ComponentMessage] = {}
     for saying in sayings:
         kept.setdefault(" ".join(saying.text.split()), saying)
     return tuple(kept.values())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lab.explain.finding import Certainty, Explained, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.finding import Certainty, Explanation, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
 from lab.snapshot.cluster_snapshot import UNREAD
 
 _SURE = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
 
 
-def explain(case: Case, *others: Case) -> Explained:
+def explain(case: PodContext, *others: PodContext) -> Explanation:
     """Why the pod of ``case`` does not run.
 
     Args:
@@ -27,7 +27,7 @@ def explain(case: Case, *others: Case) -> Explained:
     found = _without_echo([finding for one in cases for finding in _findings(one)])
     unread = sorted({kind for one in cases for kind in one.world.absent} & _NEEDED)
     late = [one.world.facts[UNREAD] for one in cases if UNREAD in one.world.facts]
-    return Explained(
+    return Explanation(
         namespace=case.pod.namespace,
         name=case.pod.name,
         kind=case.kind,
@@ -44,7 +44,7 @@ _NEEDED = frozenset({"Event", "Node", "Pod"})
 """Kinds that every cluster has: where one cannot be read, the rules that need it said nothing."""
 
 
-def _findings(case: Case) -> list[Finding]:
+def _findings(case: PodContext) -> list[Finding]:
     return [finding for rule in all_rules() if (finding := rule.apply(case)) is not None]
 
 
@@ -66,20 +66,20 @@ def _ordered(found: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda f: (_SURE[f.certainty], f.rule in general, place[f.rule])))
 
 
-def _summary(case: Case) -> str:
+def _summary(case: PodContext) -> str:
     pod, seconds = case.pod, case.age.total_seconds()
     since = f" for {_span(seconds)}" if seconds >= 1 else ""
-    if case.stage is Stage.MISSING:
+    if case.stage is PodStage.MISSING:
         owner = case.owners[0]
         return f"{owner.have} of {owner.want} pods exist"
-    if case.stage is Stage.UNBOUND:
+    if case.stage is PodStage.UNBOUND:
         return f"Pending{since}, no node yet"
-    if case.stage is Stage.RUNNING:
+    if case.stage is PodStage.RUNNING:
         return f"Running and Ready on {pod.node}"
-    if case.stage is Stage.BOUND:
+    if case.stage is PodStage.BOUND:
         why = f": {', '.join(dict.fromkeys(pod.waiting_reasons))}" if pod.waiting else ""
         return f"{pod.phase or 'bound'} on {pod.node}, not Ready{why}"
-    if case.stage is Stage.DELETING:
+    if case.stage is PodStage.DELETING:
         return f"being deleted{f', on {pod.node}' if pod.node else ''}"
     return f"{pod.phase}{f' ({pod.reason})' if pod.reason else ''}"
 
@@ -92,7 +92,7 @@ def _span(seconds: float) -> str:
     return f"{minutes} min {left} s" if minutes else f"{left} s"
 
 
-def _facts(cases: Sequence[Case]) -> dict[str, str]:
+def _facts(cases: Sequence[PodContext]) -> dict[str, str]:
     """What the pod asks for and where it goes, from the side that schedules it."""
     case = next((one for one in cases if one.schedules), cases[0])
     facts = {

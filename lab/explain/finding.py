@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Stage(StrEnum):
+class PodStage(StrEnum):
     """How far a pod has come; every rule names the stages in which it makes sense."""
 
     MISSING = "missing"
@@ -63,14 +63,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """Why a pod does not run, or that it does."""
 
     namespace: str
     name: str
     kind: str
     """Pod, or the kind of the workload whose pods are missing."""
-    stage: Stage
+    stage: PodStage
     summary: str
     """Where it stands, in a line."""
     findings: tuple[Finding, ...]
@@ -84,7 +84,7 @@ class Explained:
     @property
     def settled(self) -> bool:
         """Whether it runs or has succeeded, or a reason was found why it does not."""
-        return bool(self.findings) or self.stage in (Stage.RUNNING, Stage.SUCCEEDED)
+        return bool(self.findings) or self.stage in (PodStage.RUNNING, PodStage.SUCCEEDED)
 
     def lines(self, most: int = 3) -> list[str]:
         """Short plain text for the evidence of a failed wait: the ``most`` first reasons."""

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.errors import SpecError
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 from lab.kube.readiness import rollout
 from lab.objects.fields import Obj, parts
 from lab.objects.pod import PodView
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 _ENOUGH = 3
 """Deployments by which KAI is known: one name alone, such as admission or scheduler, may be anybody's."""
@@ -65,12 +65,12 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Kai:
+class KaiInstallation:
     """A KAI installation."""
 
     version: str
     """By the tag of its images; empty when that is no version."""
-    line: Line
+    line: VersionLine
     namespace: str
     components: Mapping[str, Component]
 
@@ -124,7 +124,7 @@ class Kai:
 
 
 @functools.lru_cache(maxsize=4)
-def installation(world: World) -> Kai | None:
+def installation(world: ClusterSnapshot) -> KaiInstallation | None:
     """KAI in this cluster, or None: the namespace that has most of its Deployments, at least three."""
     known = {name for line in lines().values() for name in line.deployments}
     homes: dict[str, list[Obj]] = {}
@@ -149,10 +149,10 @@ def installation(world: World) -> Kai | None:
         meta = parts(obj)[0]
         if meta.get("namespace") == namespace and meta.get("name") not in line.deployments and _schedules(obj):
             components[f"{SCHEDULER}:{meta['name']}"] = _component(SCHEDULER, obj, world)
-    return Kai(version, line, namespace, components)
+    return KaiInstallation(version, line, namespace, components)
 
 
-def _component(role: str, obj: Obj, world: World) -> Component:
+def _component(role: str, obj: Obj, world: ClusterSnapshot) -> Component:
     meta, spec, _ = parts(obj)
     have, want = rollout(obj)
     chosen = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
@@ -191,7 +191,7 @@ def _version(objs: list[Obj]) -> str:
     return max(sorted(set(tags)), key=tags.count) if tags else ""
 
 
-def _line(version: str) -> Line:
+def _line(version: str) -> VersionLine:
     """What holds for the version; the newest line for one that is unknown or not told."""
     try:
         return line_of(version)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from lab.errors import SpecError
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Explained
-from lab.explain.pod_context import Case, Twin
+from lab.explain.finding import Explanation
+from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
 from lab.objects.workload import WORKLOADS, WorkloadView
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 # vCluster writes these onto what it syncs (v0.36.1, pods/translate/translator.go).
 VIRTUAL_NAME = "vcluster.loft.sh/object-name"
@@ -28,26 +28,26 @@ class NoSuchPod(SpecError):
 
 
 @dataclass(frozen=True)
-class TenantWorld:
+class TenantSnapshot:
     """A tenant, read."""
 
     name: str
-    world: World
+    world: ClusterSnapshot
     own_scheduler: bool
     """Whether the tenant's own scheduler places its pods (own-kai, or the virtual scheduler)."""
     command: tuple[str, ...] = ("kubectl",)
 
 
 @dataclass(frozen=True)
-class Worlds:
+class LabSnapshot:
     """The clusters in which a pod can be: the host, and its tenants."""
 
-    host: World
-    tenants: tuple[TenantWorld, ...] = ()
+    host: ClusterSnapshot
+    tenants: tuple[TenantSnapshot, ...] = ()
     command: tuple[str, ...] = ("kubectl",)
     """The kubectl command line for the host."""
 
-    def cases(self, name: str, namespace: str, tenant: str = "") -> tuple[Case, ...]:
+    def cases(self, name: str, namespace: str, tenant: str = "") -> tuple[PodContext, ...]:
         """The case as asked for, and the same pod on the other side of a vCluster.
 
         Raises:
@@ -57,31 +57,31 @@ class Worlds:
             obj = find(self.host, name, namespace)
             owner = labels_of(parts(obj)[0]).get(MANAGED_BY, "") if obj.get("kind", "Pod") == "Pod" else ""
             of = next((t for t in self.tenants if t.name == owner), None)
-            return self._of_host(obj, of) if of else (Case(self.host, obj, self._side, command=self.command),)
+            return self._of_host(obj, of) if of else (PodContext(self.host, obj, self._side, command=self.command),)
         of = next((t for t in self.tenants if t.name == tenant), None)
         if of is None:
             known = ", ".join(t.name for t in self.tenants) or "none"
             raise NoSuchPod(f"there is no tenant {tenant!r} (tenants: {known})", fix="lab status")
         obj = find(of.world, name, namespace)
         synced = self._synced(of, obj)
-        host = Twin(self.host, synced, "host", tenant)
-        virtual = Case(of.world, obj, f"tenant {tenant}", host, of.own_scheduler, of.command)
+        host = SyncedCounterpart(self.host, synced, "host", tenant)
+        virtual = PodContext(of.world, obj, f"tenant {tenant}", host, of.own_scheduler, of.command)
         return (virtual,) if synced is None else (virtual, self._host_case(synced, of, obj))
 
     @property
     def _side(self) -> str:
         return "host" if self.tenants else ""
 
-    def _of_host(self, obj: Obj, tenant: TenantWorld) -> tuple[Case, ...]:
+    def _of_host(self, obj: Obj, tenant: TenantSnapshot) -> tuple[PodContext, ...]:
         notes = annotations_of(parts(obj)[0])
         virtual = tenant.world.get("Pod", notes.get(VIRTUAL_NAME, ""), notes.get(VIRTUAL_NAMESPACE, ""))
         return (self._host_case(obj, tenant, virtual),)
 
-    def _host_case(self, obj: Obj, tenant: TenantWorld, virtual: Obj | None) -> Case:
-        twin = Twin(tenant.world, virtual, f"tenant {tenant.name}", tenant.name)
-        return Case(self.host, obj, "host", twin, not tenant.own_scheduler, self.command)
+    def _host_case(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:
+        twin = SyncedCounterpart(tenant.world, virtual, f"tenant {tenant.name}", tenant.name)
+        return PodContext(self.host, obj, "host", twin, not tenant.own_scheduler, self.command)
 
-    def _synced(self, tenant: TenantWorld, obj: Obj) -> Obj | None:
+    def _synced(self, tenant: TenantSnapshot, obj: Obj) -> Obj | None:
         """The pod that the syncer made of a tenant's pod. Its name is cut and hashed: never computed."""
         meta = parts(obj)[0]
         wanted = {VIRTUAL_NAME: meta.get("name"), VIRTUAL_NAMESPACE: meta.get("namespace")}
@@ -92,7 +92,7 @@ class Worlds:
         return None
 
 
-def find(world: World, name: str, namespace: str) -> Obj:
+def find(world: ClusterSnapshot, name: str, namespace: str) -> Obj:
     """A pod by name, else a workload of that name: the pod of it that is worst off, unless pods are missing.
 
     Raises:
@@ -119,7 +119,7 @@ def find(world: World, name: str, namespace: str) -> Obj:
     raise NoSuchPod(f"there is no pod or workload {namespace}/{name}", evidence=evidence, fix=fix)
 
 
-def _pod_of(world: World, obj: Obj) -> Obj | None:
+def _pod_of(world: ClusterSnapshot, obj: Obj) -> Obj | None:
     """The pod to look at for a workload that has all of its pods: one that is not Ready, if there is any."""
     if obj["kind"] == "Pod":
         return None
@@ -141,11 +141,11 @@ def _pod_of(world: World, obj: Obj) -> Obj | None:
 
 
 def explain_pod(
-    world: World,
+    world: ClusterSnapshot,
     namespace: str,
     name: str,
     *,
-    tenants: tuple[TenantWorld, ...] = (),
+    tenants: tuple[TenantSnapshot, ...] = (),
     tenant: str = "",
     command: tuple[str, ...] = ("kubectl",),
 ) -> list[str]:
@@ -160,12 +160,12 @@ def explain_pod(
         command: the kubectl command line for the host.
     """
     try:
-        told = explained(Worlds(world, tenants, command), name, namespace, tenant)
+        told = explained(LabSnapshot(world, tenants, command), name, namespace, tenant)
     except NoSuchPod:
         return []
     return told.lines() if told.findings else []
 
 
-def explained(worlds: Worlds, name: str, namespace: str, tenant: str = "") -> Explained:
+def explained(worlds: LabSnapshot, name: str, namespace: str, tenant: str = "") -> Explanation:
     """The explanation of one pod by name. Raises NoSuchPod where there is none of that name."""
     return explain(*worlds.cases(name, namespace, tenant))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.explain.component_messages import Saying
-from lab.explain.finding import Certainty, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.component_messages import ComponentMessage
+from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import Rule
 
 _FILES = ("messages.toml", "kubelet.toml")
@@ -33,9 +33,9 @@ class Message:
     next: str
     certainty: Certainty
 
-    def __call__(self, case: Case) -> Finding | None:
+    def __call__(self, case: PodContext) -> Finding | None:
         """The finding when a component said something of the kind."""
-        sayings: tuple[Saying, ...] = getattr(case, self.voice)
+        sayings: tuple[ComponentMessage, ...] = getattr(case, self.voice)
         for saying in sayings:
             match = self.pattern.search(f"{saying.who}: {saying.text}" if self.voice == "kubelet" else saying.text)
             if match is None or (self.unless and self.unless.search(saying.text)):
@@ -75,11 +75,11 @@ def _rule(row: Mapping[str, Any]) -> Rule:
         next=row["next"],
         certainty=Certainty(row.get("certainty", "certain")),
     )
-    stages = tuple(Stage(stage) for stage in row["stages"])
+    stages = tuple(PodStage(stage) for stage in row["stages"])
     return Rule(row["id"], row["title"], stages, row["source"], message, row.get("general", False))
 
 
-def _names(case: Case) -> dict[str, str]:
+def _names(case: PodContext) -> dict[str, str]:
     return {
         "title": case.title,
         "pod": case.pod.name,

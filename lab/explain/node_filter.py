@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lab.explain.selectors import node_matches, tolerated
 from lab.objects.fields import GPU_RESOURCE, parts
-from lab.snapshot.node_info import NodeRoom
+from lab.snapshot.node_info import NodeInfo
 
 if TYPE_CHECKING:
-    from lab.explain.pod_context import Case
+    from lab.explain.pod_context import PodContext
 
 # In the order in which they are told. The first group is what a node is, the second what state it is in.
 BY_NATURE = ("selector", "pool", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource")
@@ -55,7 +55,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True)
-class Fit:
+class NodeFit:
     """A node and what keeps the pod off it; none means that it would fit."""
 
     node: str
@@ -73,12 +73,12 @@ class Fit:
 
 
 @functools.lru_cache(maxsize=4)
-def fits(case: Case) -> tuple[Fit, ...]:
+def fits(case: PodContext) -> tuple[NodeFit, ...]:
     """Every node with its obstacles."""
-    return tuple(Fit(room.node.name, tuple(_obstacles(case, room))) for room in case.rooms)
+    return tuple(NodeFit(room.node.name, tuple(_obstacles(case, room))) for room in case.rooms)
 
 
-def decisive(found: Sequence[Fit]) -> dict[str, tuple[Fit, ...]]:
+def decisive(found: Sequence[NodeFit]) -> dict[str, tuple[NodeFit, ...]]:
     """The kinds that, if they alone were cured, would let the pod onto a node; with those nodes.
 
     Where a node would do by its nature, its state is to blame: that others are too small says nothing while one
@@ -93,13 +93,13 @@ def decisive(found: Sequence[Fit]) -> dict[str, tuple[Fit, ...]]:
     return {kind: nodes for kind, nodes in kinds.items() if nodes}
 
 
-def _obstacles(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _obstacles(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     found = [*_selection(case, room), *_gpus(case, room), *_amounts(case, room), *_state(case, room)]
     order = {kind: number for number, kind in enumerate((NO_GPUS, *LAST, *BY_NATURE, *BY_STATE))}
     return sorted(found, key=lambda obstacle: order[obstacle.kind])
 
 
-def _selection(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _selection(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     found = []
     spec = parts(case.pod_obj)[1]
     if why := node_matches(spec, room.node):
@@ -111,7 +111,7 @@ def _selection(case: Case, room: NodeRoom) -> list[Obstacle]:
     return found
 
 
-def _gpus(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _gpus(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     needs, node = case.needs, room.node
     if needs.shares_gpu:
         return _share(case, room)
@@ -127,7 +127,7 @@ def _gpus(case: Case, room: NodeRoom) -> list[Obstacle]:
     return []
 
 
-def _share(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _share(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     needs, node = case.needs, room.node
     if not node.gpus:
         return [Obstacle(NO_GPUS, "has no GPUs")]
@@ -152,7 +152,7 @@ def _share(case: Case, room: NodeRoom) -> list[Obstacle]:
     ]
 
 
-def _amounts(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _amounts(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     needs = case.needs
     found = []
     for kind, unit, factor, want, have, used in (
@@ -176,7 +176,7 @@ def _amounts(case: Case, room: NodeRoom) -> list[Obstacle]:
     return found
 
 
-def _state(case: Case, room: NodeRoom) -> list[Obstacle]:
+def _state(case: PodContext, room: NodeInfo) -> list[Obstacle]:
     node = room.node
     tolerations = parts(case.pod_obj)[1].get("tolerations") or []
     found = []

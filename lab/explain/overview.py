@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Explained, Stage
-from lab.explain.installation import Kai, installation
-from lab.explain.lookup import MANAGED_BY, Worlds
+from lab.explain.finding import Explanation, PodStage
+from lab.explain.installation import KaiInstallation, installation
+from lab.explain.lookup import MANAGED_BY, LabSnapshot
 from lab.explain.rules.queues import describe
 from lab.objects.workload import WORKLOADS, WorkloadView
-from lab.snapshot.cluster_snapshot import World
-from lab.snapshot.node_info import NodeRoom, rooms
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.node_info import NodeInfo, rooms
 
-_WELL = (Stage.RUNNING, Stage.SUCCEEDED)
+_WELL = (PodStage.RUNNING, PodStage.SUCCEEDED)
 
 
 @dataclass(frozen=True)
-class Side:
+class ClusterOverview:
     """One cluster of the picture."""
 
     side: str
     """``host``, ``tenant NAME``, or empty for a cluster without tenants."""
-    kai: Kai | None
-    rooms: tuple[NodeRoom, ...]
+    kai: KaiInstallation | None
+    rooms: tuple[NodeInfo, ...]
     queues: tuple[str, ...]
     """Each with its use against quota and limit, parents first."""
     pods: Mapping[str, int]
     """Stage → number of pods."""
-    unwell: tuple[Explained, ...]
+    unwell: tuple[Explanation, ...]
     """Pods and workloads that are not well, and those with a finding although they run."""
 
     @property
@@ -74,10 +74,10 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Overview:
     """All sides."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[ClusterOverview, ...]
 
     @property
     def well(self) -> bool:
@@ -89,7 +89,7 @@ class Picture:
         return {"well": self.well, "sides": [side.as_json() for side in self.sides]}
 
 
-def picture(worlds: Worlds) -> Picture:
+def overview_of(worlds: LabSnapshot) -> Overview:
     """The picture of a host and its tenants. Pods of tenants are told in their tenant, not on the host again."""
     read = {tenant.name for tenant in worlds.tenants}
     own = [pod for pod in worlds.host.pods if pod.labels.get(MANAGED_BY) not in read]
@@ -97,17 +97,17 @@ def picture(worlds: Worlds) -> Picture:
     for tenant in worlds.tenants:
         names = [(pod.namespace, pod.name) for pod in tenant.world.pods]
         sides.append(_side(worlds, tenant.world, tenant.name, names))
-    return Picture(tuple(sides))
+    return Overview(tuple(sides))
 
 
-def _side(worlds: Worlds, world: World, tenant: str, names: list[tuple[str, str]]) -> Side:
+def _side(worlds: LabSnapshot, world: ClusterSnapshot, tenant: str, names: list[tuple[str, str]]) -> ClusterOverview:
     told = [explain(*worlds.cases(name, space, tenant)) for space, name in names]
     told += [explain(*worlds.cases(view.name, view.namespace, tenant)) for view in _lacking(world)]
     counts: dict[str, int] = {}
     for one in told:
         counts[one.stage.value] = counts.get(one.stage.value, 0) + 1
     ordered = sorted(world.queues, key=lambda queue: (_depth(world, queue.name), queue.name))
-    return Side(
+    return ClusterOverview(
         side=f"tenant {tenant}" if tenant else ("host" if worlds.tenants else ""),
         kai=installation(world),
         rooms=() if tenant else rooms(world),
@@ -117,14 +117,14 @@ def _side(worlds: Worlds, world: World, tenant: str, names: list[tuple[str, str]
     )
 
 
-def _lacking(world: World) -> list[WorkloadView]:
+def _lacking(world: ClusterSnapshot) -> list[WorkloadView]:
     """Workloads on top that have fewer pods than they want, and are not paused."""
     views = [WorkloadView.of({**obj, "kind": kind}) for kind in WORKLOADS for obj in world.of(kind)]
     pods = {(pod.namespace, pod.name) for pod in world.pods}
     return [v for v in views if not v.owner and not v.paused and v.have < v.want and (v.namespace, v.name) not in pods]
 
 
-def _depth(world: World, name: str) -> int:
+def _depth(world: ClusterSnapshot, name: str) -> int:
     depth, seen = 0, set[str]()
     queues = {queue.name: queue for queue in world.queues}
     while (queue := queues.get(name)) is not None and queue.parent and queue.name not in seen:

@@ -12,24 +12,24 @@ from lab.explain.component_messages import (
     PLACED,
     REFUSALS,
     VERDICTS,
-    Saying,
+    ComponentMessage,
     newest,
     of_conditions,
     of_event,
     unique,
 )
-from lab.explain.finding import Stage
-from lab.explain.installation import Kai, installation
+from lab.explain.finding import PodStage
+from lab.explain.installation import KaiInstallation, installation
 from lab.objects.bind_request import BindRequestView
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
 from lab.objects.kai import PodGroupView, QueueView, ReservationView
 from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 from lab.objects.workload import WORKLOADS, WorkloadView
-from lab.snapshot.cluster_snapshot import World
-from lab.snapshot.node_info import NodeRoom, rooms
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.node_info import NodeInfo, rooms
 
 _KUBELET = (
     "Failed",
@@ -53,10 +53,10 @@ _PROGRESS = ("Pulled", "Created", "Started")
 
 
 @dataclass(frozen=True)
-class Twin:
+class SyncedCounterpart:
     """The same pod on the other side of a vCluster."""
 
-    world: World
+    world: ClusterSnapshot
     obj: Obj | None
     """None: it is not there."""
     side: str
@@ -71,15 +71,15 @@ class Twin:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class PodContext:
     """One pod, or a workload that lacks pods, in one cluster. Equal only to itself."""
 
-    world: World
+    world: ClusterSnapshot
     obj: Obj
     """The Pod, or the workload whose pods are missing."""
     side: str = ""
     """``host`` or ``tenant NAME``; empty in a cluster without tenants."""
-    twin: Twin | None = None
+    twin: SyncedCounterpart | None = None
     schedules: bool = True
     """Whether a scheduler of this cluster places the pod: not for a tenant's pod that the host schedules."""
     command: tuple[str, ...] = ("kubectl",)
@@ -119,25 +119,25 @@ class Case:
         return f"{self.kind} {self.pod.namespace}/{self.pod.name}"
 
     @cached_property
-    def needs(self) -> PodNeeds:
+    def needs(self) -> PodRequests:
         """What the pod asks for."""
-        return PodNeeds.of(self.pod_obj)
+        return PodRequests.of(self.pod_obj)
 
     @cached_property
-    def stage(self) -> Stage:
+    def stage(self) -> PodStage:
         """How far it has come."""
         pod = self.pod
         if self.kind != "Pod":
-            return Stage.MISSING
+            return PodStage.MISSING
         if pod.deleting:
-            return Stage.DELETING
+            return PodStage.DELETING
         if pod.phase == "Succeeded":
-            return Stage.SUCCEEDED
+            return PodStage.SUCCEEDED
         if pod.phase == "Failed":
-            return Stage.FAILED
+            return PodStage.FAILED
         if not pod.node:
-            return Stage.UNBOUND
-        return Stage.RUNNING if pod.phase == "Running" and pod.ready else Stage.BOUND
+            return PodStage.UNBOUND
+        return PodStage.RUNNING if pod.phase == "Running" and pod.ready else PodStage.BOUND
 
     @cached_property
     def age(self) -> timedelta:
@@ -146,7 +146,7 @@ class Case:
         return self.world.at - datetime.fromisoformat(made) if made else timedelta()
 
     @cached_property
-    def kai(self) -> Kai | None:
+    def kai(self) -> KaiInstallation | None:
         """KAI in this cluster."""
         return installation(self.world)
 
@@ -221,7 +221,7 @@ class Case:
         return next((node for node in self.world.nodes if node.name == self.pod.node), None)
 
     @cached_property
-    def rooms(self) -> tuple[NodeRoom, ...]:
+    def rooms(self) -> tuple[NodeInfo, ...]:
         """All nodes, with what is free on them."""
         return rooms(self.world)
 
@@ -250,14 +250,14 @@ class Case:
         return self.world.events_about(self.pod.uid)
 
     @cached_property
-    def refusals(self) -> tuple[Saying, ...]:
+    def refusals(self) -> tuple[ComponentMessage, ...]:
         """Why the API server did not take a pod: told by controllers, and by vCluster's syncer."""
         makers = [] if self.kind == "Pod" else [*self.owners[:1], *self._sets()]
         uids = [maker.uid for maker in makers] or [self.pod.uid]
         events = [event for uid in uids for event in self.world.events_about(uid)]
         told = [of_event(event) for event in newest(events, REFUSALS)]
         told += [
-            Saying(f"{maker.kind} {maker.name}: condition {c.type}", c.message)
+            ComponentMessage(f"{maker.kind} {maker.name}: condition {c.type}", c.message)
             for maker in makers
             for c in maker.conditions
             if c.type == "ReplicaFailure" and c.status == "True"
@@ -265,12 +265,12 @@ class Case:
         return unique(told)
 
     @cached_property
-    def verdicts(self) -> tuple[Saying, ...]:
+    def verdicts(self) -> tuple[ComponentMessage, ...]:
         """What schedulers say now about the pod and its PodGroup."""
         told = list(of_conditions(self.pod, "PodScheduled"))
         about = list(self.events)
         if (group := self.group) is not None:
-            told += [Saying(f"PodGroup {group.name}: {r.reason}", r.message) for r in group.refusals]
+            told += [ComponentMessage(f"PodGroup {group.name}: {r.reason}", r.message) for r in group.refusals]
             about += self.world.events_about(group.uid)
         placed = max((e.last for e in about if e.reason in PLACED and e.last), default=None)
         about = [e for e in about if placed is None or e.last is None or e.last > placed]
@@ -278,19 +278,19 @@ class Case:
         return unique([*told, *map(of_event, newest(about, VERDICTS))])
 
     @cached_property
-    def bind_errors(self) -> tuple[Saying, ...]:
+    def bind_errors(self) -> tuple[ComponentMessage, ...]:
         """Why the binder could not bind the pod."""
         told = list(of_conditions(self.pod, "PodBound"))
         if self.request is not None and self.request.phase == "Failed":
-            told.append(Saying(f"BindRequest {self.request.name}: Failed", self.request.reason))
+            told.append(ComponentMessage(f"BindRequest {self.request.name}: Failed", self.request.reason))
         return unique([*told, *map(of_event, newest(self.events, BIND_ERRORS))])
 
     @cached_property
-    def kubelet(self) -> tuple[Saying, ...]:
+    def kubelet(self) -> tuple[ComponentMessage, ...]:
         """What keeps its containers from running: their own states, then the kubelet's events."""
-        waiting = [Saying(f"container {w.container}: {w.reason}", w.message) for w in self.pod.waiting]
+        waiting = [ComponentMessage(f"container {w.container}: {w.reason}", w.message) for w in self.pod.waiting]
         waiting += [
-            Saying(f"container {c.name}, run before: {c.last_reason}", c.last_message)
+            ComponentMessage(f"container {c.name}, run before: {c.last_reason}", c.last_message)
             for c in ContainerView.all_of(self.pod_obj)
             if c.last_message
         ]

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lab.explain.finding import Finding, Stage
+from lab.explain.finding import Finding, PodStage
 
 if TYPE_CHECKING:
-    from lab.explain.pod_context import Case
+    from lab.explain.pod_context import PodContext
 
-UNBOUND = (Stage.UNBOUND,)
-BOUND = (Stage.BOUND,)
-WAITING = (Stage.UNBOUND, Stage.BOUND)
-REFUSED = (Stage.MISSING, Stage.UNBOUND)
+UNBOUND = (PodStage.UNBOUND,)
+BOUND = (PodStage.BOUND,)
+WAITING = (PodStage.UNBOUND, PodStage.BOUND)
+REFUSED = (PodStage.MISSING, PodStage.UNBOUND)
 """Where a refusal at admission shows: no pod at all, or a tenant's pod that the host did not take."""
 
-Find = Callable[["Case"], Finding | None]
+Find = Callable[["PodContext"], Finding | None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Rule:
     """``theme.name``; stable, as tests and reports name it."""
     title: str
     """The situation in a few words, for the table of rules."""
-    stages: tuple[Stage, ...]
+    stages: tuple[PodStage, ...]
     """When it is asked."""
     source: str
     """Where the fact comes from: an upstream file, an issue, or what was seen."""
@@ -51,7 +51,7 @@ class Rule:
             "general": self.general,
         }
 
-    def apply(self, case: Case) -> Finding | None:
+    def apply(self, case: PodContext) -> Finding | None:
         """The finding with this rule's id, or None."""
         if case.stage not in self.stages:
             return None
@@ -60,7 +60,7 @@ class Rule:
 
 
 def rule(
-    rule_id: str, title: str, stages: tuple[Stage, ...], source: str, *, general: bool = False
+    rule_id: str, title: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False
 ) -> Callable[[Find], Rule]:
     """Make a Rule of a function over a Case."""
 

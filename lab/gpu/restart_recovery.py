@@ -22,7 +22,7 @@ _VIRTUAL_OWNER = "vcluster.loft.sh/owner-set-kind"
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenReservation:
     """Pods to delete.
 
     Failed reservation pods, the fraction pods of their GPU groups, and other pods that a kubelet refused.
@@ -73,12 +73,12 @@ class GpuHeal:
         """Nothing to undo."""
 
 
-def broken_pods(ctx: LabContext) -> Broken:
+def broken_pods(ctx: LabContext) -> BrokenReservation:
     """The pods that a restart left in the way, in all namespaces. Raises ApiFailed."""
     return sort_out([PodView.of(pod) for pod in ctx.cluster().list("Pod")])
 
 
-def sort_out(pods: Sequence[PodView]) -> Broken:
+def sort_out(pods: Sequence[PodView]) -> BrokenReservation:
     """Pick the broken ones out of all pods."""
     living = [pod for pod in pods if not pod.deleting]
     reservations = [pod for pod in living if _reserves(pod) and pod.phase == "Failed"]
@@ -86,7 +86,7 @@ def sort_out(pods: Sequence[PodView]) -> Broken:
     rest = [pod for pod in living if not _reserves(pod)]
     refused = [pod for pod in rest if pod.phase == "Failed" and pod.reason == _REFUSED]
     fractions = [pod for pod in rest if not pod.ended and groups & set(pod.gpu_groups)]
-    return Broken(tuple(reservations), tuple(fractions), tuple(refused))
+    return BrokenReservation(tuple(reservations), tuple(fractions), tuple(refused))
 
 
 def _reserves(pod: PodView) -> bool:
@@ -94,7 +94,7 @@ def _reserves(pod: PodView) -> bool:
     return RESERVATION_NAMESPACE in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
 
 
-def heal_reservations(ctx: LabContext) -> Broken:
+def heal_reservations(ctx: LabContext) -> BrokenReservation:
     """Delete what a restart left in the way, and say so; returns what was deleted. Raises ApiFailed."""
     broken = broken_pods(ctx)
     cluster = ctx.cluster()
@@ -105,7 +105,7 @@ def heal_reservations(ctx: LabContext) -> Broken:
     return broken
 
 
-def _told(broken: Broken) -> str:
+def _told(broken: BrokenReservation) -> str:
     gone = (
         f"{_count(broken.reservations, 'failed reservation pod')},"
         f" {_count(broken.fractions, 'fraction pod')} of their GPU groups,"

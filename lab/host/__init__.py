@@ -4,13 +4,13 @@ from lab.host.checks import doctor
 from lab.host.facts import HostFacts, gather
 from lab.host.fixes import Fix, all_fixes, needed_fixes, undo_all
 from lab.host.machine import Machine
-from lab.host.verdict import Needs, Verdict
+from lab.host.verdict import HostNeeds, Verdict
 
 __all__ = [
     "Fix",
     "HostFacts",
+    "HostNeeds",
     "Machine",
-    "Needs",
     "Verdict",
     "all_fixes",
     "doctor",

@@ -13,20 +13,20 @@ _TABLES = ("filter", "nat")
 
 
 @dataclass(frozen=True)
-class Before:
+class BridgeSettings:
     """The network before the engine first ran: FORWARD's policy, and whether Docker's chains were there."""
 
     forward: str = ""
     chains: bool = False
 
 
-def look(hands: Runner) -> Before:
+def look(hands: Runner) -> BridgeSettings:
     """Read the tables; a machine without iptables has nothing to clean."""
     if hands.which("iptables") is None:
-        return Before()
+        return BridgeSettings()
     rules = hands.run(["iptables", "-t", "filter", "-S"], check=False).out.splitlines()
     policy = next((line.split()[2] for line in rules if line.startswith("-P FORWARD ")), "")
-    return Before(policy, any(line.startswith("-N DOCKER") for line in rules))
+    return BridgeSettings(policy, any(line.startswith("-N DOCKER") for line in rules))
 
 
 def clean(hands: Runner, forward: str) -> list[str]:

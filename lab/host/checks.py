@@ -9,7 +9,7 @@ from lab.host import engine_checks, sources
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
-from lab.host.verdict import CHECKS, Finding, Look, Needs, Verdict, check, fail, ok, skip, warn
+from lab.host.verdict import CHECKS, Finding, HostNeeds, Look, Verdict, check, fail, ok, skip, warn
 from lab.tools.go import MINIMUM
 from lab.tools.process import Runner
 
@@ -167,7 +167,7 @@ def doctor(
     facts: HostFacts,
     run: Runner,
     *,
-    needs: Needs | None = None,
+    needs: HostNeeds | None = None,
     machine: Machine | None = None,
     probe: sources.Probe | None = None,
 ) -> tuple[Verdict, ...]:
@@ -189,6 +189,6 @@ def doctor(
         return sources.ask(url, timeout, here.env)
 
     reach = sources.reach(sources.configured(run, here), probe or ask)
-    at = Look(facts, run, here, needs or Needs(), reach)
+    at = Look(facts, run, here, needs or HostNeeds(), reach)
     with ThreadPoolExecutor(4, thread_name_prefix="doctor") as pool:
         return tuple(v for found in pool.map(lambda c: c.verdicts(at), CHECKS.values()) for v in found)

@@ -12,7 +12,7 @@ from lab.host.machine import Machine
 from lab.tools.process import Runner
 
 
-class Record(Protocol):
+class FileRecord(Protocol):
     """One change that the journal remembers."""
 
     @property
@@ -47,17 +47,17 @@ class HostJournal(Protocol):
         """Remember that it is undone."""
         ...
 
-    def owned(self, kind: str | None = None) -> Sequence[Record]:
+    def owned(self, kind: str | None = None) -> Sequence[FileRecord]:
         """What is remembered now, in the order it was claimed."""
         ...
 
 
-def records(journal: HostJournal, step: str, kind: str | None = None) -> list[Record]:
+def records(journal: HostJournal, step: str, kind: str | None = None) -> list[FileRecord]:
     """What a fix has changed, latest first."""
     return [record for record in reversed(journal.owned(kind)) if record.step == step]
 
 
-def record(journal: HostJournal, kind: str, name: str) -> Record | None:
+def record(journal: HostJournal, kind: str, name: str) -> FileRecord | None:
     """The record of one thing."""
     return next((found for found in journal.owned(kind) if found.name == name), None)
 
@@ -88,7 +88,11 @@ def write_file(
 
 
 def put_back(
-    run: Runner, machine: Machine, journal: HostJournal, known: Record, strip: Callable[[bytes], bytes] | None = None
+    run: Runner,
+    machine: Machine,
+    journal: HostJournal,
+    known: FileRecord,
+    strip: Callable[[bytes], bytes] | None = None,
 ) -> str:
     """Give a file its old bytes, or remove it if there was none.
 

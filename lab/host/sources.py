@@ -37,7 +37,7 @@ REGISTRIES = {
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """A place to get things from; ``kind`` is registry, go, pypi or debian."""
 
     kind: str
@@ -54,19 +54,19 @@ Probe = Callable[[str, float], str]
 """Asks an address and returns an empty text, or why it is of no use."""
 
 
-def configured(run: Runner, machine: Machine) -> tuple[Source, ...]:
+def configured(run: Runner, machine: Machine) -> tuple[PackageSource, ...]:
     """All places this machine is set up to use."""
-    sources = [Source("registry", name, url) for name, url in REGISTRIES.items()]
+    sources = [PackageSource("registry", name, url) for name, url in REGISTRIES.items()]
     proxies = _go_proxies(run, machine)
-    sources += [Source("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies]
+    sources += [PackageSource("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies]
     if index := _index(machine):
-        sources.append(Source("pypi", "Python package index", f"{index.rstrip('/')}/pip/"))
+        sources.append(PackageSource("pypi", "Python package index", f"{index.rstrip('/')}/pip/"))
     mirror = Debian(run, machine.path("/etc")).mirror().rstrip("/")
-    sources.append(Source("debian", "Debian archive", f"{mirror}/dists/stable/InRelease"))
+    sources.append(PackageSource("debian", "Debian archive", f"{mirror}/dists/stable/InRelease"))
     return tuple(sources)
 
 
-def reach(sources: Iterable[Source], probe: Probe, timeout: float = TIMEOUT) -> dict[Source, str]:
+def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEOUT) -> dict[PackageSource, str]:
     """Ask all places at the same time.
 
     Args:
@@ -78,12 +78,12 @@ def reach(sources: Iterable[Source], probe: Probe, timeout: float = TIMEOUT) -> 
         For each place an empty text, or why it is of no use.
     """
     wanted = tuple(sources)
-    answers: queue.SimpleQueue[tuple[Source, str]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[PackageSource, str]] = queue.SimpleQueue()
     for source in wanted:
         # daemon threads: a resolver that hangs must not keep the program from ending
         ask = threading.Thread(target=lambda s=source: answers.put((s, probe(s.url, timeout))), daemon=True)
         ask.start()
-    found: dict[Source, str] = {}
+    found: dict[PackageSource, str] = {}
     try:
         while len(found) < len(wanted):
             source, why = answers.get(timeout=timeout * 1.25)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
-from lab.host.sources import Source
+from lab.host.sources import PackageSource
 from lab.tools.process import Runner
 
 Level = Literal["ok", "warn", "fail", "skip"]
 
 
 @dataclass(frozen=True)
-class Needs:
+class HostNeeds:
     """What the lab to be made asks of the machine; empty values are not known yet.
 
     ``engine``, ``gpu`` and ``strategy`` (gpu.strategy) are the lab file's words."""
@@ -33,8 +33,8 @@ class Look:
     facts: HostFacts
     run: Runner
     machine: Machine
-    needs: Needs = Needs()
-    reach: Mapping[Source, str] = field(default_factory=dict)
+    needs: HostNeeds = HostNeeds()
+    reach: Mapping[PackageSource, str] = field(default_factory=dict)
 
     def reachable(self, kind: str) -> bool:
         """Whether a place of this kind answered."""

@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 from lab.invariants.catalogue import ALL, known
-from lab.invariants.cluster_state import Scene
+from lab.invariants.cluster_state import ClusterState
 from lab.invariants.model import Breach, Invariant, Violation
 from lab.invariants.scope import Scope, scopes_of, scopes_of_lab
-from lab.invariants.verdict import Report, Verdict, broken
+from lab.invariants.verdict import InvariantReport, InvariantResult, broken
 from lab.invariants.watcher import Watcher
 
 __all__ = [
     "ALL",
     "Breach",
+    "ClusterState",
     "Invariant",
-    "Report",
-    "Scene",
+    "InvariantReport",
+    "InvariantResult",
     "Scope",
-    "Verdict",
     "Violation",
     "Watcher",
     "broken",

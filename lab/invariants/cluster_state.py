@@ -10,9 +10,9 @@ from lab.objects.fields import GPU_RESOURCE, Obj, parts, whole
 from lab.objects.kai import RESERVATION_APP, PodGroupView, QueueView
 from lab.objects.node import NodeView
 from lab.objects.pod import PodView
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 from lab.objects.views import RESERVED_GPU_ANNOTATION
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KAI_SCHEDULER = "kai-scheduler"
 """schedulerName of KAI's default shard and the namespace of its components, in KAI 0.7.11 to 0.17.0."""
@@ -33,7 +33,7 @@ class PodState:
     """A pod, with what it asks for and whose it is."""
 
     view: PodView
-    needs: PodNeeds
+    needs: PodRequests
     tenant: str
     """The vCluster that it is a copy for; empty for the cluster's own."""
     virtual_namespace: str
@@ -49,7 +49,7 @@ class PodState:
         tenant = view.labels.get(MANAGED_BY, "")
         return cls(
             view=view,
-            needs=PodNeeds.of(obj),
+            needs=PodRequests.of(obj),
             tenant=tenant,
             virtual_namespace=view.labels.get(VIRTUAL_NAMESPACE, "") if tenant else "",
             virtual_name=view.annotations.get(VIRTUAL_NAME, "") if tenant else "",
@@ -106,13 +106,13 @@ class PodState:
 
 
 @dataclass(frozen=True)
-class Scene:
+class ClusterState:
     """A World, each of its pods read once. The rules are functions of this."""
 
-    world: World
+    world: ClusterSnapshot
     pods: tuple[PodState, ...] = ()
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
-    tenants: Mapping[str, Scene] = field(default_factory=dict)
+    tenants: Mapping[str, ClusterState] = field(default_factory=dict)
     """Tenant → what is seen through its own API."""
     own_kai: frozenset[str] = frozenset()
     """Tenants with a KAI of their own: their pods are not the business of this cluster's KAI."""
@@ -122,12 +122,12 @@ class Scene:
     @classmethod
     def of(
         cls,
-        world: World,
-        tenants: Mapping[str, World] | None = None,
+        world: ClusterSnapshot,
+        tenants: Mapping[str, ClusterSnapshot] | None = None,
         own_kai: Iterable[str] = (),
         *,
         inside: bool = False,
-    ) -> Scene:
+    ) -> ClusterState:
         """The scene of a world.
 
         Args:

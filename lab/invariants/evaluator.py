@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from lab.invariants.catalogue import ALL
-from lab.invariants.grace_tracker import Standing, Tracker
+from lab.invariants.grace_tracker import GraceTracker, PendingBreach
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope, known_faults
-from lab.invariants.state import HOST, Ledger
-from lab.kube.informers import News, Source
+from lab.invariants.state import HOST, StateStore
+from lab.kube.informers import InformerEvent, InformerSource
 
 LOOK_SECONDS = 0.2
 """At most so often are rules with a grace judged: a hundred pods at once make a thousand changes."""
@@ -19,7 +19,7 @@ _STILL = ("Node",)
 """Kinds that change by themselves: the kubelet writes into its Node every few seconds."""
 
 
-class Judge:
+class Evaluator:
     """One scope's state and its breaches. Not thread-safe.
 
     Args:
@@ -31,13 +31,13 @@ class Judge:
     def __init__(self, scope: Scope, zero: datetime, invariants: Iterable[Invariant] = ALL) -> None:
         self.scope = scope
         self.invariants = tuple(invariants)
-        self.ledger = Ledger(self.invariants, scope.tenants, scope.own_kai, inside=bool(scope.name))
+        self.ledger = StateStore(self.invariants, scope.tenants, scope.own_kai, inside=bool(scope.name))
         faults = known_faults(scope.kai_version)
         notes = {
             invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
             for invariant in self.invariants
         }
-        self.tracker = Tracker(zero, scope.name, {key: note for key, note in notes.items() if note})
+        self.tracker = GraceTracker(zero, scope.name, {key: note for key, note in notes.items() if note})
         self.changed_at = float("-inf")
         """When something last changed that does not change by itself, in seconds of the clock."""
         self.gaps: list[str] = []
@@ -47,13 +47,16 @@ class Judge:
         self._judged: set[str] = set()
         self._looked = float("-inf")
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[InformerSource, ...]:
         """What has to be followed."""
-        host = Source(f"{self.scope.name}/", self.scope.cluster, self.ledger.kinds)
+        host = InformerSource(f"{self.scope.name}/", self.scope.cluster, self.ledger.kinds)
         kinds = self.ledger.tenant_kinds
-        return (host, *(Source(f"{self.scope.name}/{t}", c, kinds) for t, c in self.scope.tenants.items() if kinds))
+        return (
+            host,
+            *(InformerSource(f"{self.scope.name}/{t}", c, kinds) for t, c in self.scope.tenants.items() if kinds),
+        )
 
-    def hear(self, side: str, news: News, now: float) -> list[Violation]:
+    def hear(self, side: str, news: InformerEvent, now: float) -> list[Violation]:
         """Take news in, and judge at once what must hold in every state."""
         corner = self.ledger.take(side, news)
         if news.trouble and self.ledger.read:
@@ -93,7 +96,7 @@ class Judge:
         soon = self._looked + LOOK_SECONDS if self._dirty else float("inf")
         return soon if due is None else min(soon, max(due, self._looked) + 0.001)
 
-    def waiting(self, since: float | None = None) -> list[Standing]:
+    def waiting(self, since: float | None = None) -> list[PendingBreach]:
         """Breaches within their grace; with ``since`` only those that stood at that time."""
         return self.tracker.waiting(since)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lab.invariants.cluster_state import PodState, Scene
+from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.model import Breach
 
 HUNDREDTHS = 100
@@ -17,7 +17,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True)
-class Device:
+class ObservedGpu:
     """A GPU that pods share."""
 
     node: str
@@ -33,7 +33,7 @@ class Device:
         return f"GPU {self.name} of {self.node}"
 
 
-def devices(scene: Scene) -> Iterator[Device]:
+def devices(scene: ClusterState) -> Iterator[ObservedGpu]:
     """The shared GPUs, each with the bound pods on it."""
     uuids = {(pod.view.node, group): pod.gpu_uuid for group, pods in scene.reservations.items() for pod in pods}
     groups: dict[tuple[str, str], list[str]] = {}
@@ -47,10 +47,10 @@ def devices(scene: Scene) -> Iterator[Device]:
                 known.append(group)
             users.setdefault(key, {})[f"{pod.view.uid} {group}"] = pod
     for (node, name), found in users.items():
-        yield Device(node, name, tuple(groups[node, name]), tuple(found.values()))
+        yield ObservedGpu(node, name, tuple(groups[node, name]), tuple(found.values()))
 
 
-def slack(scene: Scene, node: str, users: int) -> float:
+def slack(scene: ClusterState, node: str, users: int) -> float:
     """By how much of a GPU the shares may exceed 1 with KAI's arithmetic in order.
 
     KAI cuts the node's memory to hundreds of MiB and each share to whole MiB, so each may be 1 MiB more than it
@@ -60,7 +60,7 @@ def slack(scene: Scene, node: str, users: int) -> float:
     return users / ((memory - memory % 100) or HUNDREDTHS) + 1e-9
 
 
-def fractions(scene: Scene) -> Iterator[Breach]:
+def fractions(scene: ClusterState) -> Iterator[Breach]:
     """The shares of a GPU add up to at most 1; where all ask for MiB it is for ``memory`` to judge."""
     for device in devices(scene):
         if all(pod.needs.fraction is None for pod in device.users):
@@ -77,7 +77,7 @@ def fractions(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def memory(scene: Scene) -> Iterator[Breach]:
+def memory(scene: ClusterState) -> Iterator[Breach]:
     """The memory promised of a GPU is at most what it has; where all ask for fractions, those say the same."""
     for device in devices(scene):
         there = scene.gpu_memory_of(device.node)
@@ -96,7 +96,7 @@ def memory(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def exclusive(scene: Scene) -> Iterator[Breach]:
+def exclusive(scene: ClusterState) -> Iterator[Breach]:
     """Pods with GPUs of their own, and reservation pods, take at most the GPUs that a node has."""
     holders: dict[str, list[PodState]] = {}
     for pod in scene.pods:
@@ -108,7 +108,7 @@ def exclusive(scene: Scene) -> Iterator[Breach]:
             yield Breach(node, f"node {node} has {there} GPUs, and {taken} are given away", lines(pods))
 
 
-def held_once(scene: Scene) -> Iterator[Breach]:
+def held_once(scene: ClusterState) -> Iterator[Breach]:
     """No two reservation pods hold the same GPU."""
     holders: dict[tuple[str, str], dict[str, PodState]] = {}
     for pods in scene.reservations.values():
@@ -125,7 +125,7 @@ def held_once(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def received(scene: Scene) -> Iterator[Breach]:
+def received(scene: ClusterState) -> Iterator[Breach]:
     """A bound pod got what it asked for: shares as Fraction in a GPU group each, all else as Regular in none.
 
     KAI's binder writes both onto the pod before it binds it (pkg/binder/binding/binder.go).

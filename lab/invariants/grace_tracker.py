@@ -10,7 +10,7 @@ from lab.invariants.model import Breach, Invariant, Violation
 
 
 @dataclass
-class Standing:
+class PendingBreach:
     """A breach that is there now."""
 
     invariant: Invariant
@@ -24,7 +24,7 @@ class Standing:
         return self.since + self.invariant.grace
 
 
-class Tracker:
+class GraceTracker:
     """Remembers breaches between looks.
 
     Args:
@@ -37,7 +37,7 @@ class Tracker:
         self._zero = zero
         self._where = where
         self._notes = notes or {}
-        self._standing: dict[tuple[str, str], Standing] = {}
+        self._standing: dict[tuple[str, str], PendingBreach] = {}
 
     def add(self, invariant: Invariant, breaches: Iterable[Breach], now: float) -> list[Violation]:
         """Breaches of one invariant in a part of the cluster; the violations among them."""
@@ -45,7 +45,7 @@ class Tracker:
             key = invariant.id, breach.key
             standing = self._standing.get(key)
             if standing is None:
-                self._standing[key] = Standing(invariant, breach, now)
+                self._standing[key] = PendingBreach(invariant, breach, now)
             elif not standing.told:
                 standing.breach = breach
         return self.ripe(now)
@@ -74,11 +74,11 @@ class Tracker:
         """When the next breach becomes a violation, unless it ends before."""
         return min((s.due for s in self._standing.values() if not s.told), default=None)
 
-    def waiting(self, since: float | None = None) -> list[Standing]:
+    def waiting(self, since: float | None = None) -> list[PendingBreach]:
         """Breaches within their grace; with ``since`` only those that stood at that time."""
         return [s for s in self._standing.values() if not s.told and (since is None or s.since <= since)]
 
-    def _violation(self, standing: Standing, now: float) -> Violation:
+    def _violation(self, standing: PendingBreach, now: float) -> Violation:
         invariant, breach = standing.invariant, standing.breach
         note = self._notes.get(invariant.id)
         return Violation(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lab.invariants.cluster_state import Scene
+from lab.invariants.cluster_state import ClusterState
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Breach:
     """The objects that prove it."""
 
 
-Rule = Callable[[Scene], Iterable[Breach]]
+Rule = Callable[[ClusterState], Iterable[Breach]]
 """Pure: the same state gives the same breaches."""
 
 

@@ -13,14 +13,14 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Corner:
+class AffectedPods:
     """A part of the cluster: what a change of some pods can have made wrong is there."""
 
     nodes: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, pods: Iterable[PodState]) -> Corner:
+    def of(cls, pods: Iterable[PodState]) -> AffectedPods:
         """Where these pods are."""
         every = tuple(pods)
         return cls(
@@ -32,7 +32,7 @@ class Corner:
         return bool(self.nodes or self.groups)
 
 
-class PodBook:
+class PodIndex:
     """Pods by their keys, with two indexes."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class PodBook:
             return ()
         return tuple(pod for pod in (before, after) if pod is not None)
 
-    def corner(self, corner: Corner) -> tuple[PodState, ...]:
+    def corner(self, corner: AffectedPods) -> tuple[PodState, ...]:
         """The pods on these nodes and in these groups."""
         found: dict[Key, PodState] = {}
         for node in corner.nodes:

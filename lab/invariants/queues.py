@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.cluster_state import PodState, Scene
+from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.gpus import share, some
 from lab.invariants.model import Breach
-from lab.objects.kai import QueueView, Share
+from lab.objects.kai import QueueShare, QueueView
 
 UNLIMITED = -1.0
 MEGABYTE = 1_000_000
 """Queues count memory in these, whatever KAI's source calls them (pkg/scheduler/plugins/proportion)."""
 
 
-def within_limit(scene: Scene) -> Iterator[Breach]:
+def within_limit(scene: ClusterState) -> Iterator[Breach]:
     """The pods of a queue and of all queues below it hold at most its limit."""
     members: dict[str, list[PodState]] = {}
     for leaf, pods in _workloads(scene):
@@ -36,7 +36,7 @@ def within_limit(scene: Scene) -> Iterator[Breach]:
                 )
 
 
-def leaves_only(scene: Scene) -> Iterator[Breach]:
+def leaves_only(scene: ClusterState) -> Iterator[Breach]:
     """A queue with bound pods exists, and is nobody's parent."""
     parents = {queue.parent for queue in scene.queues.values()}
     for name, pods in _workloads(scene):
@@ -54,7 +54,7 @@ def leaves_only(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def _workloads(scene: Scene) -> list[tuple[str, list[PodState]]]:
+def _workloads(scene: ClusterState) -> list[tuple[str, list[PodState]]]:
     """Each queue with its bound pods, by their PodGroups; pods without one are another rule's business."""
     found: dict[str, list[PodState]] = {}
     for pod in scene.pods:
@@ -65,7 +65,7 @@ def _workloads(scene: Scene) -> list[tuple[str, list[PodState]]]:
     return list(found.items())
 
 
-def _up(scene: Scene, name: str) -> list[str]:
+def _up(scene: ClusterState, name: str) -> list[str]:
     """A queue and its ancestors that exist."""
     chain: list[str] = []
     while name in scene.queues and name not in chain:
@@ -74,12 +74,12 @@ def _up(scene: Scene, name: str) -> list[str]:
     return chain
 
 
-def _gpus(scene: Scene, pod: PodState) -> float:
+def _gpus(scene: ClusterState, pod: PodState) -> float:
     shared = share(pod, scene.gpu_memory_of(pod.view.node)) * pod.needs.devices if pod.needs.shares_gpu else 0.0
     return pod.needs.gpus + shared
 
 
-def _over(part: Share, taken: float) -> bool:
+def _over(part: QueueShare, taken: float) -> bool:
     return part.limit != UNLIMITED and taken > part.limit + 1e-6
 
 

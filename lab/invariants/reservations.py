@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.cluster_state import PodState, Scene
+from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
 
@@ -17,14 +17,14 @@ CONFIGMAP_ANNOTATION = "runai/shared-gpu-configmap"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 
-def one_each(scene: Scene) -> Iterator[Breach]:
+def one_each(scene: ClusterState) -> Iterator[Breach]:
     """A GPU group has one live reservation pod at most."""
     for group, pods in scene.reservations.items():
         if len(pods) > 1:
             yield Breach(group, f"GPU group {group} has {len(pods)} reservation pods", lines(pods))
 
 
-def reserved(scene: Scene) -> Iterator[Breach]:
+def reserved(scene: ClusterState) -> Iterator[Breach]:
     """A pod that shares a GPU has a live reservation pod."""
     for group, pods in scene.users.items():
         mine = [pod for pod in pods if scene.mine(pod) and pod.staying]
@@ -36,7 +36,7 @@ def reserved(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def one_node(scene: Scene) -> Iterator[Breach]:
+def one_node(scene: ClusterState) -> Iterator[Breach]:
     """A GPU group with its reservation pod is on one node."""
     for group, pods in scene.users.items():
         every = (*pods, *scene.reservations.get(group, ()))
@@ -45,7 +45,7 @@ def one_node(scene: Scene) -> Iterator[Breach]:
             yield Breach(group, f"GPU group {group} is on {len(nodes)} nodes: {', '.join(nodes)}", lines(every))
 
 
-def told(scene: Scene) -> Iterator[Breach]:
+def told(scene: ClusterState) -> Iterator[Breach]:
     """The reservation pod of a group in use has told its GPU's UUID; the binder binds nobody before.
 
     A tenant with a KAI of its own is judged by its own API: the syncer copies the UUID and the pod in two steps.
@@ -59,7 +59,7 @@ def told(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def used(scene: Scene) -> Iterator[Breach]:
+def used(scene: ClusterState) -> Iterator[Breach]:
     """A reservation pod has a user, or one that is being bound."""
     wanted = {
         group
@@ -77,7 +77,7 @@ def used(scene: Scene) -> Iterator[Breach]:
             yield Breach(group, f"GPU group {group} is held for nobody", lines(idle))
 
 
-def given(scene: Scene) -> Iterator[Breach]:
+def given(scene: ClusterState) -> Iterator[Breach]:
     """The GPUs in a pod's environment are those that its groups' reservation pods hold."""
     told_to: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for obj in scene.world.of("ConfigMap"):
@@ -103,7 +103,7 @@ def given(scene: Scene) -> Iterator[Breach]:
                 )
 
 
-def _held(scene: Scene, pod: PodState) -> set[str] | None:
+def _held(scene: ClusterState, pod: PodState) -> set[str] | None:
     """The UUIDs of a pod's GPU groups; None where one is not known."""
     uuids = [next((r.gpu_uuid for r in scene.reservations.get(group, ())), "") for group in pod.view.gpu_groups]
     return set(uuids) if all(uuids) else None

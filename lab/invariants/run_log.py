@@ -23,7 +23,7 @@ _TEST = re.compile(r"\bt-[a-z0-9-]+-[0-9a-f]{6}\b")
 
 
 @dataclass(frozen=True)
-class Excuse:
+class Waiver:
     """A test that breaks things on purpose."""
 
     test: str
@@ -56,7 +56,7 @@ class Excuse:
         return {**asdict(self), "begin": self.begin.isoformat(), "end": end}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Excuse:
+    def from_json(cls, data: dict[str, Any]) -> Waiver:
         """The excuse that ``as_json`` gave."""
         return cls(
             test=data["test"],
@@ -68,7 +68,7 @@ class Excuse:
         )
 
 
-class Blotter:
+class ViolationLog:
     """The files of one test run.
 
     Args:
@@ -82,7 +82,7 @@ class Blotter:
         """Write a violation down."""
         self._append("violations", violation.as_json())
 
-    def excuse(self, excuse: Excuse) -> None:
+    def excuse(self, excuse: Waiver) -> None:
         """Write down that a test disturbs, and once more when it has ended."""
         self._append("excuses", excuse.as_json())
 
@@ -107,7 +107,7 @@ class Blotter:
         """The violations that a known defect of KAI is proven to have done."""
         return [one for one in map(Violation.from_json, self._rows("violations")) if one.defect]
 
-    def excused(self) -> list[tuple[Violation, Excuse]]:
+    def excused(self) -> list[tuple[Violation, Waiver]]:
         """The violations that a test expected."""
         excuses = self.excuses()
         found = []
@@ -117,10 +117,10 @@ class Blotter:
                 found.append((violation, excuse))
         return found
 
-    def excuses(self) -> list[Excuse]:
+    def excuses(self) -> list[Waiver]:
         """The last word of each test that disturbs."""
         by_begin = {(row["test"], row["begin"]): row for row in self._rows("excuses")}
-        return [Excuse.from_json(row) for row in by_begin.values()]
+        return [Waiver.from_json(row) for row in by_begin.values()]
 
     def _append(self, name: str, data: dict[str, Any]) -> None:
         with (self.folder / f"{name}.jsonl").open("a") as file:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lab.config.labels import NODE_LABEL
-from lab.invariants.cluster_state import PodState, Scene
+from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import Breach
 from lab.objects.fields import labels_of
@@ -29,7 +29,7 @@ _COUNTED: dict[str, tuple[str, Callable[[PodState], float]]] = {
 }
 
 
-def gpus_apart(scene: Scene) -> Iterator[Breach]:
+def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
     """A GPU belongs to one tenant with a KAI of its own, or to the host with all its other tenants."""
     told = {
         (_owner(scene, pod), pod.view.node, group): pod.gpu_uuid
@@ -57,7 +57,7 @@ def gpus_apart(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def own_nodes(scene: Scene) -> Iterator[Breach]:
+def own_nodes(scene: ClusterState) -> Iterator[Breach]:
     """A tenant with nodes of its own runs on these alone, and nobody else runs there.
 
     Seen from the host: inside a tenant its nodes carry the label as well, and all pods there are its own.
@@ -81,7 +81,7 @@ def own_nodes(scene: Scene) -> Iterator[Breach]:
         yield Breach(f"{pod.view.namespace}/{pod.view.name}", what, (pod.line,))
 
 
-def within_quota(scene: Scene) -> Iterator[Breach]:
+def within_quota(scene: ClusterState) -> Iterator[Breach]:
     """What a tenant's pods hold is at most its ResourceQuota, vCluster's own pods included."""
     for quota in scene.world.of("ResourceQuota"):
         meta = quota["metadata"]
@@ -106,7 +106,7 @@ def within_quota(scene: Scene) -> Iterator[Breach]:
                 )
 
 
-def no_host_groups(scene: Scene) -> Iterator[Breach]:
+def no_host_groups(scene: ClusterState) -> Iterator[Breach]:
     """The host's KAI groups no pods of tenants with a KAI of their own."""
     spaces = {pod.view.namespace: pod.tenant for pod in scene.pods if pod.tenant in scene.own_kai}
     for (namespace, name), group in scene.pod_groups.items():
@@ -119,7 +119,7 @@ def no_host_groups(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def own_groups(scene: Scene) -> Iterator[Breach]:
+def own_groups(scene: ClusterState) -> Iterator[Breach]:
     """The PodGroup that a copy names is one of the tenant's, not one that the host's KAI wrote over it."""
     for pod in scene.pods:
         side = scene.tenants.get(pod.tenant)
@@ -136,7 +136,7 @@ def own_groups(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def _owner(scene: Scene, pod: PodState) -> str:
+def _owner(scene: ClusterState, pod: PodState) -> str:
     """Whose KAI, or whose scheduler, decides on a pod: a tenant's own, or empty for the host's."""
     return pod.tenant if pod.tenant in scene.own_kai else ""
 

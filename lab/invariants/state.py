@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from lab.invariants.cluster_state import PodState, Scene, tenants_with_kai
+from lab.invariants.cluster_state import ClusterState, PodState, tenants_with_kai
 from lab.invariants.model import Invariant
-from lab.invariants.pod_index import Corner, PodBook
-from lab.kube.informers import News
+from lab.invariants.pod_index import AffectedPods, PodIndex
+from lab.kube.informers import InformerEvent
 from lab.kube.reflector import key_of
 from lab.objects.fields import Obj
 from lab.objects.node import NodeView
 from lab.objects.redact import redact
 from lab.snapshot.capture import slim
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 HOST = ""
 """Name of the cluster itself among its sides; the others are tenants."""
@@ -23,18 +23,18 @@ UNREAD = "has not been read yet"
 ABSENT = "the server does not have it"
 
 
-class Side:
+class ClusterStore:
     """The objects that one API server shows."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
-        self.pods = PodBook()
+        self.pods = PodIndex()
         self.nodes: dict[str, NodeView] = {}
         self._objects: dict[str, dict[tuple[str, str, str], Obj]] = {kind: {} for kind in kinds}
         self._frozen: dict[str, tuple[Obj, ...]] = {}
         self._doubts: dict[str, str] = dict.fromkeys(self._objects, UNREAD)
         self._answered: set[str] = set()
 
-    def take(self, news: News) -> list[PodState]:
+    def take(self, news: InformerEvent) -> list[PodState]:
         """Take news in; the pods that hold something else than before, as they were and as they are."""
         kind = news.kind
         if news.refused or news.absent or news.trouble:
@@ -69,13 +69,13 @@ class Side:
         """Whether something is known of every kind, be it that the server does not have it."""
         return self._answered >= self._objects.keys()
 
-    def world(self, at: datetime) -> World:
+    def world(self, at: datetime) -> ClusterSnapshot:
         """All of it."""
         for kind, objects in self._objects.items():
             if kind not in self._frozen:
                 self._frozen[kind] = tuple(objects.values())
         known = {kind: objs for kind, objs in self._frozen.items() if kind not in self._doubts}
-        return World(at=at, objects=known, absent=frozenset(self._doubts))
+        return ClusterSnapshot(at=at, objects=known, absent=frozenset(self._doubts))
 
     def _node(self, obj: Obj, *, gone: bool) -> None:
         view = NodeView.of(obj)
@@ -85,7 +85,7 @@ class Side:
             self.nodes[view.name] = view
 
 
-class Ledger:
+class StateStore:
     """One cluster with its tenants.
 
     Args:
@@ -106,18 +106,21 @@ class Ledger:
         every = tuple(invariants)
         self.kinds = _union(invariant.needs for invariant in every)
         self.tenant_kinds = _union(invariant.tenant_needs for invariant in every)
-        self.sides: Mapping[str, Side] = {HOST: Side(self.kinds), **{name: Side(self.tenant_kinds) for name in tenants}}
+        self.sides: Mapping[str, ClusterStore] = {
+            HOST: ClusterStore(self.kinds),
+            **{name: ClusterStore(self.tenant_kinds) for name in tenants},
+        }
         self._own_kai = frozenset(own_kai)
         self._inside = inside
 
-    def take(self, side: str, news: News) -> Corner:
+    def take(self, side: str, news: InformerEvent) -> AffectedPods:
         """Take news of one side in; where pods of the cluster itself hold something else than before."""
         moved = self.sides[side].take(news)
         if side != HOST:
-            return Corner()
+            return AffectedPods()
         # Once seen they stay: while a tenant's KAI is upgraded, its pods are still its own.
         self._own_kai |= tenants_with_kai(moved)
-        return Corner.of(moved)
+        return AffectedPods.of(moved)
 
     def why_not(self, invariant: Invariant) -> str:
         """Why an invariant cannot be judged now; empty when it can."""
@@ -138,15 +141,15 @@ class Ledger:
         """Whether every side has answered on every kind."""
         return all(side.read for side in self.sides.values())
 
-    def scene(self, at: datetime) -> Scene:
+    def scene(self, at: datetime) -> ClusterState:
         """Everything."""
         host = self.sides[HOST]
-        return Scene(
+        return ClusterState(
             world=host.world(at),
             pods=tuple(host.pods),
             nodes=dict(host.nodes),
             tenants={
-                name: Scene(world=side.world(at), pods=tuple(side.pods))
+                name: ClusterState(world=side.world(at), pods=tuple(side.pods))
                 for name, side in self.sides.items()
                 if name != HOST
             },
@@ -154,10 +157,12 @@ class Ledger:
             inside=self._inside,
         )
 
-    def corner(self, corner: Corner, at: datetime) -> Scene:
+    def corner(self, corner: AffectedPods, at: datetime) -> ClusterState:
         """The pods of a part of the cluster, with all nodes and no other objects."""
         host = self.sides[HOST]
-        return Scene(World(at=at), host.pods.corner(corner), host.nodes, own_kai=self._own_kai, inside=self._inside)
+        return ClusterState(
+            ClusterSnapshot(at=at), host.pods.corner(corner), host.nodes, own_kai=self._own_kai, inside=self._inside
+        )
 
 
 def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.cluster_state import Scene
+from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
 
 
-def own_pods(scene: Scene) -> Iterator[Breach]:
+def own_pods(scene: ClusterState) -> Iterator[Breach]:
     """Each bound pod that a tenant sees has its copy on the host, made for this tenant and for this pod.
 
     A pod that a scheduler inside has bound and that never started may have none: the host can refuse it, by a quota.
@@ -33,7 +33,7 @@ def own_pods(scene: Scene) -> Iterator[Breach]:
                 )
 
 
-def apart(scene: Scene) -> Iterator[Breach]:
+def apart(scene: ClusterState) -> Iterator[Breach]:
     """A namespace of the host holds the pods of one tenant at most."""
     owners: dict[str, dict[str, list[str]]] = {}
     for pod in scene.pods:
@@ -45,7 +45,7 @@ def apart(scene: Scene) -> Iterator[Breach]:
             yield Breach(namespace, f"namespace {namespace} holds pods of tenants {', '.join(sorted(found))}", first)
 
 
-def no_host_kai(scene: Scene) -> Iterator[Breach]:
+def no_host_kai(scene: ClusterState) -> Iterator[Breach]:
     """A tenant without a KAI of its own sees neither queues nor PodGroups nor reservation pods."""
     for tenant, side in scene.tenants.items():
         if tenant in scene.own_kai:

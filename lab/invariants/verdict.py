@@ -13,7 +13,7 @@ State = Literal["held", "broken", "not judged"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class InvariantResult:
     """How one invariant fared in one cluster."""
 
     invariant: Invariant
@@ -48,14 +48,14 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Report:
+class InvariantReport:
     """All verdicts."""
 
     at: datetime
     """When watching ended (UTC)."""
     seconds: float
     """For how long it went on."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[InvariantResult, ...]
     gaps: tuple[str, ...] = ()
     """When a watch broke off: what happened then was seen as one step, and what passed within was not seen."""
     quiet: bool | None = None

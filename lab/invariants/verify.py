@@ -10,9 +10,9 @@ from lab.errors import ApiFailed
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Invariant
 from lab.invariants.scope import Scope
-from lab.invariants.verdict import Report
+from lab.invariants.verdict import InvariantReport
 from lab.invariants.watcher import Feed, Watcher
-from lab.kube.informers import Source, Streams
+from lab.kube.informers import Informers, InformerSource
 
 QUIET_LIMIT = 600.0
 """Seconds after which a cluster that never gets quiet is given up, unless told otherwise."""
@@ -26,8 +26,8 @@ def verify(
     invariants: Iterable[Invariant] = ALL,
     settling: Callable[[int], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-    feed: Callable[[Iterable[Source]], Feed] = Streams,
-) -> Report:
+    feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
+) -> InvariantReport:
     """Judge clusters. Only reads.
 
     A breach that may pass is looked at until it has passed or its grace is over, at most two minutes.

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Protocol
 
 from lab.invariants.catalogue import ALL
-from lab.invariants.evaluator import Judge
+from lab.invariants.evaluator import Evaluator
 from lab.invariants.known_defects import with_cause
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope
-from lab.invariants.verdict import Report, Verdict
-from lab.kube.informers import News, Source, Streams
+from lab.invariants.verdict import InvariantReport, InvariantResult
+from lab.kube.informers import InformerEvent, Informers, InformerSource
 
 FIRST_SECONDS = 30.0
 """How long the first lists may take; what has not come by then is not judged until it comes."""
@@ -29,7 +29,7 @@ OnViolation = Callable[[Violation], None]
 
 
 class Feed(Protocol):
-    """Where news comes from: ``Streams``, or a script of a test."""
+    """Where news comes from: ``Informers``, or a script of a test."""
 
     def __enter__(self) -> Feed:
         """Start."""
@@ -41,7 +41,7 @@ class Feed(Protocol):
         """Stop."""
         ...
 
-    def take(self, seconds: float) -> News | None:
+    def take(self, seconds: float) -> InformerEvent | None:
         """The next piece of news, or None when none came within ``seconds``."""
         ...
 
@@ -64,12 +64,12 @@ class Watcher:
         *,
         tell: OnViolation | None = None,
         clock: Callable[[], float] = time.monotonic,
-        feed: Callable[[Iterable[Source]], Feed] = Streams,
+        feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
     ) -> None:
         self._clock = clock
         zero = datetime.now(UTC) - timedelta(seconds=clock())
         rules = tuple(invariants)
-        self._judges = {scope.name: Judge(scope, zero, rules) for scope in scopes}
+        self._judges = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
         self._feed = feed([source for judge in self._judges.values() for source in judge.sources()])
         self._tell = tell
         self._violations: list[Violation] = []
@@ -158,7 +158,7 @@ class Watcher:
             self._thread.join()
             self._thread = None
 
-    def report(self) -> Report:
+    def report(self) -> InvariantReport:
         """What is known of each invariant."""
         verdicts = []
         for name, judge in self._judges.items():
@@ -167,9 +167,9 @@ class Watcher:
                 waiting = tuple(s.breach for s in judge.waiting() if s.invariant is invariant)
                 why = "" if judge.judged(invariant) else judge.ledger.why_not(invariant) or "nothing was read"
                 if not (name and invariant.tenant_needs):
-                    verdicts.append(Verdict(invariant, name, found, why, waiting))
+                    verdicts.append(InvariantResult(invariant, name, found, why, waiting))
         gaps = tuple(gap for judge in self._judges.values() for gap in judge.gaps)
-        return Report(datetime.now(UTC), self.seconds, tuple(verdicts), gaps)
+        return InvariantReport(datetime.now(UTC), self.seconds, tuple(verdicts), gaps)
 
     def _take(self, seconds: float) -> bool:
         """Take one piece of news in; whether there was one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.invariants.cluster_state import KAI_SCHEDULER, PodState, Scene
+from lab.invariants.cluster_state import KAI_SCHEDULER, ClusterState, PodState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
 from lab.objects.fields import Obj
@@ -12,7 +12,7 @@ from lab.objects.fields import Obj
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 
 
-def gang_whole(scene: Scene) -> Iterator[Breach]:
+def gang_whole(scene: ClusterState) -> Iterator[Breach]:
     """Of a PodGroup at least minMember pods are bound, or none (KAI's own measure: PodGroupInfo.IsStale)."""
     members: dict[tuple[str, str], list[PodState]] = {}
     for pod in scene.pods:
@@ -33,7 +33,7 @@ def gang_whole(scene: Scene) -> Iterator[Breach]:
                 break
 
 
-def group_exists(scene: Scene) -> Iterator[Breach]:
+def group_exists(scene: ClusterState) -> Iterator[Breach]:
     """The annotation pod-group-name names a PodGroup of the pod's namespace."""
     for pod in scene.pods:
         view = pod.view
@@ -47,7 +47,7 @@ def group_exists(scene: Scene) -> Iterator[Breach]:
             )
 
 
-def bind_ends(scene: Scene) -> Iterator[Breach]:
+def bind_ends(scene: ClusterState) -> Iterator[Breach]:
     """A BindRequest is answered."""
     for request in scene.world.bind_requests:
         if request.phase in ("Succeeded", "Failed"):
@@ -64,7 +64,7 @@ def bind_ends(scene: Scene) -> Iterator[Breach]:
         )
 
 
-def left_alone(scene: Scene) -> Iterator[Breach]:
+def left_alone(scene: ClusterState) -> Iterator[Breach]:
     """KAI gives nothing to pods of other schedulers."""
     for pod in scene.pods:
         view = pod.view

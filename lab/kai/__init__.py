@@ -1,7 +1,7 @@
 """NVIDIA KAI Scheduler by version: everything that differs between versions, as data in one file a version line."""
 
 from lab.kai.choice import line_of, lines
-from lab.kai.model import Defect, HelmKeys, Keys, Line
+from lab.kai.model import Defect, HelmKeys, Keys, VersionLine
 from lab.kai.number import release
 
-__all__ = ["Defect", "HelmKeys", "Keys", "Line", "line_of", "lines", "release"]
+__all__ = ["Defect", "HelmKeys", "Keys", "VersionLine", "line_of", "lines", "release"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from lab.kai.model import HelmKeys, Line
+from lab.kai.model import HelmKeys, VersionLine
 
 Json = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ _CRD = "CustomResourceDefinition"
 
 
 @dataclass(frozen=True)
-class Chart:
+class KaiChart:
     """Names only, each tuple sorted."""
 
     version: str
@@ -47,7 +47,7 @@ class Chart:
     """Files below templates/ that make ConfigMaps, Queues or a Config."""
 
     @classmethod
-    def of_json(cls, data: Json) -> Chart:
+    def of_json(cls, data: Json) -> KaiChart:
         """The inverse of ``as_json``."""
         names = [field.name for field in fields(cls) if field.name != "version"]
         return cls(data["version"], *(tuple(data[name]) for name in names))
@@ -64,7 +64,7 @@ def chart_of(
     crds: Iterable[Json],
     rendered: Iterable[Json],
     inside: Iterable[Json],
-) -> Chart:
+) -> KaiChart:
     """What a chart shows.
 
     Args:
@@ -78,7 +78,7 @@ def chart_of(
     objects = list(rendered)
     hooks = [doc for doc in objects if doc["kind"] == "Job" and _HOOK in _annotations(doc)]
     read = {key for text in templates.values() for key in _VALUES.findall(text)}
-    return Chart(
+    return KaiChart(
         version=version,
         values=_sorted({*_dotted(values), *read}),
         objects=_sorted(_title(doc) for doc in objects),
@@ -98,12 +98,12 @@ def chart_of(
     )
 
 
-def differences(line: Line, chart: Chart) -> list[str]:
+def differences(line: VersionLine, chart: KaiChart) -> list[str]:
     """What the line's data says and the chart does not show; empty where they agree."""
     return [*_values(line, chart), *_objects(line, chart), *_install(line, chart)]
 
 
-def _values(line: Line, chart: Chart) -> Iterator[str]:
+def _values(line: VersionLine, chart: KaiChart) -> Iterator[str]:
     for field in fields(HelmKeys):
         key = getattr(line.helm, field.name)
         if key and key not in chart.values:
@@ -117,7 +117,7 @@ def _values(line: Line, chart: Chart) -> Iterator[str]:
         yield f"workload_class_pods is {line.workload_class_pods}, and helm.workload_class says otherwise"
 
 
-def _objects(line: Line, chart: Chart) -> Iterator[str]:
+def _objects(line: VersionLine, chart: KaiChart) -> Iterator[str]:
     own = [name for name in line.deployments if name not in line.by_operator]
     yield from _both("Deployment", own, _named("Deployment", chart.objects))
     webhooks = {name for name in line.webhooks if name not in line.by_operator}
@@ -133,7 +133,7 @@ def _objects(line: Line, chart: Chart) -> Iterator[str]:
         yield "the scheduler runs by a SchedulingShard where the data says otherwise, or the other way round"
 
 
-def _install(line: Line, chart: Chart) -> Iterator[str]:
+def _install(line: VersionLine, chart: KaiChart) -> Iterator[str]:
     yield from _both("CRD of the chart", line.crds if line.crds_in_chart else (), chart.crds)
     yield from _both("image of hook Jobs", line.hook_images, chart.hook_images)
     for name in (*line.images, *line.scaling_images):

@@ -6,19 +6,19 @@ import functools
 from collections.abc import Mapping
 
 from lab.errors import SpecError
-from lab.kai.files import Source, sources
-from lab.kai.model import Line
+from lab.kai.files import FactSource, sources
+from lab.kai.model import VersionLine
 from lab.kai.number import release
 
 
 @functools.cache
-def lines() -> Mapping[str, Line]:
+def lines() -> Mapping[str, VersionLine]:
     """All lines, oldest first, each in the version that the lab is tested with; by that version."""
     return {source.version: source.line(source.version) for source in sources()}
 
 
 @functools.cache
-def line_of(version: str) -> Line:
+def line_of(version: str) -> VersionLine:
     """What holds for a KAI version.
 
     The line whose checked releases have it. Otherwise the nearest line of the same minor, or else of the next older
@@ -36,7 +36,7 @@ def line_of(version: str) -> Line:
     return near.line(version, exact=False, warning=told)
 
 
-def nearest(version: str, known: tuple[Source, ...]) -> Source:
+def nearest(version: str, known: tuple[FactSource, ...]) -> FactSource:
     """The line that a version not known is taken for; of two that are equally near, the older.
 
     Raises:
@@ -55,5 +55,5 @@ def nearest(version: str, known: tuple[Source, ...]) -> Source:
     return min(same, key=lambda source: _patches_to(source, wanted[2]))
 
 
-def _patches_to(source: Source, patch: int) -> int:
+def _patches_to(source: FactSource, patch: int) -> int:
     return max(release(source.first)[2] - patch, patch - release(source.last)[2], 0)

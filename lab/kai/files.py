@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.kai.model import Defect, HelmKeys, Keys, Line
+from lab.kai.model import Defect, HelmKeys, Keys, VersionLine
 from lab.kai.number import release
 
 Data = Mapping[str, Any]
@@ -23,7 +23,7 @@ _NOT_IN_FILES = {"name", "exact", "warning"}
 
 
 @dataclass(frozen=True)
-class Source:
+class FactSource:
     """A line's file: what holds from its first release on, and what changed in later ones."""
 
     name: str
@@ -39,7 +39,7 @@ class Source:
         """The releases that the data was checked against."""
         return f"{self.first} to {self.last}" if self.first != self.last else self.first
 
-    def line(self, version: str, *, exact: bool = True, warning: str = "") -> Line:
+    def line(self, version: str, *, exact: bool = True, warning: str = "") -> VersionLine:
         """What holds for one version of the line."""
         data = dict(self.data)
         for change in self.changes:
@@ -56,11 +56,11 @@ class Source:
         values |= {"name": self.name, "version": version, "defects": defects}
         # Only a chart's own Jobs fit a version that nobody has looked at.
         own: dict[str, Any] = {} if exact else {"hooks": "helm", "config_template": ""}
-        return Line(**values | own, exact=exact, warning=warning)
+        return VersionLine(**values | own, exact=exact, warning=warning)
 
 
 @functools.cache
-def sources() -> tuple[Source, ...]:
+def sources() -> tuple[FactSource, ...]:
     """All lines' files, oldest first.
 
     Raises:
@@ -72,7 +72,7 @@ def sources() -> tuple[Source, ...]:
     return tuple(sorted(found, key=lambda one: release(one.first)))
 
 
-def source(name: str, own: Data, every: Data) -> Source:
+def source(name: str, own: Data, every: Data) -> FactSource:
     """A line from its own file's content over that of every.toml.
 
     Raises:
@@ -84,7 +84,7 @@ def source(name: str, own: Data, every: Data) -> Source:
     shared = {key: value for key, value in every.items() if key != "defect"}
     whole = laid_over(shared, {key: value for key, value in own.items() if key != "change"})
     changes = own.get("change", [])
-    wanted = {field.name for field in fields(Line)} - _NOT_IN_FILES
+    wanted = {field.name for field in fields(VersionLine)} - _NOT_IN_FILES
     _same(name, wanted, whole)
     for table, kind in _TABLES.items():
         _same(f"{name}: {table}", {field.name for field in fields(kind)}, whole[table])
@@ -96,7 +96,7 @@ def source(name: str, own: Data, every: Data) -> Source:
     for part in (whole, *changes):
         _known(f"{name}: defects", set(defects), part.get("defects", {}))
     ordered = tuple(sorted(changes, key=lambda change: release(change["since"])))
-    return Source(name, whole["version"], whole["first"], whole["last"], whole, ordered, defects)
+    return FactSource(name, whole["version"], whole["first"], whole["last"], whole, ordered, defects)
 
 
 def laid_over(below: Data, above: Data) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class Defect:
 
 
 @dataclass(frozen=True)
-class Line:
+class VersionLine:
     """What holds for one KAI version. The fields are explained at the top of lines/every.toml."""
 
     name: str

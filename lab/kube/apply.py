@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kube.rest import APPLY_PATCH, Calls
-from lab.kube.rest_mapper import Kinds
+from lab.kube.rest import APPLY_PATCH, RestClient
+from lab.kube.rest_mapper import RestMapper
 from lab.kube.wait import selector
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def space_of(doc: Json) -> str:
     return str(doc.get("metadata", {}).get("namespace") or "default")
 
 
-def apply_all(calls: Calls, kinds: Kinds, docs: Iterable[Json | None], retry: float) -> list[Json]:
+def apply_all(calls: RestClient, kinds: RestMapper, docs: Iterable[Json | None], retry: float) -> list[Json]:
     """Apply documents in the order given; see Cluster.apply."""
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
@@ -47,7 +47,7 @@ def apply_all(calls: Calls, kinds: Kinds, docs: Iterable[Json | None], retry: fl
     return applied
 
 
-def _apply(calls: Calls, kinds: Kinds, doc: Json) -> Json:
+def _apply(calls: RestClient, kinds: RestMapper, doc: Json) -> Json:
     resource, space, name = kinds.of(doc), space_of(doc), doc.get("metadata", {}).get("name")
     if not name:
         raise ApiFailed(f"{resource.kind} without a name cannot be applied", fix="give it metadata.name, or create it")
@@ -124,7 +124,7 @@ def delete_many(cluster: Cluster, kind: str, namespace: str | None, labels: str 
     _delete(cluster.calls, resource.path(inside), resource.title(inside), selector(labels, None), grace)
 
 
-def _delete(calls: Calls, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:
+def _delete(calls: RestClient, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:
     """Whether there was something to delete."""
     options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if grace is not None:

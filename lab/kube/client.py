@@ -14,9 +14,9 @@ from lab.errors import ApiFailed
 from lab.kube.apply import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
 from lab.kube.exec import read_log, run_in_pod
 from lab.kube.http import KubeTransport
-from lab.kube.reflector import Change, Follower
-from lab.kube.rest import MERGE_PATCH, Calls
-from lab.kube.rest_mapper import Kinds
+from lab.kube.reflector import Change, Reflector
+from lab.kube.rest import MERGE_PATCH, RestClient
+from lab.kube.rest_mapper import RestMapper
 from lab.kube.transport import Transport
 from lab.kube.wait import FailFast, Predicate, Wait, judge_ready, selector
 
@@ -40,8 +40,8 @@ class Cluster:
     def __init__(self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None) -> None:
         self.kubeconfig = kubeconfig
         self.context = context
-        self.calls = Calls(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
-        self.kinds = Kinds(self.calls.discover)
+        self.calls = RestClient(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
+        self.kinds = RestMapper(self.calls.discover)
 
     @property
     def cancel(self) -> threading.Event | None:
@@ -178,7 +178,7 @@ class Cluster:
         """
         resource = self.kinds.named(kind)
         deadline = None if timeout is None else time.monotonic() + timeout
-        with Follower(self.calls, resource, namespace, selector(labels, fields)) as follower:
+        with Reflector(self.calls, resource, namespace, selector(labels, fields)) as follower:
             while deadline is None or time.monotonic() < deadline:
                 left = 1.0 if deadline is None else deadline - time.monotonic()
                 yield from follower.take(left) or []

@@ -20,7 +20,7 @@ class Unreachable(ApiFailed):
 
 
 @dataclass(frozen=True)
-class Server:
+class ApiServer:
     """An API server as messages name it."""
 
     server: str

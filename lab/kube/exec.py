@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.rest import Calls
+from lab.kube.rest import RestClient
 from lab.kube.rest_mapper import POD
 from lab.kube.transport import ExecOutcome, TransportError
 
@@ -21,7 +21,9 @@ _PAUSE = 0.5
 """Seconds before that."""
 
 
-def read_log(calls: Calls, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool) -> str:
+def read_log(
+    calls: RestClient, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool
+) -> str:
     """What a container wrote; see Cluster.logs."""
     query = {"container": container or _default_container(calls, namespace, pod)}
     if tail is not None:
@@ -33,7 +35,7 @@ def read_log(calls: Calls, namespace: str, pod: str, container: str | None, *, t
 
 
 def run_in_pod(
-    calls: Calls, namespace: str, pod: str, container: str | None, argv: Sequence[str], timeout: float
+    calls: RestClient, namespace: str, pod: str, container: str | None, argv: Sequence[str], timeout: float
 ) -> str:
     """The stdout of a command; see Cluster.exec."""
     container = container or _default_container(calls, namespace, pod)
@@ -52,7 +54,7 @@ def run_in_pod(
     raise AssertionError(what)
 
 
-def _ask(calls: Calls, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
+def _ask(calls: RestClient, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
     cancel = calls.cancel
     try:
         return calls.transport.exec(path, query, timeout, lambda: cancel is not None and cancel.is_set())
@@ -69,7 +71,7 @@ def _ask(calls: Calls, path: str, query: Sequence[tuple[str, str]], timeout: flo
         ) from error
 
 
-def _default_container(calls: Calls, namespace: str, pod: str) -> str:
+def _default_container(calls: RestClient, namespace: str, pod: str) -> str:
     """The container meant when none is named: the one of kubectl's annotation, else the first."""
     obj = calls.json("GET", POD.path(namespace, pod), title=POD.title(namespace, pod))
     named = (obj.get("metadata", {}).get("annotations") or {}).get("kubectl.kubernetes.io/default-container")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import ApiFailed
 from lab.kube.errors import Unreachable
-from lab.kube.reflector import Change, Follower
+from lab.kube.reflector import Change, Reflector
 from lab.kube.rest_mapper import Resource
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TAKE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Source:
+class InformerSource:
     """What is followed of one cluster."""
 
     name: str
@@ -39,7 +39,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class News:
+class InformerEvent:
     """Something about one kind of one source; without any change it says that the watch goes on after trouble."""
 
     source: str
@@ -56,15 +56,15 @@ class News:
     """The kind is not followed, for this reason."""
 
 
-class Streams:
+class Informers:
     """A context manager; ``take`` gives the news as it comes.
 
     Args:
         sources: what to follow. The clusters stay open.
     """
 
-    def __init__(self, sources: Iterable[Source]) -> None:
-        self._queue: queue.SimpleQueue[News | Exception] = queue.SimpleQueue()
+    def __init__(self, sources: Iterable[InformerSource]) -> None:
+        self._queue: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._follow, args=(source, kind), name=f"stream {source.name} {kind}", daemon=True)
@@ -72,7 +72,7 @@ class Streams:
             for kind in source.kinds
         ]
 
-    def __enter__(self) -> Streams:
+    def __enter__(self) -> Informers:
         for thread in self._threads:
             thread.start()
         return self
@@ -84,7 +84,7 @@ class Streams:
         for thread in self._threads:
             thread.join(TAKE_SECONDS * 2)
 
-    def take(self, seconds: float) -> News | None:
+    def take(self, seconds: float) -> InformerEvent | None:
         """The next piece of news, or None when none came within ``seconds``.
 
         Raises:
@@ -97,18 +97,18 @@ class Streams:
             return item
         return None
 
-    def _follow(self, source: Source, kind: str) -> None:
+    def _follow(self, source: InformerSource, kind: str) -> None:
         try:
             resource = source.cluster.kinds.named(kind)
             if self._until_served(source, resource):
                 self._pump(source, kind, resource)
         except ApiFailed as error:
-            self._queue.put(News(source.name, kind, refused=error.what))
+            self._queue.put(InformerEvent(source.name, kind, refused=error.what))
         except Exception as error:  # noqa: BLE001 - handed to the thread that takes
             if not self._stop.is_set():
                 self._queue.put(error)
 
-    def _until_served(self, source: Source, resource: Resource) -> bool:
+    def _until_served(self, source: InformerSource, resource: Resource) -> bool:
         """Wait for the kind's CRD; False when stopped before. Kinds of Kubernetes itself are always there."""
         told = False
         while _custom(resource) and not self._stop.is_set():
@@ -117,34 +117,34 @@ class Streams:
             except Unreachable as error:
                 if error.tls:
                     raise
-                self._queue.put(News(source.name, resource.kind, trouble=error.what))
+                self._queue.put(InformerEvent(source.name, resource.kind, trouble=error.what))
                 self._pause(source)
                 continue
             if version:
                 break
             if not told:
-                self._queue.put(News(source.name, resource.kind, absent=True))
+                self._queue.put(InformerEvent(source.name, resource.kind, absent=True))
                 told = True
             self._pause(source)
         return not self._stop.is_set()
 
-    def _pause(self, source: Source) -> None:
+    def _pause(self, source: InformerSource) -> None:
         self._stop.wait(ABSENT_SECONDS)
         source.cluster.calls.check_cancel()
 
-    def _pump(self, source: Source, kind: str, resource: Resource) -> None:
+    def _pump(self, source: InformerSource, kind: str, resource: Resource) -> None:
         listed, told = False, ""
-        with Follower(source.cluster.calls, resource, None, {}) as follower:
+        with Reflector(source.cluster.calls, resource, None, {}) as follower:
             while not self._stop.is_set():
                 batch = follower.take(TAKE_SECONDS)
                 if batch is not None:
-                    self._queue.put(News(source.name, kind, tuple(batch), listed=not listed))
+                    self._queue.put(InformerEvent(source.name, kind, tuple(batch), listed=not listed))
                     listed = True
                 trouble = str(follower.trouble).splitlines()[0] if follower.trouble else ""
                 if trouble != told:
                     told = trouble
                     if trouble or listed:
-                        self._queue.put(News(source.name, kind, trouble=trouble))
+                        self._queue.put(InformerEvent(source.name, kind, trouble=trouble))
 
 
 def _custom(resource: Resource) -> bool:

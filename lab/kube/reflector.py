@@ -15,7 +15,7 @@ from typing import Any
 
 from lab.errors import ApiFailed
 from lab.kube.errors import Unreachable
-from lab.kube.rest import Calls, Json
+from lab.kube.rest import Json, RestClient
 from lab.kube.rest_mapper import Resource
 from lab.kube.transport import Reply, TransportError
 
@@ -41,7 +41,7 @@ def key_of(obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", "")
 
 
-class Follower:
+class Reflector:
     """A context manager; ``take`` gives the changes of the set as they come.
 
     The first batch is the set as it is, possibly empty, so that nobody judges half a list. A kind that the
@@ -54,7 +54,9 @@ class Follower:
         selector: ``labelSelector`` and ``fieldSelector``.
     """
 
-    def __init__(self, calls: Calls, resource: Resource, namespace: str | None, selector: Mapping[str, str]) -> None:
+    def __init__(
+        self, calls: RestClient, resource: Resource, namespace: str | None, selector: Mapping[str, str]
+    ) -> None:
         self.trouble: Exception | None = None
         """What went wrong last while following; None when all is well."""
         self._calls = calls
@@ -69,7 +71,7 @@ class Follower:
         self._reply: Reply | None = None
         self._thread = threading.Thread(target=self._run, name=f"follow {self._title}", daemon=True)
 
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> Reflector:
         self._thread.start()
         return self
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import ApiFailed, Interrupted
-from lab.kube.errors import Server, may_repeat
+from lab.kube.errors import ApiServer, may_repeat
 from lab.kube.rest_mapper import Resource
 from lab.kube.transport import Reply, Transport, TransportError
 
@@ -28,7 +28,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 Json = dict[str, Any]
 
 
-class Calls:
+class RestClient:
     """Makes requests. Thread-safe.
 
     Args:
@@ -54,9 +54,9 @@ class Calls:
             return self._transport
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ApiServer:
         """The server, for messages."""
-        return Server(self.transport.server, self.kubeconfig, self.context)
+        return ApiServer(self.transport.server, self.kubeconfig, self.context)
 
     def close(self) -> None:
         """Close idle connections; the next request opens new ones."""

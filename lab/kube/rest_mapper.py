@@ -120,7 +120,7 @@ KNOWN = _rows(_TABLE)
 POD = next(resource for resource in KNOWN if resource.kind == "Pod")
 
 
-class Kinds:
+class RestMapper:
     """Finds the Resource of a kind; what discovery found is kept.
 
     Args:

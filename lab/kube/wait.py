@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.describe import gather, state_of, title_of
 from lab.kube.readiness import is_ready, replaced, why_never
-from lab.kube.reflector import Follower, key_of
+from lab.kube.reflector import Reflector, key_of
 
 if TYPE_CHECKING:
     from lab.kube.client import Cluster
@@ -73,7 +73,7 @@ class Wait:
         since: float | None = None
         listed = False
         resource = self._cluster.kinds.named(self._kind)
-        with Follower(self._cluster.calls, resource, self._namespace, self._selector) as follower:
+        with Reflector(self._cluster.calls, resource, self._namespace, self._selector) as follower:
             while True:
                 now = time.monotonic()
                 if since is not None and now - since >= hold:

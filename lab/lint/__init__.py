@@ -8,19 +8,19 @@ from pathlib import Path
 
 from lab.errors import ManifestsRefused
 from lab.lint import rules as _rules  # noqa: F401 - enters the rules into the registry
-from lab.lint.document import Document, parse, read
-from lab.lint.model import RULES, Finding, Level, Manifest, QueueFact, Rule, Setting
+from lab.lint.document import ManifestDocument, parse, read
+from lab.lint.model import RULES, Finding, Level, LintContext, Manifest, QueueFact, Rule
 from lab.lint.queues import default_queues, queue_facts
 
 __all__ = [
     "RULES",
-    "Document",
     "Finding",
     "Level",
+    "LintContext",
     "Manifest",
+    "ManifestDocument",
     "QueueFact",
     "Rule",
-    "Setting",
     "lint",
     "lint_files",
     "parse",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]:
+def lint(documents: Iterable[ManifestDocument], setting: LintContext) -> tuple[Finding, ...]:
     """Try all rules on all documents; findings in the order of file, line and rule.
 
     Queues and namespaces among the documents count as known, so that a pod may name one that comes with it.
@@ -59,9 +59,9 @@ def lint(documents: Iterable[Document], setting: Setting) -> tuple[Finding, ...]
     return tuple(sorted(found, key=lambda one: (one.file, one.line, one.rule)))
 
 
-def lint_files(files: Iterable[Path], setting: Setting) -> tuple[Finding, ...]:
+def lint_files(files: Iterable[Path], setting: LintContext) -> tuple[Finding, ...]:
     """Lint files, and the YAML files of folders, together. Raises SpecError for one that cannot be read."""
-    documents: list[Document] = []
+    documents: list[ManifestDocument] = []
     for file in files:
         inside = sorted([*file.rglob("*.yaml"), *file.rglob("*.yml")]) if file.is_dir() else [file]
         for one in inside:

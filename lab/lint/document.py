@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
 
 
 @dataclass(frozen=True)
-class Document:
+class ManifestDocument:
     """One YAML document of a file, or an item of a List in it."""
 
     file: str
@@ -37,7 +37,7 @@ class Document:
         return line_at(self.node, loc)
 
 
-def read(file: Path) -> tuple[Document, ...]:
+def read(file: Path) -> tuple[ManifestDocument, ...]:
     """The documents of a file.
 
     Raises:
@@ -51,16 +51,16 @@ def read(file: Path) -> tuple[Document, ...]:
     return parse(text, str(file))
 
 
-def parse(text: str, file: str = "-") -> tuple[Document, ...]:
+def parse(text: str, file: str = "-") -> tuple[ManifestDocument, ...]:
     """The documents of a text; the items of a List count one by one. Raises SpecError."""
     loader = _Loader(text)
-    found: list[Document] = []
+    found: list[ManifestDocument] = []
     try:
         while loader.check_node():
             node = loader.get_node()
             if node is None:
                 continue
-            found.extend(_split(Document(file, loader.construct_document(node), node)))
+            found.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
@@ -70,11 +70,11 @@ def parse(text: str, file: str = "-") -> tuple[Document, ...]:
     return tuple(found)
 
 
-def _split(document: Document) -> Iterator[Document]:
+def _split(document: ManifestDocument) -> Iterator[ManifestDocument]:
     data, node = document.data, document.node
     if isinstance(data, dict) and str(data.get("kind")).endswith("List") and isinstance(data.get("items"), list):
         items = next(value for key, value in node.value if key.value == "items")
         for item, at in zip(data["items"], items.value, strict=True):
-            yield from _split(Document(document.file, item, at))
+            yield from _split(ManifestDocument(document.file, item, at))
     elif isinstance(data, dict):
         yield document

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lab.kai import Line
-from lab.lint.document import Document, Loc
+from lab.kai import VersionLine
+from lab.lint.document import Loc, ManifestDocument
 
 Obj = dict[str, Any]
 Level = Literal["error", "warning", "note"]
@@ -25,10 +25,10 @@ class QueueFact:
 
 
 @dataclass(frozen=True)
-class Setting:
+class LintContext:
     """What the manifests will meet. None or 0 means that it is not known, and then nothing is said of it."""
 
-    line: Line
+    line: VersionLine
     queues: Mapping[str, QueueFact] | None = None
     """Queues of the lab or cluster; those in the linted files are added."""
     gpu_sharing: bool | None = None
@@ -87,7 +87,7 @@ class Manifest:
     """One object of a file."""
 
     obj: Obj
-    document: Document
+    document: ManifestDocument
 
     @property
     def kind(self) -> str:
@@ -180,7 +180,7 @@ class Finding:
         return asdict(self)
 
 
-Look = Callable[[Manifest, Setting], Iterable[Found]]
+Look = Callable[[Manifest, LintContext], Iterable[Found]]
 
 
 @dataclass(frozen=True)

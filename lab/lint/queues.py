@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.kai import Line
+from lab.kai import VersionLine
 from lab.lint.model import Manifest, QueueFact
 
 GROUP = "scheduling.run.ai/"
@@ -33,7 +33,7 @@ def fact_of(name: str, spec: Mapping[str, Any]) -> QueueFact:
     return QueueFact(name, str(spec.get("parentQueue") or ""), shares("quota"), shares("limit"))
 
 
-def default_queues(line: Line) -> dict[str, QueueFact]:
+def default_queues(line: VersionLine) -> dict[str, QueueFact]:
     """The queues that KAI's chart makes, as its values have them: quota 0, no limit."""
     zero, free = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, -1.0)
     parents_first = ("", *line.default_queues)

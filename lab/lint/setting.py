@@ -10,14 +10,14 @@ from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_n
 from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.kai import line_of
-from lab.lint.model import QueueFact, Setting
+from lab.lint.model import LintContext, QueueFact
 from lab.lint.queues import default_queues, fact_of
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """What an own-kai tenant gets that names no queues (lab.tenants.vcluster.inner_lab)."""
 
 
-def setting_of(spec: LabSpec, tenant: str = "", version: str = "") -> Setting:
+def setting_of(spec: LabSpec, tenant: str = "", version: str = "") -> LintContext:
     """The setting of a lab. Its queues, and those that KAI's chart makes, are all the queues there are.
 
     Args:
@@ -46,11 +46,11 @@ def _setting(
     sharing: bool,
     nodes: tuple[str, ...] | None,
     opt_in: dict[str, str] | None = None,
-) -> Setting:
+) -> LintContext:
     line = line_of(version)
     own: dict[str, QueueFact] = {queue.name: fact_of(queue.name, _document(queue)) for queue in queues}
     pools = [pool for pool, name in _workers(spec) if pool.per_node and (nodes is None or name in nodes)]
-    return Setting(
+    return LintContext(
         line=line,
         queues={**default_queues(line), **own},
         gpu_sharing=sharing,

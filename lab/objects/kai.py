@@ -69,7 +69,7 @@ class PodGroupView:
 
 
 @dataclass(frozen=True)
-class Share:
+class QueueShare:
     """A queue's share of one resource; KAI reads what is left out as 0, and -1 is unlimited."""
 
     quota: float = 0.0
@@ -99,11 +99,11 @@ class QueueView:
     parent: str
     priority: int
     """Higher first among siblings; KAI's default is 100."""
-    gpu: Share
+    gpu: QueueShare
     """In GPUs."""
-    cpu: Share
+    cpu: QueueShare
     """In millicores."""
-    memory: Share
+    memory: QueueShare
     """In MB (10^6 bytes)."""
     children: tuple[str, ...]
     gpus_allocated: float
@@ -199,9 +199,9 @@ def _refusals(condition: Obj) -> list[Refusal]:
     return [Refusal(r.get("reason", ""), r.get("message", "")) for r in reasons]
 
 
-def _share(row: Obj | None) -> Share:
+def _share(row: Obj | None) -> QueueShare:
     row = row or {}
-    return Share(*(float(row.get(key) or 0) for key in ("quota", "limit", "overQuotaWeight")))
+    return QueueShare(*(float(row.get(key) or 0) for key in ("quota", "limit", "overQuotaWeight")))
 
 
 def _usage(resources: Obj | None) -> Usage:

@@ -17,7 +17,7 @@ MIG_PREFIX = "nvidia.com/mig-"
 
 
 @dataclass(frozen=True)
-class PodNeeds:
+class PodRequests:
     """The requests of a pod, as schedulers count them."""
 
     gpus: int
@@ -71,7 +71,7 @@ class PodNeeds:
         return ", ".join(words) or "nothing"
 
     @classmethod
-    def of(cls, obj: Obj) -> PodNeeds:
+    def of(cls, obj: Obj) -> PodRequests:
         """The needs of a Pod object, or of a pod template.
 
         Init containers count as the kube-scheduler counts them: the largest one against the sum of the

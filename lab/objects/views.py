@@ -6,7 +6,15 @@ The constants are the labels and annotations that KAI 0.7.11 to 0.17.0 read and 
 from __future__ import annotations
 
 from lab.objects.fields import GPU_RESOURCE, Condition
-from lab.objects.kai import RESERVED_GPU_ANNOTATION, PodGroupView, QueueView, Refusal, ReservationView, Share, quantity
+from lab.objects.kai import (
+    RESERVED_GPU_ANNOTATION,
+    PodGroupView,
+    QueueShare,
+    QueueView,
+    Refusal,
+    ReservationView,
+    quantity,
+)
 from lab.objects.node import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL, EventView, NodeView
 from lab.objects.pod import (
     FRACTION_ANNOTATION,
@@ -35,10 +43,10 @@ __all__ = [
     "NodeView",
     "PodGroupView",
     "PodView",
+    "QueueShare",
     "QueueView",
     "Refusal",
     "ReservationView",
-    "Share",
     "Waiting",
     "quantity",
 ]

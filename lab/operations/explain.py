@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lab.errors import LabError
-from lab.explain import Explained, Picture, TenantWorld, Worlds, explain_pod, explained, picture
+from lab.explain import Explanation, LabSnapshot, Overview, TenantSnapshot, explain_pod, explained, overview_of
 from lab.explain.installation import installation
 from lab.kube.client import Cluster
-from lab.snapshot.cluster_snapshot import World, take
+from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
 if TYPE_CHECKING:
     from lab.config import TenantSpec
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
 _OWN_KAI = "own-kai"
 _WAIT_SECONDS = 15.0
@@ -40,7 +40,7 @@ class LabLike(Protocol):
         ...
 
 
-def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 30.0) -> Worlds:
+def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 30.0) -> LabSnapshot:
     """Read the lab's own cluster and its tenants.
 
     Args:
@@ -56,13 +56,13 @@ def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 
     if tenant:
         lab.tenant(tenant)  # raises NoLab, with the names of those that there are
 
-    def one(spec: TenantSpec) -> TenantWorld | LabError:
+    def one(spec: TenantSpec) -> TenantSnapshot | LabError:
         cluster = lab.tenant(spec.name)
         try:
             world = take(cluster, logs=logs, timeout=timeout)
         except LabError as error:
             return error
-        return TenantWorld(spec.name, world, spec.mode == _OWN_KAI, _command(cluster))
+        return TenantSnapshot(spec.name, world, spec.mode == _OWN_KAI, _command(cluster))
 
     with ThreadPoolExecutor(max_workers=1 + len(lab.tenants), thread_name_prefix="read") as pool:
         host = pool.submit(take, lab.cluster, logs=logs, timeout=timeout)
@@ -70,11 +70,11 @@ def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 
         world = host.result()
     if isinstance(trouble := seen.get(tenant), LabError):
         raise trouble
-    tenants = tuple(found for found in seen.values() if isinstance(found, TenantWorld))
-    return Worlds(world, tenants, _command(lab.cluster))
+    tenants = tuple(found for found in seen.values() if isinstance(found, TenantSnapshot))
+    return LabSnapshot(world, tenants, _command(lab.cluster))
 
 
-def why(lab: LabLike, name: str, namespace: str, tenant: str = "") -> Explained:
+def why(lab: LabLike, name: str, namespace: str, tenant: str = "") -> Explanation:
     """Why a pod of the lab does not run.
 
     Args:
@@ -91,12 +91,12 @@ def why(lab: LabLike, name: str, namespace: str, tenant: str = "") -> Explained:
     return explained(read(lab, tenant), name, namespace, tenant)
 
 
-def why_all(lab: LabLike) -> Picture:
+def why_all(lab: LabLike) -> Overview:
     """The lab at a glance. Raises ApiFailed."""
-    return picture(read(lab))
+    return overview_of(read(lab))
 
 
-def open_cluster(kubeconfig: Path, context: str | None) -> Worlds:
+def open_cluster(kubeconfig: Path, context: str | None) -> LabSnapshot:
     """Any cluster by kubeconfig and context, read and left as it is.
 
     Raises:
@@ -104,12 +104,12 @@ def open_cluster(kubeconfig: Path, context: str | None) -> Worlds:
     """
     cluster = Cluster(kubeconfig, context)
     try:
-        return Worlds(take(cluster, logs=True), (), _command(cluster))
+        return LabSnapshot(take(cluster, logs=True), (), _command(cluster))
     finally:
         cluster.close()
 
 
-def because(place: Place, names: Sequence[str]) -> list[str]:
+def because(place: WorkloadNamespace, names: Sequence[str]) -> list[str]:
     """Why pods of a place are not as a wait wanted them: lines for its evidence. Never raises.
 
     Args:
@@ -125,18 +125,20 @@ def because(place: Place, names: Sequence[str]) -> list[str]:
         return [f"no explanation: {type(error).__name__}: {error}"]
 
 
-def _told(host: World, tenants: tuple[TenantWorld, ...], place: Place, names: Sequence[str]) -> Iterable[str]:
+def _told(
+    host: ClusterSnapshot, tenants: tuple[TenantSnapshot, ...], place: WorkloadNamespace, names: Sequence[str]
+) -> Iterable[str]:
     for name in names:
         yield from explain_pod(
             host, place.namespace, name, tenants=tenants, tenant=place.tenant, command=_command(place.host)
         )
 
 
-def _tenants(place: Place) -> tuple[TenantWorld, ...]:
+def _tenants(place: WorkloadNamespace) -> tuple[TenantSnapshot, ...]:
     if not place.tenant:
         return ()
     world = take(place.cluster, timeout=_WAIT_SECONDS)
-    return (TenantWorld(place.tenant, world, installation(world) is not None, _command(place.cluster)),)
+    return (TenantSnapshot(place.tenant, world, installation(world) is not None, _command(place.cluster)),)
 
 
 def _command(cluster: Cluster) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from lab.steps.cluster import KindCluster
 from lab.steps.cluster.config import has_gpus
 from lab.steps.host import HostReady
 from lab.steps.node_image import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
-from lab.steps.pod_network import Network
+from lab.steps.pod_network import PodNetwork
 from lab.steps.queues import queue_steps
 from lab.steps.registry_mirrors import RegistryMirrors
 from lab.supply import Choice, Item, Supply
@@ -230,7 +230,7 @@ def build_plan(
         *fetches,
         node_image,
         KindCluster(spec, node_image.tag, own),
-        Network(spec, own),
+        PodNetwork(spec, own),
         *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
         *(gpu_steps(spec) if has_gpus(spec) else ()),
         *kai.kai_steps(spec, with_kai),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.config import TenantSpec
     from lab.kube import Cluster
     from lab.objects.views import NodeView, PodView
-    from lab.workloads.namespace import Inside, Place
+    from lab.workloads.namespace import Inside, WorkloadNamespace
 
 HOST = "host"
 """The lab's own cluster, where a tenant could be named."""
@@ -29,7 +29,7 @@ _TROUBLE = pytest.StashKey[LabError]()
 
 
 @dataclass(frozen=True)
-class Tenant:
+class TenantFixture:
     """A tenant of the lab."""
 
     name: str
@@ -195,36 +195,38 @@ def queue(lab: Lab) -> str:
 
 
 @pytest.fixture
-def tenant(request: pytest.FixtureRequest, lab: Lab) -> Tenant:
+def tenant(request: pytest.FixtureRequest, lab: Lab) -> TenantFixture:
     """A tenant: each that the marker ``tenants`` names, or the one of a parameter, or the first."""
     word = getattr(request, "param", "")
     found = matching(lab.tenants, [word] if word else [])
     if not found:
         _lacks(request.config, "tenants", f"lab {lab.spec.name} has no tenant {word or 'at all'}")
-    return Tenant(found[0].name, found[0], lab.tenant(found[0].name))
+    return TenantFixture(found[0].name, found[0], lab.tenant(found[0].name))
 
 
 @pytest.fixture
-def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[..., Place]]:
+def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[..., WorkloadNamespace]]:
     """Makes places: ``new_place()`` on the host, ``new_place("NAME")`` in a tenant; cleared at the end.
 
     Of a test that has one node's GPUs for itself (``gpu_home``), they put their pods on that node.
     """
     from lab.config.node_assignment import beside_host_kai
     from lab.tenants.names import namespace_labels
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
-    made: list[Place] = request.node.stash.setdefault(PLACES, [])
+    made: list[WorkloadNamespace] = request.node.stash.setdefault(PLACES, [])
     home = request.getfixturevalue("gpu_home") if "gpu_home" in request.fixturenames else ""
     # Beside tenants with a KAI of their own, the host's KAI looks at labelled namespaces only.
     belongs_to_host = namespace_labels("host-kai", beside_host_kai=beside_host_kai(lab.spec))
     elsewhere = {tenant.name for tenant in lab.tenants if tenant.mode == "own-kai"}
 
-    def make(tenant: str = "") -> Place:
+    def make(tenant: str = "") -> WorkloadNamespace:
         inside = lab.tenant(tenant) if tenant else None
         # Unique for every test in every worker: the name ends in random digits.
         labels = {} if tenant else belongs_to_host
-        place = Place.open(lab.spec.name, lab.cluster, request.node.name, tenant=tenant, cluster=inside, labels=labels)
+        place = WorkloadNamespace.open(
+            lab.spec.name, lab.cluster, request.node.name, tenant=tenant, cluster=inside, labels=labels
+        )
         # Without grace the objects go at once and their containers a moment later, where an end that is waited for
         # takes 2 s (kubelet 1.34 looks once a second). A real GPU holds the memory of what runs on it until the end.
         grace = 0 if lab.gpu_mode == "simulated" else place.grace
@@ -242,7 +244,7 @@ def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[...
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., Place]) -> Place:
+def place(request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., WorkloadNamespace]) -> WorkloadNamespace:
     """A fresh namespace: where the marker ``places`` says, else in the ``tenant``, else on the host."""
     word = getattr(request, "param", "")
     if not word and "tenant" in request.fixturenames:
@@ -256,13 +258,13 @@ def place(request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., Pla
 
 
 @pytest.fixture
-def namespace(place: Place) -> str:
+def namespace(place: WorkloadNamespace) -> str:
     """Name of the test's fresh namespace: in its ``tenant`` if it has one, else on the host."""
     return place.namespace
 
 
 @pytest.fixture
-def probe(place: Place) -> Callable[[PodView], Inside]:
+def probe(place: WorkloadNamespace) -> Callable[[PodView], Inside]:
     """Looks into a running pod (as the host has it): its environment and NVIDIA's device nodes."""
     return place.look
 

@@ -1,6 +1,6 @@
 """Writes one HTML page about a run of the suites: the tests, the lab's facts, its GPUs before and after.
 
-``lab.pytest_plugin.plugin`` registers a ``Recorder`` when ``--lab-report FILE`` is given. With pytest-xdist only the
+``lab.pytest_plugin.plugin`` registers a ``recorder`` when ``--lab-report FILE`` is given. With pytest-xdist only the
 process that hands out the tests records: the reports of all workers come to it.
 """
 
@@ -15,10 +15,10 @@ import pytest
 
 from lab.errors import LabError
 from lab.pytest_plugin.fixtures import attached
-from lab.report.lab_report import Situation, gpus_of
+from lab.report.lab_report import LabReport, gpus_of
 from lab.report.page import write_page
 from lab.report.scrub import scrub
-from lab.report.suite_run import Case, Collector, SuiteRun, suite_file
+from lab.report.suite_run import CaseRun, Collector, SuiteRun, suite_file
 from lab.report.timing_chart import last_record
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def register(config: pytest.Config, path: Path) -> None:
     """Record this run into ``path``, unless this process is a worker of pytest-xdist or only lists tests."""
     if not hasattr(config, "workerinput") and not config.getoption("collectonly", default=False):
-        config.pluginmanager.register(Recorder(config, path), "kailab-report")
+        config.pluginmanager.register(ReportRecorder(config, path), "kailab-report")
 
 
-class Recorder:
+class ReportRecorder:
     """Collects a run and writes its page at the end; trouble with either is told and never fails the run."""
 
     def __init__(self, config: pytest.Config, path: Path) -> None:
@@ -57,7 +57,7 @@ class Recorder:
             text = scrub(report.longreprtext)
             lines = [line for line in text.splitlines() if line.startswith("E ")] or [text]
             why = lines[-1].removeprefix("E ").strip().splitlines()[:1]
-            self.collector.put(Case(report.nodeid or "collection", "error", why=next(iter(why), ""), text=text))
+            self.collector.put(CaseRun(report.nodeid or "collection", "error", why=next(iter(why), ""), text=text))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
@@ -78,7 +78,7 @@ class Recorder:
             if lab:
                 self._keep(suite, suite_file(lab.paths))
             record = last_record(lab.paths.runs) if lab else None
-            self.written = str(write_page(self.path, Situation(name, suite.facts, record=record, suite=suite)))
+            self.written = str(write_page(self.path, LabReport(name, suite.facts, record=record, suite=suite)))
         except LabError as error:
             self.notes.append(error.what)
 

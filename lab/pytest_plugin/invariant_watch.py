@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.invariants import Report, Watcher, broken, scopes_of_lab
-from lab.invariants.run_log import Blotter
+from lab.invariants import InvariantReport, Watcher, broken, scopes_of_lab
+from lab.invariants.run_log import ViolationLog
 
 if TYPE_CHECKING:
     from lab.api import Lab
@@ -27,9 +27,9 @@ NODEID = "kailab::invariants"
 class Watch:
     """The watcher of one run, and what came of it."""
 
-    def __init__(self, blotter: Blotter) -> None:
+    def __init__(self, blotter: ViolationLog) -> None:
         self.blotter = blotter
-        self.report: Report | None = None
+        self.report: InvariantReport | None = None
         self.trouble = ""
         """Why watching ended before the run."""
         self._ran: list[tuple[str, float, float]] = []

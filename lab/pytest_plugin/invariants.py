@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.errors import LabError
-from lab.invariants import Report, Violation, Watcher, broken, known, scopes_of_lab
-from lab.invariants.run_log import Blotter, Excuse, names_a_test, text_of
+from lab.invariants import InvariantReport, Violation, Watcher, broken, known, scopes_of_lab
+from lab.invariants.run_log import ViolationLog, Waiver, names_a_test, text_of
 from lab.pytest_plugin.gpu_fixtures import HOME
 from lab.pytest_plugin.invariant_watch import Watch, fail_run
 from lab.pytest_plugin.plugin import ATTACHED, PLACES
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 MARKER = "breaks(*invariants, reason): breaks these on purpose, on its own pods and GPUs (lab verify names them)"
 
 _FOLDER = "kailab_watch"
-_BLOTTER = pytest.StashKey[Blotter]()
+_BLOTTER = pytest.StashKey[ViolationLog]()
 _BEGIN = pytest.StashKey[datetime]()
-_EXCUSES = pytest.StashKey[tuple[Excuse, ...]]()
+_EXCUSES = pytest.StashKey[tuple[Waiver, ...]]()
 _WATCH = pytest.StashKey[Watch]()
 
 
@@ -49,9 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     told = getattr(config, "workerinput", {}).get(_FOLDER)
     off = config.getoption("lab_no_watch", default=False) or config.getoption("collectonly", default=False)
     if told:
-        config.stash[_BLOTTER] = Blotter(Path(told))
+        config.stash[_BLOTTER] = ViolationLog(Path(told))
     elif not (off or hasattr(config, "workerinput")):
-        config.stash[_BLOTTER] = Blotter(Path(tempfile.mkdtemp(prefix="kailab-watch-")))
+        config.stash[_BLOTTER] = ViolationLog(Path(tempfile.mkdtemp(prefix="kailab-watch-")))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -141,7 +141,7 @@ class Held:
         self._watcher = watcher
         self.checked = False
 
-    def check(self) -> Report:
+    def check(self) -> InvariantReport:
         """Wait until what may pass has passed, and fail the test with the evidence if an invariant was broken."""
         self.checked = True
         self._watcher.stop()
@@ -203,13 +203,13 @@ def _lab_of(session: pytest.Session) -> Lab | None:
         return None
 
 
-def _excuses(item: pytest.Item, begin: datetime) -> Iterator[Excuse]:
+def _excuses(item: pytest.Item, begin: datetime) -> Iterator[Waiver]:
     """What the test says that it breaks; its namespaces are known at its end."""
     if mark := item.get_closest_marker("disturbs"):
-        yield Excuse(item.nodeid, str(next(iter(mark.args), "")), begin)
+        yield Waiver(item.nodeid, str(next(iter(mark.args), "")), begin)
     for mark in item.iter_markers("breaks"):
         names = tuple(invariant.id for invariant in known(mark.args))
-        yield Excuse(item.nodeid, str(mark.kwargs["reason"]), begin, invariants=names, spaces=())
+        yield Waiver(item.nodeid, str(mark.kwargs["reason"]), begin, invariants=names, spaces=())
 
 
 def _check(item: pytest.Item) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lab.api import Lab
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
 NEEDS = ("kai", "gpus", "tenants", "nvidia")
 """What ``--lab-require`` can insist on; each but ``nvidia`` (real GPUs) is a marker too."""
@@ -26,7 +26,7 @@ NEEDS = ("kai", "gpus", "tenants", "nvidia")
 ATTACHED = pytest.StashKey["Lab"]()
 """On the config: the lab, once something has used it."""
 
-PLACES = pytest.StashKey[list["Place"]]()
+PLACES = pytest.StashKey[list["WorkloadNamespace"]]()
 """On a test: where it puts its pods."""
 
 _FACTS = pytest.StashKey[dict[str, str]]()
@@ -119,7 +119,7 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
     """The text for the report; trouble with artifacts never becomes trouble of the test."""
     from lab.report.artifacts import collect
 
-    places: list[Place] = item.stash.get(PLACES, [])
+    places: list[WorkloadNamespace] = item.stash.get(PLACES, [])
     folder = _folder(item.config) / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
     try:
         done = collect(folder, lab.cluster, places, title=item.nodeid, facts=lab.facts(), seconds=seconds)

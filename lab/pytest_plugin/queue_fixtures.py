@@ -13,7 +13,7 @@ from lab.pytest_plugin.plugin import PLACES
 if TYPE_CHECKING:
     from lab.api import Lab
     from lab.config import QueueSpec
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
 OWNERS = ("Deployment", "Job")
 """Kinds that make their pods again as long as they are there."""
@@ -21,7 +21,7 @@ OWNERS = ("Deployment", "Job")
 
 @pytest.fixture
 def new_queues(
-    request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., Place]
+    request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., WorkloadNamespace]
 ) -> Iterator[Callable[..., dict[str, str]]]:
     """Makes a tree of queues: ``new_queues(QueueSpec(…), …)`` gives each queue's name in the cluster by its own.
 

@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     alone = "stops or changes what other tests need; runs last and alone; only='kai': beside tests without_kai"
     config.addinivalue_line("markers", f"{MARKER}(reason, only=''): {alone}")
     config.addinivalue_line("markers", f"{WITHOUT_KAI}: KAI has no part in it, and may be down meanwhile")
-    config.stash[SHARE] = Share()
+    config.stash[SHARE] = SharedLock()
     config.add_cleanup(config.stash[SHARE].give_back)
     config.addinivalue_line("markers", f"{LONG}: takes minutes; runs with --lab-long")
 
@@ -107,7 +107,7 @@ def _shares_kai(item: pytest.Item) -> bool:
     return "lab" in getattr(item, "fixturenames", ()) and not disturbs(item) and not _without_kai(item)
 
 
-class Share:
+class SharedLock:
     """This worker's share of a lab's turn and of its KAI, kept over several tests."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Share:
         return self._since < asked < time.time() - PATIENCE
 
 
-SHARE: pytest.StashKey[Share] = pytest.StashKey()
+SHARE: pytest.StashKey[SharedLock] = pytest.StashKey()
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from lab.report.object_text import dump, events_of, gpus_of, summary
 from lab.report.scrub import scrub
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.kai.step import RESERVATIONS
-from lab.workloads.namespace import MANAGED_BY_LABEL, Place
+from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
 
 if TYPE_CHECKING:
     from lab.config import LabSpec, TenantSpec
@@ -71,7 +71,7 @@ class LabLike(Protocol):
 def collect(
     folder: Path,
     host: Cluster,
-    places: Sequence[Place],
+    places: Sequence[WorkloadNamespace],
     *,
     title: str,
     facts: Mapping[str, str] | None = None,
@@ -189,7 +189,7 @@ class _Work:
                 self._change.notify_all()
 
 
-def _add_place(work: _Work, place: Place) -> None:
+def _add_place(work: _Work, place: WorkloadNamespace) -> None:
     """The test's own namespace, and for a tenant what the host made of it."""
     side, cluster, namespace = place.tenant or "host", place.cluster, place.namespace
     folder = f"{side}/{namespace}"

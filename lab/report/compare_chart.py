@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.compare.model import Comparison, Device, Letter, PodRun, Run, Side
+from lab.compare.model import ComparedGpu, Comparison, Letter, PodRun, Run, Side
 from lab.compare.text import pairs, state
 from lab.report.gpu_cards import fit
-from lab.report.timing_chart import Chart
+from lab.report.timing_chart import TimingChart
 
 WIDTH = 560
 """Width of a picture in user units."""
@@ -35,7 +35,7 @@ _LEAST = 2.0
 
 
 @dataclass(frozen=True)
-class Bar:
+class CompareBar:
     """A part of a pod's time."""
 
     kind: str
@@ -46,12 +46,12 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Lane:
+class CompareLane:
     """One pod."""
 
     y: int
     name: str
-    bars: tuple[Bar, ...]
+    bars: tuple[CompareBar, ...]
     end: float | None
     """Where it was taken away; None: it was not."""
     words: str
@@ -81,7 +81,7 @@ class SidePicture:
     tenant: str
     scheduler: str
     about: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[CompareLane, ...]
     ticks: tuple[tuple[float, str], ...]
     """Where the axis is marked, and the time in words."""
     axis: int
@@ -127,7 +127,7 @@ def _side(side: Side, run: Run, lanes: Sequence[str], end: float) -> SidePicture
         scheduler=side.scheduler,
         about=f"{turn}, {rest} in {run.seconds:.1f} s",
         lanes=drawn,
-        ticks=tuple((round(LABEL + at / 100 * _TRACK, 1), words) for at, words in Chart(end, ()).ticks),
+        ticks=tuple((round(LABEL + at / 100 * _TRACK, 1), words) for at, words in TimingChart(end, ()).ticks),
         axis=axis,
         height=axis + AXIS,
         devices=devices,
@@ -136,19 +136,19 @@ def _side(side: Side, run: Run, lanes: Sequence[str], end: float) -> SidePicture
     )
 
 
-def _lane(y: int, lane: str, pod: PodRun | None, end: float) -> Lane:
+def _lane(y: int, lane: str, pod: PodRun | None, end: float) -> CompareLane:
     if pod is None:
-        return Lane(y, fit(lane, LABEL - 8), (), None, "no such pod", f"{lane}: no such pod", troubled=True)
+        return CompareLane(y, fit(lane, LABEL - 8), (), None, "no such pod", f"{lane}: no such pod", troubled=True)
     bars = tuple(_bars(pod, end))
     gone = None if pod.gone is None or not pod.evicted else round(_x(pod.gone, end), 1)
     how = state(pod)
     calm = pod.state in ("running", "succeeded")
     words = how if not calm or pod.to_running is None else f"{pod.to_running:.2f} s"
     title = "\n".join([f"{lane} ({pod.workload}), {pod.asked}: {how}", *(bar.title for bar in bars), *pod.devices])
-    return Lane(y, fit(lane, LABEL - 8), bars, gone, fit(words, WORDS - 8), title, troubled=not calm)
+    return CompareLane(y, fit(lane, LABEL - 8), bars, gone, fit(words, WORDS - 8), title, troubled=not calm)
 
 
-def _bars(pod: PodRun, end: float) -> Iterator[Bar]:
+def _bars(pod: PodRun, end: float) -> Iterator[CompareBar]:
     """The parts of a pod's time that there were, one behind the other."""
     last = end if pod.gone is None else pod.gone
     moments = [pod.created, pod.scheduled, pod.running]
@@ -161,14 +161,14 @@ def _bars(pod: PodRun, end: float) -> Iterator[Bar]:
         x, width = _x(begin, end), (until - begin) / end * _TRACK
         if number == 0 and width < _LEAST:
             continue  # what took no time is no part of the picture; the moments are in the table
-        yield Bar(kind, round(x, 1), round(max(width, _LEAST), 1), f"{kind}: {begin:.2f} s to {until:.2f} s")
+        yield CompareBar(kind, round(x, 1), round(max(width, _LEAST), 1), f"{kind}: {begin:.2f} s to {until:.2f} s")
 
 
 def _x(moment: float, end: float) -> float:
     return LABEL + min(moment, end) / end * _TRACK
 
 
-def _device(y: int, device: Device) -> DeviceBar:
+def _device(y: int, device: ComparedGpu) -> DeviceBar:
     total = max(1.0, device.fill + device.others)
     held = ", ".join(device.pods)
     return DeviceBar(

@@ -54,7 +54,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Row:
+class CardRow:
     """One pod on a card."""
 
     y: int
@@ -78,7 +78,7 @@ class Card:
     given: str
     reservation: str
     segments: tuple[Segment, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CardRow, ...]
     more: str
     height: int
     title: str
@@ -100,7 +100,7 @@ class NodePicture:
 
 
 @dataclass(frozen=True)
-class Picture:
+class GpuCards:
     """The whole map."""
 
     title: str
@@ -136,7 +136,7 @@ class Tones:
         return cls({"": 0, **{tenant: 1 + n % (TONES - 1) for n, tenant in enumerate(tenants)}})
 
 
-def picture_of(gpus: GpuMap, title: str, tones: Tones, before: GpuMap | None = None) -> Picture:
+def picture_of(gpus: GpuMap, title: str, tones: Tones, before: GpuMap | None = None) -> GpuCards:
     """The picture of a map.
 
     Args:
@@ -147,7 +147,7 @@ def picture_of(gpus: GpuMap, title: str, tones: Tones, before: GpuMap | None = N
     """
     earlier = {gpu.uuid: _matter(gpu) for gpu in before.gpus if gpu.uuid} if before else {}
     present = {holder.tenant for holder, _ in gpus.holders}
-    return Picture(
+    return GpuCards(
         title=title,
         summary=_summary(gpus),
         counts=tuple((SIGNS[s], s.value, s.name.lower(), gpus.count(s)) for s in GpuState),
@@ -240,11 +240,11 @@ def _given(gpu: Gpu) -> str:
     return f"{gpu.trouble}: {given}" if gpu.trouble else given
 
 
-def _row(number: int, holder: Holder, tones: Tones, y: int) -> Row:
+def _row(number: int, holder: Holder, tones: Tones, y: int) -> CardRow:
     asked = holder.asked
     calm = holder.phase == "Running"
     about = [holder.tenant or "host", *([holder.queue] if holder.queue else []), *([] if calm else [holder.phase])]
-    return Row(
+    return CardRow(
         y=y,
         letter=letter(number),
         tone=tones.of.get(holder.tenant, 0),

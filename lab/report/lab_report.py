@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Situation:
+class LabReport:
     """A lab at one moment."""
 
     lab: str
@@ -51,10 +51,10 @@ class LabLike(Protocol):
         ...
 
 
-def situation_of(lab: LabLike) -> Situation:
+def situation_of(lab: LabLike) -> LabReport:
     """The lab as it stands, with the last run of its suites. Never raises for a cluster that does not answer."""
     gpus, why = gpus_of(lab)
-    return Situation(
+    return LabReport(
         lab=lab.paths.name,
         facts=lab.facts(),
         gpus=gpus,

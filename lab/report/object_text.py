@@ -11,7 +11,7 @@ from lab.gpu.map.text import gpu_lines
 from lab.kube.describe import state_of, title_of
 from lab.objects.redact import redact
 from lab.objects.views import EventView, PodView
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -70,5 +70,5 @@ def _line(event: EventView) -> str:
 
 def gpus_of(cluster: Cluster) -> str:
     """The map of GPUs as the API has it, without asking nodes; empty where there are none and nobody wants one."""
-    found = map_of(World(datetime.now(UTC), {kind: tuple(cluster.list(kind)) for kind in KINDS}))
+    found = map_of(ClusterSnapshot(datetime.now(UTC), {kind: tuple(cluster.list(kind)) for kind in KINDS}))
     return "\n".join([*gpu_lines(found), ""]) if found.nodes or found.waiting else ""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lab.errors import LabError
-from lab.report.gpu_cards import Picture, Tones, picture_of
-from lab.report.lab_report import Situation
-from lab.report.suite_run import OUTCOMES, Case, SuiteRun
-from lab.report.timing_chart import Chart, step_chart, suite_chart
+from lab.report.gpu_cards import GpuCards, Tones, picture_of
+from lab.report.lab_report import LabReport
+from lab.report.suite_run import OUTCOMES, CaseRun, SuiteRun
+from lab.report.timing_chart import TimingChart, step_chart, suite_chart
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,10 +40,10 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One test in the table."""
 
-    case: Case
+    case: CaseRun
     file: str
     name: str
     sign: str
@@ -54,7 +54,7 @@ class Row:
     """Its folder, where it cannot be linked (it is gone)."""
 
 
-def render_page(now: Situation, folder: Path) -> str:
+def render_page(now: LabReport, folder: Path) -> str:
     """The page of a lab and of the last run of its suites.
 
     Args:
@@ -80,8 +80,8 @@ def render_page(now: Situation, folder: Path) -> str:
             else [],
             notes=(*now.notes, *(suite.notes if suite else ())),
             pictures=list(_pictures(now, tones)),
-            steps=step_chart(now.record) if now.record else Chart(0.0, ()),
-            tests=suite_chart(suite.tests) if suite else Chart(0.0, ()),
+            steps=step_chart(now.record) if now.record else TimingChart(0.0, ()),
+            tests=suite_chart(suite.tests) if suite else TimingChart(0.0, ()),
             rows=rows,
             failed=[row for row in rows if row.case.bad],
             style=(_HERE / "page.css").read_text(encoding="utf-8"),
@@ -90,7 +90,7 @@ def render_page(now: Situation, folder: Path) -> str:
     )
 
 
-def write_page(path: Path, now: Situation) -> Path:
+def write_page(path: Path, now: LabReport) -> Path:
     """Write the page, whole or not at all; returns its absolute path.
 
     Raises:
@@ -117,7 +117,7 @@ def seconds(value: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _pictures(now: Situation, tones: Tones) -> Iterator[Picture]:
+def _pictures(now: LabReport, tones: Tones) -> Iterator[GpuCards]:
     suite = now.suite
     if suite and suite.before:
         yield picture_of(suite.before, "Before the run", tones)
@@ -131,7 +131,7 @@ def _facts(facts: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(key.replace("_", " "), value) for key, value in facts.items() if value]
 
 
-def _rows(suite: SuiteRun, folder: Path) -> list[Row]:
+def _rows(suite: SuiteRun, folder: Path) -> list[ReportRow]:
     """Failures first, then in the order of files and names."""
     slowest = max((case.seconds for case in suite.tests), default=0.0) or 1.0
     order = {name: number for number, name in enumerate(OUTCOMES)}
@@ -139,10 +139,10 @@ def _rows(suite: SuiteRun, folder: Path) -> list[Row]:
     return [_row(case, slowest, folder) for case in cases]
 
 
-def _row(case: Case, slowest: float, folder: Path) -> Row:
+def _row(case: CaseRun, slowest: float, folder: Path) -> ReportRow:
     file, _, name = case.id.partition("::")
     links = _links(Path(case.artifacts), folder) if case.artifacts else ()
-    return Row(
+    return ReportRow(
         case=case,
         file=file,
         name=name or file,

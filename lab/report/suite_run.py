@@ -32,7 +32,7 @@ _LONGEST = 20_000
 
 
 @dataclass(frozen=True)
-class Case:
+class CaseRun:
     """One test. ``began`` in seconds since 1970; ``setup``, ``call`` and ``teardown`` in seconds."""
 
     id: str
@@ -72,7 +72,7 @@ class SuiteRun:
     status: int = 0
     command: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
-    tests: tuple[Case, ...] = ()
+    tests: tuple[CaseRun, ...] = ()
     before: GpuMap | None = None
     after: GpuMap | None = None
     notes: tuple[str, ...] = ()
@@ -136,13 +136,15 @@ class Collector:
     """Puts pytest's reports together, whichever process they come from and in whatever order."""
 
     def __init__(self) -> None:
-        self._tests: dict[str, Case] = {}
+        self._tests: dict[str, CaseRun] = {}
         self.began = time.time()
 
     def add(self, report: PytestReport) -> None:
         """Take in the report of one phase."""
         name = without_group(report.nodeid)
-        test = self._tests.get(name) or Case(name, worker=str(getattr(report, "worker_id", "")), began=_start(report))
+        test = self._tests.get(name) or CaseRun(
+            name, worker=str(getattr(report, "worker_id", "")), began=_start(report)
+        )
         match report.when:
             case "setup":
                 test = replace(test, setup=report.duration)
@@ -154,12 +156,12 @@ class Collector:
             test = replace(test, artifacts=folder)
         self._tests[name] = _judged(test, report)
 
-    def put(self, case: Case) -> None:
+    def put(self, case: CaseRun) -> None:
         """Take in a whole case: something that failed before there was a test."""
         self._tests[case.id] = replace(case, began=case.began or time.time())
 
     @property
-    def tests(self) -> tuple[Case, ...]:
+    def tests(self) -> tuple[CaseRun, ...]:
         """All tests, in the order they began."""
         return tuple(sorted(self._tests.values(), key=lambda test: test.began))
 
@@ -169,7 +171,7 @@ class Collector:
         return SuiteRun(lab=lab, began=began, seconds=time.time() - self.began, tests=self.tests, **more)
 
 
-def _judged(test: Case, report: PytestReport) -> Case:
+def _judged(test: CaseRun, report: PytestReport) -> CaseRun:
     """The test with what this phase says about its outcome; a failure stays one."""
     expected = getattr(report, "wasxfail", None)
     if expected is not None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.report.suite_run import Case
+from lab.report.suite_run import CaseRun
 
 _LEAST = 0.4
 """Percent of the chart that a bar has at least, so that it can be seen."""
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimingBar:
     """One bar: ``left`` and ``width`` in percent of the chart, ``seconds`` what it stands for."""
 
     title: str
@@ -26,20 +26,20 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimingLane:
     """A row of bars."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[TimingBar, ...]
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Chart:
+class TimingChart:
     """Rows over one axis of ``seconds``."""
 
     seconds: float
-    lanes: tuple[Lane, ...]
+    lanes: tuple[TimingLane, ...]
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
@@ -54,7 +54,7 @@ class Chart:
 _STEPS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)
 
 
-def step_chart(record: Mapping[str, Any]) -> Chart:
+def step_chart(record: Mapping[str, Any]) -> TimingChart:
     """The steps of a run of the engine as ``lab.session.run_history`` keeps them.
 
     Records without ``began`` (seconds after the start of the run) show how long each step took, from zero.
@@ -64,27 +64,27 @@ def step_chart(record: Mapping[str, Any]) -> Chart:
     total = max([float(record.get("seconds") or 0.0), *(began + took for began, took in spans)], default=0.0)
     rows = sorted(zip(steps, spans, strict=True), key=lambda row: (row[1][0], -row[1][1]))
     lanes = [
-        Lane(
+        TimingLane(
             str(step["step"]),
             (_bar(str(step["step"]), step["outcome"], began, took, total),),
             str(step.get("detail", "")),
         )
         for step, (began, took) in rows
     ]
-    return Chart(total, tuple(lanes))
+    return TimingChart(total, tuple(lanes))
 
 
-def suite_chart(tests: Sequence[Case]) -> Chart:
+def suite_chart(tests: Sequence[CaseRun]) -> TimingChart:
     """Tests over time, a lane for each process of pytest-xdist."""
     if not tests:
-        return Chart(0.0, ())
+        return TimingChart(0.0, ())
     zero = min(test.began for test in tests)
     total = max(test.began + test.seconds for test in tests) - zero
-    workers: dict[str, list[Bar]] = {}
+    workers: dict[str, list[TimingBar]] = {}
     for test in sorted(tests, key=lambda test: test.began):
         bar = _bar(test.id, test.outcome, test.began - zero, test.seconds, total)
         workers.setdefault(test.worker, []).append(bar)
-    return Chart(total, tuple(Lane(worker or "main", tuple(workers[worker])) for worker in sorted(workers)))
+    return TimingChart(total, tuple(TimingLane(worker or "main", tuple(workers[worker])) for worker in sorted(workers)))
 
 
 def last_record(folder: Path, verb: str = "up") -> Mapping[str, Any] | None:
@@ -104,10 +104,10 @@ def _records(paths: Iterable[Path]) -> Iterable[Mapping[str, Any]]:
             yield record
 
 
-def _bar(title: str, state: str, began: float, took: float, total: float) -> Bar:
+def _bar(title: str, state: str, began: float, took: float, total: float) -> TimingBar:
     scale = 100 / total if total > 0 else 0.0
     width = max(_LEAST, took * scale)
-    return Bar(title, took, state, round(max(0.0, min(began * scale, 100 - width)), 3), round(min(width, 100), 3))
+    return TimingBar(title, took, state, round(max(0.0, min(began * scale, 100 - width)), 3), round(min(width, 100), 3))
 
 
 def _axis(seconds: float) -> str:

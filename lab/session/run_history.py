@@ -12,7 +12,7 @@ from lab.engine.run import RunRecord
 _KEPT = 20
 
 
-def save(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
+def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
     """Write a run's record; a full disk must not fail a lab that is up. Returns the file, or None."""
     path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{record.verb}.json"
     data = {

@@ -66,7 +66,7 @@ UNREAD = "unread"
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class ClusterSnapshot:
     """The objects of one cluster at one moment, without secrets and without managedFields.
 
     Equal only to itself, so that what is worked out from it can be kept by it.
@@ -134,7 +134,7 @@ class World:
         """The events about one object, oldest first; the kubelet's events about a node carry its name as uid."""
         return self._events.get(uid, ()) if uid else ()
 
-    def with_objects(self, kind: str, objs: Iterable[Obj]) -> World:
+    def with_objects(self, kind: str, objs: Iterable[Obj]) -> ClusterSnapshot:
         """The same world with other objects of one kind."""
         return replace(self, objects={**self.objects, kind: tuple(objs)}, absent=self.absent - {kind})
 
@@ -149,7 +149,7 @@ class World:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> World:
+    def from_json(cls, data: Mapping[str, Any]) -> ClusterSnapshot:
         """The world that ``as_json`` gave."""
         return cls(
             at=datetime.fromisoformat(data["at"]),
@@ -165,7 +165,7 @@ class World:
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
     @classmethod
-    def load(cls, path: Path) -> World:
+    def load(cls, path: Path) -> ClusterSnapshot:
         """Read what ``save`` wrote."""
         return cls.from_json(json.loads(gzip.decompress(path.read_bytes())))
 
@@ -185,7 +185,9 @@ class World:
         return {uid: tuple(events) for uid, events in found.items()}
 
 
-def take(cluster: Cluster, *, kinds: Iterable[str] = KINDS, logs: bool = False, timeout: float = 30.0) -> World:
+def take(
+    cluster: Cluster, *, kinds: Iterable[str] = KINDS, logs: bool = False, timeout: float = 30.0
+) -> ClusterSnapshot:
     """Read a cluster: all kinds at once, each in a thread of its own. Changes nothing.
 
     Args:
@@ -210,7 +212,7 @@ def take(cluster: Cluster, *, kinds: Iterable[str] = KINDS, logs: bool = False, 
         pool.shutdown(wait=False, cancel_futures=True)
     objects = {kind: objs for kind, objs in read.items() if objs is not None}
     late = sorted(set(wanted) - set(read))
-    return World(
+    return ClusterSnapshot(
         at=datetime.now(UTC),
         objects=objects,
         absent=frozenset(wanted) - objects.keys(),

@@ -11,8 +11,8 @@ from lab.objects.fields import GPU_RESOURCE, Obj, parts
 from lab.objects.kai import quantity
 from lab.objects.node import NodeView
 from lab.objects.pod import PodView
-from lab.objects.pod_requests import PodNeeds
-from lab.snapshot.cluster_snapshot import World
+from lab.objects.pod_requests import PodRequests
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 UNKNOWN_MEMORY = 100
 """MiB that KAI takes for a GPU whose memory no label tells (node_info.go, DefaultGpuMemory)."""
@@ -40,7 +40,7 @@ class SharedGpu:
 
 
 @dataclass(frozen=True)
-class NodeRoom:
+class NodeInfo:
     """A node with what its pods have asked for."""
 
     node: NodeView
@@ -80,7 +80,7 @@ class NodeRoom:
 
 
 @functools.lru_cache(maxsize=4)
-def rooms(world: World) -> tuple[NodeRoom, ...]:
+def rooms(world: ClusterSnapshot) -> tuple[NodeInfo, ...]:
     """All nodes by name. A pod that KAI has decided on and not bound yet counts on the node it was given."""
     chosen = {(request.namespace, request.pod): request for request in world.bind_requests}
     placed: dict[str, list[tuple[Obj, PodView, tuple[str, ...]]]] = {}
@@ -94,14 +94,16 @@ def rooms(world: World) -> tuple[NodeRoom, ...]:
     return tuple(_room(obj, view, placed.get(view.name, []), world) for obj, view in nodes)
 
 
-def _room(obj: Obj, node: NodeView, placed: list[tuple[Obj, PodView, tuple[str, ...]]], world: World) -> NodeRoom:
+def _room(
+    obj: Obj, node: NodeView, placed: list[tuple[Obj, PodView, tuple[str, ...]]], world: ClusterSnapshot
+) -> NodeInfo:
     _, _, status = parts(obj)
     allocatable = {name: _number(value) for name, value in (status.get("allocatable") or {}).items()}
     reserving = {(r.namespace, r.name) for r in world.reservations}
     used: dict[str, float] = {}
     gpus, holders, sharers = 0, [], []
     for raw, pod, groups in placed:
-        needs = PodNeeds.of(raw)
+        needs = PodRequests.of(raw)
         used["cpu"] = used.get("cpu", 0.0) + needs.cpu
         used["memory"] = used.get("memory", 0.0) + needs.memory
         for name, amount in {**needs.others, **needs.mig}.items():
@@ -114,7 +116,7 @@ def _room(obj: Obj, node: NodeView, placed: list[tuple[Obj, PodView, tuple[str, 
         if groups:
             sharers.append((pod, needs, groups))
     capacity = status.get("capacity") or {}
-    room = NodeRoom(
+    room = NodeInfo(
         node=node,
         capacity_gpus=int(_number(capacity.get(GPU_RESOURCE, node.gpus))),
         cpu=allocatable.get("cpu", 0.0) * 1000,
@@ -134,11 +136,11 @@ def _room(obj: Obj, node: NodeView, placed: list[tuple[Obj, PodView, tuple[str, 
     shared = _shared(room, sharers, world)
     # Between the scheduler's decision and the reservation pod, nobody holds the GPU yet.
     unheld = sum(not gpu.reservation for gpu in shared)
-    return NodeRoom(**{**vars(room), "shared": shared, "gpus_used": gpus + unheld})
+    return NodeInfo(**{**vars(room), "shared": shared, "gpus_used": gpus + unheld})
 
 
 def _shared(
-    room: NodeRoom, sharers: list[tuple[PodView, PodNeeds, tuple[str, ...]]], world: World
+    room: NodeInfo, sharers: list[tuple[PodView, PodRequests, tuple[str, ...]]], world: ClusterSnapshot
 ) -> tuple[SharedGpu, ...]:
     used: dict[str, float] = {}
     names: dict[str, list[str]] = {}

@@ -24,7 +24,7 @@ _READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Network:
+class PodNetwork:
     """The pod network.
 
     Args:

@@ -10,8 +10,8 @@ from lab.steps.kai import Kai
 from lab.steps.queues import Queues
 from lab.tenants.isolation.dedicated_nodes import tenant_node_steps
 from lab.tenants.isolation.step import isolation_steps
-from lab.tenants.vcluster.inner_lab import InTenant
-from lab.tenants.vcluster.step import Tenant
+from lab.tenants.vcluster.inner_lab import StepInTenant
+from lab.tenants.vcluster.step import VirtualCluster
 
 
 def tenancy_steps(spec: LabSpec, with_kai: bool) -> list[Step[LabContext]]:
@@ -24,7 +24,7 @@ def tenancy_steps(spec: LabSpec, with_kai: bool) -> list[Step[LabContext]]:
     apart = with_kai and beside_host_kai(spec)
     steps: list[Step[LabContext]] = [*tenant_node_steps(spec), *(isolation_steps(spec) if apart else [])]
     for tenant in spec.tenants:
-        steps.append(Tenant(spec, tenant))
+        steps.append(VirtualCluster(spec, tenant))
         if tenant.mode == "own-kai":
             steps += own_kai_steps(spec, tenant, apart=apart)
     return steps
@@ -39,5 +39,5 @@ def own_kai_steps(spec: LabSpec, tenant: TenantSpec, *, apart: bool) -> list[Ste
         apart: KAI is on the host too, and must be kept off before a pod of the tenant's KAI runs.
     """
     before = (f"tenant:{tenant.name}", *(("isolation",) if apart else ()))
-    kai = InTenant(tenant, spec, lambda inner: Kai(inner), before)
-    return [kai, InTenant(tenant, spec, lambda inner: Queues(inner), (kai.id,))]
+    kai = StepInTenant(tenant, spec, lambda inner: Kai(inner), before)
+    return [kai, StepInTenant(tenant, spec, lambda inner: Queues(inner), (kai.id,))]

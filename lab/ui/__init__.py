@@ -14,7 +14,7 @@ from lab.errors import SpecError
 MODES = ("auto", "board", "plain", "github", "gitlab", "json")
 
 
-class Face(Protocol):
+class Renderer(Protocol):
     """Draws events; ``close`` gives the terminal back and may be called twice."""
 
     def __call__(self, event: Event) -> None:
@@ -38,7 +38,7 @@ def choose(stream: TextIO, env: Mapping[str, str]) -> str:
 @contextmanager
 def attach(
     bus: Bus, mode: str = "auto", stream: TextIO | None = None, env: Mapping[str, str] | None = None
-) -> Iterator[Face]:
+) -> Iterator[Renderer]:
     """Draw the events of ``bus`` while the context lasts.
 
     Args:
@@ -63,7 +63,7 @@ def attach(
         face.close()
 
 
-def _make(mode: str, stream: TextIO, env: Mapping[str, str]) -> Face:
+def _make(mode: str, stream: TextIO, env: Mapping[str, str]) -> Renderer:
     """Import only the face that is used: rich alone costs a good part of the start-up time."""
     if mode == "board":
         from lab.ui.board import Board
@@ -76,7 +76,7 @@ def _make(mode: str, stream: TextIO, env: Mapping[str, str]) -> Face:
     if mode in ("github", "gitlab"):
         from lab.ui.ci import GitHub, GitLab
 
-        faces: dict[str, Callable[[], Face]] = {
+        faces: dict[str, Callable[[], Renderer]] = {
             "github": lambda: GitHub(stream, env.get("GITHUB_STEP_SUMMARY")),
             "gitlab": lambda: GitLab(stream),
         }

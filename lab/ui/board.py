@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished
-from lab.ui.run_state import Row, Story
-from lab.ui.terminal import Words, steps, whole_seconds
+from lab.ui.run_state import RunState, StepRow
+from lab.ui.terminal import Terminal, steps, whole_seconds
 
 STYLES = {
     "waiting": "dim",
@@ -47,8 +47,8 @@ class Board:
         self, stream: TextIO, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.console = console or Console(file=stream, highlight=False, emoji=False, markup=False)
-        self.words = Words(self.console.encoding)
-        self.story = Story()
+        self.words = Terminal(self.console.encoding)
+        self.story = RunState()
         self._clock = clock
         self._zero = clock()
         self._above: set[str] = set()
@@ -109,7 +109,7 @@ class Board:
                 self._above.add(row.id)
                 self._print_row(row)
 
-    def _print_row(self, row: Row) -> None:
+    def _print_row(self, row: StepRow) -> None:
         self.console.print(self.line(row, self.console.width), overflow="ignore", no_wrap=True, crop=False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -128,7 +128,7 @@ class Board:
             yield Text(f" {self.words.ellipsis} and {hidden} more", "dim", no_wrap=True, overflow="crop")
         yield self._footer(width)
 
-    def line(self, row: Row, width: int) -> Text:
+    def line(self, row: StepRow, width: int) -> Text:
         """One step in one line of exactly ``width`` cells."""
         now = self._clock() - self._zero
         running = row.state == "running"
@@ -144,7 +144,7 @@ class Board:
         text.append_text(self._middle(row, max(0, room - left - 2)))
         return text.append(f"{took:>{_TIME}}", "" if running else "dim")
 
-    def _middle(self, row: Row, width: int) -> Text:
+    def _middle(self, row: StepRow, width: int) -> Text:
         """What is said about a step: progress and bar while it runs, a note when it ended."""
         if row.ended:
             return self._fit(row.note, width, STYLES[row.state])

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepProgress, StepStarted
 from lab.ui.plain import QUIET, Plain, progress
-from lab.ui.run_state import Row
+from lab.ui.run_state import StepRow
 from lab.ui.terminal import seconds
 
 
@@ -40,7 +40,7 @@ class _Folding(Plain):
                 self._said[event.step] = (row.text, event.at)
                 kept.append(line)
 
-    def step_finished(self, row: Row) -> None:
+    def step_finished(self, row: StepRow) -> None:
         """Write the finish line, with the progress folded under it."""
         lines = self._kept.pop(row.id, [])
         self._said.pop(row.id, None)
@@ -49,7 +49,7 @@ class _Folding(Plain):
         else:
             self.write(self.finish_line(row))
 
-    def fold(self, row: Row, title: str, lines: list[str]) -> None:
+    def fold(self, row: StepRow, title: str, lines: list[str]) -> None:
         """Write a group; a log that cannot fold has its lines below the title."""
         self.write(title)
         for line in lines:
@@ -76,11 +76,11 @@ class GitHub(_Folding):
         self._warnings.clear()
         super().run_started(event)
 
-    def fold(self, row: Row, title: str, lines: list[str]) -> None:
+    def fold(self, row: StepRow, title: str, lines: list[str]) -> None:
         """One group; groups do not nest."""
         self.raw(f"::group::{_escape(title.strip())}\n" + "".join(f"{line}\n" for line in lines) + "::endgroup::\n")
 
-    def step_finished(self, row: Row) -> None:
+    def step_finished(self, row: StepRow) -> None:
         """A failed step is an annotation as well."""
         super().step_finished(row)
         if row.state == "failed":
@@ -131,7 +131,7 @@ class GitLab(_Folding):
         super().__init__(stream)
         self._now = now
 
-    def fold(self, row: Row, title: str, lines: list[str]) -> None:
+    def fold(self, row: StepRow, title: str, lines: list[str]) -> None:
         """One collapsed section; GitLab computes its duration from the two times."""
         end = int(self._now())
         name = "lab_" + re.sub(r"[^a-z0-9]+", "_", row.id.lower())

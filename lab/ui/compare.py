@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.compare.model import Comparison, PodRun
 from lab.compare.text import figures, moment, order_of_starts, pairs, state, where
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ def render_comparison(comparison: Comparison, console: Console, width: int | Non
         console: where to.
         width: columns; None takes the terminal's.
     """
-    words = Words(console.encoding)
+    words = Terminal(console.encoding)
     if width is None and not console.is_terminal:
         for line in comparison_lines(comparison):
             console.print(words.clean(line, indent=True), soft_wrap=True, markup=False, highlight=False)
@@ -66,7 +66,7 @@ def _below(comparison: Comparison) -> Iterator[str]:
     yield comparison.clock
 
 
-def _tables(comparison: Comparison, words: Words) -> Iterator[Table]:
+def _tables(comparison: Comparison, words: Terminal) -> Iterator[Table]:
     heads = [f"{side.letter.upper()}  {side.tenant}" for side in comparison.sides]
     table = _table(f"Side by side in lab {comparison.lab}; order of runs: {comparison.order}", words, "", *heads)
     for figure in figures(comparison):
@@ -84,7 +84,7 @@ def _tables(comparison: Comparison, words: Words) -> Iterator[Table]:
         yield table
 
 
-def _table(title: str, words: Words, *heads: str) -> Table:
+def _table(title: str, words: Terminal, *heads: str) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -96,7 +96,7 @@ def _table(title: str, words: Words, *heads: str) -> Table:
     return table
 
 
-def _row(table: Table, words: Words, *cells: str) -> None:
+def _row(table: Table, words: Terminal, *cells: str) -> None:
     from rich.text import Text
 
     table.add_row(*(Text(words.clean(cell)) for cell in cells))

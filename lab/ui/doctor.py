@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.ui.lab import LEVELS, render_doctor
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lab.gpu.diagnosis.diagnose import Diagnosis
-    from lab.gpu.diagnosis.symptoms import Found, Symptom
+    from lab.gpu.diagnosis.symptoms import Symptom, SymptomMatch
     from lab.host import Verdict
 
 
@@ -23,7 +23,7 @@ def render_machine(verdicts: Sequence[Verdict], console: Console | None = None) 
 
 def render_diagnosis(seen: Diagnosis, console: Console | None = None) -> None:
     """Each stage of the way of the lab's GPUs, the fix under each that is not good."""
-    page = Page(console)
+    page = TextWriter(console)
     page.heading(f"GPUs of lab {seen.lab}")
     width = max((len(verdict.title) for verdict in seen.path), default=0)
     for verdict in seen.path:
@@ -35,9 +35,9 @@ def render_diagnosis(seen: Diagnosis, console: Console | None = None) -> None:
         page.sentence((page.words.glyph("warn"), "yellow"), f"not read: {missing}", indent=1)
 
 
-def render_symptoms(found: Sequence[Found], console: Console | None = None, *, nothing: str = "") -> None:
+def render_symptoms(found: Sequence[SymptomMatch], console: Console | None = None, *, nothing: str = "") -> None:
     """The known failures that show, causes first; ``nothing`` is said where there are none."""
-    page = Page(console)
+    page = TextWriter(console)
     if not found:
         if nothing:
             page.sentence((page.words.glyph("skip"), "dim"), nothing)
@@ -57,7 +57,7 @@ def render_symptoms(found: Sequence[Found], console: Console | None = None, *, n
 
 def render_known(rows: Sequence[Symptom], console: Console | None = None) -> None:
     """All symptoms: id, what one sees, where it shows, and the fix."""
-    page = Page(console)
+    page = TextWriter(console)
     page.line((f"{len(rows)} known failures of the way to a GPU", "bold"))
     cells: list[list[Cell]] = [[(heading, "dim") for heading in ("symptom", "what one sees", "fix")]]
     cells += [[row.id, row.sees, row.fix.replace("{where}", "NODE")] for row in rows]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lab.explain import Explained, Finding, Picture, Rule
-    from lab.explain.overview import Side
+    from lab.explain import Explanation, Finding, Overview, Rule
+    from lab.explain.overview import ClusterOverview
 
 _STAGES = {
     "running": "green",
@@ -25,9 +25,9 @@ _STAGES = {
 _SURE = {"certain": ("fail", "bold red"), "likely": ("warn", "yellow"), "possible": ("waiting", "dim")}
 
 
-def render_explained(told: Explained, console: Console | None = None) -> None:
+def render_explained(told: Explanation, console: Console | None = None) -> None:
     """Where a pod stands, and every reason with its evidence and next action."""
-    page = Page(console)
+    page = TextWriter(console)
     where = f"  {told.side}" if told.side else ""
     page.line(
         (f"{told.kind} {told.namespace}/{told.name}", "bold"),
@@ -45,13 +45,13 @@ def render_explained(told: Explained, console: Console | None = None) -> None:
         page.sentence((page.words.glyph("warn"), "yellow"), f"not read: {kinds}; rules that need it said nothing")
 
 
-def _nothing(page: Page, told: Explained) -> tuple[tuple[str, str], str]:
+def _nothing(page: TextWriter, told: Explanation) -> tuple[tuple[str, str], str]:
     if told.settled:
         return (page.words.glyph("ok"), "green"), "nothing is wrong with it"
     return (page.words.glyph("warn"), "yellow"), "no rule knows why: lab logs collects events, objects and logs"
 
 
-def _finding(page: Page, finding: Finding) -> None:
+def _finding(page: TextWriter, finding: Finding) -> None:
     glyph, style = _SURE[finding.certainty.value]
     sure = "" if finding.certainty.value == "certain" else f" ({finding.certainty.value})"
     side = f", {finding.side}" if finding.side else ""
@@ -62,9 +62,9 @@ def _finding(page: Page, finding: Finding) -> None:
     page.sentence((page.words.glyph("next"), "cyan"), ("next: " + finding.next, "cyan"), indent=2)
 
 
-def render_picture(seen: Picture, console: Console | None = None) -> None:
+def render_picture(seen: Overview, console: Console | None = None) -> None:
     """Every side: components, nodes and GPUs, queues, and all pods that are not well."""
-    page = Page(console)
+    page = TextWriter(console)
     for number, side in enumerate(seen.sides):
         if number:
             page.blank()
@@ -77,7 +77,7 @@ def render_picture(seen: Picture, console: Console | None = None) -> None:
         page.line((f"{count} pods or workloads are not well; lab explain NAMESPACE/POD tells all of one", "bold"))
 
 
-def _side(page: Page, side: Side) -> None:
+def _side(page: TextWriter, side: ClusterOverview) -> None:
     counts = ", ".join(f"{count} {stage}" for stage, count in sorted(side.pods.items()))
     page.line((side.side or "cluster", "bold"), ("  " + (counts or "no pods"), "dim"))
     if side.kai is not None:
@@ -109,7 +109,7 @@ def _side(page: Page, side: Side) -> None:
 
 def render_rules(rules: Sequence[Rule], console: Console | None = None) -> None:
     """All rules by theme: id, situation, when it is asked, and where the fact comes from."""
-    page = Page(console)
+    page = TextWriter(console)
     page.line((f"{len(rules)} rules", "bold"), ("  in the order of a pod's life", "dim"))
     rows: list[list[Cell]] = [[(heading, "dim") for heading in ("rule", "situation", "asked when", "source")]]
     rows += [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rules]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from lab.gpu.map.model import Gpu, GpuState
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 
 STYLES = {
     GpuState.FREE: "green",
@@ -35,7 +35,7 @@ _LEVELS = ("▁▂▃▄▅▆▇█", "12345678")
 LETTERS = string.ascii_lowercase
 
 
-def sign(state: GpuState, words: Words) -> str:
+def sign(state: GpuState, words: Terminal) -> str:
     """The sign of a state."""
     return _SIGNS[state][0 if words.rich else 1]
 
@@ -50,7 +50,7 @@ def style_of(number: int) -> str:
     return _SEGMENTS[number % len(_SEGMENTS)]
 
 
-def bar(gpu: Gpu, width: int, words: Words) -> Text:
+def bar(gpu: Gpu, width: int, words: Terminal) -> Text:
     """The whole GPU in ``width`` cells: each pod its letter over its share, the rest dots."""
     shares = [holder.share or 0.0 for holder in gpu.holders]
     text = Text()
@@ -79,13 +79,13 @@ def segments(shares: Sequence[float], width: int) -> list[int]:
     return cells
 
 
-def full_scale(words: Words) -> str:
+def full_scale(words: Terminal) -> str:
     """The signs of a strip from nearly empty to full, as a legend."""
     levels = _LEVELS[0 if words.rich else 1]
     return f"{levels[0]} to {levels[-1]}"
 
 
-def cell(gpu: Gpu, words: Words) -> Text:
+def cell(gpu: Gpu, words: Terminal) -> Text:
     """One GPU in one character: how full it is, or the sign of what it is."""
     if gpu.state is GpuState.SHARED:
         levels = _LEVELS[0 if words.rich else 1]

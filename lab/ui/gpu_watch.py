@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import summary_line
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,9 +57,9 @@ def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Consol
     if as_json:
         write_changes(maps, sys.stdout, as_json=True)
         return
-    from rich.console import Console as Terminal
+    from rich.console import Console as RichConsole
 
-    console = console or Terminal(highlight=False, emoji=False, markup=False)
+    console = console or RichConsole(highlight=False, emoji=False, markup=False)
     if console.is_terminal:
         draw_live(maps, title, console)
     else:
@@ -69,7 +69,7 @@ def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Consol
 def write_changes(maps: Maps, stream: IO[str], *, as_json: bool = False, now: Now | None = None) -> None:
     """Write a line for what is there, then one for each change. Ends only by an exception."""
     now = now or datetime.now
-    words = Words(getattr(stream, "encoding", None) or "utf-8")
+    words = Terminal(getattr(stream, "encoding", None) or "utf-8")
     trouble = ""
     for before, after in _pairs(maps):
         if after is None:
@@ -93,7 +93,7 @@ def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) 
     from lab.ui.gpus import GpuTable
 
     now = now or datetime.now
-    words = Words(console.encoding)
+    words = Terminal(console.encoding)
     last: deque[Text] = deque(maxlen=LAST)
     waiting = Text(f" waiting for {title} to answer {words.ellipsis}", "dim")
     with Live(waiting, console=console, auto_refresh=False, transient=False, vertical_overflow="crop") as live:
@@ -121,7 +121,7 @@ def _pairs(maps: Maps) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
         before = after or before
 
 
-def _told(change: GpuChange, at: str, words: Words) -> Text:
+def _told(change: GpuChange, at: str, words: Terminal) -> Text:
     from rich.text import Text
 
     style = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}.get(change.what, "")

@@ -15,7 +15,7 @@ from rich.text import Text
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, short
 from lab.gpu.map.text import gpu_lines, node_words, state_words
 from lab.ui.gpu_bar import STYLES, bar, cell, full_scale, letter, sign, style_of
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 
 WIDE = 120
 """Columns from which UUIDs are written out and reservation pods stand beside their GPU."""
@@ -32,7 +32,7 @@ _WAITING = 8
 
 def render_gpus(gpus: GpuMap, title: str, console: Console, width: int | None = None) -> None:
     """The table on a terminal, or wherever a width was asked for; plain lines elsewhere."""
-    words = Words(console.encoding)
+    words = Terminal(console.encoding)
     if width is None and not console.is_terminal:
         lines = [Text(words.clean(line)) for line in gpu_lines(gpus)]
     else:
@@ -47,7 +47,7 @@ class GpuTable:
 
     gpus: GpuMap
     title: str
-    words: Words
+    words: Terminal
     height: int | None = None
     below: tuple[Text, ...] = field(default=())
 
@@ -179,7 +179,7 @@ class GpuTable:
 class _Columns:
     """Widths of the columns of pods, the same for all GPUs."""
 
-    words: Words
+    words: Terminal
     any: bool
     asked: int
     title: int
@@ -188,7 +188,7 @@ class _Columns:
     phase: int
 
     @classmethod
-    def of(cls, holders: list[Holder], width: int, words: Words) -> _Columns:
+    def of(cls, holders: list[Holder], width: int, words: Terminal) -> _Columns:
         """Wide enough for all pods; what is too much is taken from the names first."""
 
         def longest(texts: Iterable[str], least: int, most: int) -> int:
@@ -224,7 +224,7 @@ class _Columns:
         return line
 
 
-def _fit(text: str, width: int, words: Words, style: str = "") -> Text:
+def _fit(text: str, width: int, words: Terminal, style: str = "") -> Text:
     """``text`` in exactly ``width`` cells, cut in the middle: names differ at both ends."""
     text = words.clean(text)
     if len(text) > width:
@@ -234,7 +234,7 @@ def _fit(text: str, width: int, words: Words, style: str = "") -> Text:
     return Text(f"{text:<{width}}", style)
 
 
-def _cut(line: Text, width: int, words: Words) -> Text:
+def _cut(line: Text, width: int, words: Terminal) -> Text:
     line.no_wrap, line.overflow = True, "crop"
     if line.cell_len > width:
         line.truncate(max(0, width - len(words.ellipsis)))

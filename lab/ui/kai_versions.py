@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lab.kai import Line
+    from lab.kai import VersionLine
 
 _HEADINGS = ("line", "releases", "tested", "Kubernetes", "queue levels", "pod of an unknown queue")
 
 
-def render_kai_versions(lines: Sequence[Line], console: Console | None = None) -> None:
+def render_kai_versions(lines: Sequence[VersionLine], console: Console | None = None) -> None:
     """The lines, oldest first, on stdout: what each is, what it can, what is wrong with it."""
     from lab.kai import line_of
 
-    page = Page(console)
+    page = TextWriter(console)
     newest = [line_of(line.last) for line in lines]
     names = [line.name for line in lines]
     page.line(("KAI versions that the lab knows", "bold"))
@@ -30,7 +30,7 @@ def render_kai_versions(lines: Sequence[Line], console: Console | None = None) -
     page.columns([_dim(["", *names, "issues are of kai-scheduler/KAI-Scheduler"]), *_defects(page, newest)])
 
 
-def _about(line: Line) -> list[Cell]:
+def _about(line: VersionLine) -> list[Cell]:
     return [
         (line.name, "bold"),
         f"{line.first} to {line.last}" if line.first != line.last else line.first,
@@ -41,13 +41,13 @@ def _about(line: Line) -> list[Cell]:
     ]
 
 
-def _features(page: Page, lines: Sequence[Line]) -> list[list[Cell]]:
+def _features(page: TextWriter, lines: Sequence[VersionLine]) -> list[list[Cell]]:
     names = list(dict.fromkeys(name for line in lines for name in sorted(line.features)))
     yes, no = (page.words.glyph("ok"), "green"), (page.words.dot, "dim")
     return [[name, *(yes if name in line.features else no for line in lines)] for name in names]
 
 
-def _defects(page: Page, lines: Sequence[Line]) -> list[list[Cell]]:
+def _defects(page: TextWriter, lines: Sequence[VersionLine]) -> list[list[Cell]]:
     known = {defect.id: defect for line in lines for defect in line.defects}
     rows: list[list[Cell]] = []
     for name, defect in known.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab.ui.plan import fact_rows, render_plan, told_effects, told_notices
 from lab.ui.terminal import seconds, steps
-from lab.ui.text_writer import Page
+from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ STATES = {"ready": "green", "absent": "red", "drifted": "yellow"}
 
 def render_error(error: LabError, console: Console | None = None) -> None:
     """What happened, the command, the evidence and the next action, on stderr."""
-    page = Page(console, stderr=True)
+    page = TextWriter(console, stderr=True)
     page.sentence((page.words.glyph("fail"), "bold red"), (f"{error.title}: {error.what}", "bold"))
     if error.command:
         page.line(("$ ", "dim"), error.command, indent=2)
@@ -52,7 +52,7 @@ def render_error(error: LabError, console: Console | None = None) -> None:
 
 def render_effects(effects: Sequence[Effect], console: Console | None = None) -> None:
     """Changes that need the user's word, with what undoes them, on stderr."""
-    page = Page(console, stderr=True)
+    page = TextWriter(console, stderr=True)
     page.heading("Changes of this machine", "kept in a journal and undone on request")
     told_effects(page, effects)
     page.blank()
@@ -62,7 +62,7 @@ def render_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None
 ) -> None:
     """A title and aligned rows."""
-    page = Page(console)
+    page = TextWriter(console)
     page.line((title, "bold"))
     if not rows:
         page.line(("nothing", "dim"), indent=1)
@@ -72,7 +72,7 @@ def render_table(
 
 def render_run(record: RunRecord, console: Console | None = None) -> None:
     """How every step of a run went, slowest last."""
-    page = Page(console)
+    page = TextWriter(console)
     verb = "done" if record.ok else "stopped" if record.cancelled else "failed"
     page.line((f"lab {record.verb}: {verb} in {seconds(record.seconds)}", "bold"))
     page.columns(
@@ -85,7 +85,7 @@ def render_run(record: RunRecord, console: Console | None = None) -> None:
 
 def render_up(report: UpReport, console: Console | None = None) -> None:
     """That the lab is up, what it lacks, and where to go from here."""
-    page = Page(console)
+    page = TextWriter(console)
     record = report.record
     if record.changed:
         page.line((f"Lab {report.name} is up", "bold green"), f"  {seconds(record.seconds)}")
@@ -104,7 +104,7 @@ def render_up(report: UpReport, console: Console | None = None) -> None:
 
 def render_status(report: StatusReport, console: Console | None = None) -> None:
     """How each part of the lab stands."""
-    page = Page(console)
+    page = TextWriter(console)
     ready = sum(seen.state.value == "ready" for _, _, seen in report.steps)
     word = "ready" if report.ok else "not ready"
     page.line(
@@ -138,7 +138,7 @@ def render_status(report: StatusReport, console: Console | None = None) -> None:
 
 def render_down(report: DownReport, console: Console | None = None) -> None:
     """What is gone, what was kept on purpose, and what remains."""
-    page = Page(console)
+    page = TextWriter(console)
     if report.left:
         page.line((f"Lab {report.name} is not wholly gone", "bold red"), f"  {seconds(report.seconds)}")
         page.columns([[(page.words.glyph("fail"), "red"), what] for what in report.left], indent=2)
@@ -158,7 +158,7 @@ def render_down(report: DownReport, console: Console | None = None) -> None:
 
 def render_doctor(verdicts: Sequence[Verdict], console: Console | None = None) -> None:
     """Every verdict of the doctor, the fix under each that is not good."""
-    page = Page(console)
+    page = TextWriter(console)
     width = max((len(verdict.title) for verdict in verdicts), default=0)
     fixable = False
     for verdict in verdicts:
@@ -179,6 +179,6 @@ def render_doctor(verdicts: Sequence[Verdict], console: Console | None = None) -
         page.line((f"{page.words.glyph('next')} lab up --yes makes the changes that it knows", "cyan"))
 
 
-def _kubeconfigs(page: Page, own: Path, tenants: Mapping[str, Path]) -> None:
+def _kubeconfigs(page: TextWriter, own: Path, tenants: Mapping[str, Path]) -> None:
     page.heading("Kubeconfigs")
     page.columns([["cluster", str(own)], *([name, str(path)] for name, path in tenants.items())], indent=2)

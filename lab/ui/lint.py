@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.ui.text_writer import Page
+from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 def render_findings(findings: Sequence[Finding], version: str, console: Console | None = None) -> None:
     """All findings on stdout, and how many there are of each level."""
-    page = Page(console)
+    page = TextWriter(console)
     for file in dict.fromkeys(one.file for one in findings):
         page.heading(file)
         for one in (one for one in findings if one.file == file):
@@ -37,5 +37,5 @@ def render_findings(findings: Sequence[Finding], version: str, console: Console 
 
 def render_rules(rules: Sequence[Mapping[str, str]], console: Console | None = None) -> None:
     """The rules, a line each."""
-    page = Page(console)
+    page = TextWriter(console)
     page.columns([[(rule["id"], "bold"), rule["title"], (rule["source"], "dim")] for rule in rules])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
-from lab.ui.run_state import Row, Story
-from lab.ui.terminal import Words, steps, whole_seconds
+from lab.ui.run_state import RunState, StepRow
+from lab.ui.terminal import Terminal, steps, whole_seconds
 
 QUIET = 10.0
 """Seconds without a line about a step before its progress is worth one."""
@@ -23,8 +23,8 @@ class Plain:
     def __init__(self, stream: TextIO, width: int = 80) -> None:
         self.stream = stream
         self.width = width
-        self.words = Words(getattr(stream, "encoding", None) or "utf-8")
-        self.story = Story()
+        self.words = Terminal(getattr(stream, "encoding", None) or "utf-8")
+        self.story = RunState()
         self._last: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
@@ -52,11 +52,11 @@ class Plain:
         about = f", about {whole_seconds(event.estimate)}" if event.estimate else ""
         self.write(f"{self.story.name}: {steps(len(event.steps))}{about}")
 
-    def step_started(self, row: Row) -> None:
+    def step_started(self, row: StepRow) -> None:
         """Say that a step does something."""
         self.write(f" {self.words.glyph('running')} {row.title}")
 
-    def step_finished(self, row: Row) -> None:
+    def step_finished(self, row: StepRow) -> None:
         """Say how a step ended."""
         self.write(self.finish_line(row))
 
@@ -68,7 +68,7 @@ class Plain:
         """Say how the run ended."""
         self.write(self.story.summary(event))
 
-    def finish_line(self, row: Row) -> str:
+    def finish_line(self, row: StepRow) -> str:
         """The line of a step that ended, its time right-aligned; a long line keeps all its words."""
         left = f" {self.words.glyph(row.state)} {self.words.clean(row.title)}"
         if row.note:
@@ -89,6 +89,6 @@ class Plain:
         """Nothing to give back."""
 
 
-def progress(row: Row) -> str:
+def progress(row: StepRow) -> str:
     """How far a step is, in words and figures."""
     return " ".join(part for part in (row.text, row.count) if part)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.ui.terminal import steps, whole_seconds
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ SOURCES = {"present": "here", "bundle": "bundle", "registry": "download", "build
 
 def render_plan(report: PlanReport, console: Console | None = None) -> None:
     """What ``lab up`` would do, in the order it would be looked at."""
-    page = Page(console)
+    page = TextWriter(console)
     plan = report.plan
     page.line((f"Plan for lab {plan.spec.name}", "bold"))
     told_notices(page, plan.notices)
@@ -38,13 +38,13 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
     page.line((f"{steps(todo)} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
 
 
-def told_notices(page: Page, notices: Sequence[str]) -> None:
+def told_notices(page: TextWriter, notices: Sequence[str]) -> None:
     """What must not be overlooked."""
     for text in notices:
         page.sentence((page.words.glyph("warn"), "bold yellow"), (text, "bold yellow"), indent=2)
 
 
-def told_effects(page: Page, effects: Sequence[Effect]) -> None:
+def told_effects(page: TextWriter, effects: Sequence[Effect]) -> None:
     """Changes and, under each, what undoes it."""
     for effect in effects:
         page.sentence((page.words.glyph("warn"), "yellow"), effect.what, indent=2)
@@ -83,7 +83,7 @@ def _state(report: PlanReport, step: str) -> str:
     return seen.state.value if seen else "absent"
 
 
-def _steps(page: Page, report: PlanReport) -> None:
+def _steps(page: TextWriter, report: PlanReport) -> None:
     page.heading("Steps", "+ to make  ~ to mend  = as planned")
     width = max((len(step.title) for step in report.plan.steps), default=0)
     for step in report.plan.steps:
@@ -98,7 +98,7 @@ def _steps(page: Page, report: PlanReport) -> None:
             page.columns([[(effect.where, "dim"), effect.what] for effect in effects], indent=6)
 
 
-def _doctor(page: Page, report: PlanReport) -> None:
+def _doctor(page: TextWriter, report: PlanReport) -> None:
     known = {"ok", "skip"}
     bad = [verdict for verdict in report.verdicts if verdict.level not in known]
     if not bad:
@@ -108,7 +108,7 @@ def _doctor(page: Page, report: PlanReport) -> None:
     page.columns([[(page.words.glyph(v.level), styles[v.level]), v.title, v.what] for v in bad])
 
 
-def _supply(page: Page, report: PlanReport) -> None:
+def _supply(page: TextWriter, report: PlanReport) -> None:
     choices = [choice for choice in report.plan.choices if choice.available]
     counts = Counter(SOURCES[choice.source] for choice in choices)
     page.heading("Supply", ", ".join(f"{count} {source}" for source, count in counts.items()))

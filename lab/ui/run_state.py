@@ -11,7 +11,7 @@ OUTCOMES = ("changed", "unchanged", "failed", "cancelled", "blocked")
 
 
 @dataclass
-class Row:
+class StepRow:
     """One step. ``state`` is waiting, running or an outcome; ``began`` in seconds since the run started."""
 
     id: str
@@ -51,20 +51,20 @@ class Row:
 
 
 @dataclass
-class Story:
+class RunState:
     """Follows the events of one run after another."""
 
     lab: str = ""
     verb: str = ""
     estimate: float | None = None
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, StepRow] = field(default_factory=dict)
 
-    def feed(self, event: Event) -> Row | None:
+    def feed(self, event: Event) -> StepRow | None:
         """Take an event; returns the row it is about, if it is about one."""
         match event:
             case RunStarted():
                 self.lab, self.verb, self.estimate = event.lab, event.verb, event.estimate
-                self.rows = {step: Row(step, title) for step, title in event.steps}
+                self.rows = {step: StepRow(step, title) for step, title in event.steps}
                 return None
             case StepStarted():
                 row = self._row(event.step)
@@ -83,8 +83,8 @@ class Story:
                 return None
         return row
 
-    def _row(self, step: str) -> Row:
-        return self.rows.setdefault(step, Row(step, step))
+    def _row(self, step: str) -> StepRow:
+        return self.rows.setdefault(step, StepRow(step, step))
 
     def count(self, state: str) -> int:
         """How many steps are in ``state``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lab.tenants.upgrade.rehearsal_result import Rehearsal
-    from lab.tenants.upgrade.smoke_test import Trial
+    from lab.tenants.upgrade.smoke_test import SmokeTest
     from lab.tenants.upgrade.upgrade import Change
-    from lab.tenants.upgrade.workload_snapshot import Comparison
+    from lab.tenants.upgrade.workload_snapshot import SnapshotDiff
 
 _SHOWN = 20
 """Lines of each list that are shown; of more, how many."""
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
     """The whole rehearsal on stdout."""
-    page = Page(console)
+    page = TextWriter(console)
     word: Cell = ("green", "bold green") if found.green else ("red", "bold red")
     page.line((f"KAI {found.before or 'none'} → {found.version} in tenant {found.tenant}: ", "bold"), word)
     _list(page, found.reasons, "fail")
@@ -49,7 +49,7 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
     page.line(_now(found))
 
 
-def _change(page: Page, change: Change, title: str) -> None:
+def _change(page: TextWriter, change: Change, title: str) -> None:
     page.heading(title, f"KAI {change.before or 'none'} → {change.after or 'none'}, {change.how}")
     rows: list[list[Cell]] = [
         [moment.name, "-" if moment.seconds is None else f"{moment.seconds:.1f} s"] for moment in change.moments
@@ -57,14 +57,14 @@ def _change(page: Page, change: Change, title: str) -> None:
     page.columns(rows)
 
 
-def _comparison(page: Page, comparison: Comparison, title: str) -> None:
+def _comparison(page: TextWriter, comparison: SnapshotDiff, title: str) -> None:
     pods = "pod" if comparison.kept == 1 else "pods"
     page.heading(title, f"{comparison.kept} {pods} kept: same UID, node, GPUs and restarts")
     _list(page, comparison.harm, "fail")
     _list(page, comparison.notes, "warn")
 
 
-def _list(page: Page, lines: Iterable[str], sign: str) -> None:
+def _list(page: TextWriter, lines: Iterable[str], sign: str) -> None:
     found = list(lines)
     for line in found[:_SHOWN]:
         page.sentence((page.words.glyph(sign), "red" if sign == "fail" else "yellow"), line, indent=1)
@@ -72,7 +72,7 @@ def _list(page: Page, lines: Iterable[str], sign: str) -> None:
         page.line((f"and {len(found) - _SHOWN} more; --json lists all", "dim"), indent=1)
 
 
-def _fared(trial: Trial) -> Cell:
+def _fared(trial: SmokeTest) -> Cell:
     if trial.problem:
         return (trial.problem, "red")
     if trial.seconds is None:

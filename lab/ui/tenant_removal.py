@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lab.tenants.removal.timeline import Moment, Removal
+    from lab.tenants.removal.timeline import Milestone, Removal
 
 _NAMES = 12
 """How many pods whose grace was cut are named; ``--json`` has all."""
@@ -17,7 +17,7 @@ _NAMES = 12
 
 def render_removal(removal: Removal, console: Console | None = None) -> None:
     """A removal on stdout."""
-    page = Page(console)
+    page = TextWriter(console)
     took = f"  {removal.seconds:.1f} s"
     if removal.left:
         page.line((f"Tenant {removal.tenant} is not wholly gone", "bold red"), took)
@@ -31,14 +31,14 @@ def render_removal(removal: Removal, console: Console | None = None) -> None:
     _cut(page, removal)
 
 
-def _row(page: Page, moment: Moment) -> list[Cell]:
+def _row(page: TextWriter, moment: Milestone) -> list[Cell]:
     reached = moment.seconds is not None
     sign: Cell = (page.words.glyph("ok" if reached else "fail"), "green" if reached else "red")
     at = f"{moment.seconds:>6.1f} s" if moment.seconds is not None else "       -"
     return [sign, at, moment.name, (moment.detail, "dim" if reached else "red")]
 
 
-def _cut(page: Page, removal: Removal) -> None:
+def _cut(page: TextWriter, removal: Removal) -> None:
     count = len(removal.cut_grace)
     if not count or removal.grace is None:
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.ui.lab import STATES
 from lab.ui.plan import told_effects
 from lab.ui.terminal import seconds, steps
-from lab.ui.text_writer import Cell, Page
+from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ _SIGNS = {"ready": "ok", "not ready": "warn", "absent": "fail"}
 
 def render_tenants(found: Sequence[TenantState], lab: str, console: Console | None = None) -> None:
     """The list: a table on a terminal, a line for each tenant that says all by itself elsewhere."""
-    page = Page(console)
+    page = TextWriter(console)
     if not found:
         page.line(f"lab {lab} has no tenants", ("  lab tenant add NAME", "dim"))
         return
@@ -83,7 +83,7 @@ def pod_words(state: TenantState) -> str:
 
 def render_tenant_status(found: Sequence[TenantStatus], lab: str, console: Console | None = None) -> None:
     """Each tenant and each of its steps."""
-    page = Page(console)
+    page = TextWriter(console)
     if not found:
         render_tenants((), lab, console)
         return
@@ -110,7 +110,7 @@ def render_tenant_status(found: Sequence[TenantStatus], lab: str, console: Conso
 
 def render_added(report: Added, console: Console | None = None) -> None:
     """That the tenant is there, what is its own, and the way in."""
-    page = Page(console)
+    page = TextWriter(console)
     name, record = report.tenant.name, report.record
     told = seconds(record.seconds) if record.changed else f"nothing to do, {steps(len(record.steps))} as planned"
     page.line((f"Tenant {name} is there", "bold green"), f"  {told}")
@@ -134,7 +134,7 @@ def render_removed(report: Removed, console: Console | None = None) -> None:
     render_removal(report.removal, console)
     if report.removal.left:
         return
-    page = Page(console)
+    page = TextWriter(console)
     if report.nodes:
         page.line(f"everybody's again: {', '.join(report.nodes)}", indent=2)
     if report.in_file:
@@ -143,7 +143,7 @@ def render_removed(report: Removed, console: Console | None = None) -> None:
 
 def render_changes(effects: Sequence[Effect], console: Console | None = None) -> None:
     """What a change of one tenant does to everybody else, and what undoes it, on stderr."""
-    page = Page(console, stderr=True)
+    page = TextWriter(console, stderr=True)
     page.heading("Changes for everybody in this lab")
     told_effects(page, effects)
     page.blank()
@@ -153,7 +153,7 @@ def _not_ready(state: TenantState) -> str:
     return "not ready" if state.state == "ready" else state.state  # its API answers, a step of it is not as planned
 
 
-def _row(page: Page, state: TenantState) -> list[Cell]:
+def _row(page: TextWriter, state: TenantState) -> list[Cell]:
     spec = state.spec
     return [
         (page.words.glyph(_SIGNS[state.state]), _STYLES[state.state]),

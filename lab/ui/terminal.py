@@ -11,7 +11,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
-class Words:
+class Terminal:
     """Glyphs and text for one output encoding.
 
     Args:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ _LAST = 24
 """Cells below which a last column is no longer folded into its column."""
 
 
-class Page:
+class TextWriter:
     """Writes blocks of text to one stream.
 
     Args:
@@ -34,7 +34,7 @@ class Page:
             stream = sys.stderr if stderr else sys.stdout
             console = Console(file=stream, highlight=False, emoji=False, markup=False)
         self.console = console
-        self.words = Words(console.encoding)
+        self.words = Terminal(console.encoding)
 
     def line(self, *cells: Cell, indent: int = 0) -> None:
         """One line of cells, never folded or cut: commands and paths in it can be copied."""

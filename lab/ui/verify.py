@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.ui.terminal import seconds
-from lab.ui.text_writer import Page
+from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lab.invariants import Report, Verdict
+    from lab.invariants import InvariantReport, InvariantResult
 
 SHOWN = 5
 """Violations of one invariant that are told in full."""
@@ -19,9 +19,9 @@ _GLYPHS = {"held": "ok", "broken": "fail", "not judged": "skip"}
 _STYLES = {"held": "green", "broken": "bold red", "not judged": "dim"}
 
 
-def render_verify(report: Report, title: str, console: Console | None = None) -> None:
+def render_verify(report: InvariantReport, title: str, console: Console | None = None) -> None:
     """Each invariant, held, broken or not judged; the evidence under those that are broken."""
-    page = Page(console)
+    page = TextWriter(console)
     verdict = ("all that was judged holds", "bold green") if report.ok else ("broken", "bold red")
     page.line((f"{title}: ", "bold"), verdict, f"  watched for {seconds(report.seconds)}")
     names = [_name(one) for one in report.verdicts]
@@ -54,11 +54,11 @@ def render_verify(report: Report, title: str, console: Console | None = None) ->
         page.line((f"{page.words.glyph('warn')} not seen without a break: {gap}", "yellow"))
 
 
-def _name(verdict: Verdict) -> str:
+def _name(verdict: InvariantResult) -> str:
     return verdict.invariant.id + (f" ({verdict.where})" if verdict.where else "")
 
 
-def _detail(verdict: Verdict) -> tuple[str, str]:
+def _detail(verdict: InvariantResult) -> tuple[str, str]:
     if verdict.state == "not judged":
         return verdict.why, "dim"
     return verdict.invariant.statement, "" if verdict.state == "broken" else "dim"

@@ -12,7 +12,7 @@ from lab.kube.proxy import Proxy
 from lab.objects.views import FRACTION_ANNOTATION, QUEUE_LABEL
 from lab.paths import assets
 from lab.workloads.controllers import APP_LABEL
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import IMAGE
 
 PORT = 80
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Server:
+class InferenceServer:
     """What runs in the Deployments.
 
     Attributes:
@@ -49,7 +49,7 @@ class Server:
     seconds: float
 
     @classmethod
-    def of(cls, spec: InferenceSpec, gpu_mode: str) -> Server:
+    def of(cls, spec: InferenceSpec, gpu_mode: str) -> InferenceServer:
         """The server of a lab file: its image where the GPUs are real (mode ``nvidia``), otherwise the stand-in."""
         model = spec.model or MODEL
         if gpu_mode == "nvidia" and spec.image:
@@ -63,7 +63,7 @@ class Server:
         return [arg.replace("{model}", self.model).replace("{fraction}", fraction) for arg in self.args]
 
 
-def inference(name: str, server: Server, *, fraction: float, queue: str) -> tuple[Json, Json]:
+def inference(name: str, server: InferenceServer, *, fraction: float, queue: str) -> tuple[Json, Json]:
     """A Deployment of one server on a part of a GPU, and the Service in front of it; both have that name.
 
     Args:
@@ -101,7 +101,7 @@ def inference(name: str, server: Server, *, fraction: float, queue: str) -> tupl
     return deployment, service
 
 
-def service(place: Place, name: str) -> Proxy:
+def service(place: WorkloadNamespace, name: str) -> Proxy:
     """The Service of an inference server in a place, through the API server."""
     return Proxy(place.cluster, "Service", place.namespace, name, PORT)
 

@@ -79,7 +79,7 @@ def staying_on(node: str, doc: Json) -> Json:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkloadNamespace:
     """A namespace for the pods of one test.
 
     Args:
@@ -112,7 +112,7 @@ class Place:
         tenant: str = "",
         cluster: Cluster | None = None,
         labels: Mapping[str, str] | None = None,
-    ) -> Place:
+    ) -> WorkloadNamespace:
         """Make a new namespace; its name is unique among all processes that use the lab.
 
         Args:

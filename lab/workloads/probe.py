@@ -14,7 +14,7 @@ from typing import Any
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.proxy import Proxy
 from lab.objects.views import PodView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 PORT = 8000
 """Where it serves."""
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Device:
+class ProbedDevice:
     """A GPU as NVML inside the container describes it."""
 
     index: int
@@ -40,7 +40,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ProbeFacts:
     """What a container sees."""
 
     hostname: str
@@ -53,7 +53,7 @@ class Facts:
     """Its version; empty without NVML."""
     error: str
     """Why NVML does not answer; empty when it does."""
-    devices: tuple[Device, ...]
+    devices: tuple[ProbedDevice, ...]
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Facts:
         return tuple(device.uuid for device in self.devices)
 
     @classmethod
-    def of(cls, told: Json) -> Facts:
+    def of(cls, told: Json) -> ProbeFacts:
         """The view of what ``GET /facts`` or ``probe facts`` gave. Raises KeyError when it is something else."""
         nvml = told["nvml"]
         return cls(
@@ -72,7 +72,7 @@ class Facts:
             driver=nvml["driver"] or "",
             error=nvml["error"] or "",
             devices=tuple(
-                Device(
+                ProbedDevice(
                     index=row["index"],
                     uuid=row["uuid"] or "",
                     name=row["name"] or "",
@@ -98,12 +98,12 @@ def serving(pod: Json) -> Json:
     return changed
 
 
-def server_in(place: Place, pod: PodView) -> Proxy:
+def server_in(place: WorkloadNamespace, pod: PodView) -> Proxy:
     """The server in a running pod, as the host has it, through the API server."""
     return Proxy(place.host, "Pod", pod.namespace, pod.name, PORT)
 
 
-def facts_in(place: Place, pod: PodView) -> Facts:
+def facts_in(place: WorkloadNamespace, pod: PodView) -> ProbeFacts:
     """What the first container of a running pod sees; ``pod`` as the host has it.
 
     Raises:
@@ -111,7 +111,7 @@ def facts_in(place: Place, pod: PodView) -> Facts:
     """
     told = place.host.exec(pod.name, pod.namespace, ["probe", "facts"])
     try:
-        return Facts.of(json.loads(told))
+        return ProbeFacts.of(json.loads(told))
     except (ValueError, KeyError, TypeError) as error:
         raise ApiFailed(
             f"pod {pod.namespace}/{pod.name}: its probe told something else than facts",
@@ -120,7 +120,9 @@ def facts_in(place: Place, pod: PodView) -> Facts:
         ) from error
 
 
-def facts_when(place: Place, pod: PodView, until: Callable[[Facts], bool], *, timeout: float, what: str) -> Facts:
+def facts_when(
+    place: WorkloadNamespace, pod: PodView, until: Callable[[ProbeFacts], bool], *, timeout: float, what: str
+) -> ProbeFacts:
     """Ask until ``until`` holds: what happens inside a container is no event for the API server.
 
     Args:
@@ -146,7 +148,7 @@ def facts_when(place: Place, pod: PodView, until: Callable[[Facts], bool], *, ti
     try:
         return retrying(facts_in, place, pod)
     except RetryError as error:
-        last: Facts = error.last_attempt.result()
+        last: ProbeFacts = error.last_attempt.result()
         raise WaitTimeout(
             f"{what}: not within {timeout:g} s",
             evidence=[f"{pod.namespace}/{pod.name} tells {last}"],

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lab.api import Lab
 from lab.errors import LabError, NoLab
-from lab.tenants.removal.timeline import MEANING, READY_AGAIN, Moment
+from lab.tenants.removal.timeline import MEANING, READY_AGAIN, Milestone
 from scripts.bench.tenants_sides import PODS, Subject, kai_title
 from scripts.bench.tenants_watch import ROLLBACK, RemovalSeen, RollbackSeen, tried
 
@@ -47,7 +47,7 @@ def removals(subject: Subject, runs: int, times: Times) -> list[str]:
             seen = RemovalSeen(subject.lab.cluster, subject.lab.spec, subject.tenant).during(sides[side])
             if side != "lab":
                 subject.remove()  # what this machine keeps of a tenant, and the marks on its nodes
-            seen = seen.then(Moment(READY_AGAIN, seen.seconds + subject.add()))
+            seen = seen.then(Milestone(READY_AGAIN, seen.seconds + subject.add()))
             wrong += [f"run {number + 1}, {side}: {line}" for line in (*seen.left, *seen.disturbed)]
             for moment in seen.moments:
                 if moment.seconds is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.api import Lab
 from lab.config import TenantSpec
-from lab.config.added_tenants import draft
+from lab.config.added_tenants import tenant_request
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.operations.tenant.status import find
@@ -21,7 +21,7 @@ from lab.steps.kai.values import kai_values
 from lab.tenants.upgrade.upgrade import change_kai, changed
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from scripts.bench.bench import plain_env, timed
 from scripts.bench.sides import hook_images
@@ -72,7 +72,9 @@ class Subject:
             "nodes": self.options.nodes,
         }
         began = time.monotonic()
-        self._tenant = add(self.lab, draft(self.name, {k: v for k, v in asked.items() if v}), lambda _: True).tenant
+        self._tenant = add(
+            self.lab, tenant_request(self.name, {k: v for k, v in asked.items() if v}), lambda _: True
+        ).tenant
         return time.monotonic() - began
 
     def remove(self) -> None:
@@ -103,11 +105,11 @@ class Subject:
             spec = inner_spec(self.lab.spec, changed(self.tenant, version))
             TenantImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
 
-    def fill(self, pods: Sequence[Json]) -> Place:
+    def fill(self, pods: Sequence[Json]) -> WorkloadNamespace:
         """Run pods in a namespace inside the tenant."""
         find(self.lab.spec, self.name)
         host, inside = self.lab.cluster, self.lab.session.cluster(self.name)
-        place = Place.open(self.lab.spec.name, host, "bench", tenant=self.name, cluster=inside)
+        place = WorkloadNamespace.open(self.lab.spec.name, host, "bench", tenant=self.name, cluster=inside)
         place.submit(*pods)
         place.running(*(pod["metadata"]["name"] for pod in pods), timeout=300)
         return place

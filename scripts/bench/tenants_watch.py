@@ -17,11 +17,11 @@ from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import FRACTION_ANNOTATION, PodView
 from lab.tenants.names import tenant_namespace
 from lab.tenants.removal import timeline as moment
-from lab.tenants.removal.footprint import Holding, disturbed, reserved
-from lab.tenants.removal.gpu_release_check import Canary
+from lab.tenants.removal.footprint import Footprint, disturbed, reserved
+from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import cluster_scope, in_cluster
 from lab.tenants.removal.timeline import Removal, Stopwatch
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 LIMIT = 300.0
 SCHEDULER_READY, FIRST_SCHEDULED, ALL_READY = "old scheduler Ready", "first pod scheduled", "all test pods Ready"
@@ -44,7 +44,7 @@ class RemovalSeen:
     def __init__(self, host: Cluster, spec: LabSpec, tenant: TenantSpec) -> None:
         self.host, self.spec, self.tenant = host, spec, tenant
         self.space = tenant_namespace(tenant.name)
-        self.holding = Holding.of(host.list("Pod"), self.space)
+        self.holding = Footprint.of(host.list("Pod"), self.space)
 
     def during(self, command: Command) -> Removal:
         """Run the command and look until all is seen. Raises LabError: the command failed, or something stays."""
@@ -80,7 +80,7 @@ class RemovalSeen:
                 what="reservation pods are gone",
             )
         if self.holding.gpus:
-            canary = Canary(self.host, self.spec, self.tenant, self.holding.gpus)
+            canary = GpuReleaseCheck(self.host, self.spec, self.tenant, self.holding.gpus)
             try:
                 watch.note(moment.GPUS_FREE, canary.prove(LIMIT))
             finally:
@@ -112,11 +112,11 @@ class RollbackSeen:
         pods: the test pods.
     """
 
-    def __init__(self, place: Place, version: str, pods: Sequence[Json]) -> None:
+    def __init__(self, place: WorkloadNamespace, version: str, pods: Sequence[Json]) -> None:
         self.place, self.pods = place, pods
         self.line, self.tag = line_of(version), f":v{version}"
         self.names = [pod["metadata"]["name"] for pod in pods]
-        self.before = Holding.of(place.cluster.list("Pod"), self.line.namespace).others
+        self.before = Footprint.of(place.cluster.list("Pod"), self.line.namespace).others
 
     def during(self, command: Command) -> tuple[dict[str, float], tuple[str, ...]]:
         """Seconds of the moments, and what became of pods that ran before; nothing when all is well.

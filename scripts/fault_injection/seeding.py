@@ -16,7 +16,7 @@ from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
-from lab.kube.reflector import Follower
+from lab.kube.reflector import Reflector
 from lab.objects.views import NodeView
 from tests.e2e.shards import inverse
 
@@ -182,7 +182,7 @@ def meddling(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None 
 
     def run() -> None:
         try:
-            with Follower(cluster.calls, cluster.kinds.named(kind), None, {}) as follower:
+            with Reflector(cluster.calls, cluster.kinds.named(kind), None, {}) as follower:
                 while not stop.is_set():
                     for change, obj in follower.take(0.5) or []:
                         _try(act, cluster, change, obj)

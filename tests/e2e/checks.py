@@ -11,7 +11,7 @@ import pytest
 from lab.kube import Cluster
 from lab.objects.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, ReservationView
 from lab.steps.kai.step import RESERVATIONS
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER
 
 Test = TypeVar("Test", bound=Callable[..., object])
@@ -36,7 +36,7 @@ def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
     return mark
 
 
-def assert_scheduled_by_kai(place: Place, pod: PodView, received: str) -> PodGroupView:
+def assert_scheduled_by_kai(place: WorkloadNamespace, pod: PodView, received: str) -> PodGroupView:
     """KAI placed this pod of the host and gave it ``received``: Regular or Fraction. Returns its PodGroup."""
     assert pod.scheduler_name == KAI_SCHEDULER
     assert pod.node

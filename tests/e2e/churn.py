@@ -11,9 +11,9 @@ from typing import Any
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.informers import News, Source, Streams
+from lab.kube.informers import InformerEvent, Informers, InformerSource
 from lab.objects.views import PodView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 from .scheduling_decisions import WAIT, bound
 
@@ -39,7 +39,7 @@ class Ledger:
     _of_host: set[str] = field(default_factory=set)
     _worn: set[tuple[str, str]] = field(default_factory=set)
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: InformerEvent) -> None:
         """Take one piece of news into account."""
         if news.trouble or news.refused:
             self.gaps.append(news.trouble or news.refused)
@@ -82,7 +82,7 @@ class Watched:
     def __init__(self, cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str] = ()) -> None:
         names = {pod.uid: f"pod {pod.namespace}/{pod.name}" for pod in protected}
         self.ledger = Ledger(names, frozenset(spaces))
-        self._streams = Streams([Source("host", cluster, ("Pod", "PodGroup"))])
+        self._streams = Informers([InformerSource("host", cluster, ("Pod", "PodGroup"))])
         self._stop = threading.Event()
         self._listed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="watched", daemon=True)
@@ -127,7 +127,7 @@ class Watched:
 class Side:
     """Where a churn happens: a place, and the pods of one round by its number."""
 
-    place: Place
+    place: WorkloadNamespace
     pods: Callable[[int], Sequence[Json]]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .scheduling_decisions import CLOSED, WAIT, bound, refusal, refused
@@ -26,7 +26,9 @@ def leaf(name: str, *, parent: str = "department", priority: int | None = None, 
     return QueueSpec(name=name, parent=parent, priority=priority, gpu=QueueResource(**{"quota": 0, **gpu}))
 
 
-def contend(place: Place, cluster: Cluster, names: Mapping[str, str], asked: Mapping[str, int]) -> dict[str, int]:
+def contend(
+    place: WorkloadNamespace, cluster: Cluster, names: Mapping[str, str], asked: Mapping[str, int]
+) -> dict[str, int]:
     """How many GPUs each queue gets of the department's four.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lab.objects.views import EventView, PodView
-from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAMESPACE_LABEL, Place
+from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAMESPACE_LABEL, WorkloadNamespace
 
 WAIT = 150.0
 """Seconds that a decision may take on a busy machine; waits watch, so that none takes longer than the decision."""
@@ -48,7 +48,7 @@ def decided(pod: PodView) -> bool:
     return bound(pod) or refused(pod)
 
 
-def everyone(place: Place, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
+def everyone(place: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
     """Wait until ``until`` holds over all pods of a place, as the host has them: for pods whose names nobody chose.
 
     Raises:
@@ -68,13 +68,13 @@ def everyone(place: Place, until: Callable[[list[PodView]], bool], what: str) ->
     return [PodView.of(obj) for obj in objects]
 
 
-def staying(place: Place, pods: Iterable[PodView]) -> list[PodView]:
+def staying(place: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
     """Those of ``pods`` that are still there and not on their way out, as they are now."""
     before = {pod.uid for pod in pods}
     return [pod for pod in place.host_pods() if pod.uid in before and not pod.deleting]
 
 
-def evictions(place: Place, *victims: PodView) -> list[str]:
+def evictions(place: WorkloadNamespace, *victims: PodView) -> list[str]:
     """By which of KAI's actions pods of these groups were evicted, a word for each; waits for the first.
 
     The words are in the annotation ``evictor-action-type`` of the events (default_status_updater.go, KAI 0.9 to 0.17):

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import WaitTimeout
 from lab.objects.views import EventView, PodView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 COPIED_SECONDS = 30.0
 """A busy syncer takes seconds; what is not there by then does not come."""
@@ -16,7 +16,7 @@ COPIED_SECONDS = 30.0
 CONFLICT = "the object has been modified"
 
 
-def copied(place: Place, until: Callable[[PodView], bool], *names: str, what: str) -> tuple[PodView, ...]:
+def copied(place: WorkloadNamespace, until: Callable[[PodView], bool], *names: str, what: str) -> tuple[PodView, ...]:
     """Wait until ``until`` holds for each pod as its tenant sees it.
 
     The syncer copies labels and annotations by their difference to what it saw last, and does not look again when the

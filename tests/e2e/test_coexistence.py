@@ -15,7 +15,7 @@ from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView, QueueView
 from lab.workloads.modifiers import bound_to
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 
 from .checks import gpu_group, needs_two_gpus, on_one_node, reservations
@@ -28,7 +28,11 @@ NewQueues = Callable[..., dict[str, str]]
 
 @on_one_node()
 def test_kai_goes_round_the_gpus_of_the_default_scheduler(
-    place: Place, new_queues: NewQueues, cluster: Cluster, home: NodeView, probe: Callable[[PodView], Inside]
+    place: WorkloadNamespace,
+    new_queues: NewQueues,
+    cluster: Cluster,
+    home: NodeView,
+    probe: Callable[[PodView], Inside],
 ) -> None:
     """The queue may have all GPUs of the node, and KAI still neither uses, evicts nor counts what others have."""
     needs_two_gpus(home)
@@ -55,7 +59,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
 
 @on_one_node()
 def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
-    place: Place, queue: str, cluster: Cluster, home: NodeView, probe: Callable[[PodView], Inside]
+    place: WorkloadNamespace, queue: str, cluster: Cluster, home: NodeView, probe: Callable[[PodView], Inside]
 ) -> None:
     needs_two_gpus(home)
     place.submit(fraction_pod("half", fraction=0.5, queue=queue))
@@ -71,7 +75,7 @@ def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
 
 @on_one_node()
 @pytest.mark.breaks("whole-gpus", reason="a pod is bound over KAI")
-def test_pod_bound_over_kai_is_failed_by_the_kubelet(place: Place, queue: str, home: NodeView) -> None:
+def test_pod_bound_over_kai_is_failed_by_the_kubelet(place: WorkloadNamespace, queue: str, home: NodeView) -> None:
     """As it ends when another scheduler binds to GPUs that KAI has just given away."""
     place.submit(gpu_pod("mine", gpus=home.gpus, queue=queue))
     (mine,) = place.running("mine", timeout=WAIT)

@@ -12,7 +12,7 @@ from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.workloads.controllers import APP_LABEL, deployment
 from lab.workloads.modifiers import brief, of_priority
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
@@ -25,7 +25,10 @@ SERVICES = ("alpha", "beta", "gamma")
 
 @on_gpus(4)
 def test_fragmented_gpus_are_consolidated(
-    place: Place, new_queues: Callable[..., dict[str, str]], cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+    place: WorkloadNamespace,
+    new_queues: Callable[..., dict[str, str]],
+    cluster: Cluster,
+    gpu_nodes: tuple[NodeView, ...],
 ) -> None:
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department"))["team"]

@@ -14,7 +14,7 @@ from lab.objects.views import NodeView, PodView, ReservationView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.controllers import deployment
 from lab.workloads.modifiers import brief, of_priority, on_node
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod
 
 from .checks import gpu_group, needs_two_gpus, on_gpus, on_one_node, reservations, shares
@@ -29,7 +29,7 @@ NewQueues = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def sharing(place: Place, new_queues: NewQueues) -> list[PodView]:
+def sharing(place: WorkloadNamespace, new_queues: NewQueues) -> list[PodView]:
     """A Deployment of two pods with half a GPU each, which may be evicted."""
     half = of_priority(brief(fraction_pod(fraction=0.5, queue=new_queues(*TREE)["team"])), "train")
     place.submit(deployment("sharing", half, replicas=2))
@@ -52,7 +52,7 @@ def whole_again(lab: Lab) -> Iterator[None]:
 @pytest.mark.disturbs("components of KAI are killed", only="kai")
 @on_one_node(2)
 def test_killed_component_loses_no_pod(
-    whole_again: None, lab: Lab, cluster: Cluster, place: Place, queue: str, home: NodeView
+    whole_again: None, lab: Lab, cluster: Cluster, place: WorkloadNamespace, queue: str, home: NodeView
 ) -> None:
     needs_two_gpus(home)
     names = []
@@ -68,7 +68,9 @@ def test_killed_component_loses_no_pod(
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
 @pytest.mark.disturbs("KAI's admission webhook ends", only="kai")
-def test_without_admission_only_pods_for_kai_are_refused(whole_again: None, lab: Lab, place: Place, queue: str) -> None:
+def test_without_admission_only_pods_for_kai_are_refused(
+    whole_again: None, lab: Lab, place: WorkloadNamespace, queue: str
+) -> None:
     end(lab, "admission")  # the next one is asked whether it is ready after 5 s, and every 10 s from then on
     with pytest.raises(ApiFailed, match="failed calling webhook"):
         place.submit(cpu_pod("for-kai", queue=queue))
@@ -81,7 +83,7 @@ def test_without_admission_only_pods_for_kai_are_refused(whole_again: None, lab:
 @pytest.mark.disturbs("a node is drained", only="kai")
 @on_gpus(4)
 def test_pods_of_a_drained_node_come_back_elsewhere(
-    sharing: list[PodView], place: Place, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+    sharing: list[PodView], place: WorkloadNamespace, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """Of a Deployment: a Job's pods wait out its back-off, and bare pods are gone for good."""
     if len(gpu_nodes) < 2:
@@ -105,7 +107,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
 @on_one_node()
 @pytest.mark.breaks("reserved", reason="a reservation pod is deleted by hand")
 def test_pods_without_their_reservation_are_made_anew(
-    sharing: list[PodView], place: Place, cluster: Cluster, queue: str, probe: Callable[[PodView], Inside]
+    sharing: list[PodView], place: WorkloadNamespace, cluster: Cluster, queue: str, probe: Callable[[PodView], Inside]
 ) -> None:
     """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
 
@@ -132,7 +134,7 @@ def test_pods_without_their_reservation_are_made_anew(
 
 @pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
 @pytest.mark.breaks("leaf-queues", reason="the queue is deleted in use")
-def test_queue_deleted_in_use(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_queue_deleted_in_use(place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
     """Its pods go on, new ones are refused, and are placed once the queue is there again."""
     queue = new_queues(*TREE)["team"]
     place.submit(cpu_pod("working", queue=queue))

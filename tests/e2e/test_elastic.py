@@ -11,7 +11,7 @@ from lab.kube import Cluster
 from lab.objects.views import NodeView
 from lab.workloads.controllers import pod_group
 from lab.workloads.modifiers import brief, in_group
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
@@ -25,7 +25,9 @@ POD_MILLICORES = 100
 NewQueues = Callable[..., dict[str, str]]
 
 
-def test_elastic_gang_starts_at_its_minimum_and_grows(place: Place, new_queues: NewQueues, cluster: Cluster) -> None:
+def test_elastic_gang_starts_at_its_minimum_and_grows(
+    place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster
+) -> None:
     limit = QueueResource(limit=2 * POD_MILLICORES)
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=limit))["team"]
     group = f"{place.namespace}-elastic"
@@ -40,7 +42,9 @@ def test_elastic_gang_starts_at_its_minimum_and_grows(place: Place, new_queues: 
 
 
 @on_one_node(2)
-def test_elastic_gang_gives_back_what_is_above_its_minimum(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+def test_elastic_gang_gives_back_what_is_above_its_minimum(
+    place: WorkloadNamespace, new_queues: NewQueues, home: NodeView
+) -> None:
     """It has every GPU of the node, one more than its quota; if it needed all of its pods, it would lose all."""
     needs_two_gpus(home)
     own = home.gpus - 1

@@ -9,10 +9,10 @@ import pytest
 from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
 from lab.objects.views import EventView, NodeView, PodView
-from lab.pytest_plugin.fixtures import Tenant
+from lab.pytest_plugin.fixtures import TenantFixture
 from lab.workloads.controllers import job, pod_group
 from lab.workloads.modifiers import brief, in_group
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
@@ -33,7 +33,7 @@ def tree(cpu: float = -1) -> tuple[QueueSpec, ...]:
 
 @on_gpus(4)
 def test_of_two_gangs_that_do_not_fit_together_one_starts(
-    place: Place, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+    place: WorkloadNamespace, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """4 GPUs for a gang of three and a gang of two: the one that comes second leaves GPUs free and starts nobody."""
     two_nodes_of_two(gpu_nodes)
@@ -52,7 +52,7 @@ def test_of_two_gangs_that_do_not_fit_together_one_starts(
     place.on_host(bound, *waiting, timeout=WAIT, what="placed once there is room for all")
 
 
-def test_gang_waits_for_its_members(place: Place, new_queues: NewQueues, cluster: Cluster) -> None:
+def test_gang_waits_for_its_members(place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
     queue = new_queues(*tree())["team"]
     group = f"{place.namespace}-gang"
     place.submit(pod_group(group, queue=queue, minimum=2))
@@ -72,7 +72,7 @@ def test_gang_waits_for_its_members(place: Place, new_queues: NewQueues, cluster
 
 
 @pytest.mark.kai(">=0.14.7")
-def test_job_with_a_minimum_is_a_gang(place: Place, new_queues: NewQueues, cluster: Cluster) -> None:
+def test_job_with_a_minimum_is_a_gang(place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
     place.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
     pods = everyone(place, all_of(2, decided), what="both pods of the Job are placed or refused")
@@ -84,7 +84,7 @@ def test_job_with_a_minimum_is_a_gang(place: Place, new_queues: NewQueues, clust
 
 @pytest.mark.kai(">=0.14.7")
 @pytest.mark.tenants("host-kai")
-def test_job_of_a_tenant_is_no_gang(tenant: Tenant, place: Place, new_queues: NewQueues) -> None:
+def test_job_of_a_tenant_is_no_gang(tenant: TenantFixture, place: WorkloadNamespace, new_queues: NewQueues) -> None:
     """The host sees a vCluster's pods without the Job that owns them: each is a workload of its own."""
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
     place.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))

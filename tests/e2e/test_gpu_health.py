@@ -16,7 +16,7 @@ from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_fixtures import HOME
 from lab.session.context import LabContext
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
 
 from .checks import on_gpus, on_one_node
@@ -76,7 +76,13 @@ def refused(pod: PodView) -> bool:
     ],
 )
 def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
-    place: Place, queue: str, cluster: Cluster, home: NodeView, clinic: Clinic, health: Health, scheduler: str | None
+    place: WorkloadNamespace,
+    queue: str,
+    cluster: Cluster,
+    home: NodeView,
+    clinic: Clinic,
+    health: Health,
+    scheduler: str | None,
 ) -> None:
     clinic.fail(home, home.gpus - 1, health)
     assert offered(cluster, home) < home.gpus  # of one that fell off the bus, the plugin takes back all or one
@@ -91,7 +97,7 @@ def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
 @pytest.mark.without_kai
 @on_one_node()
 def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
-    place: Place, home: NodeView, cluster: Cluster, clinic: Clinic
+    place: WorkloadNamespace, home: NodeView, cluster: Cluster, clinic: Clinic
 ) -> None:
     place.submit(gpu_pod("all", gpus=home.gpus, scheduler=None))
     (before,) = place.running("all", timeout=120)
@@ -105,7 +111,7 @@ def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
 
 @on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
 def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
-    lab: Lab, place: Place, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
+    lab: Lab, place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
 ) -> None:
     node = min(gpu_nodes, key=lambda node: node.gpus)
     clinic.fail(node, 0)

@@ -13,7 +13,7 @@ from lab.gpu.simulated.devices import SimulatedGpu, gpus_of, product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_fixtures import gpu_node_names
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus
@@ -62,7 +62,7 @@ def test_labels_are_those_of_the_model(lab: Lab, cluster: Cluster, planned: Gpus
 
 @on_gpus()
 def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
-    lab: Lab, place: Place, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
+    lab: Lab, place: WorkloadNamespace, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
 ) -> None:
     """One pod for each GPU of the lab that is no tenant's own: each sees one, and together they see all of them."""
     planned = {node: planned[node] for node in gpu_node_names(lab)}

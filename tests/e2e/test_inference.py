@@ -15,11 +15,11 @@ from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView, ReservationView
 from lab.workloads.controllers import APP_LABEL
-from lab.workloads.inference import Server, inference, service
+from lab.workloads.inference import InferenceServer, inference, service
 from lab.workloads.modifiers import brief, of_priority
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
-from lab.workloads.probe import Facts, facts_when
+from lab.workloads.probe import ProbeFacts, facts_when
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
 from .scheduling_decisions import WAIT, bound, decided, everyone, refused
@@ -39,9 +39,9 @@ Sharing = dict[str, PodView]
 
 
 @pytest.fixture
-def server(lab: Lab) -> Server:
+def server(lab: Lab) -> InferenceServer:
     """What runs in the Deployments."""
-    return Server.of(lab.spec.inference, lab.gpu_mode)
+    return InferenceServer.of(lab.spec.inference, lab.gpu_mode)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def serving(new_queues: Callable[..., dict[str, str]]) -> str:
     return new_queues(QueueSpec(name="department"), QueueSpec(name="serving", parent="department"))["serving"]
 
 
-def one(place: Place, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
+def one(place: WorkloadNamespace, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
     """Wait for the one pod of a Deployment."""
 
     def holds(pods: Sequence[PodView]) -> bool:
@@ -61,14 +61,14 @@ def one(place: Place, app: str, until: Callable[[PodView], bool], what: str) -> 
     return next(pod for pod in pods if pod.labels.get(APP_LABEL) == app)
 
 
-def ready(place: Place, server: Server, *names: str) -> list[PodView]:
+def ready(place: WorkloadNamespace, server: InferenceServer, *names: str) -> list[PodView]:
     """Wait until Deployments serve."""
     place.host.wait_ready("Deployment", names, place.namespace, timeout=server.seconds)
     return [one(place, name, lambda pod: pod.ready, "ready") for name in names]
 
 
 @pytest.fixture
-def sharing(place: Place, server: Server, serving: str) -> Sharing:
+def sharing(place: WorkloadNamespace, server: InferenceServer, serving: str) -> Sharing:
     """The two servers: the second comes when the first has its place."""
     for name, fraction in SHARES.items():
         place.submit(*inference(name, server, fraction=fraction, queue=serving))
@@ -79,10 +79,10 @@ def sharing(place: Place, server: Server, serving: str) -> Sharing:
 @on_one_node()
 def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
     sharing: Sharing,
-    place: Place,
+    place: WorkloadNamespace,
     cluster: Cluster,
     lab: Lab,
-    server: Server,
+    server: InferenceServer,
     serving: str,
     home: NodeView,
     probe: Callable[[PodView], Inside],
@@ -104,7 +104,7 @@ def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
         assert_served_by_another_gpu(place, cluster, server, held)
 
 
-def assert_answers(place: Place, server: Server, name: str, pod: PodView) -> None:
+def assert_answers(place: WorkloadNamespace, server: InferenceServer, name: str, pod: PodView) -> None:
     """A server's Service completes a text as vLLM does, and does not know another model."""
     asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
     front = service(place, name)
@@ -120,10 +120,10 @@ def assert_answers(place: Place, server: Server, name: str, pod: PodView) -> Non
     assert refusal.value.status == 404
     if server.stand_in:
         assert choice["text"] == PROMPT
-        assert Facts.of(front.get("/facts")).hostname == pod.name
+        assert ProbeFacts.of(front.get("/facts")).hostname == pod.name
 
 
-def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) -> None:
+def assert_memory(place: WorkloadNamespace, pod: PodView, total: int, *, simulated: bool) -> None:
     """A server sees all of its GPU's memory, and what both of them use."""
     used = sum(SHARES.values()) * total
     told = facts_when(
@@ -138,7 +138,7 @@ def assert_memory(place: Place, pod: PodView, total: int, *, simulated: bool) ->
 
 
 def assert_third_waits_beside_full_gpus(
-    place: Place, server: Server, serving: str, shared: str, home: NodeView
+    place: WorkloadNamespace, server: InferenceServer, serving: str, shared: str, home: NodeView
 ) -> None:
     """0.7 + 0.2 + 0.2 is more than a GPU: with all others in use it waits, while less gets in, until one is freed."""
     # of the same class as the servers, which would otherwise evict them
@@ -159,7 +159,9 @@ def assert_third_waits_beside_full_gpus(
     assert (gpu_group(third) == shared) == (not others)
 
 
-def assert_served_by_another_gpu(place: Place, cluster: Cluster, server: Server, first: ReservationView) -> None:
+def assert_served_by_another_gpu(
+    place: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: ReservationView
+) -> None:
     """The third server has a GPU of its own, and answers from there."""
     (third,) = ready(place, server, THIRD)
     (other,) = reservations(cluster, gpu_group(third))

@@ -16,16 +16,16 @@ from lab.api import Lab
 from lab.config.node_assignment import beside_host_kai
 from lab.kube import Cluster
 from lab.objects.views import GPU_GROUP_LABEL, PodView
-from lab.pytest_plugin.fixtures import Tenant
+from lab.pytest_plugin.fixtures import TenantFixture
 from lab.steps.kai import binder_placeholders
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.checks import lacks
+from lab.tenants.isolation.checks import missing_measures
 from lab.tenants.isolation.step import Isolation, look
 from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.modifiers import brief, on_node
-from lab.workloads.namespace import MANAGED_BY_LABEL, Place
+from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus
@@ -48,11 +48,11 @@ REFUSED_BY_KUBELET = ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
 """Why a pod fails whose GPUs another one holds."""
 
 Json = dict[str, Any]
-NewPlace = Callable[..., Place]
+NewPlace = Callable[..., WorkloadNamespace]
 
 
 @pytest.fixture(autouse=True)
-def beside(lab: Lab, tenant: Tenant) -> None:
+def beside(lab: Lab, tenant: TenantFixture) -> None:
     """KAI is on the host as well, and the tenant has GPUs to share."""
     if not beside_host_kai(lab.spec):
         pytest.skip(f"lab {lab.spec.name} has no tenant with a KAI of its own beside KAI on the host")
@@ -61,13 +61,13 @@ def beside(lab: Lab, tenant: Tenant) -> None:
 
 
 @pytest.fixture
-def inner_queue(lab: Lab, tenant: Tenant) -> str:
+def inner_queue(lab: Lab, tenant: TenantFixture) -> str:
     """A queue for workloads inside the tenant."""
     return inner_spec(lab.spec, tenant.spec).leaf_queues[0]
 
 
 @pytest.fixture
-def unshared(lab: Lab, tenant: Tenant) -> None:
+def unshared(lab: Lab, tenant: TenantFixture) -> None:
     """No GPU of the tenant is shared any more from an earlier test: its own binder frees it a moment after."""
     lab.cluster.wait(
         "Pod",
@@ -78,7 +78,9 @@ def unshared(lab: Lab, tenant: Tenant) -> None:
     )
 
 
-def pair(place: Place, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")) -> list[PodView]:
+def pair(
+    place: WorkloadNamespace, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")
+) -> list[PodView]:
     """Two Ready pods that share one GPU, as the host has them."""
     first, second = names
     place.submit(brief(fraction_pod(first, fraction=share, queue=queue)))
@@ -115,8 +117,8 @@ def _gone(wanted: set[str], objects: list[Json]) -> Iterator[str]:
     yield from (f"pod {there[uid].name} is being deleted" for uid in wanted & there.keys() if there[uid].deleting)
 
 
-def test_all_measures_are_in_place(lab: Lab, tenant: Tenant) -> None:
-    assert [str(lack) for lack in lacks(lab.spec, look(lab.cluster))] == []
+def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
+    assert [str(lack) for lack in missing_measures(lab.spec, look(lab.cluster))] == []
     assert admission_policy.in_force(lab.cluster, tenant_namespace(tenant.name))
     assert not admission_policy.in_force(lab.cluster, "default")
 
@@ -124,7 +126,7 @@ def test_all_measures_are_in_place(lab: Lab, tenant: Tenant) -> None:
 @on_gpus(2)
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(10 * ROUNDS, marks=pytest.mark.long)])
 def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
-    rounds: int, unshared: None, lab: Lab, tenant: Tenant, new_place: NewPlace, queue: str, inner_queue: str
+    rounds: int, unshared: None, lab: Lab, tenant: TenantFixture, new_place: NewPlace, queue: str, inner_queue: str
 ) -> None:
     """Pods that come and go share the GPUs of those that stay: each round makes the binders look at them."""
     cluster, space = lab.cluster, tenant_namespace(tenant.name)
@@ -155,7 +157,7 @@ def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
 @pytest.mark.disturbs("the tenant's namespace is opened to the host's KAI")
 @on_gpus(2)
 def test_without_opt_in_fractions_of_the_tenant_do_not_start(
-    unshared: None, lab: Lab, tenant: Tenant, place: Place, inner_queue: str
+    unshared: None, lab: Lab, tenant: TenantFixture, place: WorkloadNamespace, inner_queue: str
 ) -> None:
     half = brief(fraction_pod("half", fraction=0.5, queue=inner_queue))
 
@@ -183,7 +185,13 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
 @pytest.mark.disturbs("the host's KAI schedules to the tenant's node")
 @on_gpus(2)
 def test_without_own_nodes_gpus_are_given_away_twice(
-    unshared: None, lab: Lab, tenant: Tenant, place: Place, new_place: NewPlace, queue: str, inner_queue: str
+    unshared: None,
+    lab: Lab,
+    tenant: TenantFixture,
+    place: WorkloadNamespace,
+    new_place: NewPlace,
+    queue: str,
+    inner_queue: str,
 ) -> None:
     """A virtual node shows all its GPUs, whoever holds them."""
     node = node_of(lab, tenant.name)
@@ -207,7 +215,7 @@ def test_without_own_nodes_gpus_are_given_away_twice(
 @pytest.mark.disturbs("the policy that protects the tenant is out of force")
 @on_gpus(2)
 def test_without_the_policy_one_end_takes_the_other_along(
-    unshared: None, lab: Lab, cluster: Cluster, tenant: Tenant, place: Place, inner_queue: str
+    unshared: None, lab: Lab, cluster: Cluster, tenant: TenantFixture, place: WorkloadNamespace, inner_queue: str
 ) -> None:
     """A deleted fraction makes the host's binder look at its GPU group, wherever it lies."""
     space = tenant_namespace(tenant.name)
@@ -233,7 +241,13 @@ def test_without_the_policy_one_end_takes_the_other_along(
 @pytest.mark.disturbs("the host's binder is killed")
 @on_gpus(2)
 def test_host_binder_starts_beside_tenants_that_share_gpus(
-    unshared: None, lab: Lab, cluster: Cluster, tenant: Tenant, place: Place, inner_queue: str, request: Any
+    unshared: None,
+    lab: Lab,
+    cluster: Cluster,
+    tenant: TenantFixture,
+    place: WorkloadNamespace,
+    inner_queue: str,
+    request: Any,
 ) -> None:
     """It looks at all GPU groups when it starts, and ends when it may not delete the tenant's: the lab shelters it."""
     isolation, context = Isolation(lab.spec), lab.context("isolation")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.objects.views import PodView
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_memory_pod, gpu_pod
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node
@@ -16,7 +16,7 @@ from .syncing import copied
 pytestmark = [pytest.mark.kai, pytest.mark.places("host", "host-kai")]
 
 
-def test_cpu_pod(place: Place, queue: str) -> None:
+def test_cpu_pod(place: WorkloadNamespace, queue: str) -> None:
     place.submit(cpu_pod("cpu", queue=queue))
     (pod,) = place.running("cpu")
     group = assert_scheduled_by_kai(place, pod, "Regular")
@@ -26,7 +26,10 @@ def test_cpu_pod(place: Place, queue: str) -> None:
 
 @on_one_node()
 def test_whole_gpu_pod(
-    place: Place, queue: str, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
+    place: WorkloadNamespace,
+    queue: str,
+    probe: Callable[[PodView], Inside],
+    gpu_uuids: Callable[[str], frozenset[str] | None],
 ) -> None:
     place.submit(gpu_pod("whole", queue=queue))
     (pod,) = place.running("whole")
@@ -40,7 +43,7 @@ def test_whole_gpu_pod(
 
 
 @on_one_node()
-def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
+def test_fractions_share_one_gpu(place: WorkloadNamespace, queue: str) -> None:
     place.submit(fraction_pod("half", fraction=0.5, queue=queue))
     place.on_host(lambda pod: bool(pod.node), "half", what="bound")
     quarters = ("quarter-a", "quarter-b")
@@ -54,7 +57,7 @@ def test_fractions_share_one_gpu(place: Place, queue: str) -> None:
 
 
 @on_one_node()
-def test_gpu_memory_pod(place: Place, queue: str, probe: Callable[[PodView], Inside]) -> None:
+def test_gpu_memory_pod(place: WorkloadNamespace, queue: str, probe: Callable[[PodView], Inside]) -> None:
     place.submit(gpu_memory_pod("memory", mib=2000, queue=queue))
     (pod,) = place.running("memory")
     assert_scheduled_by_kai(place, pod, "Fraction")

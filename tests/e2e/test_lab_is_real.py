@@ -12,7 +12,7 @@ from lab.gpu.pools import pools_by_node
 from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
@@ -77,7 +77,7 @@ def test_device_plugin_runs_unprivileged(cluster: Cluster) -> None:
 
 
 @pytest.mark.without_kai
-def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Inside]) -> None:
+def test_pod_without_gpu_sees_none(place: WorkloadNamespace, probe: Callable[[PodView], Inside]) -> None:
     place.submit(cpu_pod("plain", scheduler=None))
     (pod,) = place.running("plain")
     assert probe(pod).devices == ()
@@ -86,7 +86,7 @@ def test_pod_without_gpu_sees_none(place: Place, probe: Callable[[PodView], Insi
 @pytest.mark.without_kai
 @on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
-    place: Place, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
+    place: WorkloadNamespace, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
 ) -> None:
     place.submit(gpu_pod("one", scheduler=None))
     (pod,) = place.running("one")

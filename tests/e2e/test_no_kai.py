@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.api import Lab
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus
@@ -27,14 +27,14 @@ def test_lab_says_why_there_is_no_kai(lab: Lab) -> None:
     assert not facts["kai_version"]
 
 
-def test_pod_runs_on_the_default_scheduler(place: Place) -> None:
+def test_pod_runs_on_the_default_scheduler(place: WorkloadNamespace) -> None:
     place.submit(cpu_pod("plain", scheduler=None))
     (pod,) = place.running("plain")
     assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
 
 
 @on_gpus()
-def test_gpu_pod_runs_on_the_default_scheduler(place: Place) -> None:
+def test_gpu_pod_runs_on_the_default_scheduler(place: WorkloadNamespace) -> None:
     place.submit(gpu_pod("whole", scheduler=None))
     (pod,) = place.running("whole")
     assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER

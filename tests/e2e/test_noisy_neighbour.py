@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from lab.api import Lab
-from lab.pytest_plugin.fixtures import Tenant
-from lab.workloads.namespace import Place
+from lab.pytest_plugin.fixtures import TenantFixture
+from lab.workloads.namespace import WorkloadNamespace
 
 from .noisy_neighbour.course import course, keep, wrong
 from .noisy_neighbour.disposable_tenant import doomed_tenant, namespace_deleted
@@ -45,7 +45,7 @@ FIRES = [
 class Mend:
     """Makes the tenant whole, once."""
 
-    def __init__(self, own: OwnKai, new_place: Callable[..., Place]) -> None:
+    def __init__(self, own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> None:
         self.own = own
         self.new_place = new_place
         self.done = False
@@ -57,7 +57,7 @@ class Mend:
 
 
 @pytest.fixture
-def own(lab: Lab, tenant: Tenant) -> OwnKai:
+def own(lab: Lab, tenant: TenantFixture) -> OwnKai:
     """The tenant's KAI; skips where the tenant has no neighbours."""
     if len(lab.tenants) < 2 and not lab.has_kai:
         pytest.skip("needs neighbours: another tenant, or KAI on the host")
@@ -65,7 +65,7 @@ def own(lab: Lab, tenant: Tenant) -> OwnKai:
 
 
 @pytest.fixture
-def mend(own: OwnKai, new_place: Callable[..., Place]) -> Iterator[Mend]:
+def mend(own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> Iterator[Mend]:
     """At the end the tenant is whole and its KAI schedules, whatever the test came to."""
     mend = Mend(own, new_place)
     yield mend
@@ -75,7 +75,12 @@ def mend(own: OwnKai, new_place: Callable[..., Place]) -> Iterator[Mend]:
 
 @pytest.mark.parametrize("fire", FIRES)
 def test_neighbours_do_not_notice(
-    fire: Fire, own: OwnKai, mend: Mend, new_place: Callable[..., Place], queue: str, request: pytest.FixtureRequest
+    fire: Fire,
+    own: OwnKai,
+    mend: Mend,
+    new_place: Callable[..., WorkloadNamespace],
+    queue: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     burning = new_place(own.tenant.name)
     report = course(neighbours_of(own, new_place, queue), fire.light(own, burning), mend)
@@ -85,7 +90,7 @@ def test_neighbours_do_not_notice(
 
 @pytest.mark.long
 def test_neighbours_do_not_notice_that_a_namespace_is_deleted(
-    lab: Lab, own: OwnKai, new_place: Callable[..., Place], queue: str, request: pytest.FixtureRequest
+    lab: Lab, own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str, request: pytest.FixtureRequest
 ) -> None:
     """With a tenant of its own, which is gone then: what is left of it on the host is taken away as usual."""
     with doomed_tenant(lab, own.tenant) as spec:

@@ -10,11 +10,11 @@ import pytest
 from lab.api import Lab
 from lab.config.node_assignment import tenant_nodes
 from lab.gpu.pools import short_name
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
-from lab.pytest_plugin.fixtures import Tenant, matching
-from lab.workloads.namespace import Inside, Place
+from lab.pytest_plugin.fixtures import TenantFixture, matching
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod, gpu_pod
 
 from .noisy_neighbour.own_kai import OwnKai, with_class
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def own(lab: Lab, tenant: Tenant) -> OwnKai:
+def own(lab: Lab, tenant: TenantFixture) -> OwnKai:
     """The tenant's KAI."""
     return OwnKai(lab, tenant.spec)
 
@@ -46,7 +46,7 @@ def idle(own: OwnKai) -> None:
 
 
 @pytest.fixture
-def line(own: OwnKai) -> Line:
+def line(own: OwnKai) -> VersionLine:
     """What holds for that KAI's version."""
     return line_of(own.kai_version)
 
@@ -75,7 +75,7 @@ def gpus_of(own: OwnKai, least: int) -> int:
 
 
 @pytest.fixture
-def sharing(own: OwnKai, idle: None, place: Place) -> dict[str, PodView]:
+def sharing(own: OwnKai, idle: None, place: WorkloadNamespace) -> dict[str, PodView]:
     """A half and a quarter of one GPU, ready; by name, as the tenant sees them."""
     gpus_of(own, 1)
     first, second = (part(own, name, share) for name, share in SHARES.items())
@@ -91,7 +91,7 @@ def part(own: OwnKai, name: str, share: float) -> Json:
     return with_class(fraction_pod(name, fraction=share, queue=own.queue), own.kai_version)
 
 
-def seen(place: Place, *names: str) -> dict[str, PodView]:
+def seen(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     """Pods as the tenant sees them once KAI's annotations are on them, by name."""
     pods = place.inside(
         lambda pod: pod.ready and bool(pod.pod_group and pod.received_resource_type),
@@ -102,7 +102,7 @@ def seen(place: Place, *names: str) -> dict[str, PodView]:
     return dict(zip(names, pods, strict=True))
 
 
-def on_host(place: Place, *names: str) -> dict[str, PodView]:
+def on_host(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     """The same pods as the host has them, by their names in the tenant."""
     return dict(zip(names, place.running(*names, timeout=WAIT), strict=True))
 
@@ -146,7 +146,7 @@ def of_own_nodes(own: OwnKai, gpu_uuids: Uuids) -> set[str] | None:
 
 
 def test_all_kinds_of_pods_run_at_the_same_time(
-    own: OwnKai, sharing: Mapping[str, PodView], place: Place, gpu_uuids: Uuids
+    own: OwnKai, sharing: Mapping[str, PodView], place: WorkloadNamespace, gpu_uuids: Uuids
 ) -> None:
     gpus_of(own, 2)
     place.submit(cpu_pod("cpu", queue=own.queue), gpu_pod("whole", queue=own.queue))
@@ -170,7 +170,7 @@ def test_all_kinds_of_pods_run_at_the_same_time(
 
 
 def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
-    own: OwnKai, line: Line, sharing: Mapping[str, PodView], place: Place, gpu_uuids: Uuids
+    own: OwnKai, line: VersionLine, sharing: Mapping[str, PodView], place: WorkloadNamespace, gpu_uuids: Uuids
 ) -> None:
     (group,) = {group for pod in sharing.values() for group in pod.gpu_groups}
     assert all(pod.labels.get(line.keys.gpu_group) == group for pod in sharing.values())
@@ -189,7 +189,7 @@ def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
         assert float(within.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
 
 
-def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, place: Place) -> None:
+def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, place: WorkloadNamespace) -> None:
     """Each of the tenant's GPUs is nearly full; the one that is left over stays without a node."""
     for number in range(gpus_of(own, 1)):
         # One after the other: 0.7 and 0.9 can lose a reservation while they bind two (early-reservation-removal).
@@ -209,7 +209,9 @@ def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, p
     assert {view.reporter for view in map(EventView.of, events) if view.reason == "Unschedulable"} == {KAI_SCHEDULER}
 
 
-def test_reservation_pod_goes_with_its_last_user(own: OwnKai, sharing: Mapping[str, PodView], place: Place) -> None:
+def test_reservation_pod_goes_with_its_last_user(
+    own: OwnKai, sharing: Mapping[str, PodView], place: WorkloadNamespace
+) -> None:
     (held,) = reserved(own, lambda pods: len(pods) == 1, "one GPU is reserved")
     place.remove("quarter", timeout=WAIT)
     (still,) = place.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
@@ -219,7 +221,7 @@ def test_reservation_pod_goes_with_its_last_user(own: OwnKai, sharing: Mapping[s
     reserved(own, lambda pods: not pods, "the reservation pod is gone with the last user")
 
 
-def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: Line, place: Place) -> None:
+def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: VersionLine, place: WorkloadNamespace) -> None:
     """Where this version says nothing about it, that a pod created after it runs proves that it was passed over."""
     place.submit(cpu_pod("lost", queue="no-such-queue"))
     if line.unknown_queue_event:
@@ -238,7 +240,7 @@ def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: Line, place: Place) ->
     assert (lost.node, lost.phase) == ("", "Pending")
 
 
-def test_tenant_sees_only_what_is_its_own(own: OwnKai, place: Place) -> None:
+def test_tenant_sees_only_what_is_its_own(own: OwnKai, place: WorkloadNamespace) -> None:
     place.submit(cpu_pod("mine", queue=own.queue))
     mine = seen(place, "mine")["mine"]
     assert {NodeView.of(obj).name for obj in own.cluster.list("Node")} == own_nodes(own)
@@ -264,10 +266,10 @@ def others(own: OwnKai) -> list[Cluster]:
 @pytest.mark.tenants(OWN, min=2)
 @pytest.mark.gpus
 def test_all_tenants_at_once_share_no_gpu(
-    lab: Lab, new_place: Callable[[str], Place], gpu_uuids: Uuids, free_gpus: None
+    lab: Lab, new_place: Callable[[str], WorkloadNamespace], gpu_uuids: Uuids, free_gpus: None
 ) -> None:
     """KAI of several versions and, where a tenant has it, the default scheduler: each gives out GPUs of its own."""
-    places: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    places: dict[str, tuple[WorkloadNamespace, tuple[str, ...]]] = {}
     others: dict[str, list[Json]] = {}
     for spec in matching(lab.tenants, [OWN, "default"]):
         place = new_place(spec.name)

@@ -10,7 +10,7 @@ import pytest
 from lab.api import Lab
 from lab.objects.views import NodeView, PodView
 from lab.workloads.modifiers import on_node
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus, two_nodes_of_two
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kai
 
 
 @on_gpus(4)
-def test_pods_are_packed_onto_one_node(place: Place, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_pods_are_packed_onto_one_node(place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
     two_nodes_of_two(gpu_nodes)
     nodes = []
     for name in ("first", "second"):
@@ -42,7 +42,7 @@ def spread(lab: Lab) -> Iterator[None]:
 @pytest.mark.disturbs("KAI's scheduler restarts with another placement strategy", only="kai")
 @on_gpus(4)
 def test_pods_are_spread_over_nodes_and_gpus(
-    spread: None, place: Place, queue: str, gpu_nodes: tuple[NodeView, ...]
+    spread: None, place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     two_nodes_of_two(gpu_nodes)
 

@@ -9,7 +9,7 @@ import pytest
 from lab.config import QueueSpec
 from lab.objects.views import NodeView
 from lab.workloads.modifiers import brief, of_priority
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_one_node
@@ -23,7 +23,9 @@ NewQueues = Callable[..., dict[str, str]]
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node()
-def test_higher_priority_takes_the_place_of_a_lower_one(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+def test_higher_priority_takes_the_place_of_a_lower_one(
+    place: WorkloadNamespace, new_queues: NewQueues, home: NodeView
+) -> None:
     queue = new_queues(*TREE)["team"]
 
     def pod(name: str, priority: str) -> dict[str, object]:
@@ -46,7 +48,7 @@ def test_higher_priority_takes_the_place_of_a_lower_one(place: Place, new_queues
 
 
 @on_one_node()
-def test_non_preemptible_work_is_not_preempted(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+def test_non_preemptible_work_is_not_preempted(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
     """Priority 100 and more is not preemptible, be the other's 125."""
     queue = new_queues(*TREE)["team"]
     names = [f"build-{number}" for number in range(home.gpus)]

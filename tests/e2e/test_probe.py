@@ -11,9 +11,9 @@ from lab.errors import ApiFailed
 from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
-from lab.workloads.probe import Facts, facts_in, facts_when, server_in, serving
+from lab.workloads.probe import ProbeFacts, facts_in, facts_when, server_in, serving
 
 from .checks import gpu_group, on_one_node, reservations
 from .scheduling_decisions import WAIT
@@ -36,10 +36,10 @@ def restricted(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.without_kai
-def test_pod_without_a_gpu(place: Place) -> None:
+def test_pod_without_a_gpu(place: WorkloadNamespace) -> None:
     place.submit(restricted(serving(cpu_pod("none", scheduler=None))))
     (pod,) = place.running("none", timeout=WAIT)
-    facts = Facts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+    facts = ProbeFacts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
     assert (facts.hostname, facts.pid) == ("none", 1)
     assert (facts.devices, facts.device_files, facts.driver) == ((), (), "")
     assert "libnvidia-ml.so.1" in facts.error
@@ -48,10 +48,10 @@ def test_pod_without_a_gpu(place: Place) -> None:
 
 @pytest.mark.without_kai
 @on_one_node()
-def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> None:
+def test_pod_with_a_gpu_of_its_own(lab: Lab, place: WorkloadNamespace, cluster: Cluster) -> None:
     place.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
     (pod,) = place.running("whole", timeout=WAIT)
-    facts = Facts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+    facts = ProbeFacts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
     (device,) = facts.devices
     assert (facts.hostname, facts.error, device.index, device.error) == ("whole", "", 0, "")
     assert place.look(pod).visible == facts.uuids
@@ -65,7 +65,7 @@ def test_pod_with_a_gpu_of_its_own(lab: Lab, place: Place, cluster: Cluster) -> 
 
 @pytest.mark.kai
 @on_one_node()
-def test_pod_with_a_part_of_a_gpu(lab: Lab, place: Place, cluster: Cluster, queue: str) -> None:
+def test_pod_with_a_part_of_a_gpu(lab: Lab, place: WorkloadNamespace, cluster: Cluster, queue: str) -> None:
     place.submit(fraction_pod("half", fraction=0.5, queue=queue))
     (pod,) = place.running("half", timeout=WAIT)
     facts = facts_in(place, pod)
@@ -88,7 +88,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, place: Place, cluster: Cluster, queu
 
 
 @pytest.mark.without_kai
-def test_vllms_command_line_starts_the_stand_in(place: Place) -> None:
+def test_vllms_command_line_starts_the_stand_in(place: WorkloadNamespace) -> None:
     """The container of the reference text's Deployment, with the image alone replaced."""
     pod = serving(cpu_pod("vllm", scheduler=None))
     model = "Qwen/Qwen2.5-1.5B-Instruct"
@@ -109,7 +109,7 @@ def test_vllms_command_line_starts_the_stand_in(place: Place) -> None:
 
 
 @pytest.mark.without_kai
-def test_probe_ends_at_once_when_told_to(place: Place, cluster: Cluster) -> None:
+def test_probe_ends_at_once_when_told_to(place: WorkloadNamespace, cluster: Cluster) -> None:
     """As the first process of its container it would ignore SIGTERM, and be killed after the grace of 10 minutes."""
     pod = serving(cpu_pod("ending", scheduler=None))
     pod["spec"]["terminationGracePeriodSeconds"] = 600

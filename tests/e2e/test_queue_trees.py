@@ -10,7 +10,7 @@ import pytest
 from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
 from lab.objects.views import QueueView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
@@ -24,7 +24,9 @@ NewQueues = Callable[..., dict[str, str]]
 
 @pytest.mark.kai(">=0.13")  # queue trees of three levels
 @on_gpus(GPUS)
-def test_quota_comes_before_what_is_left_over(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_quota_comes_before_what_is_left_over(
+    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+) -> None:
     """ML department → research team (alpha, beta) and engineering: by weight alone, engineering would get 3."""
     names = new_queues(
         DEPARTMENT,
@@ -45,20 +47,22 @@ def test_quota_comes_before_what_is_left_over(place: Place, cluster: Cluster, ne
 
 
 @on_gpus(GPUS)
-def test_what_is_left_over_goes_by_weight(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_what_is_left_over_goes_by_weight(place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
     names = new_queues(DEPARTMENT, leaf("alpha", weight=3), leaf("beta"))
     assert contend(place, cluster, names, {"alpha": 3, "beta": 2}) == {"alpha": 3, "beta": 1}
 
 
 @on_gpus(GPUS)
-def test_queue_of_higher_priority_comes_first(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_queue_of_higher_priority_comes_first(
+    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+) -> None:
     names = new_queues(DEPARTMENT, leaf("urgent", priority=200), leaf("usual"))
     assert contend(place, cluster, names, {"usual": 2, "urgent": 4}) == {"usual": 0, "urgent": 4}
 
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node(2)
-def test_limit_is_never_passed(place: Place, new_queues: NewQueues) -> None:
+def test_limit_is_never_passed(place: WorkloadNamespace, new_queues: NewQueues) -> None:
     names = new_queues(QueueSpec(name="department"), leaf("capped", limit=1))
     place.submit(gpu_pod("within", queue=names["capped"]))
     place.on_host(bound, "within", timeout=WAIT, what="placed")
@@ -68,7 +72,7 @@ def test_limit_is_never_passed(place: Place, new_queues: NewQueues) -> None:
     assert f"{names['capped']} quota {OVER_LIMIT} of GPUs" in refusal(beyond)
 
 
-def test_limit_of_a_queue_counts_for_its_children(place: Place, new_queues: NewQueues) -> None:
+def test_limit_of_a_queue_counts_for_its_children(place: WorkloadNamespace, new_queues: NewQueues) -> None:
     one_pod = QueueResource(limit=100)  # millicores, as much as one pod of cpu_pod
     names = new_queues(QueueSpec(name="department", cpu=one_pod), leaf("alpha"), leaf("beta"))
     place.submit(cpu_pod("first", queue=names["alpha"]))
@@ -81,7 +85,7 @@ def test_limit_of_a_queue_counts_for_its_children(place: Place, new_queues: NewQ
 
 @pytest.mark.kai(">=0.13")
 @pytest.mark.places("host", "host-kai")
-def test_inner_queue_takes_no_pods(place: Place, new_queues: NewQueues) -> None:
+def test_inner_queue_takes_no_pods(place: WorkloadNamespace, new_queues: NewQueues) -> None:
     names = new_queues(QueueSpec(name="department"), leaf("research"), leaf("alpha", parent="research"))
     place.submit(cpu_pod("stray", queue=names["research"]))
     (pod,) = place.on_host(decided, "stray", timeout=WAIT, what="placed or refused")
@@ -92,7 +96,9 @@ def test_inner_queue_takes_no_pods(place: Place, new_queues: NewQueues) -> None:
 
 @pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
 @pytest.mark.breaks("leaf-queues", reason="the parent is deleted")
-def test_children_of_a_deleted_parent_run_nothing(place: Place, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_children_of_a_deleted_parent_run_nothing(
+    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+) -> None:
     """KAI 0.16.8 lets go of a queue with children: its webhook is registered for CREATE and UPDATE alone."""
     names = new_queues(QueueSpec(name="department"), leaf("alpha"))
     cluster.delete("Queue", names["department"], wait=WAIT)

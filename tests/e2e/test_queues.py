@@ -7,8 +7,8 @@ import pytest
 from lab.api import Lab
 from lab.config import QueueResource
 from lab.kube import Cluster
-from lab.objects.views import PodGroupView, QueueView, Share
-from lab.workloads.namespace import Place
+from lab.objects.views import PodGroupView, QueueShare, QueueView
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod
 
 pytestmark = pytest.mark.kai
@@ -17,8 +17,8 @@ KAI_PRIORITY = 100
 """What KAI takes for a queue that names no priority (Queue CRD, spec.priority)."""
 
 
-def share(resource: QueueResource) -> Share:
-    return Share(resource.quota, resource.limit, resource.weight)
+def share(resource: QueueResource) -> QueueShare:
+    return QueueShare(resource.quota, resource.limit, resource.weight)
 
 
 def test_queues_are_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
@@ -45,7 +45,7 @@ def test_parents_know_their_children(lab: Lab, cluster: Cluster) -> None:
 
 
 @pytest.mark.kai(">=0.13")
-def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, place: Place) -> None:
+def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, place: WorkloadNamespace) -> None:
     parents = [queue.parent for queue in lab.spec.queues if queue.parent]
     if not parents:
         pytest.skip("no queue of the lab file has a parent")
@@ -58,7 +58,7 @@ def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, place: Place) -> N
 
 
 @pytest.mark.kai(">=0.13")
-def test_unknown_queue_is_named(place: Place, cluster: Cluster) -> None:
+def test_unknown_queue_is_named(place: WorkloadNamespace, cluster: Cluster) -> None:
     place.submit(cpu_pod("lost", queue="no-such-queue"))
     (obj,) = cluster.wait(
         "PodGroup",

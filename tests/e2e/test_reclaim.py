@@ -9,7 +9,7 @@ import pytest
 from lab.config import QueueResource, QueueSpec
 from lab.objects.views import NodeView
 from lab.workloads.modifiers import brief
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
@@ -23,7 +23,7 @@ DEPARTMENT = QueueSpec(name="department")
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node(2)
-def test_borrowed_gpus_go_back(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+def test_borrowed_gpus_go_back(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
     """The borrower has every GPU of the node, and a quota of all but one."""
     needs_two_gpus(home)
     names = new_queues(
@@ -44,7 +44,7 @@ def test_borrowed_gpus_go_back(place: Place, new_queues: NewQueues, home: NodeVi
 
 
 @on_one_node(2)
-def test_gpus_within_quota_stay(place: Place, new_queues: NewQueues, home: NodeView) -> None:
+def test_gpus_within_quota_stay(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
     """Both queues have what is theirs, and one of them asks for more."""
     needs_two_gpus(home)
     names = new_queues(

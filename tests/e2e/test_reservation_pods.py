@@ -9,7 +9,7 @@ import pytest
 from lab.kube import Cluster
 from lab.objects.views import GPU_GROUP_LABEL, PodView, ReservationView
 from lab.steps.kai.step import RESERVATIONS
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod
 
 from .checks import gpu_group, on_one_node, reservations
@@ -21,7 +21,7 @@ SHARES = {"half": 0.5, "quarter-a": 0.25, "quarter-b": 0.25}
 
 
 @pytest.fixture
-def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
+def sharing(place: WorkloadNamespace, queue: str) -> tuple[PodView, ...]:
     """0.5 + 0.25 + 0.25: three pods that fill one GPU."""
     first, *others = (fraction_pod(name, fraction=share, queue=queue) for name, share in SHARES.items())
     place.submit(first)
@@ -33,7 +33,7 @@ def sharing(place: Place, queue: str) -> tuple[PodView, ...]:
 @on_one_node()
 def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
     sharing: tuple[PodView, ...],
-    place: Place,
+    place: WorkloadNamespace,
     cluster: Cluster,
     queue: str,
     probe: Callable[[PodView], Inside],

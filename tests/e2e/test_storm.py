@@ -15,7 +15,7 @@ from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.invariants import Held
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.modifiers import brief
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_memory_pod
 
 from .checks import gpu_group, on_gpus, on_one_node, shares
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-def storm(invariants: Held, cluster: Cluster, place: Place) -> Iterator[Place]:
+def storm(invariants: Held, cluster: Cluster, place: WorkloadNamespace) -> Iterator[WorkloadNamespace]:
     """A place; all that happens in it is watched, and at its end no GPU is held for nobody."""
     where = f"spec.nodeName={place.node}" if place.node else None
     before = {pod["metadata"]["name"] for pod in cluster.list("Pod", RESERVATIONS, fields=where)}
@@ -55,13 +55,13 @@ def storm(invariants: Held, cluster: Cluster, place: Place) -> Iterator[Place]:
     invariants.check()
 
 
-def submit_at_once(place: Place, pods: Sequence[Json]) -> None:
+def submit_at_once(place: WorkloadNamespace, pods: Sequence[Json]) -> None:
     """Create pods from many connections; the first refusal is raised."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(place.submit, pods))
 
 
-def wait_for(place: Place, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
+def wait_for(place: WorkloadNamespace, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
     """Wait until so many of all pods are Ready, or have succeeded; none may fail or vanish. Returns all pods."""
 
     def hopeless(objects: list[Json]) -> str | None:
@@ -88,7 +88,9 @@ def finishing(pod: Json, seconds: int) -> Json:
 
 
 @on_one_node()
-def test_twice_as_many_halves_as_gpus_at_once(storm: Place, queue: str, cluster: Cluster, home: NodeView) -> None:
+def test_twice_as_many_halves_as_gpus_at_once(
+    storm: WorkloadNamespace, queue: str, cluster: Cluster, home: NodeView
+) -> None:
     """Two on each GPU and none left over: three of four captures in KAI#2153 had 3 on one and 1 on others."""
     gpus = home.gpus
     names = [f"half-{number}" for number in range(2 * gpus)]
@@ -101,7 +103,7 @@ def test_twice_as_many_halves_as_gpus_at_once(storm: Place, queue: str, cluster:
 @pytest.mark.long
 @on_gpus()
 def test_those_that_do_not_fit_run_when_others_have_gone(
-    storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]
+    storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     room = 2 * sum(node.gpus for node in gpu_nodes)
     names = [f"half-{number}" for number in range(room + 2)]
@@ -117,7 +119,9 @@ def test_those_that_do_not_fit_run_when_others_have_gone(
 
 @pytest.mark.long
 @on_gpus()
-def test_a_hundred_mixed_fractions_at_once(storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_a_hundred_mixed_fractions_at_once(
+    storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
+) -> None:
     """Tenths of a GPU from 1 to 9 and as many MiB; each ends by itself, so that the storm drains in waves."""
     submit_at_once(storm, [finishing(pod, 1 + number % 2) for number, pod in enumerate(mixed(queue, gpu_nodes))])
     pods: list[PodView] = []
@@ -140,7 +144,7 @@ def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
 
 @pytest.mark.long
 @on_gpus()
-def test_gpus_change_hands_between_waves(storm: Place, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_gpus_change_hands_between_waves(storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
     """Each wave comes while pods of the one before end: reservation pods go for some and come for others."""
     size = 2 * sum(node.gpus for node in gpu_nodes)
     for wave in range(WAVES):

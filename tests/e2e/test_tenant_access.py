@@ -26,7 +26,7 @@ from lab.report.lab_report import situation_of
 from lab.report.page import write_page
 from lab.snapshot.cluster_snapshot import take
 from lab.tenants.names import tenant_namespace
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 
 from .scheduling_decisions import WAIT
@@ -152,13 +152,13 @@ def user_secrets(user: Json) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def with_token(lab: Lab) -> Iterator[dict[str, tuple[Place, Json]]]:
+def with_token(lab: Lab) -> Iterator[dict[str, tuple[WorkloadNamespace, Json]]]:
     """In each tenant a pod that mounts its ServiceAccount's token: the place, and the pod as the host has it."""
     with ExitStack() as undo:
         places = {}
         for tenant in lab.tenants:
             inside = lab.tenant(tenant.name)
-            place = Place.open(lab.spec.name, lab.cluster, "with-token", tenant=tenant.name, cluster=inside)
+            place = WorkloadNamespace.open(lab.spec.name, lab.cluster, "with-token", tenant=tenant.name, cluster=inside)
             undo.callback(place.clear)
             pod = cpu_pod("token", scheduler=None)
             pod["spec"]["automountServiceAccountToken"] = True
@@ -172,7 +172,7 @@ def with_token(lab: Lab) -> Iterator[dict[str, tuple[Place, Json]]]:
 
 
 @pytest.fixture(scope="module")
-def doors(lab: Lab, with_token: dict[str, tuple[Place, Json]]) -> dict[str, str]:
+def doors(lab: Lab, with_token: dict[str, tuple[WorkloadNamespace, Json]]) -> dict[str, str]:
     """What must be nowhere: keys and tokens of the lab's kubeconfigs, of vCluster's Secrets and of synced pods."""
     values: dict[str, str] = {}
     for name, path in files(lab).items():
@@ -203,7 +203,9 @@ def core(secret: str) -> str:
     return max(text.splitlines(), key=len) if text.startswith("-----BEGIN") else secret
 
 
-def test_synced_pods_do_hold_tokens(doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]) -> None:
+def test_synced_pods_do_hold_tokens(
+    doors: dict[str, str], with_token: dict[str, tuple[WorkloadNamespace, Json]]
+) -> None:
     """Otherwise the tests below would look for what is not there."""
     tokens = {name.partition(":")[0] for name, value in doors.items() if TOKEN_PREFIX in name and TOKEN.search(value)}
     assert tokens == with_token.keys()
@@ -229,7 +231,7 @@ def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Pat
 
 
 def test_evidence_of_a_wait_holds_no_secrets(
-    lab: Lab, doors: dict[str, str], with_token: dict[str, tuple[Place, Json]]
+    lab: Lab, doors: dict[str, str], with_token: dict[str, tuple[WorkloadNamespace, Json]]
 ) -> None:
     for tenant, (place, pod) in with_token.items():
         meta = pod["metadata"]

@@ -8,12 +8,12 @@ import pytest
 
 from lab.api import Lab
 from lab.operations.tenant.rehearse import rehearse, roll_back
-from lab.pytest_plugin.fixtures import Tenant
+from lab.pytest_plugin.fixtures import TenantFixture
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
-from lab.tenants.upgrade.smoke_test import Room
+from lab.tenants.upgrade.smoke_test import FreeGpus
 from lab.tenants.upgrade.upgrade import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
 from lab.tenants.vcluster.inner_lab import inner_spec
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 
 WAIT = 180.0
@@ -23,7 +23,7 @@ Record = Callable[[str, object], None]
 
 
 @pytest.fixture
-def other_version(lab: Lab, tenant: Tenant) -> str:
+def other_version(lab: Lab, tenant: TenantFixture) -> str:
     """The newest other KAI that can be had for the tenant."""
     found = versions_at_hand(lab.context(f"kai:{tenant.name}"), tenant.spec)
     if not found:
@@ -35,11 +35,11 @@ def other_version(lab: Lab, tenant: Tenant) -> str:
 
 
 @pytest.fixture
-def load(lab: Lab, tenant: Tenant, new_place: Callable[[str], Place]) -> Place:
+def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNamespace]) -> WorkloadNamespace:
     """A whole-GPU pod, and two fractions on one GPU, that run in the tenant."""
     if not tenant.spec.gpu_sharing:
         pytest.skip(f"needs gpuSharing in tenant {tenant.name}")
-    room = Room.of(tenant.cluster.list("Node"), tenant.cluster.list("Pod"))
+    room = FreeGpus.of(tenant.cluster.list("Node"), tenant.cluster.list("Pod"))
     if room.gpus < 2:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
     queue = trial_queue(inner_spec(lab.spec, tenant.spec))
@@ -72,7 +72,7 @@ def note_times(record: Record, change: Change | None, prefix: str) -> None:
 @pytest.mark.disturbs("a tenant's KAI is exchanged")
 @pytest.mark.timeout(1800)
 def test_another_version_and_back_under_load(
-    lab: Lab, tenant: Tenant, other_version: str, load: Place, record_property: Record
+    lab: Lab, tenant: TenantFixture, other_version: str, load: WorkloadNamespace, record_property: Record
 ) -> None:
     """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues say what they said."""
     ctx = lab.context(f"kai:{tenant.name}")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from lab.api import Lab
-from lab.pytest_plugin.fixtures import Tenant
-from lab.workloads.namespace import Place
+from lab.pytest_plugin.fixtures import TenantFixture
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_one_node
@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @pytest.mark.kai
 @pytest.mark.tenants("host-kai")
-def test_what_kai_writes_is_seen_in_the_tenant(tenant: Tenant, place: Place, queue: str) -> None:
+def test_what_kai_writes_is_seen_in_the_tenant(tenant: TenantFixture, place: WorkloadNamespace, queue: str) -> None:
     place.submit(cpu_pod("seen", queue=queue))
     (on_host,) = place.running("seen")
     # The syncer copies annotations by difference; it may take more than one round.
@@ -37,7 +37,7 @@ def test_what_kai_writes_is_seen_in_the_tenant(tenant: Tenant, place: Place, que
     assert crd is None, "no PodGroup CRD is needed in a tenant"
 
 
-def assert_kai_kept_away(place: Place, name: str) -> None:
+def assert_kai_kept_away(place: WorkloadNamespace, name: str) -> None:
     """The pod runs, and nothing of KAI is on it or beside it."""
     (pod,) = place.running(name)
     assert pod.scheduler_name == DEFAULT_SCHEDULER
@@ -49,7 +49,7 @@ def assert_kai_kept_away(place: Place, name: str) -> None:
 
 @pytest.mark.without_kai
 @pytest.mark.tenants("default")
-def test_default_tenant_never_sees_kai(tenant: Tenant, place: Place) -> None:
+def test_default_tenant_never_sees_kai(tenant: TenantFixture, place: WorkloadNamespace) -> None:
     place.submit(cpu_pod("plain", scheduler=None))
     assert_kai_kept_away(place, "plain")
 
@@ -57,7 +57,7 @@ def test_default_tenant_never_sees_kai(tenant: Tenant, place: Place) -> None:
 @pytest.mark.without_kai
 @pytest.mark.tenants("default")
 @on_one_node()
-def test_default_tenant_gets_whole_gpus(tenant: Tenant, place: Place) -> None:
+def test_default_tenant_gets_whole_gpus(tenant: TenantFixture, place: WorkloadNamespace) -> None:
     place.submit(gpu_pod("research", scheduler=None))
     assert_kai_kept_away(place, "research")
     (pod,) = place.host_pods()
@@ -67,7 +67,7 @@ def test_default_tenant_gets_whole_gpus(tenant: Tenant, place: Place) -> None:
 
 @pytest.mark.without_kai
 @pytest.mark.tenants(min=2)
-def test_tenants_do_not_see_each_other(lab: Lab, new_place: Callable[[str], Place]) -> None:
+def test_tenants_do_not_see_each_other(lab: Lab, new_place: Callable[[str], WorkloadNamespace]) -> None:
     mine, other = (new_place(tenant.name) for tenant in lab.tenants[:2])
     mine.submit(cpu_pod("mine", scheduler=None))
     mine.running("mine")

@@ -8,7 +8,7 @@ import pytest
 
 from lab.api import Lab
 from lab.kube import Cluster
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 from .checks import on_gpus
 from .contention import DEPARTMENT, GPUS, contend, leaf
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kai(">=0.14")
 @pytest.mark.disturbs("KAI's scheduler restarts with a usage history", only="kai")
 @on_gpus(GPUS)
 def test_past_usage_counts_against_a_queue(
-    lab: Lab, cluster: Cluster, place: Place, new_queues: Callable[..., dict[str, str]]
+    lab: Lab, cluster: Cluster, place: WorkloadNamespace, new_queues: Callable[..., dict[str, str]]
 ) -> None:
     """Without a history, each queue gets two GPUs."""
     names = new_queues(DEPARTMENT, leaf("greedy"), leaf("patient"))

@@ -12,7 +12,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView
 from lab.workloads.controllers import pod_group
 from lab.workloads.modifiers import brief, in_group, on_node
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
@@ -43,7 +43,7 @@ def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Ite
             cluster.delete("Topology", name, wait=WAIT)
 
 
-def submit_gang(place: Place, queue: str, members: tuple[str, ...], topology: str, required: str) -> None:
+def submit_gang(place: WorkloadNamespace, queue: str, members: tuple[str, ...], topology: str, required: str) -> None:
     """A gang with a GPU for each member, which must be within one domain of this level."""
     group = f"{place.namespace}-{members[0]}"
     place.submit(pod_group(group, queue=queue, minimum=len(members), topology=topology, required=required))
@@ -51,7 +51,9 @@ def submit_gang(place: Place, queue: str, members: tuple[str, ...], topology: st
 
 
 @on_gpus(4)
-def test_gang_stays_within_one_rack(place: Place, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_gang_stays_within_one_rack(
+    place: WorkloadNamespace, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]
+) -> None:
     """One GPU is in use: packing alone would put one member beside it and the other one elsewhere."""
     taken, free = two_nodes_of_two(gpu_nodes)
     place.submit(on_node(gpu_pod("taken", queue=queue), taken))
@@ -62,7 +64,7 @@ def test_gang_stays_within_one_rack(place: Place, queue: str, topology: str, gpu
 
 
 @on_gpus(4)
-def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(place: Place, queue: str, topology: str) -> None:
+def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(place: WorkloadNamespace, queue: str, topology: str) -> None:
     rack, zone = ("rack-a", "rack-b", "rack-c"), ("zone-a", "zone-b", "zone-c")
     submit_gang(place, queue, rack, topology, RACK)
     waiting = place.on_host(decided, *rack, timeout=WAIT, what="placed or refused")

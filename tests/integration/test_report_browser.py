@@ -17,9 +17,9 @@ import pytest
 
 from lab.gpu.map.model import GpuMap
 from lab.report.compare_page import compare_page
-from lab.report.lab_report import Situation
+from lab.report.lab_report import LabReport
 from lab.report.page import write_page
-from lab.report.suite_run import Case, SuiteRun
+from lab.report.suite_run import CaseRun, SuiteRun
 from lab.tools.process import HostRunner, Result
 from tests.support.compare_world import two_sides
 from tests.support.gpu_map_world import Cluster, Machine, demo, many, node
@@ -82,8 +82,8 @@ document.documentElement.dataset.measured = JSON.stringify({
 """
 
 CASES = (
-    Case("tests/e2e/test_kai_pods.py::test_cpu_pod[host]", "passed", 100, 0.4, 2.1, 1.1, "gw0"),
-    Case(
+    CaseRun("tests/e2e/test_kai_pods.py::test_cpu_pod[host]", "passed", 100, 0.4, 2.1, 1.1, "gw0"),
+    CaseRun(
         "tests/e2e/test_kai_pods.py::test_fractions_share_one_gpu[my-vcluster]",
         "failed",
         101,
@@ -94,7 +94,7 @@ CASES = (
         "WaitTimeout: pods half: Ready on the host: not within 60 s",
         "E   WaitTimeout: " + "pods half " * 40,
     ),
-    Case("tests/e2e/test_queues.py::test_unknown_queue_is_named", "skipped", 103, why="needs KAI >=0.13"),
+    CaseRun("tests/e2e/test_queues.py::test_unknown_queue_is_named", "skipped", 103, why="needs KAI >=0.13"),
 )
 FACTS = {
     "lab": "demo",
@@ -142,11 +142,11 @@ def empty(gpus: GpuMap) -> GpuMap:
     return Cluster(machines=[Machine(shown.name, len(shown.gpus)) for shown in gpus.nodes]).map()
 
 
-def situation(gpus: GpuMap) -> Situation:
+def situation(gpus: GpuMap) -> LabReport:
     run = SuiteRun(
         "demo", "2026-11-21T10:00:00+00:00", 78.2, 1, "pytest tests/e2e -n 4", FACTS, CASES, empty(gpus), gpus
     )
-    return Situation("demo", FACTS, record=RECORD, suite=run)
+    return LabReport("demo", FACTS, record=RECORD, suite=run)
 
 
 SIZES = {0: Cluster(nodes=[node("kailab-demo-worker")]).map, 4: demo().map, 64: many().map}

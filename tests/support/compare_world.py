@@ -12,7 +12,7 @@ from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
 from lab.gpu.map.pods import gpu_pod
 from lab.kai import line_of
-from lab.lint import QueueFact, Setting
+from lab.lint import LintContext, QueueFact
 from lab.objects.views import PodGroupView
 from tests.support.explain_world import GPU, GROUP, UUID, pod
 
@@ -109,7 +109,7 @@ def target(version: str = "0.16.8", *, mode: str = "own-kai", letter: Any = "a",
     side = Side(letter, tenant, mode, words, version, "1.34.4", ())
     free = {"gpu": -1.0, "cpu": -1.0, "memory": -1.0}
     queues = {"default": QueueFact("default", "", free, free), "test": QueueFact("test", "default", free, free)}
-    setting = Setting(line_of(version or "0.16.8"), queues if line else None, gpu_sharing=True)
+    setting = LintContext(line_of(version or "0.16.8"), queues if line else None, gpu_sharing=True)
     name = line.scheduler_name if line else DEFAULT_SCHEDULER
     return Target(side, line, name, setting, ("test",) if line else ())
 

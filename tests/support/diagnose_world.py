@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.explain_world import NOW, node, pod, stamp
 
 Json = dict[str, Any]
@@ -112,7 +112,7 @@ def event(about: Json, reason: str, message: str, *, ago: float = 5.0, kind: str
     }
 
 
-def world(*objects: Json, **changes: Any) -> World:
+def world(*objects: Json, **changes: Any) -> ClusterSnapshot:
     """A cluster in which all is well, and these objects; ``drop`` names kinds that are left out."""
     found: dict[str, list[Json]] = {
         "Node": [gpu_node()],
@@ -131,4 +131,4 @@ def world(*objects: Json, **changes: Any) -> World:
         name = obj["metadata"]["name"]
         rest = [one for one in found[obj["kind"]] if one["metadata"]["name"] != name]
         found[obj["kind"]] = [*rest, obj]
-    return World(at=NOW, objects={kind: tuple(objs) for kind, objs in found.items()})
+    return ClusterSnapshot(at=NOW, objects={kind: tuple(objs) for kind, objs in found.items()})

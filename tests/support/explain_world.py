@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lab.explain import Case, Explained, TenantWorld, Worlds, explain
+from lab.explain import Explanation, LabSnapshot, PodContext, TenantSnapshot, explain
 from lab.kai import line_of
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -256,21 +256,21 @@ class Scene:
         return made
 
     @property
-    def world(self) -> World:
+    def world(self) -> ClusterSnapshot:
         """The cluster, frozen."""
         objects = {kind: tuple(objs) for kind, objs in self.objects.items() if kind not in self.absent}
-        return World(NOW, objects, frozenset(self.absent), self.logs)
+        return ClusterSnapshot(NOW, objects, frozenset(self.absent), self.logs)
 
-    def explain(self, name: str = "p", namespace: str = SPACE) -> Explained:
+    def explain(self, name: str = "p", namespace: str = SPACE) -> Explanation:
         """Why a pod of this cluster does not run."""
-        return explain(*Worlds(self.world).cases(name, namespace))
+        return explain(*LabSnapshot(self.world).cases(name, namespace))
 
-    def case(self, name: str = "p", namespace: str = SPACE) -> Case:
+    def case(self, name: str = "p", namespace: str = SPACE) -> PodContext:
         """The case of a pod."""
-        return Worlds(self.world).cases(name, namespace)[0]
+        return LabSnapshot(self.world).cases(name, namespace)[0]
 
 
-def ids(told: Explained) -> list[str]:
+def ids(told: Explanation) -> list[str]:
     """The rules that found something, in their order."""
     return [finding.rule for finding in told.findings]
 
@@ -299,7 +299,7 @@ def request(name: str = "p", *, phase: str = "", reason: str = "", on: str = "wo
 
 def told_in_tenant(
     host: Scene, inside: Scene, *, own: bool = False, name: str = "p", tenant: str = "blue"
-) -> Explained:
+) -> Explanation:
     """Why a pod of a tenant does not run."""
-    worlds = Worlds(host.world, (TenantWorld(tenant, inside.world, own),))
+    worlds = LabSnapshot(host.world, (TenantSnapshot(tenant, inside.world, own),))
     return explain(*worlds.cases(name, SPACE, tenant))

@@ -11,7 +11,7 @@ from typing import Any
 from lab.gpu.map.build import map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import NodeEvidence, parse
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 Json = dict[str, Any]
 MODEL = "NVIDIA A100-SXM4-40GB"
@@ -109,10 +109,10 @@ class Cluster:
         self.pods.append(user)
 
     @property
-    def world(self) -> World:
+    def world(self) -> ClusterSnapshot:
         """The API's side."""
         nodes = (*(machine.node() for machine in self.machines), *self.nodes)
-        return World(AT, {"Node": nodes, "Pod": tuple(self.pods)})
+        return ClusterSnapshot(AT, {"Node": nodes, "Pod": tuple(self.pods)})
 
     def map(self) -> GpuMap:
         """The map of GPUs."""

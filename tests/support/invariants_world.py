@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from lab.invariants import Breach, Invariant, Scene, known
-from lab.kube.informers import News
-from lab.snapshot.cluster_snapshot import World
+from lab.invariants import Breach, ClusterState, Invariant, known
+from lab.kube.informers import InformerEvent
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.fakes import FakeClock
 
 Json = dict[str, Any]
@@ -161,22 +161,22 @@ def given(name: str, uuids: str, namespace: str = "t", container: str = "0") -> 
 def world(
     *objs: Json,
     kinds: Iterable[str] = ("Pod", "Node", "PodGroup", "Queue", "BindRequest", "ConfigMap", "ResourceQuota"),
-) -> World:
+) -> ClusterSnapshot:
     """The world of these objects and, when none is among them, the usual node."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
-    return World(AT, {kind: tuple(obj for obj in every if obj["kind"] == kind) for kind in kinds})
+    return ClusterSnapshot(AT, {kind: tuple(obj for obj in every if obj["kind"] == kind) for kind in kinds})
 
 
-def breaches(rule: str, *objs: Json, tenants: Mapping[str, World] | None = None, **more: Any) -> list[Breach]:
+def breaches(rule: str, *objs: Json, tenants: Mapping[str, ClusterSnapshot] | None = None, **more: Any) -> list[Breach]:
     """What one invariant finds wrong with these objects."""
     (invariant,) = known((rule,))
-    return list(invariant.rule(Scene.of(world(*objs), tenants, **more)))
+    return list(invariant.rule(ClusterState.of(world(*objs), tenants, **more)))
 
 
 class Script:
     """A feed of a test: gives news in their order, lets time pass between them, then nothing any more."""
 
-    def __init__(self, clock: FakeClock, *steps: News | float) -> None:
+    def __init__(self, clock: FakeClock, *steps: InformerEvent | float) -> None:
         self.clock = clock
         self.steps = deque(steps)
         self.open = False
@@ -194,14 +194,14 @@ class Script:
     ) -> None:
         self.open = False
 
-    def take(self, seconds: float) -> News | None:
+    def take(self, seconds: float) -> InformerEvent | None:
         """The next step; a number is time without news, which passes in the bites that were asked for."""
         assert self.open
         if not self.steps:
             self.clock.advance(max(seconds, 0.001))
             return None
         step = self.steps[0]
-        if isinstance(step, News):
+        if isinstance(step, InformerEvent):
             self.steps.popleft()
             return step
         bite = min(step, max(seconds, 0.001))
@@ -212,21 +212,21 @@ class Script:
         return None
 
 
-def listed(kind: str, *objs: Json, source: str = "/") -> News:
+def listed(kind: str, *objs: Json, source: str = "/") -> InformerEvent:
     """The first list of a kind."""
-    return News(source, kind, tuple(("ADDED", obj) for obj in objs), listed=True)
+    return InformerEvent(source, kind, tuple(("ADDED", obj) for obj in objs), listed=True)
 
 
-def lists(*objs: Json, source: str = "/", kinds: Iterable[str] = ()) -> list[News]:
+def lists(*objs: Json, source: str = "/", kinds: Iterable[str] = ()) -> list[InformerEvent]:
     """The first lists of all kinds that any invariant needs."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
     wanted = kinds or ("Pod", "Node", "ConfigMap", "BindRequest", "PodGroup", "Queue", "ResourceQuota")
     return [listed(kind, *(obj for obj in every if obj["kind"] == kind), source=source) for kind in wanted]
 
 
-def news(change: str, obj: Json, source: str = "/") -> News:
+def news(change: str, obj: Json, source: str = "/") -> InformerEvent:
     """One change."""
-    return News(source, obj["kind"], ((change, obj),))
+    return InformerEvent(source, obj["kind"], ((change, obj),))
 
 
 def rule(name: str) -> Invariant:

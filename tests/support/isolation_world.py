@@ -7,7 +7,7 @@ from typing import Any
 from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
 from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.errors import ApiFailed
-from lab.kube.rest_mapper import Kinds
+from lab.kube.rest_mapper import RestMapper
 from lab.tenants.isolation import admission_policy
 from tests.support.cluster_fake import FakeCluster, World
 from tests.support.explain_world import Scene, deployment, meta, node
@@ -56,7 +56,7 @@ class Api(FakeCluster):
 
     def __init__(self, made: Scene, log: list[str]) -> None:
         super().__init__(log)
-        self.kinds = Kinds(lambda path: None)
+        self.kinds = RestMapper(lambda path: None)
         self.dry_runs: list[ApiFailed | None] = []
         for kind, objs in made.objects.items():
             for obj in objs:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from lab.kai import line_of
-from lab.kai.chart import Chart
+from lab.kai.chart import KaiChart
 from lab.steps import helm_release
 from lab.steps.kai.chart import chart_seen
 from lab.tools.helm import Helm
@@ -27,12 +27,12 @@ def versions() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def recorded(version: str) -> Chart:
+def recorded(version: str) -> KaiChart:
     """What was recorded of a version."""
-    return Chart.of_json(json.loads((FOLDER / f"{version}.json").read_text()))
+    return KaiChart.of_json(json.loads((FOLDER / f"{version}.json").read_text()))
 
 
-def seen(helm: Path, chart: Path, run: Runner) -> Chart:
+def seen(helm: Path, chart: Path, run: Runner) -> KaiChart:
     """What a chart file shows; its version is in its Chart.yaml."""
     import yaml
 
@@ -42,7 +42,7 @@ def seen(helm: Path, chart: Path, run: Runner) -> Chart:
     return chart_seen(chart, line, Helm(run, helm, Path("/dev/null"), "none").template)
 
 
-def write(chart: Chart) -> None:
+def write(chart: KaiChart) -> None:
     """Record a chart, one field a line."""
     rows = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in chart.as_json().items()]
     (FOLDER / f"{chart.version}.json").write_text("{\n" + ",\n".join(rows) + "\n}\n")

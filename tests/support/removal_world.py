@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.config import TenantSpec
 from lab.errors import WaitTimeout
-from lab.kube.rest_mapper import Kinds
+from lab.kube.rest_mapper import RestMapper
 from lab.tenants.removal.remove import remove_tenant
 from lab.tenants.removal.timeline import Removal
 from tests.support.cluster_fake import FakeCluster, World, ready_deployment, running_pod
@@ -42,7 +42,7 @@ class LivingCluster(FakeCluster):
         self.on_gone: Callable[[str], None] = lambda name: None
         self.on_delete_all: Callable[[], None] = lambda: None
         self.on_create: Callable[[Json], None] = lambda doc: None
-        self.kinds = Kinds(lambda path: None)
+        self.kinds = RestMapper(lambda path: None)
         self.timeouts: dict[str, float] = {}
         self.patience = 20.0
 

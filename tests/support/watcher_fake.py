@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lab.invariants import ALL, Report, Scope, Verdict, Violation
+from lab.invariants import ALL, InvariantReport, InvariantResult, Scope, Violation
 from lab.pytest_plugin import invariant_watch, invariants
 from tests.support.lab_fake import FakeLab, Run, runner
 
@@ -69,11 +69,12 @@ class FakeWatcher:
     def settle(self, limit: float = 0.0) -> None:
         self.calls.append(f"settle {limit:g}")
 
-    def report(self) -> Report:
+    def report(self) -> InvariantReport:
         rows = [
-            Verdict(invariant, "", tuple(v for v in self.found if v.invariant == invariant.id)) for invariant in ALL
+            InvariantResult(invariant, "", tuple(v for v in self.found if v.invariant == invariant.id))
+            for invariant in ALL
         ]
-        return Report(datetime.now(UTC), 12.0, tuple(rows))
+        return InvariantReport(datetime.now(UTC), 12.0, tuple(rows))
 
 
 def watched(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:

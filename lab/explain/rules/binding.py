@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import BINDER
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 
 
@@ -14,7 +14,7 @@ from lab.explain.rule import UNBOUND, rule
     UNBOUND,
     "pkg/binder/controllers/bindrequest_controller.go: backoffLimit",
 )
-def given_up(case: Case) -> Finding | None:
+def given_up(case: PodContext) -> Finding | None:
     """A BindRequest that failed as often as it may is not tried again before the scheduler makes another."""
     request = case.request
     if request is None or request.phase != "Failed" or request.backoff_limit is None:
@@ -35,7 +35,7 @@ def given_up(case: Case) -> Finding | None:
     "BindRequest, pkg/apis/scheduling/v1alpha2/bindrequest_types.go",
     general=True,
 )
-def in_progress(case: Case) -> Finding | None:
+def in_progress(case: PodContext) -> Finding | None:
     """The scheduler has chosen, the binder works."""
     binder = case.kai.component(BINDER) if case.kai else None
     request = case.request

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import REFUSED, UNBOUND, rule
 from lab.objects.fields import parts
 
@@ -14,7 +14,7 @@ _SILENT = timedelta(seconds=60)
 _TROUBLE = ("rror", "panic", "Fail", "forbidden", "Unauthorized")
 
 
-def _down(case: Case, component: Component, job: str) -> Finding:
+def _down(case: PodContext, component: Component, job: str) -> Finding:
     operator = case.kai.component(OPERATOR) if case.kai else None
     told = list(component.state())
     if operator is not None and not operator.up:
@@ -28,7 +28,7 @@ def _down(case: Case, component: Component, job: str) -> Finding:
 
 
 @rule("kai.pod-grouper-down", "KAI's pod-grouper is down", UNBOUND, "pkg/podgrouper/pod_controller.go")
-def pod_grouper_down(case: Case) -> Finding | None:
+def pod_grouper_down(case: PodContext) -> Finding | None:
     """Without it a pod gets no PodGroup, and the scheduler does not see it."""
     grouper = case.kai.component(GROUPER) if case.kai else None
     if not case.by_kai or grouper is None or grouper.up or case.pod.pod_group:
@@ -37,7 +37,7 @@ def pod_grouper_down(case: Case) -> Finding | None:
 
 
 @rule("kai.scheduler-down", "KAI's scheduler is down", UNBOUND, "cmd/scheduler")
-def scheduler_down(case: Case) -> Finding | None:
+def scheduler_down(case: PodContext) -> Finding | None:
     """Nobody chooses a node."""
     scheduler = case.kai.component(SCHEDULER) if case.kai else None
     if not case.by_kai or scheduler is None or scheduler.up or case.request is not None:
@@ -46,7 +46,7 @@ def scheduler_down(case: Case) -> Finding | None:
 
 
 @rule("kai.binder-down", "KAI's binder is down", UNBOUND, "pkg/binder/controllers/bindrequest_controller.go")
-def binder_down(case: Case) -> Finding | None:
+def binder_down(case: PodContext) -> Finding | None:
     """The scheduler has chosen, and nobody binds."""
     binder = case.kai.component(BINDER) if case.kai else None
     if not case.by_kai or binder is None or binder.up or case.request is None or case.request.phase == "Succeeded":
@@ -55,7 +55,7 @@ def binder_down(case: Case) -> Finding | None:
 
 
 @rule("kai.admission-down", "KAI's admission is down", REFUSED, "failurePolicy Fail; issues #104, #227")
-def admission_down(case: Case) -> Finding | None:
+def admission_down(case: PodContext) -> Finding | None:
     """Pods cannot be created while the webhook does not answer; before 0.13 this holds for every pod."""
     kai = case.kai
     webhook = (kai.component(ADMISSION) or kai.component(BINDER)) if kai else None
@@ -75,7 +75,7 @@ def admission_down(case: Case) -> Finding | None:
     UNBOUND,
     "the operator makes one scheduler per SchedulingShard (0.10 and later)",
 )
-def no_shard(case: Case) -> Finding | None:
+def no_shard(case: PodContext) -> Finding | None:
     """Without a shard there is no scheduler."""
     kai = case.kai
     if kai is None or not case.by_kai or not kai.line.has_shards or not case.world.has("SchedulingShard"):
@@ -94,7 +94,7 @@ def no_shard(case: Case) -> Finding | None:
     UNBOUND,
     "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com",
 )
-def crd_missing(case: Case) -> Finding | None:
+def crd_missing(case: PodContext) -> Finding | None:
     """KAI 0.7's scheduler only logs list errors without kueue's Topology; every pod waits without an event."""
     kai = case.kai
     if kai is None or not case.by_kai or not case.world.has("CustomResourceDefinition"):
@@ -116,7 +116,7 @@ def crd_missing(case: Case) -> Finding | None:
     UNBOUND,
     "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038",
 )
-def kubernetes_too_new(case: Case) -> Finding | None:
+def kubernetes_too_new(case: PodContext) -> Finding | None:
     """Lines before 0.9.4 wait for an API that 1.34 does not serve any more."""
     kai = case.kai
     if kai is None or not case.by_kai or not kai.line.kubernetes_max or case.verdicts:
@@ -140,7 +140,7 @@ def kubernetes_too_new(case: Case) -> Finding | None:
     "a healthy scheduler tells of every pod in each cycle, 1 s",
     general=True,
 )
-def silent(case: Case) -> Finding | None:
+def silent(case: PodContext) -> Finding | None:
     """The pod has its PodGroup, the scheduler runs, and there is no word for a minute."""
     scheduler = case.kai.component(SCHEDULER) if case.kai else None
     if not case.by_kai or scheduler is None or not scheduler.up or case.request or case.verdicts:
@@ -159,7 +159,7 @@ def silent(case: Case) -> Finding | None:
 @rule(
     "kai.kube-scheduler-down", "kube-scheduler is down", UNBOUND, "Kubernetes: static pod kube-scheduler in kube-system"
 )
-def kube_scheduler_down(case: Case) -> Finding | None:
+def kube_scheduler_down(case: PodContext) -> Finding | None:
     """Where the control plane shows its pods."""
     if not case.schedules or case.pod.scheduler_name not in ("", "default-scheduler") or case.verdicts:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.explain.finding import Certainty, Finding
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
@@ -17,11 +17,11 @@ _EXITS = {
 }
 
 
-def _containers(case: Case) -> tuple[ContainerView, ...]:
+def _containers(case: PodContext) -> tuple[ContainerView, ...]:
     return ContainerView.all_of(case.pod_obj)
 
 
-def _logs(case: Case, container: str) -> tuple[list[str], str]:
+def _logs(case: PodContext, container: str) -> tuple[list[str], str]:
     """The last lines of the run before, and the command that shows more."""
     pod = case.pod
     lines = case.world.logs.get(f"{pod.namespace}/{pod.name}", ())[-5:]
@@ -30,7 +30,7 @@ def _logs(case: Case, container: str) -> tuple[list[str], str]:
 
 
 @rule("container.oom", "A container needs more memory than its limit", BOUND, "lastState.terminated.reason OOMKilled")
-def oom(case: Case) -> Finding | None:
+def oom(case: PodContext) -> Finding | None:
     """The kernel killed it at its memory limit."""
     hit = next((c for c in _containers(case) if "OOMKilled" in (c.last_reason, c.reason)), None)
     if hit is None:
@@ -46,7 +46,7 @@ def oom(case: Case) -> Finding | None:
 
 
 @rule("container.crash-loop", "A container crashes again and again", BOUND, "waiting.reason CrashLoopBackOff")
-def crash_loop(case: Case) -> Finding | None:
+def crash_loop(case: PodContext) -> Finding | None:
     """The kubelet waits longer before each restart, up to 5 minutes."""
     hit = next((c for c in _containers(case) if c.reason == "CrashLoopBackOff"), None)
     if hit is None or hit.last_reason in ("OOMKilled", "StartError", "ContainerCannotRun"):
@@ -62,7 +62,7 @@ def crash_loop(case: Case) -> Finding | None:
 
 
 @rule("container.init", "An init container is not done", BOUND, "status.initContainerStatuses")
-def init_container(case: Case) -> Finding | None:
+def init_container(case: PodContext) -> Finding | None:
     """The others start after it."""
     waiting = [
         c
@@ -82,12 +82,12 @@ def init_container(case: Case) -> Finding | None:
     )
 
 
-def _probe(case: Case, kind: str) -> list[str]:
+def _probe(case: PodContext, kind: str) -> list[str]:
     return [saying.line for saying in case.kubelet if f"{kind} probe" in saying.text]
 
 
 @rule("container.liveness", "The liveness probe restarts a container", BOUND, "event Unhealthy: Liveness probe failed")
-def liveness(case: Case) -> Finding | None:
+def liveness(case: PodContext) -> Finding | None:
     """The kubelet kills what does not answer."""
     told = _probe(case, "Liveness")
     if not told or not case.pod.restarts:
@@ -100,7 +100,7 @@ def liveness(case: Case) -> Finding | None:
 
 
 @rule("container.startup", "The startup probe fails", BOUND, "event Unhealthy: Startup probe failed")
-def startup(case: Case) -> Finding | None:
+def startup(case: PodContext) -> Finding | None:
     """Readiness is not asked before it succeeds."""
     told = _probe(case, "Startup")
     if not told or any(c.reason == "CrashLoopBackOff" for c in _containers(case)):
@@ -116,7 +116,7 @@ def startup(case: Case) -> Finding | None:
     BOUND,
     "status.containerStatuses.ready; event Unhealthy: Readiness probe failed",
 )
-def not_ready(case: Case) -> Finding | None:
+def not_ready(case: PodContext) -> Finding | None:
     """Nothing is sent to such a pod."""
     slow = [c for c in _containers(case) if c.state == "running" and not c.ready and not c.init]
     if not slow or _probe(case, "Startup"):
@@ -132,7 +132,7 @@ def not_ready(case: Case) -> Finding | None:
 
 
 @rule("container.exited", "A container has ended and the others go on", BOUND, "status.containerStatuses: terminated")
-def exited(case: Case) -> Finding | None:
+def exited(case: PodContext) -> Finding | None:
     """A pod is Ready only while all of its containers run."""
     done = [c for c in _containers(case) if not c.init and c.state == "terminated"]
     if not done or case.pod.phase != "Running":
@@ -145,7 +145,7 @@ def exited(case: Case) -> Finding | None:
 
 
 @rule("container.waits", "A container cannot be started", BOUND, "waiting.reason of the kubelet", general=True)
-def waits(case: Case) -> Finding | None:
+def waits(case: PodContext) -> Finding | None:
     """CreateContainerConfigError, RunContainerError and others, in the kubelet's words."""
     dull = ("ContainerCreating", "PodInitializing", "CrashLoopBackOff")
     hit = next((c for c in _containers(case) if c.state == "waiting" and c.reason not in dull), None)
@@ -159,7 +159,7 @@ def waits(case: Case) -> Finding | None:
 
 
 @rule("container.starting", "It is being started", BOUND, "ContainerCreating: image, volumes, network", general=True)
-def starting(case: Case) -> Finding | None:
+def starting(case: PodContext) -> Finding | None:
     """Bound, and no container has run yet."""
     states = _containers(case)
     fresh = all(c.state == "waiting" and c.reason in ("ContainerCreating", "PodInitializing") for c in states)

@@ -9,7 +9,7 @@ from lab.config.labels import HOST_KAI_LABEL
 from lab.explain.component_messages import newest, of_event
 from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import GROUPER
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.objects.fields import labels_of, parts
 
@@ -25,7 +25,7 @@ _SKIP = "kai.scheduler/skip-podgrouper"
     UNBOUND,
     "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector",
 )
-def namespace_left_out(case: Case) -> Finding | None:
+def namespace_left_out(case: PodContext) -> Finding | None:
     """An installation that opts in by namespace label gives pods elsewhere no PodGroup."""
     kai = case.kai
     space = case.world.get("Namespace", case.pod.namespace)
@@ -46,7 +46,7 @@ def namespace_left_out(case: Case) -> Finding | None:
 @rule(
     "group.skipped", "The pod-grouper is told to skip it", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)"
 )
-def skipped(case: Case) -> Finding | None:
+def skipped(case: PodContext) -> Finding | None:
     """The annotation makes sense only with a PodGroup of one's own."""
     if not case.by_kai or case.annotation(_SKIP) != "true" or case.group is not None:
         return None
@@ -62,7 +62,7 @@ def skipped(case: Case) -> Finding | None:
     UNBOUND,
     "event PodGrouperWarning, pkg/podgrouper/pod_controller.go",
 )
-def warned(case: Case) -> Finding | None:
+def warned(case: PodContext) -> Finding | None:
     """Owners that cannot be read, several owners, a PodGroup that is refused."""
     if not case.by_kai or case.group is not None:
         return None
@@ -77,7 +77,7 @@ def warned(case: Case) -> Finding | None:
 
 
 @rule("group.none", "No PodGroup yet", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second")
-def none_yet(case: Case) -> Finding | None:
+def none_yet(case: PodContext) -> Finding | None:
     """The pod-grouper runs, and has not done its work."""
     grouper = case.kai.component(GROUPER) if case.kai else None
     if not case.by_kai or grouper is None or not grouper.up or case.pod.pod_group or case.age < _PATIENCE:
@@ -99,7 +99,7 @@ def none_yet(case: Case) -> Finding | None:
     UNBOUND,
     "pod_controller.go: ownerless pods with pod-group-name are left alone",
 )
-def missing(case: Case) -> Finding | None:
+def missing(case: PodContext) -> Finding | None:
     """A name that the pod brought along, or a PodGroup that somebody deleted."""
     if not case.by_kai or not case.pod.pod_group or case.group is not None or not case.world.has("PodGroup"):
         return None
@@ -115,7 +115,7 @@ def missing(case: Case) -> Finding | None:
     UNBOUND,
     "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go",
 )
-def node_pool(case: Case) -> Finding | None:
+def node_pool(case: PodContext) -> Finding | None:
     """A shard looks only at PodGroups with its own label value."""
     if not case.by_kai or case.kai is None or case.group is None or not case.kai.pool_key:
         return None
@@ -136,7 +136,7 @@ def node_pool(case: Case) -> Finding | None:
     UNBOUND,
     "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1",
 )
-def gives_up(case: Case) -> Finding | None:
+def gives_up(case: PodContext) -> Finding | None:
     """With schedulingBackoff 1 one failed attempt on this node pool is the last."""
     if not case.by_kai or case.group is None or not case.group.refusals:
         return None
@@ -159,7 +159,7 @@ def gives_up(case: Case) -> Finding | None:
     UNBOUND,
     "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later",
 )
-def queue_differs(case: Case) -> Finding | None:
+def queue_differs(case: PodContext) -> Finding | None:
     """Changing the label of a pod that exists does nothing."""
     if not case.by_kai or case.group is None or case.kai is None:
         return None
@@ -179,7 +179,7 @@ def queue_differs(case: Case) -> Finding | None:
 @rule(
     "gang.too-few", "Pods of the gang are missing", UNBOUND, "event NotReady on the PodGroup, default_status_updater.go"
 )
-def too_few(case: Case) -> Finding | None:
+def too_few(case: PodContext) -> Finding | None:
     """A PodGroup with minMember N is not looked at before N pods exist."""
     group = case.group
     if group is None or not case.by_kai or len(case.mates) >= group.min_member:
@@ -195,7 +195,7 @@ def too_few(case: Case) -> Finding | None:
 
 
 @rule("gang.gated", "Pods of the gang are gated", UNBOUND, "default_status_updater.go: N are gated")
-def gated(case: Case) -> Finding | None:
+def gated(case: PodContext) -> Finding | None:
     """Gated pods do not count for the gang."""
     if case.group is None or not case.by_kai:
         return None

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from lab.explain.finding import Certainty, Finding
-from lab.explain.node_filter import Fit, decisive, fits
-from lab.explain.pod_context import Case
+from lab.explain.node_filter import NodeFit, decisive, fits
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, Rule, rule
 
 _NODE_TALK = re.compile(
@@ -130,7 +130,7 @@ _KINDS = {
 }
 
 
-def _certainty(case: Case) -> Certainty | None:
+def _certainty(case: PodContext) -> Certainty | None:
     """Certain where the scheduler speaks of nodes; None where it speaks of something else, or has chosen one."""
     if case.request is not None or not case.schedules:
         return None
@@ -139,8 +139,8 @@ def _certainty(case: Case) -> Certainty | None:
     return Certainty.CERTAIN if any(_NODE_TALK.search(saying.text) for saying in case.verdicts) else None
 
 
-def _finder(kind: str, what: str, action: str) -> Callable[[Case], Finding | None]:
-    def find(case: Case) -> Finding | None:
+def _finder(kind: str, what: str, action: str) -> Callable[[PodContext], Finding | None]:
+    def find(case: PodContext) -> Finding | None:
         certainty = _certainty(case)
         found = fits(case) if certainty else ()
         nodes = decisive(found).get(kind, ())
@@ -159,7 +159,7 @@ def _finder(kind: str, what: str, action: str) -> Callable[[Case], Finding | Non
     return find
 
 
-def _holders(case: Case, kind: str, nodes: tuple[Fit, ...]) -> list[str]:
+def _holders(case: PodContext, kind: str, nodes: tuple[NodeFit, ...]) -> list[str]:
     """Who has what is missing."""
     names = {fit.node for fit in nodes}
     rooms = [room for room in case.rooms if room.node.name in names]
@@ -179,7 +179,7 @@ def _holders(case: Case, kind: str, nodes: tuple[Fit, ...]) -> list[str]:
 
 
 @rule("nodes.no-gpus", "The cluster has no GPUs", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu")
-def no_gpus(case: Case) -> Finding | None:
+def no_gpus(case: PodContext) -> Finding | None:
     """A device plugin that is not there or not registered leaves every node at 0."""
     if not case.schedules or case.request or not (case.needs.gpus or case.needs.shares_gpu) or not case.rooms:
         return None
@@ -203,7 +203,7 @@ def no_gpus(case: Case) -> Finding | None:
     UNBOUND,
     "kubelet: capacity above allocatable; XID errors by the device plugin",
 )
-def gpus_unhealthy(case: Case) -> Finding | None:
+def gpus_unhealthy(case: PodContext) -> Finding | None:
     """A device that the plugin calls unhealthy still counts as capacity."""
     sick = [room for room in case.rooms if room.capacity_gpus > room.node.gpus]
     kinds = decisive(fits(case))
@@ -223,7 +223,7 @@ def gpus_unhealthy(case: Case) -> Finding | None:
 
 
 @rule("nodes.no-fit", "Every node lacks several things", UNBOUND, _SOURCE, general=True)
-def no_fit(case: Case) -> Finding | None:
+def no_fit(case: PodContext) -> Finding | None:
     """The table of nodes, where no single change would help."""
     certainty = _certainty(case)
     found = fits(case) if certainty else ()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from lab.explain.component_messages import of_conditions
-from lab.explain.finding import Certainty, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
 from lab.objects.container import ContainerView
 from lab.objects.fields import GPU_RESOURCE, parts
 
-_FAILED = (Stage.FAILED,)
+_FAILED = (PodStage.FAILED,)
 _KUBELET_SAYS_NO = "OutOf"
 
 
-def _message(case: Case) -> str:
+def _message(case: PodContext) -> str:
     return " ".join(str(parts(case.pod_obj)[2].get("message", "")).split())
 
 
-def _holders(case: Case) -> list[str]:
+def _holders(case: PodContext) -> list[str]:
     """Who holds GPUs of the pod's node, on either side of a vCluster."""
     lines = []
     for room in case.rooms:
@@ -37,7 +37,7 @@ def _holders(case: Case) -> list[str]:
     _FAILED,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; measured: a vCluster never subtracts the host's GPUs",
 )
-def gpu_not_given(case: Case) -> Finding | None:
+def gpu_not_given(case: PodContext) -> Finding | None:
     """Two schedulers gave the same GPU away, or the device became unhealthy in between."""
     if case.pod.reason not in ("UnexpectedAdmissionError", f"{_KUBELET_SAYS_NO}{GPU_RESOURCE}"):
         return None
@@ -54,7 +54,7 @@ def gpu_not_given(case: Case) -> Finding | None:
     _FAILED,
     "kubelet: OutOfcpu, OutOfmemory, OutOfpods, NodeAffinity",
 )
-def resource_not_given(case: Case) -> Finding | None:
+def resource_not_given(case: PodContext) -> Finding | None:
     """The node was fuller, or had other labels, than the scheduler thought."""
     reason = case.pod.reason
     if not (reason.startswith(_KUBELET_SAYS_NO) or reason == "NodeAffinity") or reason.endswith(GPU_RESOURCE):
@@ -67,7 +67,7 @@ def resource_not_given(case: Case) -> Finding | None:
 
 
 @rule("pod.evicted", "The node evicted the pod", _FAILED, "kubelet: Evicted")
-def evicted(case: Case) -> Finding | None:
+def evicted(case: PodContext) -> Finding | None:
     """The node ran out of memory, disk or process ids."""
     if case.pod.reason != "Evicted":
         return None
@@ -79,7 +79,7 @@ def evicted(case: Case) -> Finding | None:
 
 
 @rule("pod.deadline", "activeDeadlineSeconds is over", _FAILED, "kubelet: DeadlineExceeded")
-def deadline(case: Case) -> Finding | None:
+def deadline(case: PodContext) -> Finding | None:
     """The pod ran as long as it may."""
     if case.pod.reason != "DeadlineExceeded":
         return None
@@ -87,7 +87,7 @@ def deadline(case: Case) -> Finding | None:
 
 
 @rule("pod.node-shutdown", "The node went down", _FAILED, "kubelet: NodeShutdown, Terminated; pod-gc: NodeLost")
-def node_shutdown(case: Case) -> Finding | None:
+def node_shutdown(case: PodContext) -> Finding | None:
     """The node was shut down or lost."""
     if case.pod.reason not in ("NodeShutdown", "Terminated", "Shutdown", "NodeLost"):
         return None
@@ -99,7 +99,7 @@ def node_shutdown(case: Case) -> Finding | None:
 
 
 @rule("pod.exited", "Its containers ended with an error", _FAILED, "status.containerStatuses: terminated")
-def exited(case: Case) -> Finding | None:
+def exited(case: PodContext) -> Finding | None:
     """restartPolicy Never or OnFailure, and a container failed for good."""
     bad = [c for c in ContainerView.all_of(case.pod_obj) if c.exit_code]
     if case.pod.reason or not bad:
@@ -113,8 +113,8 @@ def exited(case: Case) -> Finding | None:
     )
 
 
-@rule("pod.deleting", "The pod is being deleted", (Stage.DELETING,), "metadata.deletionTimestamp and finalizers")
-def deleting(case: Case) -> Finding | None:
+@rule("pod.deleting", "The pod is being deleted", (PodStage.DELETING,), "metadata.deletionTimestamp and finalizers")
+def deleting(case: PodContext) -> Finding | None:
     """Within its grace, held by a finalizer, or on a node that does not answer."""
     meta = parts(case.pod_obj)[0]
     finalizers = meta.get("finalizers") or []
@@ -135,7 +135,7 @@ def deleting(case: Case) -> Finding | None:
 
 
 @rule("node.gone", "The node does not exist any more", BOUND, "pod-gc removes such pods after a while")
-def node_gone(case: Case) -> Finding | None:
+def node_gone(case: PodContext) -> Finding | None:
     """The pod is bound to a node that was deleted."""
     if not case.world.has("Node") or case.node is not None:
         return None
@@ -148,7 +148,7 @@ def node_gone(case: Case) -> Finding | None:
 
 
 @rule("node.not-ready", "Its node is not Ready", BOUND, "node condition Ready")
-def node_not_ready(case: Case) -> Finding | None:
+def node_not_ready(case: PodContext) -> Finding | None:
     """Nobody starts containers on such a node."""
     node = case.node
     if node is None or node.ready:
@@ -162,7 +162,7 @@ def node_not_ready(case: Case) -> Finding | None:
 
 
 @rule("pod.readiness-gate", "A readiness gate is not fulfilled", BOUND, "Kubernetes, spec.readinessGates")
-def readiness_gate(case: Case) -> Finding | None:
+def readiness_gate(case: PodContext) -> Finding | None:
     """A condition that somebody else must set to True."""
     gates = [gate.get("conditionType", "") for gate in parts(case.pod_obj)[1].get("readinessGates") or []]
     true = {c.type for c in case.pod.conditions if c.status == "True"}

@@ -6,10 +6,10 @@ import difflib
 import re
 
 from lab.explain.finding import Certainty, Finding
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.objects.fields import parts
-from lab.objects.kai import QueueView, Share
+from lab.objects.kai import QueueShare, QueueView
 
 _LIMIT = re.compile(r"(?P<queue>\S+) quota has reached the allowable limit of (?P<what>GPUs|CPU cores|memory)")
 _QUOTA = re.compile(
@@ -21,7 +21,7 @@ _DEFAULT = "default-queue"
 _DROPPED = "pkg/scheduler/cache/cluster_info/queue.go"
 
 
-def _waits(case: Case) -> bool:
+def _waits(case: PodContext) -> bool:
     """KAI of this cluster is to place it and has not."""
     return case.by_kai and case.request is None and case.world.has("Queue")
 
@@ -30,7 +30,7 @@ def describe(queue: QueueView) -> str:
     """A queue with its use against quota and limit; resources that are neither used nor bounded are left out."""
     words = []
     for name, unit in _UNITS.items():
-        share: Share = getattr(queue, name)
+        share: QueueShare = getattr(queue, name)
         used, firm = getattr(queue.allocated, name), getattr(queue.allocated_non_preemptible, name)
         bounds = [
             f"{what} {value:g}" for what, value in (("quota", share.quota), ("limit", share.limit)) if value != -1
@@ -47,7 +47,7 @@ def describe(queue: QueueView) -> str:
     UNBOUND,
     "cluster_info.go, validatePodgroupQueue; up to 0.12 without any event (#612, #621)",
 )
-def unknown(case: Case) -> Finding | None:
+def unknown(case: PodContext) -> Finding | None:
     """Case matters: the label is the Queue's name."""
     name = case.queue_name
     if not _waits(case) or case.queue is not None or name == _DEFAULT:
@@ -71,7 +71,7 @@ def unknown(case: Case) -> Finding | None:
     UNBOUND,
     "default_grouper.go; the chart makes default-queue from 0.10 on",
 )
-def no_default(case: Case) -> Finding | None:
+def no_default(case: PodContext) -> Finding | None:
     """A pod without the label goes to default-queue, wherever that exists."""
     if not _waits(case) or case.queue is not None or case.queue_name != _DEFAULT:
         return None
@@ -88,7 +88,7 @@ def no_default(case: Case) -> Finding | None:
     UNBOUND,
     f"{_DROPPED}, cleanQueueOrphans: it is dropped with all children",
 )
-def orphan(case: Case) -> Finding | None:
+def orphan(case: PodContext) -> Finding | None:
     """The scheduler drops such a queue, and tells that it does not exist."""
     if not _waits(case) or not case.chain:
         return None
@@ -108,7 +108,7 @@ def orphan(case: Case) -> Finding | None:
     UNBOUND,
     "pkg/scheduler/actions/utils/input_jobs.go: only leaf queues are looked at",
 )
-def not_leaf(case: Case) -> Finding | None:
+def not_leaf(case: PodContext) -> Finding | None:
     """In no version does a queue with children take workloads; the event says no more than Unable to schedule."""
     if not _waits(case) or case.queue is None:
         return None
@@ -125,7 +125,7 @@ def not_leaf(case: Case) -> Finding | None:
 @rule(
     "queue.levels", "The queue tree has not two levels", UNBOUND, "KAI up to 0.12 wants exactly two levels (#612, #621)"
 )
-def levels(case: Case) -> Finding | None:
+def levels(case: PodContext) -> Finding | None:
     """A leaf without a parent, or one at the third level, never gets anything."""
     wanted = case.kai.line.queue_levels if case.kai else 0
     if not _waits(case) or not wanted or not case.chain or case.chain[-1].parent or len(case.chain) == wanted:
@@ -143,7 +143,7 @@ def levels(case: Case) -> Finding | None:
     UNBOUND,
     "Queue v2: a limit that is left out is 0, -1 is unlimited; max_allowed_check.go",
 )
-def limit_zero(case: Case) -> Finding | None:
+def limit_zero(case: PodContext) -> Finding | None:
     """Nothing that asks for that resource ever runs in such a queue."""
     if not _waits(case):
         return None
@@ -166,7 +166,7 @@ def limit_zero(case: Case) -> Finding | None:
     UNBOUND,
     "pkg/scheduler/plugins/proportion/capacity_policy/max_allowed_check.go",
 )
-def over_limit(case: Case) -> Finding | None:
+def over_limit(case: PodContext) -> Finding | None:
     """The queue itself or a parent has all that it may have."""
     if not _waits(case):
         return None
@@ -185,7 +185,7 @@ def over_limit(case: Case) -> Finding | None:
     return None
 
 
-def _limit(case: Case, queue: QueueView, name: str, told: tuple[str, ...], certainty: Certainty) -> Finding:
+def _limit(case: PodContext, queue: QueueView, name: str, told: tuple[str, ...], certainty: Certainty) -> Finding:
     up = "" if queue.name == case.queue_name else f", a parent of {case.queue_name},"
     return Finding(
         f"queue {queue.name}{up} may have {getattr(queue, name).limit:g} {_UNITS[name]}; with {case.title} it has more",
@@ -201,7 +201,7 @@ def _limit(case: Case, queue: QueueView, name: str, told: tuple[str, ...], certa
     UNBOUND,
     "chart: default-queue has quota 0; NVIDIA/aicr PR #720",
 )
-def default_queue_quota(case: Case) -> Finding | None:
+def default_queue_quota(case: PodContext) -> Finding | None:
     """Deployments get priority class inference (125), are not preemptible, and so need quota; Jobs are."""
     if not _waits(case) or case.queue_name != _DEFAULT or not _over_quota(case):
         return None
@@ -218,7 +218,7 @@ def default_queue_quota(case: Case) -> Finding | None:
     UNBOUND,
     "pkg/scheduler/plugins/proportion/capacity_policy/quota_check.go",
 )
-def over_quota(case: Case) -> Finding | None:
+def over_quota(case: PodContext) -> Finding | None:
     """Only what may be preempted runs above the quota; from priority 100 on a workload may not."""
     told = _over_quota(case) if _waits(case) else ()
     if not told or case.queue_name == _DEFAULT:
@@ -233,25 +233,25 @@ def over_quota(case: Case) -> Finding | None:
     )
 
 
-def _over_quota(case: Case) -> tuple[str, ...]:
+def _over_quota(case: PodContext) -> tuple[str, ...]:
     return tuple(s.line for s in case.verdicts if "Non-preemptible workload is over quota" in s.text)[:1]
 
 
-def _class(case: Case) -> str:
+def _class(case: PodContext) -> str:
     return (case.group.priority_class if case.group else "") or "unknown"
 
 
-def _asked(case: Case) -> dict[str, float]:
+def _asked(case: PodContext) -> dict[str, float]:
     """What one pod asks for, in the units of queues."""
     return {"gpu": case.needs.gpu_total, "cpu": case.needs.cpu, "memory": case.needs.memory / 1e6}
 
 
-def _leaves(case: Case) -> list[str]:
+def _leaves(case: PodContext) -> list[str]:
     above = {queue.parent for queue in case.world.queues}
     return sorted(queue.name for queue in case.world.queues if queue.name not in above)
 
 
-def _users(case: Case, queue: QueueView) -> list[str]:
+def _users(case: PodContext, queue: QueueView) -> list[str]:
     """PodGroups that hold GPUs of the queue."""
     below = {queue.name}
     for _ in case.world.queues:

@@ -6,8 +6,8 @@ import re
 from datetime import timedelta
 
 from lab.explain.component_messages import of_event
-from lab.explain.finding import Certainty, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, WAITING, rule
 from lab.objects.container import ContainerView
 from lab.objects.kai import RESERVATION_APP, ReservationView
@@ -21,7 +21,7 @@ _SILENT = re.compile(r"reservation pod to allocate|annotation on reservation pod
 _SOURCE = "pkg/binder/binding/resourcereservation/resource_reservation.go"
 
 
-def _voices(case: Case) -> list[str]:
+def _voices(case: PodContext) -> list[str]:
     """All that was said about the reservation pods of this pod, or of late about any."""
     lines = [saying.line for saying in case.bind_errors]
     lines += [
@@ -46,12 +46,12 @@ def _voices(case: Case) -> list[str]:
     return [*lines, *(f"reservation pod {e.name}: {of_event(e).line}" for e in reversed(events))]
 
 
-def _pods(case: Case) -> tuple[PodView, ...]:
+def _pods(case: PodContext) -> tuple[PodView, ...]:
     mine = {(r.namespace, r.name) for r in case.reservations}
     return tuple(pod for pod in case.world.pods if (pod.namespace, pod.name) in mine)
 
 
-def _stuck(case: Case) -> bool:
+def _stuck(case: PodContext) -> bool:
     """The pod waits for a GPU that it shares: it is being bound, or the binder failed."""
     if not case.needs.shares_gpu or not case.by_kai:
         return False
@@ -60,7 +60,7 @@ def _stuck(case: Case) -> bool:
     return bool(case.bind_errors) or (bool(groups) and len(ready) < len(groups))
 
 
-def _find(case: Case, pattern: re.Pattern[str]) -> tuple[re.Match[str], list[str]] | None:
+def _find(case: PodContext, pattern: re.Pattern[str]) -> tuple[re.Match[str], list[str]] | None:
     if not _stuck(case):
         return None
     lines = _voices(case)
@@ -74,7 +74,7 @@ def _find(case: Case, pattern: re.Pattern[str]) -> tuple[re.Match[str], list[str
     UNBOUND,
     f"{_SOURCE}; issues #340, #360, #575, #636",
 )
-def reservation_class(case: Case) -> Finding | None:
+def reservation_class(case: PodContext) -> Finding | None:
     """The class is hard-coded, a default or empty, by version."""
     found = _find(case, _CLASS)
     if found is None:
@@ -90,7 +90,7 @@ def reservation_class(case: Case) -> Finding | None:
 
 
 @rule("shared.reservation-image", "The reservation pod's image cannot be pulled", UNBOUND, _SOURCE)
-def reservation_image(case: Case) -> Finding | None:
+def reservation_image(case: PodContext) -> Finding | None:
     """Its image is resourcereservation of KAI's registry."""
     found = _find(case, _IMAGE)
     if found is None:
@@ -108,7 +108,7 @@ def reservation_image(case: Case) -> Finding | None:
     UNBOUND,
     "pkg/resourcereservation/discovery/discovery.go; issues #261, #349, #522, #65",
 )
-def reservation_nvml(case: Case) -> Finding | None:
+def reservation_nvml(case: PodContext) -> Finding | None:
     """It asks NVML for exactly one device: the runtime must be NVIDIA's."""
     found = _find(case, _NVML)
     if found is None:
@@ -127,7 +127,7 @@ def reservation_nvml(case: Case) -> Finding | None:
     WAITING,
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; seen after a node's restart",
 )
-def reservation_no_gpu(case: Case) -> Finding | None:
+def reservation_no_gpu(case: PodContext) -> Finding | None:
     """Failed reservation pods stay, and KAI and the kubelet then count GPUs differently."""
     if not case.needs.shares_gpu or not case.by_kai:
         return None
@@ -143,7 +143,7 @@ def reservation_no_gpu(case: Case) -> Finding | None:
 
 
 @rule("shared.reservation-refused", "The reservation pod may not be created", UNBOUND, _SOURCE)
-def reservation_refused(case: Case) -> Finding | None:
+def reservation_refused(case: PodContext) -> Finding | None:
     """A quota or Pod Security in kai-resource-reservation, or a webhook."""
     found = _find(case, re.compile(r'gpu-reservation\S* is forbidden|pods "gpu-reservation[^"]*"|denied the request'))
     if found is None or any(_CLASS.search(line) for line in found[1]):
@@ -164,7 +164,7 @@ _CAUSES = (reservation_class, reservation_image, reservation_nvml, reservation_n
     UNBOUND,
     f"{_SOURCE}: waits 40 s, then deletes it",
 )
-def reservation_stuck(case: Case) -> Finding | None:
+def reservation_stuck(case: PodContext) -> Finding | None:
     """Without the annotation there is no binding; told where none of the causes above is found."""
     if not _stuck(case) or any(cause.find(case) is not None for cause in _CAUSES):
         return None
@@ -183,10 +183,10 @@ def reservation_stuck(case: Case) -> Finding | None:
 @rule(
     "shared.reservation-missing",
     "A shared GPU without a reservation pod",
-    (Stage.BOUND, Stage.RUNNING),
+    (PodStage.BOUND, PodStage.RUNNING),
     f"{_SOURCE}, deleteNonReservedPods",
 )
-def reservation_missing(case: Case) -> Finding | None:
+def reservation_missing(case: PodContext) -> Finding | None:
     """The binder deletes such pods at its next look at the node."""
     if not case.by_kai or not case.pod.gpu_groups or not case.world.has("Pod"):
         return None
@@ -208,10 +208,10 @@ def _over(reservation: ReservationView) -> bool:
 @rule(
     "shared.configmaps",
     "KAI's ConfigMaps for the GPU are missing",
-    (Stage.BOUND,),
+    (PodStage.BOUND,),
     "pkg/binder/common/gpu_access.go: the reference is not optional; a short wait is normal",
 )
-def configmaps(case: Case) -> Finding | None:
+def configmaps(case: PodContext) -> Finding | None:
     """The container waits until the binder's ConfigMaps exist."""
     told = [s for s in case.kubelet if "shared-gpu" in s.text and "not found" in s.text]
     if not told or (case.twin is not None and not case.schedules):

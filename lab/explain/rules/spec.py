@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import difflib
 
-from lab.explain.finding import Certainty, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.objects.fields import annotations_of, labels_of, parts
 from lab.objects.pod import FRACTION_ANNOTATION, MEMORY_ANNOTATION
 from lab.objects.pod_requests import DEVICES_ANNOTATION
 
-_ALIVE = (Stage.UNBOUND, Stage.BOUND, Stage.RUNNING)
+_ALIVE = (PodStage.UNBOUND, PodStage.BOUND, PodStage.RUNNING)
 _SHARE_KEYS = (FRACTION_ANNOTATION, MEMORY_ANNOTATION, DEVICES_ANNOTATION)
 _DEFAULT = "default-scheduler"
 
 
 @rule("spec.gates", "Scheduling gates", UNBOUND, "Kubernetes, spec.schedulingGates; pod_info.go: status Gated")
-def gates(case: Case) -> Finding | None:
+def gates(case: PodContext) -> Finding | None:
     """A gated pod is nobody's business until its gates are gone."""
     names = [gate.get("name", "") for gate in parts(case.pod_obj)[1].get("schedulingGates") or []]
     if not names:
@@ -29,7 +29,7 @@ def gates(case: Case) -> Finding | None:
 
 
 @rule("spec.kai-not-here", "No KAI in this cluster", UNBOUND, "spec.schedulerName kai-scheduler, all versions")
-def kai_not_here(case: Case) -> Finding | None:
+def kai_not_here(case: PodContext) -> Finding | None:
     """The pod asks for KAI where none is installed."""
     if not case.schedules or case.kai is not None or case.pod.scheduler_name != "kai-scheduler":
         return None
@@ -48,7 +48,7 @@ def kai_not_here(case: Case) -> Finding | None:
     UNBOUND,
     "Kubernetes: a pod waits for its scheduler without an event",
 )
-def no_such_scheduler(case: Case) -> Finding | None:
+def no_such_scheduler(case: PodContext) -> Finding | None:
     """Nobody reports under the name, holds a Lease of it, or is started with it."""
     name = case.pod.scheduler_name
     known = [_DEFAULT, *([case.kai.scheduler_name] if case.kai else [])]
@@ -63,7 +63,7 @@ def no_such_scheduler(case: Case) -> Finding | None:
     )
 
 
-def _heard_of(case: Case, name: str) -> bool:
+def _heard_of(case: PodContext, name: str) -> bool:
     world = case.world
     if any(event.reporter == name for event in world.events) or any(
         parts(lease)[0].get("name") == name for lease in world.of("Lease")
@@ -84,7 +84,7 @@ def _heard_of(case: Case, name: str) -> bool:
     _ALIVE,
     "annotations gpu-fraction and gpu-memory are read by KAI alone",
 )
-def fraction_without_kai(case: Case) -> Finding | None:
+def fraction_without_kai(case: PodContext) -> Finding | None:
     """Another scheduler places such a pod like one without a GPU."""
     kai = case.kai
     if not case.schedules or kai is None or case.by_kai or not case.needs.shares_gpu:
@@ -102,7 +102,7 @@ def fraction_without_kai(case: Case) -> Finding | None:
     _ALIVE,
     "pkg/common/constants/constants.go: gpu-fraction, gpu-memory, gpu-fraction-num-devices in every version",
 )
-def share_key(case: Case) -> Finding | None:
+def share_key(case: PodContext) -> Finding | None:
     """kai.scheduler/gpu-fraction is ignored by every KAI; such a pod is placed like one without a GPU."""
     meta = parts(case.pod_obj)[0]
     wrong = [
@@ -122,7 +122,7 @@ def share_key(case: Case) -> Finding | None:
 @rule(
     "spec.queue-key", "The queue is not in the label", _ALIVE[:2], "label kai.scheduler/queue; runai/queue before 0.6"
 )
-def queue_key(case: Case) -> Finding | None:
+def queue_key(case: PodContext) -> Finding | None:
     """A queue as an annotation, or under its old name, is not read; the pod goes to default-queue."""
     if not case.by_kai or case.kai is None:
         return None
@@ -148,10 +148,10 @@ def queue_key(case: Case) -> Finding | None:
 @rule(
     "spec.no-pods-wanted",
     "The workload wants no pods now",
-    (Stage.MISSING,),
+    (PodStage.MISSING,),
     "spec.suspend, spec.paused, spec.replicas",
 )
-def no_pods_wanted(case: Case) -> Finding | None:
+def no_pods_wanted(case: PodContext) -> Finding | None:
     """Suspended, or scaled to 0."""
     owner = case.owners[0] if case.owners else None
     if owner is None or (owner.want and not owner.paused):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lab.config.labels import HOST_KAI
-from lab.explain.finding import Certainty, Finding, Stage
-from lab.explain.pod_context import Case
+from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
 from lab.objects.fields import labels_of, parts
 
@@ -20,7 +20,7 @@ _SYNCER = "vCluster 0.36.1, pkg/controllers/resources/pods/syncer.go"
     UNBOUND,
     f"{_SYNCER}, applyLimitByClass",
 )
-def class_not_synced(case: Case) -> Finding | None:
+def class_not_synced(case: PodContext) -> Finding | None:
     """RuntimeClasses and PriorityClasses come from the host, by selector."""
     told = [s for s in case.refusals if "did not sync pod" in s.text]
     if not told:
@@ -40,7 +40,7 @@ def class_not_synced(case: Case) -> Finding | None:
     "vCluster 0.36.1, pkg/patcher/apply.go: event SyncError",
     general=True,
 )
-def sync_error(case: Case) -> Finding | None:
+def sync_error(case: PodContext) -> Finding | None:
     """Admission happens on the host: in the tenant, creating the pod succeeds."""
     told = [s for s in case.refusals if s.text.startswith("Error")]
     if not told:
@@ -58,7 +58,7 @@ def sync_error(case: Case) -> Finding | None:
     UNBOUND,
     "vCluster: pod app=vcluster,release=NAME holds API server and syncer",
 )
-def syncer_down(case: Case) -> Finding | None:
+def syncer_down(case: PodContext) -> Finding | None:
     """Nobody carries the pod to the host."""
     twin = case.twin
     if twin is None or twin.side != "host" or twin.obj is not None:
@@ -79,7 +79,7 @@ def syncer_down(case: Case) -> Finding | None:
 
 
 @rule("tenant.not-synced", "The host does not have the pod", UNBOUND, _SYNCER)
-def not_synced(case: Case) -> Finding | None:
+def not_synced(case: PodContext) -> Finding | None:
     """Neither carried over nor refused."""
     twin = case.twin
     if twin is None or twin.side != "host" or twin.obj is not None or case.schedules or case.refusals:
@@ -99,7 +99,7 @@ def not_synced(case: Case) -> Finding | None:
     UNBOUND,
     "host-kai: the host's KAI schedules, so the host's queues count",
 )
-def queue_only_inside(case: Case) -> Finding | None:
+def queue_only_inside(case: PodContext) -> Finding | None:
     """Queue objects of a vCluster mean nothing to the host's KAI."""
     if not _unknown_here(case) or case.side != "host" or case.twin is None:
         return None
@@ -116,7 +116,7 @@ def queue_only_inside(case: Case) -> Finding | None:
     UNBOUND,
     "own-kai: the tenant's KAI schedules, so the tenant's queues count",
 )
-def queue_only_on_host(case: Case) -> Finding | None:
+def queue_only_on_host(case: PodContext) -> Finding | None:
     """A tenant with its own KAI has its own queue tree."""
     if not _unknown_here(case) or case.side == "host" or case.twin is None:
         return None
@@ -127,14 +127,14 @@ def queue_only_on_host(case: Case) -> Finding | None:
     )
 
 
-def _unknown_here(case: Case) -> bool:
+def _unknown_here(case: PodContext) -> bool:
     twin = case.twin
     if twin is None or not case.by_kai or case.queue is not None or not case.world.has("Queue"):
         return False
     return twin.world.get("Queue", case.queue_name) is not None
 
 
-def _names(case: Case) -> str:
+def _names(case: PodContext) -> str:
     return ", ".join(queue.name for queue in case.world.queues) or "none exist"
 
 
@@ -144,7 +144,7 @@ def _names(case: Case) -> str:
     UNBOUND,
     f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
 )
-def node_not_synced(case: Case) -> Finding | None:
+def node_not_synced(case: PodContext) -> Finding | None:
     """The host has bound the pod, and the tenant cannot be told where."""
     twin = case.twin
     host = twin.pod if twin is not None and twin.side == "host" else None
@@ -165,7 +165,7 @@ def node_not_synced(case: Case) -> Finding | None:
     UNBOUND,
     "vCluster 0.36.1, pods/translate/translator.go: blanked without sync.fromHost.priorityClasses",
 )
-def class_blanked(case: Case) -> Finding | None:
+def class_blanked(case: PodContext) -> Finding | None:
     """KAI then takes the class by the pod's kind."""
     twin = case.twin
     if twin is None or case.side != "host" or twin.obj is None:
@@ -187,7 +187,7 @@ def class_blanked(case: Case) -> Finding | None:
     WAITING,
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
 )
-def two_kais(case: Case) -> Finding | None:
+def two_kais(case: PodContext) -> Finding | None:
     """Fractions of such a tenant never start, or are deleted by the host's binder."""
     twin = case.twin
     if twin is None or case.side == "host" or not case.by_kai or twin.obj is None or twin.pod is None:
@@ -212,7 +212,7 @@ def two_kais(case: Case) -> Finding | None:
     UNBOUND,
     "measured: beside tenants with a KAI of their own, the lab lets the host's KAI look at labelled namespaces only",
 )
-def not_opted_in(case: Case) -> Finding | None:
+def not_opted_in(case: PodContext) -> Finding | None:
     """Its webhooks change no pod there, and its pod-grouper gives none a PodGroup."""
     space = case.world.get("Namespace", case.pod.namespace)
     if case.side.startswith("tenant") or not case.by_kai or case.kai is None or space is None:
@@ -229,7 +229,7 @@ def not_opted_in(case: Case) -> Finding | None:
     )
 
 
-def _selecting(case: Case) -> tuple[str, ...]:
+def _selecting(case: PodContext) -> tuple[str, ...]:
     """What of the host's KAI selects namespaces by the lab's label, as evidence."""
     kai = case.kai
     if kai is None:
@@ -252,10 +252,10 @@ def _label() -> str:
 @rule(
     "tenant.host-deleting",
     "The host is deleting the pod",
-    (Stage.UNBOUND, Stage.BOUND, Stage.RUNNING),
+    (PodStage.UNBOUND, PodStage.BOUND, PodStage.RUNNING),
     f"{_SYNCER}: physical pod is being deleted",
 )
-def host_deleting(case: Case) -> Finding | None:
+def host_deleting(case: PodContext) -> Finding | None:
     """Evicted or deleted on the host; the tenant's pod follows."""
     twin = case.twin
     if twin is None or twin.side != "host" or twin.pod is None or not twin.pod.deleting:
@@ -276,7 +276,7 @@ def host_deleting(case: Case) -> Finding | None:
     "vCluster copies the status from the host",
     general=True,
 )
-def status_behind(case: Case) -> Finding | None:
+def status_behind(case: PodContext) -> Finding | None:
     """Ready on the host, not yet in the tenant."""
     twin = case.twin
     if twin is None or twin.side != "host" or twin.pod is None or not twin.pod.ready:

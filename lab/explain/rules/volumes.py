@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.explain.component_messages import of_event
 from lab.explain.finding import Certainty, Finding
-from lab.explain.pod_context import Case
+from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.objects.fields import annotations_of, parts
 from lab.objects.workload import ClaimView
@@ -19,7 +19,7 @@ _TALK = (
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def _claims(case: Case) -> list[ClaimView]:
+def _claims(case: PodContext) -> list[ClaimView]:
     """The claims that the pod mounts and that exist."""
     meta, spec, _ = parts(case.pod_obj)
     names = [(v.get("persistentVolumeClaim") or {}).get("claimName") for v in spec.get("volumes") or []]
@@ -34,7 +34,7 @@ def _claims(case: Case) -> list[ClaimView]:
     UNBOUND,
     "Kubernetes, pkg/scheduler/framework/plugins/volumebinding; KAI uses the same plugin",
 )
-def claim_unbound(case: Case) -> Finding | None:
+def claim_unbound(case: PodContext) -> Finding | None:
     """No class, no provisioner, or no volume that fits."""
     open_claims = [claim for claim in _claims(case) if claim.phase != "Bound"]
     told = [saying.line for saying in case.verdicts if any(word in saying.text for word in _TALK)]
@@ -53,13 +53,13 @@ def claim_unbound(case: Case) -> Finding | None:
     )
 
 
-def _waits_for_pod(case: Case, claim: ClaimView) -> bool:
+def _waits_for_pod(case: PodContext, claim: ClaimView) -> bool:
     """Whether the claim's class makes the volume only when the pod has a node: then it is Pending by design."""
     found = case.world.get("StorageClass", claim.storage_class or "")
     return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
-def _why(case: Case, claim: ClaimView) -> tuple[str, str]:
+def _why(case: PodContext, claim: ClaimView) -> tuple[str, str]:
     look = case.kubectl("describe", "pvc", claim.name, "-n", claim.namespace)
     classes = [parts(obj) for obj in case.world.of("StorageClass")]
     names = [meta.get("name", "") for meta, _, _ in classes]

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from lab.gpu.diagnosis.node_facts import HANDLER
-from lab.gpu.diagnosis.node_stages import Stage, Trouble
+from lab.gpu.diagnosis.node_stages import GpuPathStage, Trouble
 from lab.gpu.pools import PRESENT_LABEL
 from lab.host.verdict import Level
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import is_reservation
 from lab.objects.views import GPU_MEMORY_LABEL, NodeView, PodView
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest")
 """What is read of the cluster."""
@@ -45,12 +45,12 @@ def state_of(obj: Obj) -> str:
     return view.reason or next(iter(reasons), "") or view.phase or "new"
 
 
-def gpu_nodes_of(world: World) -> dict[str, int]:
+def gpu_nodes_of(world: ClusterSnapshot) -> dict[str, int]:
     """The GPU nodes of a cluster that the lab did not make, and what they have: what the kubelet knows of."""
     return {node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(PRESENT_LABEL) == "true"}
 
 
-def cluster_stages(world: World, gpus: Mapping[str, int], *, ours: bool = True) -> tuple[Stage, ...]:
+def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: bool = True) -> tuple[GpuPathStage, ...]:
     """The stages of the cluster and of each GPU node.
 
     Args:
@@ -61,36 +61,38 @@ def cluster_stages(world: World, gpus: Mapping[str, int], *, ours: bool = True) 
     need: Level = "fail" if ours else "warn"
     nodes = {node.name: node for node in world.nodes}
     stages = [
-        Stage("class", "RuntimeClass", "", tuple(_runtime_class(world, need)), f"{HANDLER} leads to handler {HANDLER}")
+        GpuPathStage(
+            "class", "RuntimeClass", "", tuple(_runtime_class(world, need)), f"{HANDLER} leads to handler {HANDLER}"
+        )
     ]
     wanted = tuple(_daemon_sets(world))
     for name, count in gpus.items():
         node = nodes.get(name)
         short = node is None or node.gpus < count or not node.gpus
         plugin = (*wanted, *_plugin(world, name, short=short))
-        stages.append(Stage("plugin", "device plugin", name, plugin, "runs"))
+        stages.append(GpuPathStage("plugin", "device plugin", name, plugin, "runs"))
         if node is None:
             stages.append(
-                Stage("allocatable", "GPUs offered", name, (Trouble(f"node {name} is not in the cluster"),), "")
+                GpuPathStage("allocatable", "GPUs offered", name, (Trouble(f"node {name} is not in the cluster"),), "")
             )
             continue
         stages.append(
-            Stage("allocatable", "GPUs offered", name, tuple(_offered(node, count)), f"{node.gpus} of {count}")
+            GpuPathStage("allocatable", "GPUs offered", name, tuple(_offered(node, count)), f"{node.gpus} of {count}")
         )
         told = f"{PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
-        stages.append(Stage("labels", "labels", name, tuple(_labels(node, need)), told))
+        stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), told))
     stages += [
-        Stage("labels", "labels", node.name, (Trouble(f"label {FAKE_LABEL} is true"),), "")
+        GpuPathStage("labels", "labels", node.name, (Trouble(f"label {FAKE_LABEL} is true"),), "")
         for node in world.nodes
         if node.labels.get(FAKE_LABEL) == "true" and node.name not in gpus
     ]
     pods = [pod for pod in world.of("Pod") if is_reservation(pod)]
     told = f"{len(pods)}, all of them run" if pods else "none: no GPU is shared now"
-    stages.append(Stage("reservations", "reservation pods", "", tuple(_reservations(pods, world.at)), told))
+    stages.append(GpuPathStage("reservations", "reservation pods", "", tuple(_reservations(pods, world.at)), told))
     return tuple(stages)
 
 
-def _runtime_class(world: World, need: Level) -> Iterator[Trouble]:
+def _runtime_class(world: ClusterSnapshot, need: Level) -> Iterator[Trouble]:
     found = world.get("RuntimeClass", HANDLER)
     if found is None and world.has("RuntimeClass"):
         yield Trouble(f"RuntimeClass {HANDLER} is missing", need)
@@ -98,14 +100,14 @@ def _runtime_class(world: World, need: Level) -> Iterator[Trouble]:
         yield Trouble(f"RuntimeClass {HANDLER} has handler {found.get('handler')}, should be {HANDLER}", need)
 
 
-def _daemon_sets(world: World) -> Iterator[Trouble]:
+def _daemon_sets(world: ClusterSnapshot) -> Iterator[Trouble]:
     for obj in world.of("DaemonSet"):
         meta, spec, status = parts(obj)
         if is_plugin(spec.get("template") or {}) and not status.get("desiredNumberScheduled"):
             yield Trouble(f"DaemonSet {meta.get('namespace')}/{meta.get('name')} wants no pod")
 
 
-def _plugin(world: World, node: str, *, short: bool) -> Iterator[Trouble]:
+def _plugin(world: ClusterSnapshot, node: str, *, short: bool) -> Iterator[Trouble]:
     pods = [(PodView.of(obj), obj) for obj in world.of("Pod") if is_plugin(obj)]
     mine = [(view, obj) for view, obj in pods if view.node == node and not view.deleting]
     # GPUs may be offered by something else in a cluster that is not ours

@@ -11,9 +11,9 @@ from typing import Any
 from lab.errors import Interrupted, LabError
 from lab.gpu.diagnosis.cluster_stages import KINDS, cluster_stages, gpu_nodes_of
 from lab.gpu.diagnosis.node_facts import NodeFacts, ask
-from lab.gpu.diagnosis.node_stages import CHECK, Expected, Stage, node_stages
+from lab.gpu.diagnosis.node_stages import CHECK, Expected, GpuPathStage, node_stages
 from lab.gpu.diagnosis.pods import concerned, pod_evidence, read_logs, unwell, wanted_logs
-from lab.gpu.diagnosis.symptoms import Evidence, Found, match
+from lab.gpu.diagnosis.symptoms import Evidence, SymptomMatch, match
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.node_state import PROGRAMS
 from lab.gpu.pools import pools_by_node, short_name
@@ -22,7 +22,7 @@ from lab.gpu.simulated.nodes import each
 from lab.host.verdict import Verdict
 from lab.objects.views import PodView
 from lab.session.context import LabContext
-from lab.snapshot.cluster_snapshot import UNREAD, World, take
+from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot, take
 
 SECONDS = 30.0
 """For all of it."""
@@ -45,7 +45,7 @@ class Diagnosis:
 
     lab: str
     path: tuple[Verdict, ...]
-    symptoms: tuple[Found, ...]
+    symptoms: tuple[SymptomMatch, ...]
     unread: tuple[str, ...] = ()
 
     @property
@@ -139,7 +139,7 @@ def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> t
     return down, [answer for answer in answers if isinstance(answer, NodeFacts)]
 
 
-def _world(ctx: LabContext, timeout: float, down: list[Verdict], silent: list[str]) -> World | None:
+def _world(ctx: LabContext, timeout: float, down: list[Verdict], silent: list[str]) -> ClusterSnapshot | None:
     """The cluster's objects; None where the API does not answer, which is a verdict unless the nodes are down."""
     try:
         return take(ctx.cluster(), kinds=KINDS, timeout=timeout)
@@ -153,7 +153,7 @@ def _world(ctx: LabContext, timeout: float, down: list[Verdict], silent: list[st
         return None
 
 
-def _told_by_node(node: NodeFacts, world: World | None) -> Iterator[Evidence]:
+def _told_by_node(node: NodeFacts, world: ClusterSnapshot | None) -> Iterator[Evidence]:
     """What the node's programs said: nvidia-smi, and the journals as far as they are about what is wrong now."""
     yield from (Evidence("nvidia-smi", node.node, line) for line in node.smi)
     pods = world.of("Pod") if world is not None else ()
@@ -167,7 +167,7 @@ def _told_by_node(node: NodeFacts, world: World | None) -> Iterator[Evidence]:
                 yield Evidence(f"{unit}-log", node.node, line)
 
 
-def _short(ctx: LabContext, stage: Stage) -> str:
+def _short(ctx: LabContext, stage: GpuPathStage) -> str:
     return short_name(ctx.spec.name, stage.where) if stage.where else ""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.config import LabSpec
-from lab.gpu.diagnosis.symptoms import Evidence, Found, match
-from lab.host import HostFacts, Machine, Needs, Verdict, doctor, gather
+from lab.gpu.diagnosis.symptoms import Evidence, SymptomMatch, match
+from lab.host import HostFacts, HostNeeds, Machine, Verdict, doctor, gather
 from lab.host.nvidia.discovery import NvidiaFacts, discover
 from lab.tools.process import Runner
 
@@ -28,14 +28,14 @@ class Examined:
         return evidence_of(self.verdicts)
 
     @property
-    def symptoms(self) -> tuple[Found, ...]:
+    def symptoms(self) -> tuple[SymptomMatch, ...]:
         """The known failures in it."""
         return match(self.evidence)
 
 
-def needs_of(spec: LabSpec) -> Needs:
+def needs_of(spec: LabSpec) -> HostNeeds:
     """What a lab file asks of the machine."""
-    return Needs(
+    return HostNeeds(
         kubernetes=spec.cluster.kubernetes, engine=spec.cluster.engine, gpu=spec.gpu.mode, strategy=spec.gpu.strategy
     )
 

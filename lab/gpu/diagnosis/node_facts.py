@@ -34,7 +34,7 @@ class Containerd:
 
 
 @dataclass(frozen=True)
-class Toolkit:
+class NodeToolkit:
     """The toolkit's configuration in the node, or why it cannot be read; nothing set is the toolkit's default."""
 
     mode: str = "auto"
@@ -88,15 +88,15 @@ class NodeFacts:
         return Containerd(section.get("runtimes") or {}, str(section.get("default_runtime_name") or ""))
 
     @cached_property
-    def toolkit(self) -> Toolkit:
+    def toolkit(self) -> NodeToolkit:
         """The toolkit's configuration."""
         try:
             config = tomllib.loads(self._text("toolkit"))
         except tomllib.TOMLDecodeError as error:
-            return Toolkit(broken=str(error))
+            return NodeToolkit(broken=str(error))
         mode = (config.get("nvidia-container-runtime") or {}).get("mode") or "auto"
         accepted = config.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True)
-        return Toolkit(str(mode), accepted is not False)
+        return NodeToolkit(str(mode), accepted is not False)
 
     @property
     def programs(self) -> frozenset[str]:

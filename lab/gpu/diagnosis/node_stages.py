@@ -51,7 +51,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Stage:
+class GpuPathStage:
     """One stage of a node or of the cluster: what is wrong, else what there is."""
 
     id: str
@@ -81,7 +81,7 @@ class Stage:
 Look = Callable[[NodeFacts, Expected], Iterable[Trouble]]
 
 
-def node_stages(facts: NodeFacts, expected: Expected) -> tuple[Stage, ...]:
+def node_stages(facts: NodeFacts, expected: Expected) -> tuple[GpuPathStage, ...]:
     """All stages of one node, in the order of the way."""
     runtime = facts.containerd.handlers.get(HANDLER) or {}
     program = (runtime.get("options") or {}).get("BinaryName", "")
@@ -94,7 +94,9 @@ def node_stages(facts: NodeFacts, expected: Expected) -> tuple[Stage, ...]:
         ("cdi", "CDI spec", _cdi, f"{specs}: {len(facts.cdi.names)} devices"),
         ("health", "GPUs", _health, f"{len(expected.gpus)}, none has failed"),
     )
-    return tuple(Stage(name, title, facts.node, tuple(look(facts, expected)), good) for name, title, look, good in rows)
+    return tuple(
+        GpuPathStage(name, title, facts.node, tuple(look(facts, expected)), good) for name, title, look, good in rows
+    )
 
 
 def _devices(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:

@@ -15,9 +15,9 @@ from lab.gpu.diagnosis.symptoms import Evidence
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import RESERVATION_APP, is_reservation
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 from lab.objects.views import EventView, PodView
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -48,7 +48,7 @@ class LogRef:
 
 def concerned(obj: Obj) -> bool:
     """Whether a pod has to do with GPUs."""
-    needs, view = PodNeeds.of(obj), PodView.of(obj)
+    needs, view = PodRequests.of(obj), PodView.of(obj)
     if needs.wants_gpu or view.runtime_class == HANDLER or view.namespace == RESERVATION_APP:
         return True
     return is_plugin(obj) or any("nvidia-smi" in word for word in _words(obj))
@@ -60,15 +60,15 @@ def unwell(obj: Obj) -> bool:
     return not view.deleting and not view.ready and view.phase != "Succeeded"
 
 
-def pod_evidence(world: World) -> tuple[Evidence, ...]:
+def pod_evidence(world: ClusterSnapshot) -> tuple[Evidence, ...]:
     """What the cluster's objects say of GPU pods that do not run, and of those that may not be made."""
     sick = [obj for obj in world.of("Pod") if concerned(obj) and unwell(obj)]
     found = [line for obj in sick for line in _of_pod(world, obj)]
-    shares = any(PodNeeds.of(obj).shares_gpu for obj in sick)
+    shares = any(PodRequests.of(obj).shares_gpu for obj in sick)
     return (*found, *(_of_gone(world) if shares else ()), *_of_makers(world))
 
 
-def wanted_logs(world: World) -> tuple[LogRef, ...]:
+def wanted_logs(world: ClusterSnapshot) -> tuple[LogRef, ...]:
     """The logs worth reading: device plugins, reservation pods and whatever of GPU pods has crashed."""
     return tuple(ref for obj in world.of("Pod") if concerned(obj) for ref in _logs(obj))
 
@@ -89,7 +89,7 @@ def read_logs(cluster: Cluster, refs: Iterable[LogRef], timeout: float) -> tuple
     )
 
 
-def _of_pod(world: World, obj: Obj) -> Iterator[Evidence]:
+def _of_pod(world: ClusterSnapshot, obj: Obj) -> Iterator[Evidence]:
     view, status = PodView.of(obj), parts(obj)[2]
     where = title_of(view)
 
@@ -114,7 +114,7 @@ def _of_pod(world: World, obj: Obj) -> Iterator[Evidence]:
         yield say("event", f"{event.reason}: {event.message}")
 
 
-def _of_gone(world: World) -> Iterator[Evidence]:
+def _of_gone(world: ClusterSnapshot) -> Iterator[Evidence]:
     """Events of reservation pods that the binder has deleted already."""
     there = {PodView.of(obj).uid for obj in world.of("Pod")}
     for event in world.events:
@@ -122,7 +122,7 @@ def _of_gone(world: World) -> Iterator[Evidence]:
             yield Evidence("event", f"{event.namespace}/{event.name}", f"{event.reason}: {event.message}")
 
 
-def _of_makers(world: World) -> Iterator[Evidence]:
+def _of_makers(world: ClusterSnapshot) -> Iterator[Evidence]:
     """Why workloads that lack pods may not make them."""
     lacking = {parts(obj)[0].get("uid") for kind in _MAKERS for obj in world.of(kind) if _lacks(obj)}
     for event in world.events:
@@ -138,7 +138,7 @@ def _lacks(obj: Obj) -> bool:
     return int(wanted) > int(seen) and not status.get("succeeded")
 
 
-def _recent_warning(world: World, event: EventView) -> bool:
+def _recent_warning(world: ClusterSnapshot, event: EventView) -> bool:
     return event.type == "Warning" and event.last is not None and world.at - event.last < _RECENT
 
 

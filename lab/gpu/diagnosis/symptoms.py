@@ -117,7 +117,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Found:
+class SymptomMatch:
     """A symptom that was seen, and where."""
 
     symptom: Symptom
@@ -162,7 +162,7 @@ def _row(key: str, row: Mapping[str, Any]) -> Symptom:
     return Symptom(**{**row, "id": key, "patterns": compiled, "streams": frozenset(row["streams"])})
 
 
-def match(evidence: Iterable[Evidence], rows: Iterable[Symptom] | None = None) -> tuple[Found, ...]:
+def match(evidence: Iterable[Evidence], rows: Iterable[Symptom] | None = None) -> tuple[SymptomMatch, ...]:
     """The symptoms in the evidence, causes first; general ones only where nothing else was found.
 
     Args:
@@ -181,7 +181,7 @@ def match(evidence: Iterable[Evidence], rows: Iterable[Symptom] | None = None) -
     return tuple(one for one in found if not (one.symptom.general and one.places <= explained))
 
 
-def in_text(text: str, where: str = "text") -> tuple[Found, ...]:
+def in_text(text: str, where: str = "text") -> tuple[SymptomMatch, ...]:
     """The symptoms in a log or an error text; ``where`` names it in the evidence."""
     text = normal(text)
     # Of a long log few symptoms are anywhere in it: the lines are looked through for these alone.
@@ -195,8 +195,8 @@ def normal(text: str) -> str:
     return _QUOTE.sub('"', _COLOUR.sub("", text)).replace("\\n", "\n")
 
 
-def _found(row: Symptom, hits: Mapping[Evidence, re.Match[str]]) -> Found:
+def _found(row: Symptom, hits: Mapping[Evidence, re.Match[str]]) -> SymptomMatch:
     first, match_ = next(iter(hits.items()))
     words = {"where": first.where, **{name: value or "" for name, value in match_.groupdict().items()}}
     places = frozenset[str]().union(*(one.places for one in hits))
-    return Found(row, tuple(hits)[:_LINES], row.means.format(**words), row.fix.format(**words), places)
+    return SymptomMatch(row, tuple(hits)[:_LINES], row.means.format(**words), row.fix.format(**words), places)

@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 from lab.gpu.map.model import GpuMap
-from lab.gpu.map.node_builder import Draft
+from lab.gpu.map.node_builder import NodeDraft
 from lab.gpu.map.node_query import NodeEvidence
 from lab.gpu.map.pods import GpuPod, GpuPods, sort_pods, waiting_inside
 from lab.objects.fields import Obj, parts
 from lab.objects.pod_requests import MIG_PREFIX
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node")
 """What of a World the map is made of."""
 
 
 def map_of(
-    world: World,
+    world: ClusterSnapshot,
     evidence: Mapping[str, NodeEvidence] | None = None,
     inside: Mapping[str, Sequence[Obj] | None] | None = None,
 ) -> GpuMap:
@@ -38,7 +38,7 @@ def map_of(
     """
     said = evidence or {}
     pods = sort_pods(world.of("Pod"))
-    drafts = {draft.view.name: draft for draft in (Draft.of(obj, said) for obj in world.of("Node"))}
+    drafts = {draft.view.name: draft for draft in (NodeDraft.of(obj, said) for obj in world.of("Node"))}
     notes = [f"{name} could not be asked which GPU is whose: {words.why}" for name, words in said.items() if words.why]
     notes += [f"{name} has MIG devices, which are not on this map" for name in sorted(_sliced(world))]
     notes += _place(drafts, pods)
@@ -61,7 +61,7 @@ def map_of(
     )
 
 
-def _sliced(world: World) -> set[str]:
+def _sliced(world: ClusterSnapshot) -> set[str]:
     """Nodes that offer slices of GPUs (MIG)."""
     return {
         obj["metadata"]["name"]
@@ -75,7 +75,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)]
 
 
-def _place(drafts: Mapping[str, Draft], pods: GpuPods) -> list[str]:
+def _place(drafts: Mapping[str, NodeDraft], pods: GpuPods) -> list[str]:
     """Put all pods where they are; returns what contradicts itself. Pods of nodes that are gone are left out."""
     notes = [
         f"reservation pod {pod.on_host} has failed, so nothing holds its GPU: {_after_failure(pod)}"

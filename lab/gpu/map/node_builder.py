@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
-from lab.gpu.map.node_query import Device, NodeEvidence
+from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
 from lab.gpu.map.pods import GpuPod
 from lab.objects.fields import Obj, gpus_in, parts, whole
 from lab.objects.node import NodeView
@@ -17,7 +17,7 @@ REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 
 
 @dataclass
-class Draft:
+class NodeDraft:
     """A node and its GPUs, filled pod by pod. ``capacity`` and ``allocatable`` in GPUs, not in replicas."""
 
     view: NodeView
@@ -29,7 +29,7 @@ class Draft:
     unplaced: list[Holder] = field(default_factory=list)
 
     @classmethod
-    def of(cls, obj: Obj, evidence: Mapping[str, NodeEvidence]) -> Draft:
+    def of(cls, obj: Obj, evidence: Mapping[str, NodeEvidence]) -> NodeDraft:
         """A node with the GPUs that it told of, and unnamed ones up to its capacity."""
         view = NodeView.of(obj)
         replicas = max(1, whole(view.labels.get(REPLICAS_LABEL)) or 1)
@@ -37,7 +37,7 @@ class Draft:
         said = evidence.get(view.name, NodeEvidence())
         draft = cls(view, most // replicas, view.gpus // replicas, replicas, said)
         draft.gpus = [draft._new(device) for device in said.devices]
-        draft.gpus += [draft._new(Device("")) for _ in range(draft.capacity - len(draft.gpus))]
+        draft.gpus += [draft._new(QueriedDevice("")) for _ in range(draft.capacity - len(draft.gpus))]
         return draft
 
     def place_of(self, uuid: str) -> int:
@@ -47,7 +47,7 @@ class Draft:
             return known
         unnamed = self.unnamed()
         if unnamed is None:
-            self.gpus.append(self._new(Device(uuid)))
+            self.gpus.append(self._new(QueriedDevice(uuid)))
             return len(self.gpus) - 1
         self.gpus[unnamed] = replace(self.gpus[unnamed], uuid=uuid)
         return unnamed
@@ -135,7 +135,7 @@ class Draft:
             return pod.needs.fraction
         return pod.needs.gpu_memory / gpu.memory if pod.needs.gpu_memory and gpu.memory else None
 
-    def _new(self, device: Device) -> Gpu:
+    def _new(self, device: QueriedDevice) -> Gpu:
         return Gpu(
             self.view.name,
             device.index,

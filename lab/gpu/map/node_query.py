@@ -28,7 +28,7 @@ _PAIR = re.compile(r"(\w+)=(\S*)")
 
 
 @dataclass(frozen=True)
-class Device:
+class QueriedDevice:
     """One GPU of a node; ``memory`` in MiB; ``index`` as NVML counts."""
 
     uuid: str
@@ -43,7 +43,7 @@ class Device:
 class NodeEvidence:
     """What one node said; ``why`` says why it said nothing."""
 
-    devices: tuple[Device, ...] = ()
+    devices: tuple[QueriedDevice, ...] = ()
     allocations: Allocations = field(default_factory=Allocations)
     why: str = ""
 
@@ -92,7 +92,7 @@ def _ask(engine: ContainerEngine, nvml: Nvml, node: str) -> NodeEvidence:
         return NodeEvidence(why=error.what)
 
 
-def _simulated(config: str) -> tuple[Device, ...]:
+def _simulated(config: str) -> tuple[QueriedDevice, ...]:
     """The GPUs in nvml.conf (format: kind/nvml/nvml_config.c); unknown keys are skipped there too."""
     failed = failures_in(config)
     found = [_gpu(line) for line in config.splitlines() if line.startswith("gpu ")]
@@ -102,17 +102,19 @@ def _simulated(config: str) -> tuple[Device, ...]:
     )
 
 
-def _gpu(line: str) -> Device:
+def _gpu(line: str) -> QueriedDevice:
     words, _, model = line.partition(" name=")
     value: Mapping[str, str] = dict(_PAIR.findall(words))
-    return Device(value.get("uuid", ""), _whole(value.get("index")), model.strip(), _whole(value.get("memory")))
+    return QueriedDevice(value.get("uuid", ""), _whole(value.get("index")), model.strip(), _whole(value.get("memory")))
 
 
-def _real(allocations: Allocations, nvml: Nvml) -> tuple[Device, ...]:
+def _real(allocations: Allocations, nvml: Nvml) -> tuple[QueriedDevice, ...]:
     """The GPUs that the kubelet offers, as NVML of this machine describes them."""
     known = {gpu.uuid: gpu for gpu in nvml.gpus}
     found = [
-        Device(uuid, known[uuid].index, known[uuid].name, known[uuid].memory_mib) if uuid in known else Device(uuid)
+        QueriedDevice(uuid, known[uuid].index, known[uuid].name, known[uuid].memory_mib)
+        if uuid in known
+        else QueriedDevice(uuid)
         for uuid in sorted(allocations.offered or ())
     ]
     return tuple(sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0)))

@@ -9,7 +9,7 @@ from lab.gpu.map.kubelet import told_by_status
 from lab.gpu.map.model import Holder, WaitingPod
 from lab.objects.fields import Obj
 from lab.objects.kai import RESERVATION_APP, RESERVED_GPU_ANNOTATION
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 from lab.objects.views import PodView
 from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAME, VIRTUAL_NAMESPACE_LABEL
 
@@ -21,7 +21,7 @@ class GpuPod:
     """A pod that has or wants GPUs, with its names on both sides."""
 
     view: PodView
-    needs: PodNeeds
+    needs: PodRequests
     tenant: str
     namespace: str
     name: str
@@ -128,7 +128,7 @@ def gpu_pod(obj: Obj) -> GpuPod:
     tenant = view.labels.get(MANAGED_BY_LABEL, "")
     return GpuPod(
         view=view,
-        needs=PodNeeds.of(obj),
+        needs=PodRequests.of(obj),
         tenant=tenant,
         namespace=view.labels.get(VIRTUAL_NAMESPACE_LABEL, view.namespace) if tenant else view.namespace,
         name=view.annotations.get(VIRTUAL_NAME, view.name) if tenant else view.name,

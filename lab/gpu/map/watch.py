@@ -14,11 +14,11 @@ from lab.gpu.map.build import KINDS, map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import Ask, lab_nodes, nobody
 from lab.gpu.map.pods import sort_pods, waiting_inside
-from lab.kube.reflector import Change, Follower, key_of
+from lab.kube.reflector import Change, Reflector, key_of
 from lab.objects.fields import Obj, parts
 from lab.objects.redact import redact
 from lab.objects.views import GPU_RESOURCE, NodeView
-from lab.snapshot.cluster_snapshot import World, take
+from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -74,7 +74,7 @@ def _pods_of(tenant: Cluster) -> tuple[Obj, ...] | None:
     return world.of("Pod") if world.has("Pod") else None
 
 
-def gpu_node_names(world: World) -> list[str]:
+def gpu_node_names(world: ClusterSnapshot) -> list[str]:
     """Nodes that have, or ever had, a device plugin for GPUs."""
     return [NodeView.of(obj).name for obj in world.of("Node") if GPU_RESOURCE in (parts(obj)[2].get("capacity") or {})]
 
@@ -89,8 +89,8 @@ class GpuFollow:
 
     source: GpuSource
     _sets: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
-    _followers: dict[str, Follower] = field(default_factory=dict)
-    _inner: dict[str, Follower] = field(default_factory=dict)
+    _followers: dict[str, Reflector] = field(default_factory=dict)
+    _inner: dict[str, Reflector] = field(default_factory=dict)
     _inside: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
     _refused: set[str] = field(default_factory=set)
@@ -101,10 +101,10 @@ class GpuFollow:
         cluster = self.source.cluster
         with contextlib.ExitStack() as stack:
             for kind in KINDS:
-                follower = Follower(cluster.calls, cluster.kinds.named(kind), None, {})
+                follower = Reflector(cluster.calls, cluster.kinds.named(kind), None, {})
                 self._followers[kind] = stack.enter_context(follower)
             for name, tenant in self.source.tenants.items():
-                follower = Follower(tenant.calls, tenant.kinds.named("Pod"), None, {})
+                follower = Reflector(tenant.calls, tenant.kinds.named("Pod"), None, {})
                 self._inner[name] = stack.enter_context(follower)
             self._stack = stack.pop_all()
         return self
@@ -165,7 +165,7 @@ class GpuFollow:
 
     def _map(self) -> GpuMap | None:
         """A new map, unless it shows the same as the last one."""
-        world = World(datetime.now(UTC), {kind: tuple(objs.values()) for kind, objs in self._sets.items()})
+        world = ClusterSnapshot(datetime.now(UTC), {kind: tuple(objs.values()) for kind, objs in self._sets.items()})
         inside: dict[str, tuple[Obj, ...] | None] = {name: tuple(pods.values()) for name, pods in self._inside.items()}
         inside |= dict.fromkeys(sorted(self._silent))  # what is known of them grows old
         waiting = [None if pods is None else waiting_inside(name, pods) for name, pods in inside.items()]
@@ -190,7 +190,7 @@ def _enter(known: dict[tuple[str, str, str], Obj], batch: list[Change]) -> None:
             known[key_of(obj)] = redact(obj)
 
 
-def _matters(world: World) -> object:
+def _matters(world: ClusterSnapshot) -> object:
     """What a map depends on; equal values mean that no node has anything new to tell."""
     pods = sort_pods(world.of("Pod"))
     nodes = [

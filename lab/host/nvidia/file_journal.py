@@ -11,7 +11,7 @@ import hashlib
 from base64 import b64decode
 from collections.abc import Sequence
 
-from lab.host.file_backup import HostJournal, Record
+from lab.host.file_backup import FileRecord, HostJournal
 from lab.host.machine import Machine
 from lab.tools.process import Runner
 
@@ -32,18 +32,18 @@ class Edits:
         """See HostJournal."""
         self._journal.released(KIND, name)
 
-    def owned(self, kind: str | None = None) -> Sequence[Record]:
+    def owned(self, kind: str | None = None) -> Sequence[FileRecord]:
         """See HostJournal."""
         return self._journal.owned(KIND)
 
 
-def old_bytes(known: Record) -> bytes | None:
+def old_bytes(known: FileRecord) -> bytes | None:
     """What the file held before the change that ``known`` records; None where there was no file."""
     before = known.facts["before"]
     return b64decode(before.removeprefix("base64:")) if before else None
 
 
-def unchanged(machine: Machine, known: Record) -> bool:
+def unchanged(machine: Machine, known: FileRecord) -> bool:
     """Whether the file is as the lab wrote it last."""
     now = machine.data(known.name)
     return now is not None and hashlib.sha256(now).hexdigest() == known.facts["written"]

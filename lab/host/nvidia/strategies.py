@@ -46,7 +46,7 @@ class Strategy:
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyChoice:
     """Which strategy, and why.
 
     Attributes:
@@ -76,7 +76,7 @@ def strategies() -> Mapping[str, Strategy]:
     )
 
 
-def choose_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> Choice:
+def choose_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> StrategyChoice:
     """The strategy for this machine: the wanted one, with ``auto`` the first that works; never another one.
 
     Args:
@@ -93,13 +93,13 @@ def choose_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> Choice:
         why = "gpu.strategy names it" if wanted != AUTO else known[name].why
         if wanted == AUTO and refused:
             why += "".join(f"; not {other}: {said}" for other, said in refused.items())
-        return Choice(name, why, refused, known[name].changes(facts))
+        return StrategyChoice(name, why, refused, known[name].changes(facts))
     reasons = list(dict.fromkeys(refused.values()))
     said = reasons[0] if len(reasons) == 1 else "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-    return Choice("", said, refused)
+    return StrategyChoice("", said, refused)
 
 
-def required_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> Choice:
+def required_strategy(facts: NvidiaFacts, wanted: str = AUTO) -> StrategyChoice:
     """As ``choose_strategy``.
 
     Raises:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.lint.model import Found, Manifest, Setting, resources_of, rule
+from lab.lint.model import Found, LintContext, Manifest, resources_of, rule
 
 _GPU = "nvidia.com/gpu"
 _KUBERNETES = "Kubernetes: extended resources are whole, and requests equal limits"
 
 
 @rule("gpu-not-whole", "part of a GPU as a resource", _KUBERNETES)
-def not_whole(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def not_whole(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The API server takes whole numbers only; a part of a GPU is an annotation."""
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
@@ -26,7 +26,7 @@ def not_whole(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("gpu-request-without-limit", "a request of GPUs without the same limit", _KUBERNETES)
-def without_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def without_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The API server refuses a request of an extended resource that is not its limit."""
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
@@ -40,7 +40,7 @@ def without_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("more-gpus-than-a-node", "more GPUs than a node has", "Kubernetes: a pod runs on one node")
-def more_than_a_node(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def more_than_a_node(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The pod stays Pending for ever."""
     pod = manifest.pod
     if pod is None or not setting.gpus_per_node:
@@ -64,7 +64,7 @@ def more_than_a_node(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a GPU pod without RuntimeClass",
     "KAI 0.16: admission adds the class nvidia to fractions only; before 0.9.7 to no pod",
 )
-def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def runtime_class(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Where the nodes' default runtime is not NVIDIA's, the container gets the GPU's record but no GPU."""
     pod = manifest.pod
     if pod is None or setting.default_runtime_is_nvidia or pod.spec.get("runtimeClassName"):
@@ -88,7 +88,7 @@ def runtime_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a RuntimeClass that does not exist",
     "Kubernetes: admission refuses the pod; aws-samples/aws-do-eks#96",
 )
-def class_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def class_unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The API server refuses the pod."""
     pod = manifest.pod
     wanted = str(pod.spec.get("runtimeClassName") or "") if pod else ""
@@ -106,7 +106,7 @@ def class_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "NVIDIA_VISIBLE_DEVICES set by hand",
     "NVIDIA container toolkit: the variable chooses the GPUs, whatever was scheduled",
 )
-def visible_devices(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def visible_devices(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The container may see GPUs that were given to others."""
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from lab.lint.document import Loc
-from lab.lint.model import Found, Manifest, PodPart, Setting, resources_of, rule
+from lab.lint.model import Found, LintContext, Manifest, PodPart, resources_of, rule
 
 _VALIDATOR = "KAI v0.16.8, pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go"
 _GPU = "nvidia.com/gpu"
 
 
-def _shared(manifest: Manifest, setting: Setting) -> Iterator[tuple[PodPart, dict[str, tuple[Loc, str]]]]:
+def _shared(manifest: Manifest, setting: LintContext) -> Iterator[tuple[PodPart, dict[str, tuple[Loc, str]]]]:
     """The pod with the GPU annotations it has: name of the key → place and value."""
     pod = manifest.pod
     if pod is None:
@@ -26,7 +26,7 @@ def _shared(manifest: Manifest, setting: Setting) -> Iterator[tuple[PodPart, dic
 
 
 @rule("fraction-out-of-range", "gpu-fraction outside 0 to 1", _VALIDATOR)
-def fraction_range(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def fraction_range(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Admission takes a number above 0 and below 1."""
     for _, keys in _shared(manifest, setting):
         if "fraction" not in keys:
@@ -44,7 +44,7 @@ def fraction_range(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("fraction-with-whole-gpu", "a fraction together with a whole GPU", _VALIDATOR)
-def with_whole_gpu(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def with_whole_gpu(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """A share and a limit of nvidia.com/gpu exclude each other."""
     for pod, keys in _shared(manifest, setting):
         for at, container in pod.containers():
@@ -58,7 +58,7 @@ def with_whole_gpu(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("fraction-and-memory", "gpu-fraction and gpu-memory on one pod", _VALIDATOR)
-def both(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def both(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Only one of them can say how much."""
     for _, keys in _shared(manifest, setting):
         if {"fraction", "gpu_memory"} <= keys.keys():
@@ -68,7 +68,7 @@ def both(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("gpu-memory-not-a-number", "gpu-memory that is no whole number of MiB", _VALIDATOR)
-def memory_number(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def memory_number(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Admission takes digits only: no unit, no fraction."""
     for _, keys in _shared(manifest, setting):
         if "gpu_memory" in keys and not (keys["gpu_memory"][1].isdigit() and int(keys["gpu_memory"][1]) > 0):
@@ -79,7 +79,7 @@ def memory_number(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("gpu-memory-over-gpu", "more GPU memory than a GPU has", "KAI v0.16.8: a share never spans GPUs")
-def memory_over(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def memory_over(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The pod stays Pending for ever."""
     for _, keys in _shared(manifest, setting):
         at, text = keys.get("gpu_memory", ((), ""))
@@ -92,7 +92,7 @@ def memory_over(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("devices-without-share", "gpu-fraction-num-devices without a share", _VALIDATOR)
-def devices(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def devices(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """It says on how many GPUs the pod gets its fraction or memory."""
     for _, keys in _shared(manifest, setting):
         if "num_devices" not in keys:
@@ -111,7 +111,7 @@ def devices(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("mps-without-share", "mps without a fraction", _VALIDATOR)
-def mps(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def mps(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """CUDA MPS is for shared GPUs only."""
     for _, keys in _shared(manifest, setting):
         if keys.get("mps", ((), ""))[1] == "true" and not {"fraction", "gpu_memory"} & keys.keys():
@@ -123,7 +123,7 @@ def mps(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a fraction where GPU sharing is off",
     "KAI, chart value global.gpuSharing (false unless set); admission refuses the pod",
 )
-def sharing_off(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def sharing_off(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Without global.gpuSharing admission refuses every share."""
     for pod, keys in _shared(manifest, setting):
         name = next((name for name in ("fraction", "gpu_memory") if name in keys), None)
@@ -138,7 +138,7 @@ def sharing_off(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a GPU share on a pod of another scheduler",
     "KAI webhooks and scheduler look at pods with schedulerName kai-scheduler only",
 )
-def without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The annotation means nothing to other schedulers: the pod runs without a GPU."""
     for pod, keys in _shared(manifest, setting):
         name = next((name for name in ("fraction", "gpu_memory") if name in keys), None)
@@ -156,7 +156,7 @@ def without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "the container that gets the fraction does not exist",
     "KAI 0.10 and newer: annotation gpu-fraction-container-name",
 )
-def container_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def container_unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The binder finds no container to give the GPU to."""
     for pod, keys in _shared(manifest, setting):
         names = [str(container.get("name")) for _, container in pod.containers()]
@@ -166,7 +166,7 @@ def container_unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("dotted-name-with-share", "a dot in the name of a pod with a share", "KAI #1728")
-def dotted(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def dotted(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The names of its volumes are made from it, and a dot is not allowed there."""
     if "dotted-pod-names" not in {defect.id for defect in setting.line.open_defects}:
         return

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from lab.kai import Line, lines
+from lab.kai import VersionLine, lines
 from lab.lint.document import Loc
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 
 _LABELS = ("queue", "priority_class", "preemptibility", "subgroup", "node_pool", "gpu_group")
 _ON_PODS = ("fraction", "gpu_memory", "num_devices", "fraction_container", "mps")
@@ -17,7 +17,7 @@ _ON_OWNERS = ("topology", "required_topology", "preferred_topology", "segment_si
 _PREFIXES = ("kai.scheduler/", "runai/", "run.ai/", "runai-")
 
 
-def known(line: Line) -> frozenset[str]:
+def known(line: VersionLine) -> frozenset[str]:
     """All labels and annotations of a version."""
     return frozenset(value for value in asdict(line.keys).values() if value)
 
@@ -27,7 +27,7 @@ def known(line: Line) -> frozenset[str]:
     "kai.scheduler/gpu-fraction and its like are ignored",
     "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction",
 )
-def fraction_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def fraction_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """gpu-fraction or gpu-memory under a prefix, or misspelt: the pod gets no GPU, and nothing says so."""
     keys = setting.line.keys
     wanted = {key: key.replace("-", "").replace("_", "") for key in (keys.fraction, keys.gpu_memory)}
@@ -47,7 +47,7 @@ def fraction_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a KAI key that this version does not have",
     "pkg/common/constants/constants.go at the tag of the version",
 )
-def unknown_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def unknown_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """A key under one of KAI's prefixes that this version does not read."""
     names = known(setting.line)
     for at, key in _written(manifest):
@@ -71,7 +71,7 @@ def unknown_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a key that KAI reads as a label stands among the annotations",
     "pkg/podgrouper: the queue is read from labels only",
 )
-def label_as_annotation(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def label_as_annotation(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The queue as an annotation, for one."""
     labels = {getattr(setting.line.keys, name) for name in _LABELS} - {""}
     for at, key in _written(manifest, ("annotations",)):
@@ -84,7 +84,7 @@ def label_as_annotation(manifest: Manifest, setting: Setting) -> Iterator[Found]
     "a key that KAI reads as an annotation stands among the labels",
     "pkg/binder/plugins/gpusharing/gpu-request: annotations of the pod",
 )
-def annotation_as_label(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def annotation_as_label(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """gpu-fraction as a label, for one."""
     annotations = {getattr(setting.line.keys, name) for name in (*_ON_PODS, *_ON_OWNERS)} - {""}
     for at, key in _written(manifest, ("labels",)):
@@ -99,7 +99,7 @@ def annotation_as_label(manifest: Manifest, setting: Setting) -> Iterator[Found]
     "a GPU share on the workload instead of its pods",
     "pkg/admission: only the pod's own annotations count",
 )
-def share_on_owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def share_on_owner(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """gpu-fraction in the metadata of a Deployment: its pods get no GPU."""
     pod = manifest.pod
     if pod is None or not pod.at:
@@ -120,7 +120,7 @@ def share_on_owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a preemptibility that KAI does not know",
     "KAI v0.16.8, pkg/apis/scheduling/v2alpha2/podgroup_types.go",
 )
-def preemptibility(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def preemptibility(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Only preemptible and non-preemptible count; anything else is as if it were not there."""
     key = setting.line.keys.preemptibility
     for at, found in _written(manifest, ("labels",)):
@@ -135,7 +135,7 @@ def preemptibility(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("topology-not-here", "topology keys on a version without topology", "KAI CHANGELOG.md, 0.12.0")
-def topology(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def topology(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Topology-aware placement came with KAI's own Topology in 0.12."""
     if "topology" in setting.line.features:
         return

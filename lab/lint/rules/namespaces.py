@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 
 
 @rule(
@@ -13,7 +13,7 @@ from lab.lint.model import Found, Manifest, Setting, rule
     "KAI global.namespaceLabelSelector: the webhooks' namespaceSelector, and --namespace-label-selector of the "
     "pod-grouper",
 )
-def opt_in(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def opt_in(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Beside a tenant with a KAI of its own, the host's KAI is told to look at labelled namespaces only.
 
     Without PodGroup no pod is scheduled, and nothing says so.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 
 
 @rule(
@@ -13,7 +13,7 @@ from lab.lint.model import Found, Manifest, Setting, rule
     "a KAI queue on a pod of another scheduler",
     "KAI looks at pods with schedulerName kai-scheduler only",
 )
-def queue_without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def queue_without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The queue means nothing to the default scheduler: no quota holds for the pod."""
     pod, queue = manifest.pod, manifest.queue(setting.line.keys.queue)
     if pod is None or queue is None or pod.scheduler == setting.line.scheduler_name:
@@ -30,7 +30,7 @@ def queue_without_kai(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("scheduler-misspelt", "a schedulerName that is nearly KAI's", "Kubernetes: nobody else takes the pod")
-def misspelt(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def misspelt(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """No scheduler answers to the name, and the pod is Pending without any event."""
     pod = manifest.pod
     if pod and _meant(pod.scheduler, setting.line.scheduler_name):
@@ -46,7 +46,7 @@ def misspelt(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a workload in a namespace of KAI's own",
     "pkg/apis/kai/v1/admission: the webhooks leave out kube-system and KAI's namespace",
 )
-def namespace(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def namespace(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """KAI's webhooks do not look at pods there, so fractions never get their configuration."""
     line, where = setting.line, str(manifest.meta.get("namespace") or "")
     pod = manifest.pod
@@ -61,7 +61,7 @@ def namespace(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("node-name-set", "nodeName set by hand", "Kubernetes: such a pod passes no scheduler")
-def node_name(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def node_name(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """KAI never schedules it, whatever schedulerName says."""
     pod = manifest.pod
     if pod and pod.spec.get("nodeName") and pod.scheduler == setting.line.scheduler_name:
@@ -77,7 +77,7 @@ def node_name(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a parallel Job whose pods start one by one",
     "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member says otherwise",
 )
-def job_gang(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def job_gang(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Each pod of a Job is scheduled by itself, so that some may run while others wait."""
     pod, key = manifest.pod, setting.line.keys.min_member
     together = manifest.spec.get("parallelism")
@@ -96,7 +96,7 @@ def job_gang(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("gang-larger-than-job", "a gang of more pods than the Job has", "KAI: minMember pods must exist")
-def gang_too_large(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def gang_too_large(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The gang waits for pods that are never made."""
     key = setting.line.keys.min_member
     text, together = manifest.annotations.get(key, "") if key else "", manifest.spec.get("parallelism", 1)

@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Iterator, Mapping
 
 from lab.lint.document import Loc
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 from lab.lint.queues import ancestry, parents
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 
 _UNITS = {"cpu": "cpu", "memory": "memory", "gpu": "GPUs"}
 
 
-def _named(manifest: Manifest, setting: Setting) -> tuple[Loc, str] | None:
+def _named(manifest: Manifest, setting: LintContext) -> tuple[Loc, str] | None:
     """Place and name of the queue that KAI takes for a workload of its own; None when there is no such workload."""
     pod = manifest.pod
     if manifest.kind == "PodGroup":
@@ -28,7 +28,7 @@ def _named(manifest: Manifest, setting: Setting) -> tuple[Loc, str] | None:
     "a KAI workload without a queue",
     "KAI: default-queue exists from 0.10; before, such pods hang in silence",
 )
-def missing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def missing(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Which queue it gets depends on the version."""
     pod, line = manifest.pod, setting.line
     if pod is None or pod.scheduler != line.scheduler_name or manifest.queue(line.keys.queue):
@@ -51,7 +51,7 @@ def missing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-unknown", "a queue that does not exist", "KAI #612, #621; PodGroup condition QueueDoesNotExist from 0.13")
-def unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The pod stays Pending; before 0.13 nothing says why."""
     named = _named(manifest, setting)
     if named is None or setting.queues is None or named[1] in setting.queues:
@@ -67,7 +67,7 @@ def unknown(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-is-parent", "a queue that has children", "KAI: only leaf queues are scheduled, in every version")
-def parent(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def parent(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Nothing is ever scheduled from a parent queue."""
     named = _named(manifest, setting)
     if named is None or not setting.queues or named[1] not in parents(setting.queues):
@@ -81,7 +81,7 @@ def parent(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("over-limit-for-ever", "more than the queue's limit", "pkg/scheduler/plugins/proportion/capacity_policy")
-def over_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def over_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """One pod asks for more than its queue, or a queue above it, may ever have; an omitted limit is 0."""
     named, pod = _named(manifest, setting), manifest.pod
     if named is None or pod is None or not setting.queues or named[1] not in setting.queues:
@@ -106,7 +106,7 @@ def over_limit(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a workload that may not be preempted, in a queue with quota 0",
     "NVIDIA/aicr PR #720; pkg/scheduler/plugins/proportion/capacity_policy/quota_check.go",
 )
-def zero_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def zero_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Deployments have the class inference (125), which may not go over quota; default-queue has quota 0."""
     named, pod, line = _named(manifest, setting), manifest.pod, setting.line
     if pod is None or pod.scheduler != line.scheduler_name:
@@ -133,7 +133,7 @@ def zero_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a PriorityClass that neither KAI nor Kubernetes brings",
     "KAI: train 50, build-preemptible 75, build 100, inference 125",
 )
-def priority_class(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def priority_class(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The pod-grouper falls back to the workload's own default."""
     key, known = setting.line.keys.priority_class, setting.line.priority_classes
     pod = manifest.pod
@@ -154,11 +154,11 @@ def _asks(manifest: Manifest) -> Mapping[str, float]:
     pod = manifest.pod
     if pod is None:
         return {}
-    needs = PodNeeds.of({"metadata": dict(pod.meta), "spec": dict(pod.spec)})
+    needs = PodRequests.of({"metadata": dict(pod.meta), "spec": dict(pod.spec)})
     return {"cpu": needs.cpu, "memory": needs.memory / 1e6, "gpu": needs.gpu_total}
 
 
-def _preemptible(manifest: Manifest, setting: Setting) -> bool:
+def _preemptible(manifest: Manifest, setting: LintContext) -> bool:
     line, pod = setting.line, manifest.pod
     labels = {**(pod.labels if pod else {}), **manifest.labels}
     if line.keys.preemptibility and labels.get(line.keys.preemptibility):

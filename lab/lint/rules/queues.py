@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 from lab.lint.queues import GROUP, RESOURCES, amount, ancestry, is_queue
 
 _LIMITS = "pkg/scheduler/plugins/proportion/capacity_policy/max_allowed_check.go; docs/queues/README.md, v0.17.0"
@@ -21,7 +21,7 @@ def _shares(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @rule("queue-api", "a Queue of another API", "KAI: scheduling.run.ai/v2")
-def api(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def api(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Volcano and older releases have Queues too; KAI reads its own."""
     if manifest.kind == "Queue" and manifest.api != f"{GROUP}v2":
         yield Found(
@@ -30,7 +30,7 @@ def api(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-namespaced", "a Queue with a namespace", "KAI: Queues are cluster-scoped")
-def namespaced(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def namespaced(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """kubectl refuses or ignores the namespace."""
     if is_queue(manifest) and manifest.meta.get("namespace"):
         yield Found(
@@ -43,7 +43,7 @@ def namespaced(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a Queue without resources",
     "pkg/admission/webhook/queuehooks/queue_validator.go: resources must be specified",
 )
-def no_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def no_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The webhook refuses it."""
     if is_queue(manifest) and not isinstance(manifest.spec.get("resources"), dict):
         yield Found(
@@ -54,7 +54,7 @@ def no_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-limit-omitted", "a limit that is left out counts as 0", _LIMITS)
-def omitted(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def omitted(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Nothing that asks for that resource ever runs in the queue or below it."""
     if not is_queue(manifest) or not isinstance(manifest.spec.get("resources"), dict):
         return
@@ -70,7 +70,7 @@ def omitted(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-quota-omitted", "a quota that is left out counts as 0", _LIMITS)
-def no_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def no_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """No share is guaranteed, and workloads that are not preemptible never run."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         if "quota" not in share and "limit" in share:
@@ -83,7 +83,7 @@ def no_quota(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-weight-omitted", "an overQuotaWeight that is left out counts as 0", _LIMITS)
-def no_weight(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def no_weight(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The queue gets nothing of what is left over beyond its quota."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         quota, limit = share.get("quota", 0), share.get("limit")
@@ -97,7 +97,7 @@ def no_weight(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-share-no-number", "a share that is no number", "KAI: quota, limit and overQuotaWeight are numbers")
-def number(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def number(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Quantities such as 10Gi are refused by the API server; -1 is the only number below 0."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         for key in ("quota", "limit", "overQuotaWeight"):
@@ -114,7 +114,7 @@ def number(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-units", "a share in the wrong unit", _UNITS)
-def units(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def units(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Cores instead of millicores, bytes instead of megabytes: the queue is far smaller or larger than meant."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         for key in ("quota", "limit"):
@@ -136,7 +136,7 @@ def units(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-limit-below-quota", "a limit below the quota", _LIMITS)
-def below(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def below(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The guarantee cannot be used."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         quota, limit = amount(share, "quota"), amount(share, "limit")
@@ -150,7 +150,7 @@ def below(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-parent-unknown", "a parent queue that does not exist", "KAI: an orphan queue is dropped with its children")
-def orphan(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def orphan(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Nothing in the queue is scheduled."""
     name = str(manifest.spec.get("parentQueue") or "") if is_queue(manifest) else ""
     if name and setting.queues is not None and name not in setting.queues:
@@ -162,7 +162,7 @@ def orphan(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-circle", "queues that are each other's parents", "KAI: a queue tree has a root")
-def circle(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def circle(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Such queues have no root and are never scheduled."""
     if not is_queue(manifest) or not setting.queues or manifest.name not in setting.queues:
         return
@@ -176,7 +176,7 @@ def circle(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("queue-levels", "more or fewer levels than this version takes", "KAI #612, #621; hierarchical queues from 0.13")
-def levels(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def levels(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Up to 0.12 a tree has exactly two levels: anything else is never scheduled."""
     wanted = setting.line.queue_levels
     if not wanted or not is_queue(manifest) or not setting.queues or manifest.name not in setting.queues:
@@ -199,7 +199,7 @@ def levels(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "children with more quota than their parent",
     "pkg/admission/webhook/queuehooks/queue_validator.go warns of it",
 )
-def children(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def children(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The children's guarantees cannot all be kept."""
     if not is_queue(manifest) or not setting.queues:
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.kai import lines
 from lab.lint.document import Loc
-from lab.lint.model import Found, Manifest, Setting, rule
+from lab.lint.model import Found, LintContext, Manifest, rule
 
 _MISSING = object()
 
@@ -41,7 +41,7 @@ def _is_vcluster(manifest: Manifest) -> bool:
     "the reservation pods' RuntimeClass under another version's key",
     "pkg/binder/binding/resourcereservation/resource_reservation.go and the chart at each tag",
 )
-def class_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def class_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The key moved twice; an old one is ignored, and reservation pods run without the NVIDIA runtime."""
     if not _is_kai(manifest):
         return
@@ -57,7 +57,7 @@ def class_key(manifest: Manifest, setting: Setting) -> Iterator[Found]:
 
 
 @rule("kai-sharing-not-set", "KAI's values without gpuSharing", "chart value global.gpuSharing, false unless set")
-def sharing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def sharing(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """Every pod with a fraction will be refused."""
     if _is_kai(manifest) and _at(manifest.obj, ("global", "gpuSharing")) is not True:
         yield Found(("global",), "gpuSharing is off: pods with a fraction are refused", "set gpuSharing: true", "note")
@@ -68,7 +68,7 @@ def sharing(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "sync of custom resources in vCluster",
     "loft-sh/vcluster-docs PR #886: KAI needs no sync of PodGroups or Queues",
 )
-def custom_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def custom_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """It needs vCluster Platform and is not needed: the pod-grouper works on the host's pods."""
     for way in ("fromHost", "toHost"):
         loc = ("sync", way, "customResources")
@@ -86,7 +86,7 @@ def custom_resources(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a virtual scheduler beside the host's KAI",
     "loft-sh/vcluster: with a scheduler inside, pods are synced only once they have a node",
 )
-def virtual_scheduler(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def virtual_scheduler(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The host's KAI never sees the tenant's pods then; KAI must run inside."""
     for loc in (
         ("controlPlane", "distro", "k8s", "scheduler", "enabled"),
@@ -106,7 +106,7 @@ def virtual_scheduler(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "synced pods are owned by vCluster's Service",
     "KAI v0.4.3 and newer fall back to the pod, unless they may read Services",
 )
-def owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def owner(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """setOwner: false keeps KAI's pod-grouper from looking at that Service."""
     if _is_vcluster(manifest) and _at(manifest.obj, ("experimental", "syncSettings", "setOwner")) is True:
         yield Found(
@@ -122,7 +122,7 @@ def owner(manifest: Manifest, setting: Setting) -> Iterator[Found]:
     "a mount that names a driver version",
     "nvidia-container-toolkit: libraries carry the driver's version, which changes with every update",
 )
-def driver_mount(manifest: Manifest, setting: Setting) -> Iterator[Found]:
+def driver_mount(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The mount breaks, in silence, with the next driver."""
     import re
 

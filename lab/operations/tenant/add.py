@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lab.config.added_tenants import Draft, joined
+from lab.config.added_tenants import TenantRequest, with_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
 from lab.engine.run import Engine, RunRecord
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Ask = Callable[[tuple[Effect, ...]], bool]
 
 
-def add(lab: Lab, asked: Draft, ask: Ask = lambda _: False) -> Added:
+def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
     """Add a tenant, or finish what an earlier ``add`` of the same tenant began.
 
     The tenant is in the lab's saved state before anything is made, so that ``remove`` and ``lab down`` find it
@@ -77,7 +77,7 @@ def add(lab: Lab, asked: Draft, ask: Ask = lambda _: False) -> Added:
     )
 
 
-def _take_on(lab: Lab, asked: Draft) -> TenantSpec:
+def _take_on(lab: Lab, asked: TenantRequest) -> TenantSpec:
     """Check the tenant with the whole lab and have it in the session, not yet in the saved state. Raises SpecError."""
     session = lab.session
     added = session.added or ()
@@ -86,7 +86,7 @@ def _take_on(lab: Lab, asked: Draft) -> TenantSpec:
     # 'auto' is settled by now; where it came to the default scheduler, host-kai tenants of the file would be refused
     settled = {"scheduler": "kai"} if lab.has_kai else {}
     base = session.asked.model_copy(update={"tenants": (*session.asked.tenants, *others), **settled})
-    tenant = joined(base, asked).tenants[-1]
+    tenant = with_tenant(base, asked).tenants[-1]
     if there is not None and there != tenant:
         raise SpecError(
             f"tenant {asked.name} is there already, and not as it is asked for now",
@@ -155,7 +155,7 @@ def _only(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
 
 def _run(lab: Lab, engine: Engine[Any], tenant: TenantSpec) -> RunRecord:
     record = engine.up(verb="tenant add")
-    run_history.save(lab.paths.runs, record, dict(lab.session.facts))
+    run_history.save_run(lab.paths.runs, record, dict(lab.session.facts))
     try:
         record.raise_failure()
     except LabError as error:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from lab.errors import Busy, Interrupted, LabError, NoLab
 from lab.objects.redact import redact_text
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
-from lab.tenants.upgrade.rollback_record import Before, forget, last_change, record
-from lab.tenants.upgrade.smoke_test import Trial, try_out
+from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_change, record
+from lab.tenants.upgrade.smoke_test import SmokeTest, try_out
 from lab.tenants.upgrade.upgrade import Change, Save, change_kai, changed, check_change, running_inside, trial_queue
-from lab.tenants.upgrade.workload_snapshot import Comparison, Snapshot, compare
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare
 from lab.tenants.vcluster.inner_lab import inside
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 
 if TYPE_CHECKING:
     from lab.api import Lab
@@ -69,7 +69,7 @@ def rehearse(
     old = changed(wanted, before.kai) if before.kai else None
     differs = old is not None and before.kai != wanted.kai_version
     try:
-        change = _change(lab, wanted, save, Before(old, wanted) if old and differs else None)
+        change = _change(lab, wanted, save, RollbackRecord(old, wanted) if old and differs else None)
     except (Interrupted, Busy):
         raise
     except LabError as error:
@@ -122,7 +122,9 @@ def roll_back(lab: Lab, name: str, to: str | None = None, *, save: Save | None =
     check_change(ctx, target)
     before = running_inside(ctx, target)
     differs = before.kai and before.kai != target.kai_version
-    change = _change(lab, target, save, Before(changed(now, before.kai), target, back=True) if differs else None)
+    change = _change(
+        lab, target, save, RollbackRecord(changed(now, before.kai), target, back=True) if differs else None
+    )
     _done(lab, name)
     return Rehearsal(name, before.kai, str(target.kai_version), change)
 
@@ -166,13 +168,13 @@ def _taken_back(
     found: Rehearsal,
     old: TenantSpec,
     new: TenantSpec,
-    before: Snapshot,
-    earlier: Before | None,
+    before: WorkloadSnapshot,
+    earlier: RollbackRecord | None,
     save: Save | None,
 ) -> Rehearsal:
     """Bring a tenant back that failed its rehearsal, and compare again with what ran before it."""
     try:
-        back = _change(lab, old, save, Before(new, old, back=True))
+        back = _change(lab, old, save, RollbackRecord(new, old, back=True))
     except Interrupted:
         raise
     except LabError as error:
@@ -185,7 +187,7 @@ def _taken_back(
     return replace(found, back=replace(back, comparison=_outcome(lab, old, before)))
 
 
-def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: Before | None) -> Change:
+def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: RollbackRecord | None) -> Change:
     """Change the tenant as the only process that changes the lab; ``note`` is kept first."""
     with lab.session.locked():
         if note is not None:
@@ -193,12 +195,12 @@ def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: Before | None
         return change_kai(lab.context(f"kai:{tenant.name}"), tenant, str(tenant.kai_version), save=save)
 
 
-def _trials(lab: Lab, tenant: TenantSpec) -> tuple[Trial, ...]:
+def _trials(lab: Lab, tenant: TenantSpec) -> tuple[SmokeTest, ...]:
     inner = inside(lab.context(f"kai:{tenant.name}"), tenant)
     try:
-        place = Place.open(lab.spec.name, lab.cluster, "trial", tenant=tenant.name, cluster=inner.cluster())
+        place = WorkloadNamespace.open(lab.spec.name, lab.cluster, "trial", tenant=tenant.name, cluster=inner.cluster())
     except LabError as error:
-        return (Trial("namespace", problem=error.what),)
+        return (SmokeTest("namespace", problem=error.what),)
     try:
         found = try_out(place, trial_queue(inner.spec), sharing=tenant.gpu_sharing)
     finally:
@@ -207,7 +209,7 @@ def _trials(lab: Lab, tenant: TenantSpec) -> tuple[Trial, ...]:
     return found
 
 
-def _outcome(lab: Lab, tenant: TenantSpec, before: Snapshot) -> Comparison:
+def _outcome(lab: Lab, tenant: TenantSpec, before: WorkloadSnapshot) -> SnapshotDiff:
     return compare(before, running_inside(lab.context(f"kai:{tenant.name}"), tenant))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lab.config.added_tenants import pinned, with_added
+from lab.config.added_tenants import with_added, with_fixed_nodes
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
 from lab.engine.run import Engine
@@ -63,7 +63,7 @@ def remove(
         tenant = find(before, name)
         in_file = any(one.name == name for one in session.asked.tenants)
         # what the file gives out by number must not move when one tenant fewer counts
-        asked = pinned(session.asked) if in_file else session.asked
+        asked = with_fixed_nodes(session.asked) if in_file else session.asked
         asked = asked.model_copy(update={"tenants": tuple(one for one in asked.tenants if one.name != name)})
         added = tuple(one for one in session.added or () if one.name != name)
         own = before.model_copy(update={"tenants": asked.tenants})

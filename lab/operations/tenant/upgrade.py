@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lab.config.added_tenants import Draft, dump_added, joined, pinned
+from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
 from lab.engine.run import Engine
 from lab.errors import LabError, SpecError
@@ -98,7 +98,7 @@ def _check(lab: Lab, name: str, update: dict[str, Any]) -> None:
 
 def _changed(lab: Lab, there: TenantSpec, update: dict[str, Any]) -> TenantSpec:
     """The tenant with the change, checked with the whole lab. Raises SpecError."""
-    whole = pinned(lab.spec)
+    whole = with_fixed_nodes(lab.spec)
     now = find(whole, there.name)
     wanted = now.model_copy(update=update)
     if why := forbidden(now, wanted):
@@ -107,7 +107,7 @@ def _changed(lab: Lab, there: TenantSpec, update: dict[str, Any]) -> TenantSpec:
     # where 'auto' came to the default scheduler, host-kai tenants of the file would be refused
     scheduler = "kai" if lab.has_kai else lab.session.asked.scheduler
     others = whole.model_copy(update={"tenants": rest, "scheduler": scheduler})
-    checked = joined(others, Draft(dump_added([wanted])[0])).tenants[-1]
+    checked = with_tenant(others, TenantRequest(dump_added([wanted])[0])).tenants[-1]
     return checked.model_copy(update={"nodes": there.nodes})
 
 
@@ -136,7 +136,7 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
         run = [*loading, *after(loading, own)]
         engine = Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name)
         record = engine.up(verb="tenant upgrade")
-        run_history.save(lab.paths.runs, record, dict(session.facts))
+        run_history.save_run(lab.paths.runs, record, dict(session.facts))
         record.raise_failure()
 
 

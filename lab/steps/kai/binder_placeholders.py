@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from lab.config.labels import OWN_KAI_LABEL
 from lab.explain.installation import BINDER, installation
-from lab.kai import Line
+from lab.kai import VersionLine
 from lab.kube import OWNER_LABEL
 from lab.kube.readiness import is_ready
 from lab.objects.views import GPU_GROUP_LABEL
-from lab.snapshot.cluster_snapshot import World, take
+from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -36,7 +36,7 @@ _STEADY_SECONDS = 8.0
 Json = dict[str, Any]
 
 
-def shared_groups(world: World) -> tuple[str, ...]:
+def shared_groups(world: ClusterSnapshot) -> tuple[str, ...]:
     """The GPU groups of running pods of tenants with a KAI of their own, as the host has them."""
     own = {
         space["metadata"]["name"]
@@ -52,7 +52,7 @@ def shared_groups(world: World) -> tuple[str, ...]:
     return tuple(sorted(groups))
 
 
-def binder_is_stuck(world: World) -> bool:
+def binder_is_stuck(world: ClusterSnapshot) -> bool:
     """Whether the host's binder does not run while tenants share GPUs: it cannot start without shelter."""
     kai = installation(world)
     binder = kai.component(BINDER) if kai else None
@@ -80,7 +80,7 @@ def stand_ins(groups: tuple[str, ...], lab: str, namespace: str) -> list[Json]:
 
 
 @contextmanager
-def sheltered(cluster: Cluster, lab: str, line: Line) -> Iterator[tuple[str, ...]]:
+def sheltered(cluster: Cluster, lab: str, line: VersionLine) -> Iterator[tuple[str, ...]]:
     """For whoever starts the host's binder: an installation, an upgrade, a restart. Gives the GPU groups of tenants.
 
     It ends when the binder has run for some seconds. Does nothing where no tenant shares a GPU.
@@ -115,7 +115,7 @@ def sheltered(cluster: Cluster, lab: str, line: Line) -> Iterator[tuple[str, ...
         cluster.delete_all("Pod", line.reservation_namespace, labels=f"app={STAND_IN}", grace=0)
 
 
-def start_binder(cluster: Cluster, lab: str, line: Line) -> tuple[str, ...]:
+def start_binder(cluster: Cluster, lab: str, line: VersionLine) -> tuple[str, ...]:
     """Start a binder that is stuck: sheltered, and without the pauses between its attempts. Returns the GPU groups.
 
     Raises:
@@ -126,5 +126,5 @@ def start_binder(cluster: Cluster, lab: str, line: Line) -> tuple[str, ...]:
     return groups
 
 
-def _binder(line: Line) -> str:
+def _binder(line: VersionLine) -> str:
     return next(deployment for deployment, role in line.deployments.items() if role == BINDER)

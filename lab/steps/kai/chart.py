@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import StepFailed
-from lab.kai import Line
-from lab.kai.chart import Chart, chart_of
+from lab.kai import VersionLine
+from lab.kai.chart import KaiChart, chart_of
 from lab.steps import helm_release
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ Template = Callable[..., tuple[Json, ...]]
 _VALUES, _TEMPLATES = "values.yaml", "templates/"
 
 
-def chart_seen(path: Path, line: Line, template: Template) -> Chart:
+def chart_seen(path: Path, line: VersionLine, template: Template) -> KaiChart:
     """What a chart file shows, rendered with its default values.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lab.kai import Line
+from lab.kai import VersionLine
 from lab.kube import OWNER_LABEL
 from lab.steps.helm_release import base_values
 
@@ -21,12 +21,12 @@ _CRD = "CustomResourceDefinition"
 _SERVED_SECONDS = 60.0
 
 
-def missing(cluster: Cluster, line: Line) -> list[str]:
+def missing(cluster: Cluster, line: VersionLine) -> list[str]:
     """Names of the CRDs that this KAI needs and the cluster lacks."""
     return [name for name in line.needs_crds if cluster.get(_CRD, name) is None]
 
 
-def give(cluster: Cluster, line: Line, lab: str) -> list[str]:
+def give(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
     """Create the CRDs that are missing, owned by the lab; one that is there is left as it is.
 
     Returns:
@@ -44,7 +44,7 @@ def give(cluster: Cluster, line: Line, lab: str) -> list[str]:
     return names
 
 
-def kept(cluster: Cluster, line: Line, names: Iterable[str], lab: str) -> list[str]:
+def kept(cluster: Cluster, line: VersionLine, names: Iterable[str], lab: str) -> list[str]:
     """Those of the CRDs that must stay at ``lab down``: somebody else took them over, or has objects of that kind."""
     stay = []
     for name in names:

@@ -11,7 +11,7 @@ from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 from lab.kai.chart import differences
 from lab.kube import OWNER_LABEL
 from lab.kube.readiness import is_ready
@@ -48,7 +48,7 @@ class Kai:
     id: str = "kai"
 
     @property
-    def line(self) -> Line:
+    def line(self) -> VersionLine:
         """What holds for the lab file's KAI version."""
         return line_of(self.spec.kai.version)
 

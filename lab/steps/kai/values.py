@@ -8,7 +8,7 @@ from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, NODE_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.gpu.pools import RUNTIME_CLASS
-from lab.kai import Line, line_of
+from lab.kai import VersionLine, line_of
 from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 
@@ -31,7 +31,7 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
     return merged(base, images, sharing, _runtime_classes(spec, line), _own_ground(spec, line), spec.kai.values)
 
 
-def _own_ground(spec: LabSpec, line: Line) -> dict[str, Any]:
+def _own_ground(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     """Keeps the host's KAI to its own namespaces and nodes, where a tenant has a KAI of its own beside it.
 
     The selector reaches the webhooks' namespaceSelector and the pod-grouper; the node pool key leaves the nodes that
@@ -43,7 +43,7 @@ def _own_ground(spec: LabSpec, line: Line) -> dict[str, Any]:
     return merged(_set(line.helm.namespace_selector, HOST_KAI), _set(line.helm.node_pool_key, NODE_LABEL))
 
 
-def _runtime_classes(spec: LabSpec, line: Line) -> dict[str, Any]:
+def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     """RuntimeClasses of reservation pods and of fractional pods.
 
     The lab's nodes run pods by runc unless their RuntimeClass says otherwise, so reservation pods, which ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kai import Line
+from lab.kai import VersionLine
 from lab.kube import OWNER_LABEL
 from lab.steps.helm_release import value_at
 
@@ -20,7 +20,7 @@ class _SilenceError(Exception):
     """The webhooks did not judge the pod yet."""
 
 
-def wait_for_webhooks(cluster: Cluster, lab: str, line: Line, values: dict[str, Any], timeout: float) -> None:
+def wait_for_webhooks(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any], timeout: float) -> None:
     """Wait until KAI's webhooks judge pods.
 
     That their pods are Ready is not enough: the API server must know the configuration and reach the Service.
@@ -58,7 +58,7 @@ def wait_for_webhooks(cluster: Cluster, lab: str, line: Line, values: dict[str, 
         ) from silence
 
 
-def webhooks_answer(cluster: Cluster, lab: str, line: Line, values: dict[str, Any]) -> bool:
+def webhooks_answer(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any]) -> bool:
     """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
     if value_at(values, line.helm.namespace_selector):
         return True
@@ -69,7 +69,7 @@ def webhooks_answer(cluster: Cluster, lab: str, line: Line, values: dict[str, An
     return True
 
 
-def _probe(lab: str, line: Line, values: dict[str, Any]) -> dict[str, Any]:
+def _probe(lab: str, line: VersionLine, values: dict[str, Any]) -> dict[str, Any]:
     """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
     selected = value_at(values, line.helm.pod_selector) or {}
     return {

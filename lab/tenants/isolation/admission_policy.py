@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import ApiFailed
 from lab.kube import OWNER_LABEL
 from lab.paths import assets
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -31,7 +31,7 @@ def documents(lab: str, name: str = NAME) -> list[Json]:
     return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs]
 
 
-def missing(world: World, lab: str) -> list[str]:
+def missing(world: ClusterSnapshot, lab: str) -> list[str]:
     """Which of the two objects is missing or not as the lab made it, in words. Pure but for the manifest."""
     lines = []
     for doc in documents(lab):

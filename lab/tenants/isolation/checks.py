@@ -12,10 +12,10 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
-from lab.explain.installation import GROUPER, SCHEDULER, Component, Kai, installation
+from lab.explain.installation import GROUPER, SCHEDULER, Component, KaiInstallation, installation
 from lab.kai import line_of
 from lab.kube.readiness import is_ready
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import owners
 from lab.tenants.names import tenant_namespace
@@ -30,7 +30,7 @@ KINDS = (
     admission_policy.POLICY,
     admission_policy.BINDING,
 )
-"""What ``lacks`` looks at."""
+"""What ``missing_measures`` looks at."""
 
 OWN_KAI = {OWN_KAI_LABEL: "true"}
 
@@ -65,7 +65,7 @@ MEASURES = (OPT_IN, OWN_NODES, KEEPS_OFF)
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingMeasure:
     """Something of a measure that is not there."""
 
     measure: Measure
@@ -75,7 +75,7 @@ class Lack:
         return f"{self.measure.id}: {self.what}; without it {self.measure.without}"
 
 
-def lacks(spec: LabSpec, world: World) -> tuple[Lack, ...]:
+def missing_measures(spec: LabSpec, world: ClusterSnapshot) -> tuple[MissingMeasure, ...]:
     """What is missing of the three measures on the lab's own cluster; nothing for a lab that needs none of them.
 
     Args:
@@ -84,22 +84,22 @@ def lacks(spec: LabSpec, world: World) -> tuple[Lack, ...]:
     """
     kai = installation(world)
     if kai is None:
-        return (Lack(OPT_IN, "the host's KAI is not found"),)
+        return (MissingMeasure(OPT_IN, "the host's KAI is not found"),)
     return (
-        *(Lack(OPT_IN, what) for what in _opt_in(spec, world, kai)),
-        *(Lack(OWN_NODES, what) for what in _own_nodes(spec, world, kai)),
-        *(Lack(KEEPS_OFF, what) for what in _keeps_off(spec, world)),
+        *(MissingMeasure(OPT_IN, what) for what in _opt_in(spec, world, kai)),
+        *(MissingMeasure(OWN_NODES, what) for what in _own_nodes(spec, world, kai)),
+        *(MissingMeasure(KEEPS_OFF, what) for what in _keeps_off(spec, world)),
     )
 
 
-def tenant_spaces(spec: LabSpec, world: World) -> dict[str, Mapping[str, str]]:
+def tenant_spaces(spec: LabSpec, world: ClusterSnapshot) -> dict[str, Mapping[str, str]]:
     """Labels of the namespaces of tenants with a KAI of their own: by the lab file, or by their label."""
     named = {tenant_namespace(tenant.name) for tenant in spec.tenants if tenant.mode == "own-kai"}
     every = {obj["metadata"]["name"]: _labels(obj) for obj in world.of("Namespace")}
     return {name: labels for name, labels in every.items() if name in named or OWN_KAI.items() <= labels.items()}
 
 
-def _opt_in(spec: LabSpec, world: World, kai: Kai) -> Iterator[str]:
+def _opt_in(spec: LabSpec, world: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
     line = line_of(spec.kai.version)
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         for obj in world.of(kind):
@@ -121,7 +121,7 @@ def _opt_in(spec: LabSpec, world: World, kai: Kai) -> Iterator[str]:
         yield f"namespace default is not labelled {HOST_KAI_LABEL}=host, so that the host's KAI leaves it out"
 
 
-def _own_nodes(spec: LabSpec, world: World, kai: Kai) -> Iterator[str]:
+def _own_nodes(spec: LabSpec, world: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
     if kai.pool_key != NODE_LABEL:
         yield f"the host's scheduler divides nodes by {kai.pool_key}, not by {NODE_LABEL}"
     yield from _behind(world, kai, SCHEDULER)
@@ -137,14 +137,14 @@ def _own_nodes(spec: LabSpec, world: World, kai: Kai) -> Iterator[str]:
         yield f"the host's KAI has a shard of its own for the nodes of {', '.join(shards)}"
 
 
-def _keeps_off(spec: LabSpec, world: World) -> Iterator[str]:
+def _keeps_off(spec: LabSpec, world: ClusterSnapshot) -> Iterator[str]:
     yield from admission_policy.missing(world, spec.name)
     for name, labels in tenant_spaces(spec, world).items():
         if not OWN_KAI.items() <= labels.items():
             yield f"namespace {name} lacks the label {OWN_KAI_LABEL}=true, by which the policy selects"
 
 
-def _behind(world: World, kai: Kai, role: str) -> Iterator[str]:
+def _behind(world: ClusterSnapshot, kai: KaiInstallation, role: str) -> Iterator[str]:
     """A component whose Deployment says the right thing while pods of before still run."""
     component: Component | None = kai.component(role)
     obj = world.get("Deployment", component.deployment, component.namespace) if component else None

@@ -10,13 +10,22 @@ from lab.config.labels import HOST_KAI, HOST_KAI_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
-from lab.kai import Line, line_of
+from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL
 from lab.session.context import LabContext
-from lab.snapshot.cluster_snapshot import World, take
+from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 from lab.steps.kai import binder_placeholders
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.checks import KEEPS_OFF, KINDS, MEASURES, OPT_IN, OWN_KAI, Lack, lacks, tenant_spaces
+from lab.tenants.isolation.checks import (
+    KEEPS_OFF,
+    KINDS,
+    MEASURES,
+    OPT_IN,
+    OWN_KAI,
+    MissingMeasure,
+    missing_measures,
+    tenant_spaces,
+)
 
 if TYPE_CHECKING:
     from lab.kube import Cluster
@@ -32,7 +41,7 @@ def isolation_steps(spec: LabSpec) -> list[Isolation]:
     return [Isolation(spec)] if beside_host_kai(spec) else []
 
 
-def look(cluster: Cluster) -> World:
+def look(cluster: Cluster) -> ClusterSnapshot:
     """What the measures are judged by, as it is now. Raises ApiFailed."""
     return take(cluster, kinds=KINDS)
 
@@ -40,7 +49,7 @@ def look(cluster: Cluster) -> World:
 class _MissingError(Exception):
     """A measure is not in place yet."""
 
-    def __init__(self, found: tuple[Lack, ...]) -> None:
+    def __init__(self, found: tuple[MissingMeasure, ...]) -> None:
         super().__init__()
         self.found = found
 
@@ -55,7 +64,7 @@ class Isolation:
     title: str = "Host KAI apart from tenants' KAI"
 
     @property
-    def line(self) -> Line:
+    def line(self) -> VersionLine:
         """The host's KAI."""
         return line_of(self.spec.kai.version)
 
@@ -76,7 +85,7 @@ class Isolation:
             and world.get(admission_policy.POLICY, admission_policy.NAME) is None
         ):
             return Observed.absent()
-        found = [str(lack) for lack in lacks(self.spec, world)]
+        found = [str(lack) for lack in missing_measures(self.spec, world)]
         if binder_placeholders.binder_is_stuck(world):
             found.append("the host's binder cannot start: tenants share GPUs, and it is kept from deleting their pods")
         if found:
@@ -142,18 +151,18 @@ class Isolation:
 
     def _judge(self, cluster: Cluster) -> None:
         world = look(cluster)
-        found = lacks(self.spec, world)
+        found = missing_measures(self.spec, world)
         if not found:
             spaces = tenant_spaces(self.spec, world)
             found = tuple(
-                Lack(KEEPS_OFF, f"{admission_policy.NAME} is not in force in namespace {name} yet")
+                MissingMeasure(KEEPS_OFF, f"{admission_policy.NAME} is not in force in namespace {name} yet")
                 for name in spaces
                 if not admission_policy.in_force(cluster, name)
             )
         if found:
             raise _MissingError(found)
 
-    def _fix(self, cluster: Cluster, lack: Lack) -> str:
+    def _fix(self, cluster: Cluster, lack: MissingMeasure) -> str:
         if lack.measure is OPT_IN:
             log = cluster.kubectl("logs", "-n", self.line.namespace, "deployment/kai-operator")
             return f"'lab up' again; if it stays so, see why KAI's operator does not follow its Config: {log}"

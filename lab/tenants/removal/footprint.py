@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Standing:
+class OtherPod:
     """What must stay as it is of a pod that is Ready."""
 
     uid: str
@@ -32,7 +32,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Holding:
+class Footprint:
     """A tenant's hold on the host.
 
     Attributes:
@@ -47,10 +47,10 @@ class Holding:
     gpus: Mapping[str, int]
     groups: frozenset[str]
     graces: Mapping[str, int]
-    others: Mapping[Key, Standing]
+    others: Mapping[Key, OtherPod]
 
     @classmethod
-    def of(cls, pods: Iterable[Json], namespace: str) -> Holding:
+    def of(cls, pods: Iterable[Json], namespace: str) -> Footprint:
         """Sort out all pods of the host.
 
         Args:
@@ -93,7 +93,7 @@ def grace_of(pod: Json) -> int:
     return OWN_GRACE if own is None else int(own)
 
 
-def disturbed(before: Mapping[Key, Standing], pods: Iterable[Json]) -> tuple[str, ...]:
+def disturbed(before: Mapping[Key, OtherPod], pods: Iterable[Json]) -> tuple[str, ...]:
     """How pods that were Ready have changed since, one line each; a pod that has ended well is not told."""
     after = {(pod.namespace, pod.name): (obj, pod) for obj in pods for pod in [PodView.of(obj)]}
     lines = []
@@ -124,10 +124,10 @@ def reserved(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _standing(obj: Json, pod: PodView) -> Standing | None:
+def _standing(obj: Json, pod: PodView) -> OtherPod | None:
     if not pod.ready or pod.deleting or pod.ended:
         return None
-    return Standing(pod.uid, pod.restarts, _ready_since(obj))
+    return OtherPod(pod.uid, pod.restarts, _ready_since(obj))
 
 
 def _ready_since(obj: Json) -> str:

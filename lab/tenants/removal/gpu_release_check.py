@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Canary:
+class GpuReleaseCheck:
     """The pods of one proof; ``prove`` makes them, ``clear`` takes them away.
 
     Args:

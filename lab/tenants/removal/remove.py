@@ -31,8 +31,8 @@ from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import give_back
 from lab.tenants.names import tenant_namespace
 from lab.tenants.removal import timeline as moment
-from lab.tenants.removal.footprint import Holding, disturbed, reserved
-from lab.tenants.removal.gpu_release_check import Canary
+from lab.tenants.removal.footprint import Footprint, disturbed, reserved
+from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import (
     MARKED,
     SYNCED_CLUSTER_WIDE,
@@ -130,7 +130,7 @@ class _Removing:
     deadline: float
     watch: Stopwatch
     cluster: Cluster = field(init=False)
-    holding: Holding = field(init=False)
+    holding: Footprint = field(init=False)
     _asked: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class _Removing:
 
     def run(self) -> Removal:
         name = self.tenant.name
-        self.holding = Holding.of(self.cluster.list("Pod"), self.space)
+        self.holding = Footprint.of(self.cluster.list("Pod"), self.space)
         there = self.cluster.get("Namespace", self.space)
         if there is not None:
             self._stop_syncer()
@@ -248,7 +248,7 @@ class _Removing:
         if not self.holding.gpus:
             self.watch.note(moment.GPUS_FREE, "the tenant held none")
             return
-        proof = Canary(self.cluster, self.ctx.spec, self.tenant, self.holding.gpus)
+        proof = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, self.holding.gpus)
         try:
             self.watch.note(moment.GPUS_FREE, proof.prove(self.deadline))
         except (WaitTimeout, ApiFailed) as error:

@@ -36,16 +36,16 @@ _OBJECTS = 20
 _DISCOVERY_FAILS = "NamespaceDeletionDiscoveryFailure"
 
 
-class NamespaceHangs(WaitTimeout):
+class StuckNamespace(WaitTimeout):
     """A namespace is being deleted and does not go; the evidence says what holds it."""
 
     title = "namespace hangs"
 
 
-def hangs(cluster: Cluster, namespace: str, seconds: float) -> NamespaceHangs:
+def hangs(cluster: Cluster, namespace: str, seconds: float) -> StuckNamespace:
     """The error for a namespace that was not gone after ``seconds``."""
     lines = why_hanging(cluster, namespace)
-    return NamespaceHangs(
+    return StuckNamespace(
         f"namespace {namespace} is still there after {seconds:g} s",
         evidence=lines or ("it says nothing about why: the namespace controller may not run",),
         fix=_next(cluster, namespace),

@@ -34,7 +34,7 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Moment:
+class Milestone:
     """One of the moments.
 
     Attributes:
@@ -62,7 +62,7 @@ class Removal:
     """
 
     tenant: str
-    moments: tuple[Moment, ...]
+    moments: tuple[Milestone, ...]
     grace: float | None
     cut_grace: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Removal:
         """Seconds of a moment; None where it was not reached or not asked for."""
         return next((moment.seconds for moment in self.moments if moment.name == name), None)
 
-    def then(self, moment: Moment) -> Removal:
+    def then(self, moment: Milestone) -> Removal:
         """The same with one moment more, such as ``READY_AGAIN``."""
         return replace(self, moments=(*self.moments, moment))
 
@@ -128,14 +128,14 @@ class Stopwatch:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._start = clock()
-        self._noted: dict[str, Moment] = {}
+        self._noted: dict[str, Milestone] = {}
         self._lock = threading.Lock()
 
     def note(self, name: str, detail: str = "", *, reached: bool = True) -> None:
         """A moment is now; or, not ``reached``, it will not come for the reason in ``detail``."""
         with self._lock:
             seconds = self._clock() - self._start if reached else None
-            self._noted.setdefault(name, Moment(name, seconds, detail))
+            self._noted.setdefault(name, Milestone(name, seconds, detail))
 
     def has(self, name: str) -> bool:
         """Whether a moment was noted."""
@@ -143,7 +143,7 @@ class Stopwatch:
             return name in self._noted
 
     @property
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[Milestone, ...]:
         """What was noted, in the order of the protocol."""
         with self._lock:
             return tuple(self._noted[name] for name in MEANING if name in self._noted)

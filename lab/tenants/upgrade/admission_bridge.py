@@ -29,7 +29,7 @@ BRIDGE = "kailab-admission"
 _QUICK = {"initialDelaySeconds": 0, "periodSeconds": 1}
 
 
-class Hastened:
+class AdmissionBridge:
     """A context manager around an installation; call ``step_aside`` when all of KAI is Ready.
 
     Args:
@@ -47,7 +47,7 @@ class Hastened:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hasten", daemon=True)
 
-    def __enter__(self) -> Hastened:
+    def __enter__(self) -> AdmissionBridge:
         self._thread.start()
         return self
 

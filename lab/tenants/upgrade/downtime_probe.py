@@ -28,7 +28,7 @@ _AGAIN = 0.25
 _GONE_SECONDS = 60.0
 
 
-class FirstPod:
+class DowntimeProbe:
     """A context manager; the pod is removed at the end.
 
     Args:
@@ -52,7 +52,7 @@ class FirstPod:
         self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
         self._pod["metadata"]["labels"][OWNER_LABEL] = lab
 
-    def __enter__(self) -> FirstPod:
+    def __enter__(self) -> DowntimeProbe:
         # one that a killed change left
         self._cluster.delete("Pod", NAME, NAMESPACE, grace=0, wait=_GONE_SECONDS)
         self._thread.start()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lab.tenants.upgrade.smoke_test import Trial
+from lab.tenants.upgrade.smoke_test import SmokeTest
 from lab.tenants.upgrade.upgrade import Change
-from lab.tenants.upgrade.workload_snapshot import Comparison
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Rehearsal:
     version: str
     change: Change | None
     error: str = ""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[SmokeTest, ...] = ()
     suites: Suites = Suites(ran=False)
-    outcome: Comparison | None = None
+    outcome: SnapshotDiff | None = None
     back: Change | None = None
     error_back: str = ""
     kept: bool = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Before:
+class RollbackRecord:
     """The last change of a tenant's KAI.
 
     Attributes:
@@ -41,7 +41,7 @@ class Before:
         return self.wanted if self.back and not self.done else self.before
 
 
-def record(paths: LabPaths, change: Before) -> None:
+def record(paths: LabPaths, change: RollbackRecord) -> None:
     """Keep a change; the one before it is forgotten. Raises LabError."""
     path = _path(paths, change.wanted.name)
     before, wanted = dump_added([change.before, change.wanted])
@@ -58,13 +58,13 @@ def record(paths: LabPaths, change: Before) -> None:
         ) from error
 
 
-def last_change(paths: LabPaths, tenant: str) -> Before | None:
+def last_change(paths: LabPaths, tenant: str) -> RollbackRecord | None:
     """The last change of a tenant's KAI, or None. Raises LabError: the file is damaged."""
     path = _path(paths, tenant)
     try:
         data = json.loads(path.read_text())
         before, wanted = load_added([data["before"], data["wanted"]])
-        return Before(before, wanted, bool(data["back"]), bool(data["done"]))
+        return RollbackRecord(before, wanted, bool(data["back"]), bool(data["done"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

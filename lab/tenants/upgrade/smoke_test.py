@@ -17,7 +17,7 @@ from lab.objects.views import NodeView, PodView
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 if TYPE_CHECKING:
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
 FRACTION = 0.1
 """Of a GPU; small, to fit beside others."""
@@ -26,7 +26,7 @@ _SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Trial:
+class SmokeTest:
     """How one of the pods fared.
 
     Attributes:
@@ -47,14 +47,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Room:
+class FreeGpus:
     """What is free in a tenant: whole GPUs, and the largest free share of one that is shared already."""
 
     gpus: int
     share: float
 
     @classmethod
-    def of(cls, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> Room:
+    def of(cls, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> FreeGpus:
         """The room by API objects; pods that have ended take none."""
         views = [(PodView.of(obj), is_reservation(obj)) for obj in pods]
         living = [(view, reserves) for view, reserves in views if view.node and not view.ended]
@@ -72,8 +72,13 @@ class Room:
 
 
 def try_out(
-    place: Place, queue: str, *, sharing: bool, timeout: float = _SECONDS, clock: Callable[[], float] = time.monotonic
-) -> tuple[Trial, ...]:
+    place: WorkloadNamespace,
+    queue: str,
+    *,
+    sharing: bool,
+    timeout: float = _SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[SmokeTest, ...]:
     """Run the three pods one after the other, and take each away again.
 
     Args:
@@ -88,15 +93,15 @@ def try_out(
         "gpu": gpu_pod("trial-gpu", queue=queue),
         "fraction": fraction_pod("trial-fraction", fraction=FRACTION, queue=queue),
     }
-    room = Room.of(place.cluster.list("Node"), place.cluster.list("Pod"))
+    room = FreeGpus.of(place.cluster.list("Node"), place.cluster.list("Pod"))
     without = dict(_too_much(room, sharing=sharing))
     return tuple(
-        Trial(name, skipped=without[name]) if name in without else _try(place, name, pod, timeout, clock)
+        SmokeTest(name, skipped=without[name]) if name in without else _try(place, name, pod, timeout, clock)
         for name, pod in pods.items()
     )
 
 
-def _too_much(room: Room, *, sharing: bool) -> Iterator[tuple[str, str]]:
+def _too_much(room: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
     if not room.gpus:
         yield "gpu", "the tenant has no free GPU"
     if not sharing:
@@ -105,7 +110,9 @@ def _too_much(room: Room, *, sharing: bool) -> Iterator[tuple[str, str]]:
         yield "fraction", f"no GPU of the tenant has {FRACTION:g} free"
 
 
-def _try(place: Place, name: str, pod: Mapping[str, Any], timeout: float, clock: Callable[[], float]) -> Trial:
+def _try(
+    place: WorkloadNamespace, name: str, pod: Mapping[str, Any], timeout: float, clock: Callable[[], float]
+) -> SmokeTest:
     start = clock()
     try:
         place.submit(dict(pod))
@@ -113,5 +120,5 @@ def _try(place: Place, name: str, pod: Mapping[str, Any], timeout: float, clock:
         ready = clock() - start
         place.remove(str(pod["metadata"]["name"]))
     except LabError as error:
-        return Trial(name, problem=error.what)
-    return Trial(name, ready)
+        return SmokeTest(name, problem=error.what)
+    return SmokeTest(name, ready)

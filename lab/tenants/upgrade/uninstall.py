@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import SpecError
-from lab.kai import Line, line_of, lines
+from lab.kai import VersionLine, line_of, lines
 from lab.steps import helm_release
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _KEEP = {"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}}
 
 
-def installed_line(cluster: Cluster) -> Line | None:
+def installed_line(cluster: Cluster) -> VersionLine | None:
     """The line of the KAI that Helm says is installed; None without one, or of a version older than all known."""
     release = helm_release.installed(cluster, _ANY.release, _ANY.namespace)
     if release is None:
@@ -64,7 +64,7 @@ def installed_line(cluster: Cluster) -> Line | None:
         return None
 
 
-def way(before: Line | None, after: Line) -> str:
+def way(before: VersionLine | None, after: VersionLine) -> str:
     """How one version takes over from another.
 
     In place only between lines whose operator deploys everything and whose hook Jobs the lab knows (0.12.22, 0.14.6,

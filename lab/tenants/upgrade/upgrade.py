@@ -24,13 +24,13 @@ from lab.session.context import LabContext
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
 from lab.steps.queues import Queues
-from lab.tenants.removal.timeline import Moment
-from lab.tenants.upgrade.admission_bridge import Hastened
+from lab.tenants.removal.timeline import Milestone
+from lab.tenants.upgrade.admission_bridge import AdmissionBridge
 from lab.tenants.upgrade.admission_gate import none_unjudged
-from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, FirstPod
+from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
 from lab.tenants.upgrade.preflight import changed, check_change, versions_at_hand
 from lab.tenants.upgrade.uninstall import ANEW, UNCHANGED, installed_line, stop, way
-from lab.tenants.upgrade.workload_snapshot import Comparison, Snapshot, compare, look
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare, look
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inside
 
@@ -76,9 +76,9 @@ class Change:
     before: str
     after: str
     how: str
-    moments: tuple[Moment, ...]
-    snapshot: Snapshot
-    comparison: Comparison
+    moments: tuple[Milestone, ...]
+    snapshot: WorkloadSnapshot
+    comparison: SnapshotDiff
     problems: tuple[str, ...] = ()
 
     @property
@@ -109,20 +109,20 @@ class _Times:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._start = clock, clock()
-        self._noted: dict[str, Moment] = {}
+        self._noted: dict[str, Milestone] = {}
         self._lock = threading.Lock()
 
     def note(self, name: str) -> None:
         with self._lock:
-            self._noted.setdefault(name, Moment(name, self._clock() - self._start))
+            self._noted.setdefault(name, Milestone(name, self._clock() - self._start))
 
     @property
-    def all(self) -> tuple[Moment, ...]:
+    def all(self) -> tuple[Milestone, ...]:
         with self._lock:
             return tuple(self._noted[name] for name in ORDER if name in self._noted)
 
 
-def running_inside(ctx: LabContext, tenant: TenantSpec) -> Snapshot:
+def running_inside(ctx: LabContext, tenant: TenantSpec) -> WorkloadSnapshot:
     """What runs in a tenant now. Raises ApiFailed."""
     return look(ctx.tenant(tenant.name))
 
@@ -176,8 +176,10 @@ def change_kai(
         ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
         stop(inner, how)
         times.note(STOPPED)
-        with FirstPod(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else _Nobody() as first:
-            with Hastened(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
+        with (
+            DowntimeProbe(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else _Nobody() as first
+        ):
+            with AdmissionBridge(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
                 kai.apply(inner)
                 times.note(READY)
                 quick.step_aside()
@@ -201,7 +203,7 @@ def trial_queue(inner: LabSpec) -> str:
     return next((queue.name for queue in leaves if queue.gpu.limit), leaves[0].name)
 
 
-def _hold(cluster: Cluster, before: Snapshot) -> None:
+def _hold(cluster: Cluster, before: WorkloadSnapshot) -> None:
     """Watch what ran before for a while; the look after it says what was lost."""
     uids = {pod.uid for pod in before.pods}
 
@@ -220,7 +222,7 @@ def _hold(cluster: Cluster, before: Snapshot) -> None:
 
 
 class _Nobody:
-    """Stands in for ``FirstPod`` where nobody asked for it."""
+    """Stands in for ``DowntimeProbe`` where nobody asked for it."""
 
     def __enter__(self) -> _Nobody:
         return self
@@ -233,7 +235,12 @@ class _Nobody:
 
 
 def _ended(
-    tenant: TenantSpec, before: Snapshot, how: str, times: _Times, after: Snapshot, problems: tuple[str, ...] = ()
+    tenant: TenantSpec,
+    before: WorkloadSnapshot,
+    how: str,
+    times: _Times,
+    after: WorkloadSnapshot,
+    problems: tuple[str, ...] = (),
 ) -> Change:
     return Change(tenant.name, before.kai, after.kai, how, times.all, before, compare(before, after), problems)
 

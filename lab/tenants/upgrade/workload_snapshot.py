@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.kai import lines
 from lab.objects.kai import is_reservation
-from lab.objects.views import PodGroupView, PodView, QueueView, ReservationView, Share
+from lab.objects.views import PodGroupView, PodView, QueueShare, QueueView, ReservationView
 from lab.steps import helm_release
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class QueueSeen:
 
     parent: str
     priority: int
-    gpu: Share
-    cpu: Share
-    memory: Share
+    gpu: QueueShare
+    cpu: QueueShare
+    memory: QueueShare
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class WorkloadSnapshot:
     """A look into a tenant. KAI's own pods are not among ``pods``."""
 
     kai: str
@@ -80,7 +80,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SnapshotDiff:
     """What became of what ran before; each line names the object. ``notes`` are changes that hurt nobody."""
 
     kept: int
@@ -110,7 +110,7 @@ class Comparison:
         return {"ok": self.ok, **asdict(self)}
 
 
-def look(cluster: Cluster) -> Snapshot:
+def look(cluster: Cluster) -> WorkloadSnapshot:
     """What runs in a tenant's cluster now. Raises ApiFailed."""
     release = helm_release.installed(cluster, _ANY.release, _ANY.namespace)
     return snapshot_of(
@@ -121,7 +121,7 @@ def look(cluster: Cluster) -> Snapshot:
     )
 
 
-def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> Snapshot:
+def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
     objects = [pod for pod in pods if pod["metadata"].get("namespace") != _ANY.namespace]
     held = [obj for obj in objects if is_reservation(obj) and not ReservationView.of(obj).deleting]
@@ -129,7 +129,7 @@ def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: 
     uuids = {one.group: one.gpu_uuid for one in reservations}
     views = [PodView.of(obj) for obj in objects if not is_reservation(obj)]
     running = [view for view in views if view.node and not view.ended and not view.deleting]
-    return Snapshot(
+    return WorkloadSnapshot(
         kai,
         tuple(sorted((_running(view, uuids) for view in running), key=lambda pod: pod.title)),
         frozenset(view.uid for view in views if view.phase == "Succeeded"),
@@ -139,7 +139,7 @@ def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: 
     )
 
 
-def compare(before: Snapshot, after: Snapshot) -> Comparison:
+def compare(before: WorkloadSnapshot, after: WorkloadSnapshot) -> SnapshotDiff:
     """What became of what ran before. Pods that have ended well meanwhile are no loss."""
     there = {pod.title: pod for pod in after.pods}
     lost: list[str] = []
@@ -158,7 +158,7 @@ def compare(before: Snapshot, after: Snapshot) -> Comparison:
             stayed.append((pod, now))
     groups, group_notes = _pod_groups(before, after, stayed)
     queues, queue_notes = _queues(before, after)
-    return Comparison(
+    return SnapshotDiff(
         kept=sum(
             (old.node, old.gpu_groups, old.restarts) == (new.node, new.gpu_groups, new.restarts) for old, new in stayed
         ),
@@ -184,7 +184,9 @@ def _regrouped(old: RunningPod, new: RunningPod) -> Iterator[str]:
         yield f"pod {old.title}: GPU {_words(old.gpu_uuids)} → {_words(new.gpu_uuids)}"
 
 
-def _reservations(before: Snapshot, after: Snapshot, stayed: Iterable[tuple[RunningPod, RunningPod]]) -> Iterator[str]:
+def _reservations(
+    before: WorkloadSnapshot, after: WorkloadSnapshot, stayed: Iterable[tuple[RunningPod, RunningPod]]
+) -> Iterator[str]:
     """What became of the reservation pods of GPUs that are still shared."""
     used = {group for old, _ in stayed for group in old.gpu_groups}
     there = {one.group: one for one in after.reservations}
@@ -199,7 +201,7 @@ def _reservations(before: Snapshot, after: Snapshot, stayed: Iterable[tuple[Runn
 
 
 def _pod_groups(
-    before: Snapshot, after: Snapshot, stayed: Iterable[tuple[RunningPod, RunningPod]]
+    before: WorkloadSnapshot, after: WorkloadSnapshot, stayed: Iterable[tuple[RunningPod, RunningPod]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """PodGroups that pods lost, and those that were exchanged for others."""
     lost, notes = [], []
@@ -213,7 +215,7 @@ def _pod_groups(
     return tuple(lost), tuple(notes)
 
 
-def _queues(before: Snapshot, after: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _queues(before: WorkloadSnapshot, after: WorkloadSnapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Queues that are gone or say something else, and those that came."""
     lines = []
     for name, queue in before.queues.items():

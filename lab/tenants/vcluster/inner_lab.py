@@ -55,7 +55,7 @@ def inside(ctx: LabContext, tenant: TenantSpec) -> LabContext:
 
 
 @dataclass(frozen=True)
-class InTenant:
+class StepInTenant:
     """A step that does its work inside a tenant.
 
     Args:

@@ -27,7 +27,7 @@ _REACH_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Tenant:
+class VirtualCluster:
     """One vCluster."""
 
     spec: LabSpec

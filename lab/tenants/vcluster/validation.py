@@ -72,7 +72,7 @@ _POD_SECURITY = ("privileged", "baseline", "restricted")
 
 
 @dataclass(frozen=True)
-class Chart:
+class VClusterChart:
     """What validation needs of a vCluster chart."""
 
     version: str
@@ -81,7 +81,7 @@ class Chart:
 
 
 @functools.lru_cache(maxsize=4)
-def read_vcluster_chart(path: Path) -> Chart:
+def read_vcluster_chart(path: Path) -> VClusterChart:
     """Read version, schema and default values from a chart's .tgz.
 
     Raises:
@@ -92,7 +92,7 @@ def read_vcluster_chart(path: Path) -> Chart:
     texts = read_chart(path, lambda inside: inside in ("Chart.yaml", "values.schema.json", "values.yaml"))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return Chart(
+        return VClusterChart(
             version=str(yaml.load(texts["Chart.yaml"], Loader=loader)["version"]),  # noqa: S506 - a safe loader
             schema=json.loads(texts["values.schema.json"]),
             defaults=yaml.load(texts["values.yaml"], Loader=loader),  # noqa: S506 - a safe loader
@@ -134,7 +134,7 @@ def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
     return tuple(doubts)
 
 
-def problems_of(spec: LabSpec, tenant: TenantSpec, chart: Chart) -> Iterator[str]:
+def problems_of(spec: LabSpec, tenant: TenantSpec, chart: VClusterChart) -> Iterator[str]:
     """All problems of one tenant, each with the path of its key."""
     if tenant.vcluster != chart.version.removeprefix("v"):
         yield f"vcluster: the lab has the chart {chart.version}, not {tenant.vcluster}"

@@ -8,12 +8,12 @@ from typing import Any
 
 from lab.api import Lab
 from lab.config import TenantSpec
-from lab.config.added_tenants import Draft
+from lab.config.added_tenants import TenantRequest
 from lab.config.node_assignment import tenant_nodes, worker_names
 from lab.errors import LabError
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from tests.e2e.scheduling_decisions import WAIT
 
 from .faults import Stoke
@@ -41,7 +41,7 @@ def doomed_tenant(lab: Lab, like: TenantSpec) -> Iterator[TenantSpec]:
 
 
 def _added(lab: Lab, data: dict[str, Any]) -> TenantSpec:
-    return add(lab, Draft({"name": NAME, **data}), ask=lambda _: True).tenant
+    return add(lab, TenantRequest({"name": NAME, **data}), ask=lambda _: True).tenant
 
 
 def _shared_workers(lab: Lab) -> int:
@@ -50,7 +50,7 @@ def _shared_workers(lab: Lab) -> int:
 
 
 @contextmanager
-def namespace_deleted(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def namespace_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant's namespace on the host is deleted, as somebody would who knows no better; it must go by itself."""
     host = own.lab.cluster
     if host.get("Namespace", own.namespace) is None:

@@ -21,7 +21,7 @@ from lab.steps.kai.values import kai_values
 from lab.steps.kai.webhooks import webhooks_answer
 from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import delete_queues
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 from tests.e2e.kai_components import deployments, stopped, wait_until_up
 from tests.e2e.scheduling_decisions import WAIT, refusal
@@ -47,7 +47,7 @@ def _nothing() -> None:
 
 
 @contextmanager
-def crash_looping(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def crash_looping(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """KAI's scheduler ends at each start, because of an argument that it does not know."""
     with stopped(own):  # the operator, where there is one: it would put the Deployment back
         name = deployments(own)["scheduler"]
@@ -81,7 +81,7 @@ def _crashed(pod: Json) -> bool:
 
 
 @contextmanager
-def webhook_failing(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def webhook_failing(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """KAI's webhooks for pods must be asked (failurePolicy Fail) and nobody answers: their Service selects no pod."""
     line = line_of(own.kai_version)
     hooks = tuple(zip(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), line.webhooks, strict=False))
@@ -115,7 +115,7 @@ def _until_silent(own: OwnKai) -> None:
 
 
 @contextmanager
-def queues_deleted(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def queues_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant has no queue any more."""
     queues = {queue["metadata"]["name"]: queue for queue in own.cluster.list(QUEUE)}
     try:
@@ -138,7 +138,7 @@ def _again(doc: Json) -> Json:
 
 
 @contextmanager
-def api_killed(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def api_killed(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant's control-plane pod is deleted on the host, and each that follows it."""
     host, killed = own.lab.cluster, set[str]()
 
@@ -162,7 +162,7 @@ def api_killed(own: OwnKai, place: Place) -> Iterator[Stoke]:
 
 
 @contextmanager
-def many_pending(own: OwnKai, place: Place, *, count: int) -> Iterator[Stoke]:
+def many_pending(own: OwnKai, place: WorkloadNamespace, *, count: int) -> Iterator[Stoke]:
     """So many pods that no node can take."""
     pods = [gpu_pod(f"pending-{number:03}", gpus=NEVER, queue=own.queue) for number in range(count)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -181,7 +181,7 @@ def many_pending(own: OwnKai, place: Place, *, count: int) -> Iterator[Stoke]:
 
 
 @contextmanager
-def crd_deleted(own: OwnKai, place: Place) -> Iterator[Stoke]:
+def crd_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
     """The kind PodGroup is gone, and every PodGroup with it."""
     kind = "CustomResourceDefinition"
     crd = own.cluster.get(kind, CRD) or {}
@@ -202,7 +202,7 @@ class Fire:
 
     id: str
     what: str
-    light: Callable[[OwnKai, Place], AbstractContextManager[Stoke]]
+    light: Callable[[OwnKai, WorkloadNamespace], AbstractContextManager[Stoke]]
 
 
 def fires(pending: int) -> tuple[Fire, ...]:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.errors import LabError, WaitTimeout
-from lab.kube.informers import News, Source, Streams
+from lab.kube.informers import InformerEvent, Informers, InformerSource
 from lab.objects.views import PodView
 from lab.workloads.modifiers import brief
 from lab.workloads.pods import cpu_pod
@@ -26,7 +26,7 @@ from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, Sample, VigilRepo
 from tests.e2e.noisy_neighbour.pod_guard import Guard
 
 if TYPE_CHECKING:
-    from lab.workloads.namespace import Place
+    from lab.workloads.namespace import WorkloadNamespace
 
 MARK = "kailab.dev/vigil"
 """Label of the small pods."""
@@ -56,7 +56,7 @@ class Feed(Protocol):
         """Stop."""
         ...
 
-    def take(self, seconds: float) -> News | None:
+    def take(self, seconds: float) -> InformerEvent | None:
         """The next piece of news, or None when none came within ``seconds``."""
         ...
 
@@ -75,7 +75,7 @@ class Neighbour:
     """
 
     name: str
-    place: Place
+    place: WorkloadNamespace
     scheduler: str | None
     queue: str | None
     ignore: frozenset[str] = frozenset()
@@ -122,13 +122,13 @@ class Vigil:
         limit: float = LIMIT,
         pause: float = PAUSE,
         clock: Callable[[], float] = time.monotonic,
-        feed: Callable[[Iterable[Source]], Feed] = Streams,
+        feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
     ) -> None:
         self._neighbours = tuple(neighbours)
         self._limit = limit
         self._pause = pause
         self._clock = clock
-        self._feed = feed([Source(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours])
+        self._feed = feed([InformerSource(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours])
         self._guards = {one.name: Guard(one.ignore, MARK) for one in self._neighbours}
         self._awaited: dict[str, _Awaited] = {}
         self._listed: set[str] = set()
@@ -249,7 +249,7 @@ class Vigil:
                 self._hear(news, now)
                 self._change.notify_all()
 
-    def _hear(self, news: News, now: float) -> None:
+    def _hear(self, news: InformerEvent, now: float) -> None:
         if trouble := news.trouble or news.refused:
             self._gaps.append(f"{now - self._began:.1f} s, {news.source}: {trouble}")
         for pod, what in self._guards[news.source].hear(news.changes):

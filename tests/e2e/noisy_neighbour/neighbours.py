@@ -11,7 +11,7 @@ from lab.config.labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.pytest_plugin.fixtures import HOST
 from lab.tenants.vcluster.inner_lab import inner_spec
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod
 from tests.e2e.noisy_neighbour.monitor import Neighbour
 
@@ -20,7 +20,7 @@ from .own_kai import OwnKai, with_class
 Json = dict[str, Any]
 
 
-def neighbours_of(own: OwnKai, new_place: Callable[..., Place], queue: str) -> list[Neighbour]:
+def neighbours_of(own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str) -> list[Neighbour]:
     """The neighbours of a tenant that is about to burn, each with pods that run already.
 
     Args:

@@ -13,10 +13,10 @@ from lab.kai import line_of
 from lab.session.context import LabContext
 from lab.steps.kai import Kai
 from lab.steps.queues import Queues
-from lab.tenants import Tenant
+from lab.tenants import VirtualCluster
 from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.inner_lab import inner_spec, inside
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 from tests.e2e.scheduling_decisions import WAIT
 
@@ -54,7 +54,7 @@ class OwnKai:
         """What a step gets that works inside the tenant."""
         return inside(self.lab.context(step), self.tenant)
 
-    def mend(self, new_place: Callable[[str], Place]) -> None:
+    def mend(self, new_place: Callable[[str], WorkloadNamespace]) -> None:
         """Make the tenant whole by its own steps, those of ``lab up``, and prove that its KAI schedules again.
 
         A control plane whose pod was deleted begins anew without a volume of its own: then KAI and queues are made
@@ -63,7 +63,7 @@ class OwnKai:
         Args:
             new_place: makes a place in the tenant; asked once its API answers again.
         """
-        vcluster = Tenant(self.lab.spec, self.tenant)
+        vcluster = VirtualCluster(self.lab.spec, self.tenant)
         ctx = self.lab.context(vcluster.id)
         vcluster.apply(ctx)
         vcluster.verify(ctx)

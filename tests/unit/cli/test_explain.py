@@ -15,11 +15,11 @@ from typer.testing import CliRunner, Result
 
 from lab.cli.explain import explain as command
 from lab.errors import ApiFailed, NoLab, SpecError
-from lab.explain import NoSuchPod, Worlds, explained, picture
+from lab.explain import LabSnapshot, NoSuchPod, explained, overview_of
 from lab.operations import explain
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.explain import render_explained, render_picture
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from tests.support.explain_world import SPACE, Scene, pod, queue, synced
 
 NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
@@ -28,8 +28,8 @@ NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough 
 class FakeLab:
     """A lab whose clusters are Worlds, or errors."""
 
-    def __init__(self, host: World, **tenants: World | Exception) -> None:
-        self.worlds: dict[str, World | Exception] = {"": host, **tenants}
+    def __init__(self, host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> None:
+        self.worlds: dict[str, ClusterSnapshot | Exception] = {"": host, **tenants}
         self.tenants = tuple(SimpleNamespace(name=name, mode="host-kai") for name in tenants)
         self.cluster = SimpleNamespace(name="", kubeconfig=Path("/host"), context=None)
 
@@ -44,7 +44,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was read; clusters of FakeLab give their World."""
     read: list[str] = []
 
-    def fake(cluster: Any, **_: object) -> World:
+    def fake(cluster: Any, **_: object) -> ClusterSnapshot:
         read.append(cluster.name)
         world = LABS[-1].worlds[cluster.name]
         if isinstance(world, Exception):
@@ -58,12 +58,12 @@ def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 LABS: list[FakeLab] = []
 
 
-def lab(host: World, **tenants: World | Exception) -> FakeLab:
+def lab(host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> FakeLab:
     LABS.append(FakeLab(host, **tenants))
     return LABS[-1]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, *args: str) -> Result:
+def run(monkeypatch: pytest.MonkeyPatch, worlds: LabSnapshot, *args: str) -> Result:
     monkeypatch.setattr("lab.cli.explain._read", lambda *_: worlds)
     app = typer.Typer()
     app.command()(command)
@@ -71,33 +71,33 @@ def run(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, *args: str) -> Result:
 
 
 @pytest.fixture
-def stuck() -> Worlds:
+def stuck() -> LabSnapshot:
     scene = Scene()
     scene.pending(queue="nowhere")
     scene.pending(pod("silent", ago=2))
     scene.add(pod("well", node="worker-1", ready=True))
-    return Worlds(scene.world)
+    return LabSnapshot(scene.world)
 
 
 @pytest.mark.parametrize("args", [("team/p",), ("p", "-n", "team")])
-def test_reason_found(monkeypatch: pytest.MonkeyPatch, stuck: Worlds, args: tuple[str, ...]) -> None:
+def test_reason_found(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...]) -> None:
     done = run(monkeypatch, stuck, *args)
     assert done.exit_code == 0
     assert "queue nowhere does not exist" in done.output
     assert "next: label the workload" in done.output
 
 
-def test_json(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+def test_json(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     data = json.loads(run(monkeypatch, stuck, "team/p", "--json").stdout)
     assert (data["stage"], data["findings"][0]["rule"]) == ("unbound", "queue.unknown")
 
 
 @pytest.mark.parametrize(("name", "code"), [("well", 0), ("silent", 1)])
-def test_exit_code_without_a_reason(monkeypatch: pytest.MonkeyPatch, stuck: Worlds, name: str, code: int) -> None:
+def test_exit_code_without_a_reason(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, name: str, code: int) -> None:
     assert run(monkeypatch, stuck, f"team/{name}").exit_code == code
 
 
-def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     done = run(monkeypatch, stuck, "team/wel")
     assert isinstance(done.exception, NoSuchPod)
     assert done.exception.exit_code == 2
@@ -114,14 +114,14 @@ def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: World
     ],
 )
 def test_options_that_do_not_go_together(
-    monkeypatch: pytest.MonkeyPatch, stuck: Worlds, args: tuple[str, ...], what: str
+    monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...], what: str
 ) -> None:
     done = run(monkeypatch, stuck, *args)
     assert isinstance(done.exception, SpecError)
     assert what in done.exception.what
 
 
-def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: Worlds) -> None:
+def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     done = run(monkeypatch, stuck, "--all")
     assert done.exit_code == 0
     assert "KAI  0.16.8, all 7 components are up" in done.output
@@ -174,7 +174,7 @@ def test_text_of_a_pod_that_is_well() -> None:
 
 
 def test_text_of_a_picture_that_is_well() -> None:
-    assert drawn(120, render_picture, picture(Worlds(Scene().world)))[-1] == "✓ nothing is wrong"
+    assert drawn(120, render_picture, overview_of(LabSnapshot(Scene().world)))[-1] == "✓ nothing is wrong"
 
 
 def test_lab_is_read_with_its_tenants(take: list[str]) -> None:
@@ -208,7 +208,7 @@ def test_words_for_a_failed_wait(take: list[str]) -> None:
     scene = Scene()
     scene.pending(queue="nowhere")
     made = lab(scene.world)
-    place = Place("demo", made.cluster, made.cluster, SPACE)
+    place = WorkloadNamespace("demo", made.cluster, made.cluster, SPACE)
     lines = explain.because(place, ["p", "nobody"])
     assert lines[0].startswith("Pod team/p: Pending")
     assert lines[1].startswith("why [queue.unknown]")
@@ -220,13 +220,15 @@ def test_words_for_a_failed_wait_in_a_tenant(take: list[str]) -> None:
     inside.add(made)
     host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
     fake = lab(host.world, blue=inside.world)
-    lines = explain.because(Place("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
+    lines = explain.because(WorkloadNamespace("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
     assert any(line.startswith("why [queue.unknown]") for line in lines)
 
 
 def test_a_failed_wait_stays_what_it_is_when_nothing_can_be_read(take: list[str]) -> None:
     made = lab(ApiFailed("gone"))  # type: ignore[arg-type]
-    assert explain.because(Place("demo", made.cluster, made.cluster, SPACE), ["p"]) == ["no explanation: gone"]
+    assert explain.because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"]) == [
+        "no explanation: gone"
+    ]
 
 
 def test_a_failed_wait_stays_what_it_is_when_the_explanation_breaks(
@@ -234,5 +236,5 @@ def test_a_failed_wait_stays_what_it_is_when_the_explanation_breaks(
 ) -> None:
     made = lab(Scene().world)
     monkeypatch.setattr(explain, "explain_pod", lambda *_, **__: 1 / 0)
-    lines = explain.because(Place("demo", made.cluster, made.cluster, SPACE), ["p"])
+    lines = explain.because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"])
     assert lines == ["no explanation: ZeroDivisionError: division by zero"]

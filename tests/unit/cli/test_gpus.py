@@ -21,7 +21,7 @@ from lab.gpu.map import watch as gpu_map_follow
 from lab.gpu.map.build import map_of
 from lab.gpu.map.watch import GpuSource
 from lab.paths import LabPaths
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui import gpu_watch
 from tests.support.gpu_map_world import demo
 
@@ -54,7 +54,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> Any:
     made.asked = asked
     monkeypatch.setitem(sys.modules, "lab.api", SimpleNamespace(Lab=SimpleNamespace(attach=attach)))  # type: ignore[arg-type]
 
-    def world(cluster: Any, *, kinds: Any) -> World:
+    def world(cluster: Any, *, kinds: Any) -> ClusterSnapshot:
         return LAB.world
 
     monkeypatch.setattr(gpu_map_follow, "take", world)
@@ -148,7 +148,7 @@ def test_report_writes_a_page(lab: Any, tmp_path: Path) -> None:
 def test_report_is_written_although_the_cluster_is_silent(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silent(cluster: Any, *, kinds: Any) -> World:
+    def silent(cluster: Any, *, kinds: Any) -> ClusterSnapshot:
         raise ApiFailed("the API server does not answer")
 
     monkeypatch.setattr(gpu_map_follow, "take", silent)

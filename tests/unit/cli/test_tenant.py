@@ -20,7 +20,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.paths import LabPaths
-from lab.tenants.removal.timeline import Moment, Removal
+from lab.tenants.removal.timeline import Milestone, Removal
 from lab.tools.exec import hand_over
 from lab.ui.tenants import render_changes, render_tenant_status, render_tenants
 from tests.support.tenancy_world import TenancyWorld, own_kai
@@ -79,7 +79,7 @@ def test_a_kai_version_means_a_kai_of_its_own(world: TenancyWorld) -> None:
 
 
 def test_remove(world: TenancyWorld) -> None:
-    world.removal = Removal("ml", (Moment("namespace gone", 5.2),), None)
+    world.removal = Removal("ml", (Milestone("namespace gone", 5.2),), None)
     done = run("remove", "ml", "--grace", "own")
     assert "Tenant ml is gone" in done.stdout
     assert "everybody's again: worker3" in done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.compare.annotation_diff import Wrote, differences, form, wrote
+from lab.compare.annotation_diff import SchedulerMarks, differences, form, wrote
 from lab.compare.model import Difference
 from tests.support.compare_world import HOST, SPACE, group, planned, recording, seen
 
@@ -58,8 +58,8 @@ def test_short_names_are_replaced_as_whole_words_only() -> None:
     assert form("at 2026-11-21T12:00:00Z", view) == "at <time>"
 
 
-def keys(**found: str) -> Wrote:
-    return Wrote({("a", "annotation", name): text for name, text in found.items()}, {})
+def keys(**found: str) -> SchedulerMarks:
+    return SchedulerMarks({("a", "annotation", name): text for name, text in found.items()}, {})
 
 
 def test_only_in_a_only_in_b_and_other_values() -> None:
@@ -78,18 +78,18 @@ def test_a_key_that_only_changed_its_name_is_one_row() -> None:
 
 
 def test_the_same_difference_of_many_pods_is_one_row() -> None:
-    a = Wrote({(lane, "label", "x"): "x: 1" for lane in ("a", "b")}, {})
-    b = Wrote({(lane, "label", "x"): "x: 2" for lane in ("a", "b")}, {})
+    a = SchedulerMarks({(lane, "label", "x"): "x: 1" for lane in ("a", "b")}, {})
+    b = SchedulerMarks({(lane, "label", "x"): "x: 2" for lane in ("a", "b")}, {})
     assert differences(a, b) == (Difference("label", "x", "x: 1", "x: 2", ("a", "b")),)
 
 
 def test_a_pod_that_one_side_never_had_says_nothing_of_keys() -> None:
-    a = Wrote({("a", "label", "x"): "x: 1", ("b", "label", "x"): "x: 1"}, {})
-    assert differences(a, Wrote({("a", "label", "x"): "x: 1"}, {})) == ()
+    a = SchedulerMarks({("a", "label", "x"): "x: 1", ("b", "label", "x"): "x: 1"}, {})
+    assert differences(a, SchedulerMarks({("a", "label", "x"): "x: 1"}, {})) == ()
 
 
 def test_a_scheduler_that_writes_nothing_differs_in_everything() -> None:
-    (row,) = differences(keys(x="x: 1"), Wrote({}, {}))
+    (row,) = differences(keys(x="x: 1"), SchedulerMarks({}, {}))
     assert (row.a, row.b) == ("x: 1", "")
 
 

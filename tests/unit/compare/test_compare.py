@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lab.compare import record
-from lab.compare.annotation_diff import Wrote
+from lab.compare.annotation_diff import SchedulerMarks
 from lab.compare.compare import apart, compare, pending
 from lab.compare.measure import Round, measure
 from lab.compare.target import Target
@@ -48,7 +48,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         made.append((self.target.side.letter, self.number, self.turn))
         what = Round(self.target.side.letter, self.number, self.turn, "ml", SPACE)
         text = f"x: {self.target.side.letter}"
-        return measure(what, recording(*life("a")), [], EMPTY, {}, {}), Wrote({("a", "label", "x"): text}, {})
+        return measure(what, recording(*life("a")), [], EMPTY, {}, {}), SchedulerMarks({("a", "label", "x"): text}, {})
 
     monkeypatch.setattr(run_module._OneRun, "go", go)
     return made

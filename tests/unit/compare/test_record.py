@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lab.compare import record
-from lab.compare.record import UID_ANNOTATION, Recorder
+from lab.compare.record import UID_ANNOTATION, ComparisonRecorder
 from lab.compare.recording import EvictSeen, evictions
-from lab.compare.settling import CALM, PATIENT, Standing, stands
+from lab.compare.settling import CALM, PATIENT, SettledPod, stands
 from lab.errors import ApiFailed
 from lab.kube import Cluster, informers, reflector
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from tests.support.compare_world import HOST, TENANT, life, seen
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod, status
 
@@ -35,13 +35,13 @@ host_api = pytest.fixture(fake, name="host_api")
 
 
 @pytest.fixture
-def place(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> WorkloadNamespace:
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(informers, "ABSENT_SECONDS", 0.01)
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
     monkeypatch.setattr(record, "_TAKE_SECONDS", 0.05)
     host = Cluster(Path("/lab/kubeconfig"), transport=host_api)
-    return Place("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
+    return WorkloadNamespace("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
 
 
 def serve(api: FakeApi, pods: Stream, *, events: tuple[Json, ...] = (), groups: tuple[Json, ...] = ()) -> None:
@@ -74,7 +74,9 @@ def evict(group: str, action: str = "preempt", **more: Any) -> Json:
     }
 
 
-def test_both_sides_are_recorded_and_strangers_are_not(place: Place, tenant_api: FakeApi, host_api: FakeApi) -> None:
+def test_both_sides_are_recorded_and_strangers_are_not(
+    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
+) -> None:
     go = threading.Event()
     stranger = {**pod("z"), "metadata": {**pod("z")["metadata"], "namespace": "other"}}
     group = {"metadata": {"name": "pg", "namespace": "ns"}, "spec": {"queue": "test"}}
@@ -82,7 +84,7 @@ def test_both_sides_are_recorded_and_strangers_are_not(place: Place, tenant_api:
     serve(tenant_api, Stream(go, *steps), events=(evict("pg"),), groups=(group,))
     elsewhere = synced("a", "uid-a", tenant="research")
     serve(host_api, Stream(go, ("ADDED", elsewhere), ("ADDED", synced("a", "uid-a"))))
-    with Recorder(place) as recorder:
+    with ComparisonRecorder(place) as recorder:
         recorder.sent("Pod/a")
         go.set()
         recorder._until(lambda: bool(len(recorder._pods) == 3 and recorder._groups and recorder._evictions), 30.0)
@@ -99,22 +101,24 @@ def test_both_sides_are_recorded_and_strangers_are_not(place: Place, tenant_api:
     assert 0 <= found.created[0].at <= found.pods[0].at <= found.seconds
 
 
-def test_rest_comes_after_calm(place: Place, tenant_api: FakeApi, host_api: FakeApi, monkeypatch: Any) -> None:
+def test_rest_comes_after_calm(
+    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("lab.compare.settling.CALM", 0.05)
     serve(tenant_api, Stream(("ADDED", pod("a", "Running"))))
     serve(host_api, Stream())
-    with Recorder(place) as recorder:
+    with ComparisonRecorder(place) as recorder:
         assert recorder.rest(1, 30.0)
         assert recorder.recording(True).seconds < 20
 
 
-def test_trouble_of_a_watch_is_kept(place: Place, tenant_api: FakeApi, host_api: FakeApi) -> None:
+def test_trouble_of_a_watch_is_kept(place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi) -> None:
     serve(tenant_api, Stream())
     host_api.on("GET", PODS, listing())
     host_api.on("GET", PODS, Stream())
     host_api.on("GET", EVENTS, status(403, "not allowed"))
     host_api.on("GET", GROUPS, (404, "no"), query=ONE, always=True)
-    with Recorder(place) as recorder:
+    with ComparisonRecorder(place) as recorder:
         recorder._until(lambda: bool(recorder._troubles), 30.0)
         (told,) = recorder.recording(False).troubles
     assert told.startswith("Event of the host: ")
@@ -122,11 +126,11 @@ def test_trouble_of_a_watch_is_kept(place: Place, tenant_api: FakeApi, host_api:
 
 
 def test_what_following_met_is_raised_where_somebody_waits(
-    place: Place, tenant_api: FakeApi, host_api: FakeApi
+    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
 ) -> None:
     serve(tenant_api, Stream())
     serve(host_api, Stream())
-    with Recorder(place) as recorder:
+    with ComparisonRecorder(place) as recorder:
         recorder._failed = ApiFailed("gone")
         with pytest.raises(ApiFailed, match="gone"):
             recorder.rest(1, 30.0)
@@ -164,8 +168,8 @@ def test_how_a_pod_stands(more: dict[str, Any], wanted: str) -> None:
     assert stands(seen("a", 0.0, **more).pod.view) == wanted
 
 
-def standing(*pods: Any) -> Standing:
-    found = Standing()
+def standing(*pods: Any) -> SettledPod:
+    found = SettledPod()
     for one in pods:
         found.note(one)
     return found

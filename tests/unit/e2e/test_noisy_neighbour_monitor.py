@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kube.informers import News
+from lab.kube.informers import InformerEvent
 from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, RUNNING, Latency, Sample, VigilReport, percentile
 from tests.e2e.noisy_neighbour.monitor import MARK, Neighbour, Vigil
 from tests.e2e.noisy_neighbour.pod_guard import Guard
@@ -140,7 +140,7 @@ class Script:
     """A feed that tells what the test, or the fake place, puts into it."""
 
     def __init__(self) -> None:
-        self.news: queue.SimpleQueue[News | Exception] = queue.SimpleQueue()
+        self.news: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
 
     def __enter__(self) -> Script:
         return self
@@ -148,7 +148,7 @@ class Script:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def take(self, seconds: float) -> News | None:
+    def take(self, seconds: float) -> InformerEvent | None:
         try:
             item = self.news.get(timeout=min(seconds, 0.05))
         except queue.Empty:
@@ -176,7 +176,7 @@ class FakePlace:
                 raise self.refuse
             if not self.hold.is_set():
                 made = pod(doc["metadata"]["name"], space=self.namespace, meta={"labels": doc["metadata"]["labels"]})
-                self.script.news.put(News(self.source, "Pod", (("ADDED", made),)))
+                self.script.news.put(InformerEvent(self.source, "Pod", (("ADDED", made),)))
 
     def running(self, *names: str, timeout: float) -> None:
         return None
@@ -200,7 +200,7 @@ def place(script: Script) -> FakePlace:
 
 @pytest.fixture
 def vigil(script: Script, place: FakePlace) -> Vigil:
-    script.news.put(News("host", "Pod", (("ADDED", pod("works")),), listed=True))
+    script.news.put(InformerEvent("host", "Pod", (("ADDED", pod("works")),), listed=True))
     feed: Callable[[Iterable[Any]], Script] = lambda sources: script  # noqa: E731
     one = Neighbour("host", place, "kai-scheduler", "test")  # type: ignore[arg-type]
     return Vigil([one], limit=0.2, pause=0.0, feed=feed)
@@ -244,8 +244,8 @@ def test_a_pod_that_is_refused_is_missed_and_says_why(vigil: Vigil, place: FakeP
 def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(vigil: Vigil, script: Script) -> None:
     with vigil:
         vigil.begin(DURING)
-        script.news.put(News("host", "Pod", (("DELETED", pod("works")),)))
-        script.news.put(News("host", "Pod", trouble="cut off"))
+        script.news.put(InformerEvent("host", "Pod", (("DELETED", pod("works")),)))
+        script.news.put(InformerEvent("host", "Pod", trouble="cut off"))
         vigil.gather(3)
         seen = vigil.report()
     (finding,) = seen.findings

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.explain import Certainty, NoSuchPod, TenantWorld, Worlds, all_rules, explain_pod, explained, picture
+from lab.explain import (
+    Certainty,
+    LabSnapshot,
+    NoSuchPod,
+    TenantSnapshot,
+    all_rules,
+    explain_pod,
+    explained,
+    overview_of,
+)
 from lab.explain.installation import installation
 from lab.explain.registry import THEMES
 from tests.support.explain_world import (
@@ -138,7 +147,7 @@ def test_near_names() -> None:
         scene.explain("zzz", "nowhere")
     assert caught.value.fix == "check name and namespace; namespaces with pods: other, team"
     with pytest.raises(NoSuchPod, match="no tenant 'red'"):
-        Worlds(scene.world).cases("p", SPACE, "red")
+        LabSnapshot(scene.world).cases("p", SPACE, "red")
 
 
 def owned(name: str, kind: str, owner: str, **more: object) -> dict[str, object]:
@@ -198,7 +207,7 @@ def test_commands_name_the_cluster_they_are_for() -> None:
     scene = Scene(down=("binder",))
     scene.pending()
     scene.add(request())
-    told = explained(Worlds(scene.world, command=("kubectl", "--kubeconfig", "/a b/c")), "p", SPACE)
+    told = explained(LabSnapshot(scene.world, command=("kubectl", "--kubeconfig", "/a b/c")), "p", SPACE)
     assert told.findings[0].next.startswith("kubectl --kubeconfig '/a b/c' get deployment,pods")
 
 
@@ -247,7 +256,7 @@ def test_picture_of_a_cluster_that_is_well() -> None:
         reservation(), pod(node="worker-1", ready=True, fraction=0.5, labels={"runai-gpu-group": GROUP})
     )
     scene.add(group("pg-p"))
-    seen = picture(Worlds(scene.world))
+    seen = overview_of(LabSnapshot(scene.world))
     assert seen.well
     (side,) = seen.sides
     assert side.pods == {"running": 2}
@@ -259,7 +268,7 @@ def test_picture_names_what_is_not_well() -> None:
     scene = Scene(down=("binder",)).add(node("worker-2", gpus=1, capacity=2, ready="False"))
     scene.pending(gpus=3, says=NONE)
     scene.add({"kind": "Job", "metadata": meta("stuck", SPACE), "spec": {}})
-    seen = picture(Worlds(scene.world))
+    seen = overview_of(LabSnapshot(scene.world))
     (side,) = seen.sides
     assert not seen.well
     assert {one.name for one in side.unwell} == {"p", "stuck"}
@@ -277,7 +286,7 @@ def test_picture_tells_a_tenants_pod_once() -> None:
     inside = pod(group=None)
     tenant.add(inside)
     host = Scene().add(synced("p-x", inside, "blue", queue="nowhere", group=None, ago=1))
-    seen = picture(Worlds(host.world, (TenantWorld("blue", tenant.world, own_scheduler=False),)))
+    seen = overview_of(LabSnapshot(host.world, (TenantSnapshot("blue", tenant.world, own_scheduler=False),)))
     assert [(side.side, [one.name for one in side.unwell]) for side in seen.sides] == [
         ("host", []),
         ("tenant blue", ["p"]),

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from lab.explain import Stage, TenantWorld, Worlds, all_rules, explain, explained
+from lab.explain import LabSnapshot, PodStage, TenantSnapshot, all_rules, explain, explained
 from lab.explain.lookup import MANAGED_BY
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from scripts import scenarios
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "scenarios").glob("*.json.gz"))
 
 
-def load(path: Path) -> tuple[dict[str, Any], Worlds]:
+def load(path: Path) -> tuple[dict[str, Any], LabSnapshot]:
     data = json.loads(gzip.decompress(path.read_bytes()))
-    tenants = tuple(TenantWorld(t["name"], World.from_json(t["world"]), t["own"]) for t in data["tenants"])
-    return data, Worlds(World.from_json(data["host"]), tenants)
+    tenants = tuple(TenantSnapshot(t["name"], ClusterSnapshot.from_json(t["world"]), t["own"]) for t in data["tenants"])
+    return data, LabSnapshot(ClusterSnapshot.from_json(data["host"]), tenants)
 
 
 def test_situations_were_captured() -> None:
@@ -36,7 +36,7 @@ def test_the_reason_is_found(path: Path) -> None:
         assert told.findings[0].rule == data["expects"]
         assert told.findings[0].evidence or told.findings[0].what
     else:
-        assert (told.stage, told.findings) == (Stage.RUNNING, ())
+        assert (told.stage, told.findings) == (PodStage.RUNNING, ())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])

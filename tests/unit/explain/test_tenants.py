@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.explain import TenantWorld, Worlds, explain
+from lab.explain import LabSnapshot, TenantSnapshot, explain
 from tests.support.explain_world import (
     GROUP,
     SPACE,
@@ -207,7 +207,7 @@ def test_synced_pod_asked_for_on_the_host_knows_its_tenant() -> None:
     tenant, made = inside()
     tenant.add(queue("mine"))
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1), node("worker-3"))
-    worlds = Worlds(host.world, (TenantWorld("blue", tenant.world, own_scheduler=False),))
+    worlds = LabSnapshot(host.world, (TenantSnapshot("blue", tenant.world, own_scheduler=False),))
     (case,) = worlds.cases("p-x", "vcluster-blue")
     assert case.twin is not None
     assert (case.twin.side, ids(explain(case))) == ("tenant blue", ["tenant.queue-only-inside"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab import paths
-from lab.host import HostFacts, Needs, Verdict, all_fixes, doctor, needed_fixes, sources
+from lab.host import HostFacts, HostNeeds, Verdict, all_fixes, doctor, needed_fixes, sources
 from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
@@ -52,9 +52,9 @@ def world(tmp_path: Path, runner: FakeRunner) -> World:
     return World(tmp_path / "root", runner)
 
 
-def judge(world: World, name: str, facts: HostFacts, needs: Needs | None = None, **reach: str) -> list[Verdict]:
-    reached = {sources.Source(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
-    return list(CHECKS[name].verdicts(Look(facts, world.runner, world.machine, needs or Needs(), reached)))
+def judge(world: World, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Verdict]:
+    reached = {sources.PackageSource(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
+    return list(CHECKS[name].verdicts(Look(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
 
 
 def has(**changes: Any) -> HostFacts:
@@ -125,7 +125,7 @@ def test_every_fix_id_names_a_fix() -> None:
 
 @pytest.mark.parametrize(("kubernetes", "level"), [("1.34.4", "ok"), ("1.35.0", "fail"), ("1.33.1", "ok")])
 def test_cgroup_v1_depends_on_kubernetes(world: World, kubernetes: str, level: str) -> None:
-    found = judge(world, "cgroup", has(cgroup=CgroupFacts("v1", named=True)), Needs(kubernetes))
+    found = judge(world, "cgroup", has(cgroup=CgroupFacts("v1", named=True)), HostNeeds(kubernetes))
     assert [verdict.level for verdict in found] == [level]
 
 
@@ -136,7 +136,7 @@ def test_systemd_is_asked_where_it_runs(world: World) -> None:
 
 
 def test_an_engine_that_was_not_asked_for_does_not_count(world: World) -> None:
-    found = judge(world, "engine", GOOD, Needs(engine="podman"))[0]
+    found = judge(world, "engine", GOOD, HostNeeds(engine="podman"))[0]
     assert (found.level, found.fix_id) == ("fail", None)
 
 
@@ -174,9 +174,13 @@ def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "needs", "levels"),
-    [({}, Needs(), ["skip"]), ({"gpu": GPU}, Needs(gpu="simulated"), ["skip"]), ({}, Needs(gpu="nvidia"), ["fail"])],
+    [
+        ({}, HostNeeds(), ["skip"]),
+        ({"gpu": GPU}, HostNeeds(gpu="simulated"), ["skip"]),
+        ({}, HostNeeds(gpu="nvidia"), ["fail"]),
+    ],
 )
-def test_nvidia(world: World, changes: dict[str, Any], needs: Needs, levels: list[str]) -> None:
+def test_nvidia(world: World, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
     assert [verdict.level for verdict in judge(world, "nvidia", has(**changes), needs)] == levels
 
 

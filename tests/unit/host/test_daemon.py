@@ -202,7 +202,7 @@ def test_bridges_leave_the_rules_of_others(world: World) -> None:
 
 
 def test_chains_that_were_there_before_are_seen(world: World) -> None:
-    assert bridges.look(world.runner) == bridges.Before()
+    assert bridges.look(world.runner) == bridges.BridgeSettings()
     world.runner.has("iptables")
     world.runner.handle("iptables -t filter -S", out="-P FORWARD DROP\n-N DOCKER-USER\n")
-    assert bridges.look(world.runner) == bridges.Before("DROP", chains=True)
+    assert bridges.look(world.runner) == bridges.BridgeSettings("DROP", chains=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.host import sources
-from lab.host.sources import Source
+from lab.host.sources import PackageSource
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
@@ -67,7 +67,7 @@ def test_apt_names_the_debian_archive(world: World) -> None:
 
 
 def test_credentials_are_never_shown() -> None:
-    assert Source("go", "x", "https://user:secret@a.example:8443/go").host == "a.example"
+    assert PackageSource("go", "x", "https://user:secret@a.example:8443/go").host == "a.example"
 
 
 def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
@@ -78,7 +78,7 @@ def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
             release.wait(10)
         return "" if "good" in url else "refused"
 
-    names = [Source("go", name, f"https://{name}/") for name in ("good", "slow", "bad")]
+    names = [PackageSource("go", name, f"https://{name}/") for name in ("good", "slow", "bad")]
     found = sources.reach(names, probe, timeout=0.04)
     release.set()
     assert {source.name: why for source, why in found.items()} == {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.invariants import Violation
-from lab.invariants.run_log import RECOVERY, Blotter, Excuse
+from lab.invariants.run_log import RECOVERY, ViolationLog, Waiver
 from lab.pytest_plugin import invariants
 
 
@@ -39,7 +39,7 @@ def test_whose_a_violation_is(what: str, test: Any, mine: bool) -> None:
 
 
 def test_workers_share_the_folder_of_the_run(tmp_path: Path) -> None:
-    watching, running = Blotter(tmp_path), Blotter(tmp_path)
+    watching, running = ViolationLog(tmp_path), ViolationLog(tmp_path)
     now = datetime.now(UTC)
     violation = Violation("reserved", "s", "", "k", "w", now, now, ("é",))
     assert running.violations() == []
@@ -53,7 +53,7 @@ def test_workers_share_the_folder_of_the_run(tmp_path: Path) -> None:
 
 def test_an_excuse_covers_the_test_and_its_aftermath() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
-    excuse = Excuse("t", "r", begin, begin + timedelta(seconds=10))
+    excuse = Waiver("t", "r", begin, begin + timedelta(seconds=10))
 
     def at(seconds: float, what: str = "GPU group g") -> bool:
         since = begin + timedelta(seconds=seconds)
@@ -64,6 +64,6 @@ def test_an_excuse_covers_the_test_and_its_aftermath() -> None:
     assert [at(second, "pod t-a-0a1b2c/x") for second in (9, last)] == [True, False]
     own = replace(excuse, spaces=("t-b-0a1b2c",), invariants=("reserved",))
     for one in (excuse, own, replace(own, end=None)):
-        assert Excuse.from_json(one.as_json()) == one
+        assert Waiver.from_json(one.as_json()) == one
     excuse = own
     assert [at(9, what) for what in ("t-b-0a1b2c", "t-a-0a1b2c", "GPU group g")] == [True, False, True]

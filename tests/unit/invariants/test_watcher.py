@@ -12,7 +12,7 @@ from lab.errors import Interrupted
 from lab.invariants import ALL, Scope, Violation, Watcher
 from lab.invariants.watcher import FIRST_SECONDS, QUIET_SECONDS
 from lab.kube import Cluster
-from lab.kube.informers import News
+from lab.kube.informers import InformerEvent
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import (
     Script,
@@ -31,11 +31,13 @@ HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 LATE = share("late", 0.5)
 
 
-def watcher(clock: FakeClock, *steps: News | float, scopes: tuple[Scope, ...] = (HOST,), **more: Any) -> Watcher:
+def watcher(
+    clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,), **more: Any
+) -> Watcher:
     return Watcher(scopes, clock=clock, feed=Script(clock, *steps), **more)
 
 
-def watched(clock: FakeClock, *steps: News | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
+def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
     """A watcher after all these steps and a second more."""
     script = Script(clock, *steps, 1.0)
     one = Watcher(scopes, clock=clock, feed=script)
@@ -79,7 +81,7 @@ def test_a_breach_that_ends_and_comes_back_is_told_again(clock: FakeClock) -> No
 def test_one_batch_is_one_state(clock: FakeClock) -> None:
     # After a break the set is listed anew: what came and went in it was never there together.
     start = lists(reservation(), share("a", 0.5), share("b", 0.5))
-    swap = News("/", "Pod", (("ADDED", LATE), ("DELETED", share("a", 0.5))))
+    swap = InformerEvent("/", "Pod", (("ADDED", LATE), ("DELETED", share("a", 0.5))))
     assert watched(clock, *start, swap).violations == ()
     apart = [news("ADDED", LATE), news("DELETED", share("a", 0.5))]
     assert broken(watched(clock, *start, *apart)) == ["gpu-fractions"]
@@ -119,7 +121,7 @@ def test_nothing_is_judged_before_it_is_known(clock: FakeClock) -> None:
 
 
 def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
-    absent = [News("/", kind, absent=True) for kind in ("PodGroup", "Queue", "BindRequest")]
+    absent = [InformerEvent("/", kind, absent=True) for kind in ("PodGroup", "Queue", "BindRequest")]
     one = watched(clock, *lists(share("a", 0.5), kinds=("Pod", "Node", "ConfigMap")), *absent)
     states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
     assert states["leaf-queues"].state == "not judged"
@@ -130,20 +132,23 @@ def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
 
 
 def test_a_kind_that_comes_later_is_judged_from_then_on(clock: FakeClock) -> None:
-    first = [News("/", "BindRequest", absent=True), *lists(kinds=("Pod", "Node", "ConfigMap", "PodGroup", "Queue"))]
+    first = [
+        InformerEvent("/", "BindRequest", absent=True),
+        *lists(kinds=("Pod", "Node", "ConfigMap", "PodGroup", "Queue")),
+    ]
     one = watched(clock, *first, 1.0, listed("BindRequest", bind_request("a")), 125.0)
     assert broken(one) == ["bind-ends"]
 
 
 def test_a_kind_that_may_not_be_read_says_so(clock: FakeClock) -> None:
-    refused = News("/", "ConfigMap", refused="GET ConfigMap objects: forbidden (HTTP 403)")
+    refused = InformerEvent("/", "ConfigMap", refused="GET ConfigMap objects: forbidden (HTTP 403)")
     one = watched(clock, refused, *lists(kinds=("Pod", "Node", "BindRequest", "PodGroup", "Queue")))
     states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
     assert "forbidden" in states["gpu-given"].why
 
 
 def test_a_watch_that_broke_off_is_told(clock: FakeClock) -> None:
-    one = watched(clock, *lists(), 1.0, News("/", "Pod", trouble="Connection reset by peer"))
+    one = watched(clock, *lists(), 1.0, InformerEvent("/", "Pod", trouble="Connection reset by peer"))
     (gap,) = one.report().gaps
     assert gap.endswith("cluster Pod: Connection reset by peer")
     assert one.report().ok
@@ -153,20 +158,20 @@ def test_what_is_known_from_before_a_break_is_not_judged(clock: FakeClock) -> No
     # The tenant is being deleted: its API is gone before its pods are, and shows them for ever.
     host = Scope("", HOST.cluster, {"ml": HOST.cluster})
     web = pod("web", scheduler="default-scheduler")
-    absent = [News("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
+    absent = [InformerEvent("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
     start = [*lists(copy_of(web, "ml")), listed("Pod", web, source="/ml"), *absent, 1.0]
-    broken_off = News("/ml", "Pod", trouble="Connection refused")
+    broken_off = InformerEvent("/ml", "Pod", trouble="Connection refused")
     gone = [news("DELETED", copy_of(web, "ml")), 40.0]
     assert broken(watched(clock, *start, *gone, scopes=(host,))) == ["tenant-own-pods"]
     assert watched(FakeClock(), *start, broken_off, *gone, scopes=(host,)).violations == ()
-    back = [broken_off, *gone, News("/ml", "Pod"), 40.0]
+    back = [broken_off, *gone, InformerEvent("/ml", "Pod"), 40.0]
     assert broken(watched(FakeClock(), *start, *back, scopes=(host,))) == ["tenant-own-pods"]
 
 
 def test_tenants_are_judged_by_their_own_api(clock: FakeClock) -> None:
     host = Scope("", HOST.cluster, {"ml": HOST.cluster})
     web = pod("web", scheduler="default-scheduler")
-    absent = [News("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
+    absent = [InformerEvent("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
     start = [*lists(copy_of(web, "ml")), listed("Pod", web, source="/ml"), *absent]
     assert watched(clock, *start, scopes=(host,)).violations == ()
     foreign = news("ADDED", pod("foreign", scheduler="default-scheduler"), source="/ml")
@@ -232,7 +237,7 @@ def test_a_cluster_is_quiet_when_nothing_changes_and_nothing_may_pass(clock: Fak
 
 
 def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock) -> None:
-    with watcher(clock, News("/", "Pod", trouble="Connection refused")) as one:
+    with watcher(clock, InformerEvent("/", "Pod", trouble="Connection refused")) as one:
         one.look()
         assert FIRST_SECONDS < one.seconds < FIRST_SECONDS + 2
         verdicts = one.report().verdicts
@@ -261,7 +266,7 @@ def test_a_thread_watches_until_it_is_stopped(clock: FakeClock) -> None:
 
 def test_what_ends_the_thread_is_kept(clock: FakeClock) -> None:
     class Cancelled(Script):
-        def take(self, seconds: float) -> News | None:
+        def take(self, seconds: float) -> InformerEvent | None:
             raise Interrupted("stopped")
 
     with Watcher([HOST], clock=clock, feed=Cancelled(clock)) as one:
@@ -274,9 +279,9 @@ def test_a_storm_costs_few_looks(clock: FakeClock, monkeypatch: pytest.MonkeyPat
     from lab.invariants import evaluator
 
     looks = []
-    real = evaluator.Judge.look
-    monkeypatch.setattr(evaluator.Judge, "look", lambda self, now: (looks.append(now), real(self, now))[1])
-    storm: list[News | float] = []
+    real = evaluator.Evaluator.look
+    monkeypatch.setattr(evaluator.Evaluator, "look", lambda self, now: (looks.append(now), real(self, now))[1])
+    storm: list[InformerEvent | float] = []
     for number in range(100):
         storm += [news("ADDED", pod(f"s{number}", fraction=0.5, on="", phase="Pending")), 0.01]
     watched(clock, *lists(), *storm)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.kai import HelmKeys, Keys, Line, line_of, lines, release
+from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, release
 from lab.kai.files import laid_over, source, sources
 from lab.objects import kai, pod
 from lab.steps.helm_release import base_values
 
 EVERY: dict[str, Any] = {
     "defect": {"late": {"what": "it is late", "issue": "#1"}},
-    **{field.name: "" for field in dataclasses.fields(Line) if field.name not in ("name", "exact", "warning")},
+    **{field.name: "" for field in dataclasses.fields(VersionLine) if field.name not in ("name", "exact", "warning")},
     "by_operator": ["binder"],
     "features": ["gang"],
     "keys": {field.name: "k" for field in dataclasses.fields(Keys)},
@@ -166,7 +166,7 @@ def test_newest_kubernetes_of_a_version(version: str, kubernetes: str, runs: boo
 
 
 def test_the_files_have_values_of_the_right_type() -> None:
-    hints = typing.get_type_hints(Line)
+    hints = typing.get_type_hints(VersionLine)
     words = {"hooks": {"helm", "lab"}, "reservation_name": {"node", "hash"}}
     words |= {"workload_class_pods": {"none", "gpu", "fraction"}, "reservation_class": {"", "node", "nvidia"}}
     for line in lines().values():

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import Interrupted
 from lab.kube import Cluster, informers, reflector
-from lab.kube.informers import News, Source, Streams
+from lab.kube.informers import InformerEvent, Informers, InformerSource
 from tests.support.kube_fake import CUT, REFUSED, FakeApi, Stream, listing, pod, status
 
 PODS = "/api/v1/pods"
@@ -22,10 +22,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
 
 
-def collect(count: int, *sources: Source) -> list[News]:
+def collect(count: int, *sources: InformerSource) -> list[InformerEvent]:
     """The first pieces of news."""
-    found: list[News] = []
-    with Streams(sources) as streams:
+    found: list[InformerEvent] = []
+    with Informers(sources) as streams:
         while len(found) < count:
             item = streams.take(5)
             assert item is not None, f"only {found}"
@@ -33,7 +33,7 @@ def collect(count: int, *sources: Source) -> list[News]:
     return found
 
 
-def words(item: News) -> tuple[str, str, list[tuple[str, str]], bool]:
+def words(item: InformerEvent) -> tuple[str, str, list[tuple[str, str]], bool]:
     return item.source, item.kind, [(c, obj["metadata"]["name"]) for c, obj in item.changes], item.listed
 
 
@@ -45,8 +45,8 @@ def test_each_kind_is_listed_and_then_followed(api: FakeApi, cluster: Cluster) -
     api.on("GET", QUEUES, listing(queue), query=ONE)
     api.on("GET", QUEUES, listing(queue), query={})
     api.on("GET", QUEUES, Stream(), always=True)
-    found: list[News] = []
-    with Streams([Source("lab", cluster, ("Pod", "Queue"))]) as streams:
+    found: list[InformerEvent] = []
+    with Informers([InformerSource("lab", cluster, ("Pod", "Queue"))]) as streams:
         while len(found) < 3:
             item = streams.take(5)
             assert item is not None
@@ -63,7 +63,7 @@ def test_each_kind_is_listed_and_then_followed(api: FakeApi, cluster: Cluster) -
 def test_an_empty_set_is_news_too(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
-    (item,) = collect(1, Source("lab", cluster, ("Pod",)))
+    (item,) = collect(1, InformerSource("lab", cluster, ("Pod",)))
     assert words(item) == ("lab", "Pod", [], True)
 
 
@@ -72,8 +72,8 @@ def test_a_kind_without_its_crd_is_absent_until_it_comes(api: FakeApi, cluster: 
     api.on("GET", QUEUES, (404, "404 page not found"), (404, "404 page not found"), listing(queue), query=ONE)
     api.on("GET", QUEUES, listing(queue), query={})
     api.on("GET", QUEUES, Stream(), always=True)
-    absent, there = collect(2, Source("lab", cluster, ("Queue",)))
-    assert absent == News("lab", "Queue", absent=True)
+    absent, there = collect(2, InformerSource("lab", cluster, ("Queue",)))
+    assert absent == InformerEvent("lab", "Queue", absent=True)
     assert words(there) == ("lab", "Queue", [("ADDED", "q")], True)
 
 
@@ -81,7 +81,7 @@ def test_a_refusal_ends_that_kind_alone(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     api.on("GET", "/api/v1/configmaps", status(403, "not allowed"))
-    found = collect(2, Source("lab", cluster, ("Pod", "ConfigMap")))
+    found = collect(2, InformerSource("lab", cluster, ("Pod", "ConfigMap")))
     refused = {item.kind: item.refused for item in found}
     assert refused["Pod"] == ""
     assert "not allowed (HTTP 403)" in refused["ConfigMap"]
@@ -92,12 +92,12 @@ def test_a_break_is_told_and_what_happened_meanwhile_is_one_step(api: FakeApi, c
     api.on("GET", PODS, listing(pod("a")), REFUSED, listing(pod("b"), pod("c"), version="20"))
     api.on("GET", PODS, Stream(broken, CUT))
     api.on("GET", PODS, Stream(), always=True)
-    with Streams([Source("lab", cluster, ("Pod",))]) as streams:
+    with Informers([InformerSource("lab", cluster, ("Pod",))]) as streams:
         first = streams.take(5)
         assert first is not None
         assert first.listed
         broken.set()
-        rest: list[News] = []
+        rest: list[InformerEvent] = []
         while not any(item.changes for item in rest):
             item = streams.take(5)
             assert item is not None, f"only {rest}"
@@ -115,23 +115,23 @@ def test_it_is_told_when_a_broken_watch_goes_on(
     api.on("GET", PODS, listing(pod("a")), listing(pod("a")))
     api.on("GET", PODS, Stream(broken, CUT))
     api.on("GET", PODS, Stream(), always=True)
-    with Streams([Source("lab", cluster, ("Pod",))]) as streams:
+    with Informers([InformerSource("lab", cluster, ("Pod",))]) as streams:
         assert streams.take(5) is not None
         broken.set()
-        assert streams.take(5) == News("lab", "Pod", trouble="Connection reset by peer")
-        assert streams.take(5) == News("lab", "Pod")
+        assert streams.take(5) == InformerEvent("lab", "Pod", trouble="Connection reset by peer")
+        assert streams.take(5) == InformerEvent("lab", "Pod")
 
 
 def test_a_server_that_does_not_answer_is_trouble(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", QUEUES, REFUSED, always=True)
-    (item,) = collect(1, Source("lab", cluster, ("Queue",)))
+    (item,) = collect(1, InformerSource("lab", cluster, ("Queue",)))
     assert "does not answer" in item.trouble
 
 
 def test_nothing_new_is_none(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
-    with Streams([Source("lab", cluster, ("Pod",))]) as streams:
+    with Informers([InformerSource("lab", cluster, ("Pod",))]) as streams:
         assert streams.take(5) is not None
         assert streams.take(0) is None
         assert streams.take(0.01) is None
@@ -141,7 +141,7 @@ def test_a_cancelled_run_is_interrupted(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     cluster.cancel = threading.Event()
-    with Streams([Source("lab", cluster, ("Pod",))]) as streams:
+    with Informers([InformerSource("lab", cluster, ("Pod",))]) as streams:
         assert streams.take(5) is not None
         cluster.cancel.set()
         with pytest.raises(Interrupted):
@@ -149,6 +149,9 @@ def test_a_cancelled_run_is_interrupted(api: FakeApi, cluster: Cluster) -> None:
 
 
 def test_a_defect_below_reaches_whoever_takes(api: FakeApi, cluster: Cluster) -> None:
-    with Streams([Source("lab", cluster, ("Pod",))]) as streams, pytest.raises(AssertionError, match="not declared"):
+    with (
+        Informers([InformerSource("lab", cluster, ("Pod",))]) as streams,
+        pytest.raises(AssertionError, match="not declared"),
+    ):
         streams.take(5)
     api.unexpected.clear()

@@ -8,7 +8,7 @@ from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.kube.proxy import Proxy
 from lab.workloads.inference import service
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from tests.support.kube_fake import FakeApi, status
 
 COMPLETIONS = "/api/v1/namespaces/ns/services/vllm:80/proxy/v1/completions"
@@ -17,7 +17,7 @@ NOBODY = status(503, 'no endpoints available for service "vllm:80"')
 
 @pytest.fixture
 def front(cluster: Cluster) -> Proxy:
-    return service(Place("demo", cluster, cluster, "ns"), "vllm")
+    return service(WorkloadNamespace("demo", cluster, cluster, "ns"), "vllm")
 
 
 def test_body_goes_to_the_services_port(front: Proxy, api: FakeApi) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.kai import line_of
-from lab.lint import Setting, lint_files
+from lab.lint import LintContext, lint_files
 
 CASES = Path(__file__).parents[2] / "data" / "lint_cases"
 
@@ -37,7 +37,7 @@ KNOWN: dict[tuple[str, str], list[tuple[int, str]]] = {
 @pytest.mark.parametrize(("text", "version"), KNOWN, ids=lambda value: value)
 def test_the_guides(text: str, version: str) -> None:
     (file,) = CASES.glob(f"{text}_*.yaml")
-    found = lint_files([file], Setting(line_of(version)))
+    found = lint_files([file], LintContext(line_of(version)))
     assert [(one.line, one.rule) for one in found if one.level != "note"] == KNOWN[text, version]
     for one in found:
         assert one.what

@@ -11,14 +11,14 @@ import yaml
 from lab.config import load_profile
 from lab.errors import ManifestsRefused, SpecError
 from lab.kai import line_of
-from lab.lint import RULES, Setting, lint, parse, refuse
+from lab.lint import RULES, LintContext, lint, parse, refuse
 from lab.lint.setting import setting_of
 from lab.steps.queues import queue_documents
 
-NEW = Setting(
+NEW = LintContext(
     line_of("0.16.8"), gpu_sharing=True, gpu_memory=40960, gpus_per_node=2, runtime_classes=frozenset({"nvidia"})
 )
-OLD = Setting(line_of("0.9.8"), gpu_sharing=True)
+OLD = LintContext(line_of("0.9.8"), gpu_sharing=True)
 KAI = "schedulerName: kai-scheduler"
 
 
@@ -70,7 +70,7 @@ DEPLOYMENT = (
 MEMBER = 'annotations: {kai.scheduler/batch-min-member: "4"}'
 CHILD = queue(f"parentQueue: q, {shares()}", name="child")
 
-BROKEN: dict[str, tuple[str, Setting]] = {
+BROKEN: dict[str, tuple[str, LintContext]] = {
     "fraction-key-unknown": (pod(note('kai.scheduler/gpu-fraction: "0.5"')), NEW),
     "key-unknown": (pod(label("kai.scheduler/queue: default-queue, kai.scheduler/prioritty: x")), NEW),
     "label-as-annotation": (pod(note("kai.scheduler/queue: default-queue")), NEW),
@@ -88,12 +88,12 @@ BROKEN: dict[str, tuple[str, Setting]] = {
     "gpu-memory-over-gpu": (pod(note('gpu-memory: "50000"')), NEW),
     "devices-without-share": (pod(note('gpu-fraction-num-devices: "2"')), NEW),
     "mps-without-share": (pod(note('mps: "true"')), NEW),
-    "sharing-off": (pod(note('gpu-fraction: "0.5"')), Setting(line_of("0.16.8"), gpu_sharing=False)),
+    "sharing-off": (pod(note('gpu-fraction: "0.5"')), LintContext(line_of("0.16.8"), gpu_sharing=False)),
     "share-without-kai": (pod(note('gpu-fraction: "0.5"'), spec="restartPolicy: Never"), NEW),
     "container-of-share-unknown": (pod(note('gpu-fraction: "0.5", gpu-fraction-container-name: x')), NEW),
     "dotted-name-with-share": (
         pod(note('gpu-fraction: "0.5"')).replace("name: p,", "name: p.q,"),
-        Setting(line_of("0.16.4")),
+        LintContext(line_of("0.16.4")),
     ),
     "gpu-not-whole": (pod(container=limits("0.5")), NEW),
     "gpu-request-without-limit": (pod(container=limits("2", "1")), NEW),

@@ -10,7 +10,7 @@ import pytest
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
-from lab.lint import Finding, Setting, lint, parse
+from lab.lint import Finding, LintContext, lint, parse
 from lab.lint.setting import TENANT_QUEUES, setting_of
 from lab.tenants import names
 from lab.tenants.vcluster.inner_lab import inner_spec
@@ -36,11 +36,11 @@ def space(name: str, labels: str = "{}") -> str:
     return f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {labels}}}\n---\n"
 
 
-def found(text: str, setting: Setting) -> list[Finding]:
+def found(text: str, setting: LintContext) -> list[Finding]:
     return list(lint(parse(text), setting))
 
 
-def rules(text: str, setting: Setting) -> list[str]:
+def rules(text: str, setting: LintContext) -> list[str]:
     return [one.rule for one in found(text, setting)]
 
 
@@ -124,6 +124,6 @@ def test_a_labelled_namespace_is_the_hosts() -> None:
 @pytest.mark.parametrize(
     "setting", [setting_of(SPEC, "ml"), setting_of(SPEC, "dev"), setting_of(with_tenants(*OTHERS)), setting_of(lab())]
 )
-def test_elsewhere_no_label_is_needed(setting: Setting) -> None:
+def test_elsewhere_no_label_is_needed(setting: LintContext) -> None:
     assert "namespace-opt-in" not in rules(space("team") + pod("team"), setting)
     assert "namespace-opt-in" not in rules(pod().replace("kai-scheduler", "other"), setting_of(SPEC))

@@ -18,10 +18,10 @@ from lab.objects.views import (
     NodeView,
     PodGroupView,
     PodView,
+    QueueShare,
     QueueView,
     Refusal,
     ReservationView,
-    Share,
     Waiting,
     quantity,
 )
@@ -137,7 +137,7 @@ def test_queue_view_reads_what_is_left_out_as_kai_does() -> None:
         }
     )
     assert (view.parent, view.priority, view.children) == ("default", 100, ("a", "b"))
-    assert (view.gpu, view.cpu, view.memory) == (Share(1.5, -1, 2), Share(-1, 0, 0), Share(0, 0, 0))
+    assert (view.gpu, view.cpu, view.memory) == (QueueShare(1.5, -1, 2), QueueShare(-1, 0, 0), QueueShare(0, 0, 0))
     assert (view.gpus_allocated, view.gpus_requested) == (1.5, 0)
 
 

@@ -15,12 +15,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.errors import ApiFailed, InvariantBroken, NoLab, SpecError, WaitTimeout
-from lab.invariants import ALL, Report, Scope, scopes_of_lab
+from lab.invariants import ALL, InvariantReport, Scope, scopes_of_lab
 from lab.invariants import verify as verify_module
 from lab.invariants.scope import known_faults
 from lab.invariants.verify import QUIET_LIMIT, verify
 from lab.kube import Cluster
-from lab.kube.informers import News
+from lab.kube.informers import InformerEvent
 from lab.ui.verify import render_verify
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import Script, listed, lists, news, node, reservation, share
@@ -30,11 +30,11 @@ HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 FINE = [reservation(), share("a", 0.5), share("b", 0.5)]
 
 
-def verified(clock: FakeClock, *steps: News | float, **more: Any) -> Report:
+def verified(clock: FakeClock, *steps: InformerEvent | float, **more: Any) -> InvariantReport:
     return verify([HOST], clock=clock, feed=Script(clock, *steps), **more)
 
 
-def states(report: Report) -> dict[str, str]:
+def states(report: InvariantReport) -> dict[str, str]:
     return {verdict.invariant.id: verdict.state for verdict in report.verdicts}
 
 
@@ -80,7 +80,7 @@ def test_watching_for_a_while_sees_what_passes(clock: FakeClock) -> None:
 
 
 def test_until_quiet(clock: FakeClock) -> None:
-    storm: list[News | float] = []
+    storm: list[InformerEvent | float] = []
     for number in range(10):
         storm += [1.0, news("ADDED", share(f"p{number}", 0.01))]
     report = verified(clock, *lists(*FINE[:2]), *storm, until_quiet=True)
@@ -89,7 +89,7 @@ def test_until_quiet(clock: FakeClock) -> None:
 
 
 def test_a_cluster_that_never_gets_quiet(clock: FakeClock) -> None:
-    restless: list[News | float] = []
+    restless: list[InformerEvent | float] = []
     for _ in range(700):
         restless += [1.0, news("MODIFIED", share("a", 0.5))]
     report = verified(clock, *lists(*FINE), *restless, until_quiet=True)
@@ -102,7 +102,7 @@ def test_a_cluster_that_never_gets_quiet(clock: FakeClock) -> None:
 
 def test_nothing_to_be_judged_is_an_error(clock: FakeClock) -> None:
     with pytest.raises(ApiFailed, match="nothing could be judged") as caught:
-        verified(clock, News("/", "Pod", trouble="Connection refused"))
+        verified(clock, InformerEvent("/", "Pod", trouble="Connection refused"))
     assert "Pod: Connection refused" in caught.value.evidence
 
 
@@ -125,7 +125,7 @@ def test_known_faults_of_a_version() -> None:
     assert known_faults("") == known_faults("latest") == {}
 
 
-def text_of(report: Report, encoding: str = "utf-8") -> str:
+def text_of(report: InvariantReport, encoding: str = "utf-8") -> str:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     render_verify(report, "lab demo", Console(file=out, width=200, highlight=False))
     out.seek(0)
@@ -145,10 +145,10 @@ def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
 
 def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:
     late = share("late", 0.9)
-    storm: list[News | float] = []
+    storm: list[InformerEvent | float] = []
     for _ in range(7):
         storm += [1.0, news("ADDED", late), 1.0, news("DELETED", late)]
-    trouble = News("/", "Pod", trouble="reset by peer")
+    trouble = InformerEvent("/", "Pod", trouble="reset by peer")
     text = text_of(verified(clock, *lists(*FINE), trouble, *storm, seconds=30), "ascii")
     assert "and 2 more" in text
     assert "! not seen without a break:" in text
@@ -158,11 +158,11 @@ def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:
 class Judged:
     """Stands in for ``verify``: remembers what was asked, gives a report."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: InvariantReport) -> None:
         self.report = report
         self.asked: dict[str, Any] = {}
 
-    def __call__(self, scopes: tuple[Scope, ...], **asked: Any) -> Report:
+    def __call__(self, scopes: tuple[Scope, ...], **asked: Any) -> InvariantReport:
         self.asked = {"scopes": scopes, **asked}
         return self.report
 

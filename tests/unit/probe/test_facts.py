@@ -11,9 +11,9 @@ from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
-from lab.workloads.probe import Device, Facts, facts_in, facts_when, server_in, serving
+from lab.workloads.probe import ProbedDevice, ProbeFacts, facts_in, facts_when, server_in, serving
 from tests.support.kube_fake import FakeApi, pod
 
 POD = PodView.of(pod("a", "Running"))
@@ -21,8 +21,8 @@ SUCCESS = {"status": "Success"}
 
 
 @pytest.fixture
-def place(cluster: Cluster) -> Place:
-    return Place("demo", cluster, cluster, "ns")
+def place(cluster: Cluster) -> WorkloadNamespace:
+    return WorkloadNamespace("demo", cluster, cluster, "ns")
 
 
 def told(used: int | None = 5, **more: Any) -> str:
@@ -48,15 +48,15 @@ def told(used: int | None = 5, **more: Any) -> str:
 
 
 def test_facts() -> None:
-    facts = Facts.of(json.loads(told()))
+    facts = ProbeFacts.of(json.loads(told()))
     assert facts.env == {"GPU_PORTION": "0.50"}
-    assert facts.devices == (Device(0, "GPU-1", "T4", 100, 5, ""),)
+    assert facts.devices == (ProbedDevice(0, "GPU-1", "T4", 100, 5, ""),)
     assert (facts.uuids, facts.driver, facts.error) == (("GPU-1",), "580", "")
-    nothing = Facts.of(json.loads(told(nvml={"driver": None, "error": "no library"}, devices=[])))
+    nothing = ProbeFacts.of(json.loads(told(nvml={"driver": None, "error": "no library"}, devices=[])))
     assert (nothing.driver, nothing.error, nothing.devices) == ("", "no library", ())
 
 
-def test_running_pod_is_asked_by_its_own_program(place: Place, api: FakeApi) -> None:
+def test_running_pod_is_asked_by_its_own_program(place: WorkloadNamespace, api: FakeApi) -> None:
     api.on("GET", "/api/v1/namespaces/ns/pods/a", pod("a", "Running"))
     api.exec_answer = ExecOutcome(out=told(), err="", status=SUCCESS)
     assert facts_in(place, POD).hostname == "a"
@@ -66,7 +66,7 @@ def test_running_pod_is_asked_by_its_own_program(place: Place, api: FakeApi) -> 
 
 
 @pytest.mark.parametrize("out", ["sh: probe: not found", "{}", "[]", told(devices=[{}])])
-def test_what_is_no_facts_is_an_error(place: Place, api: FakeApi, out: str) -> None:
+def test_what_is_no_facts_is_an_error(place: WorkloadNamespace, api: FakeApi, out: str) -> None:
     api.on("GET", "/api/v1/namespaces/ns/pods/a", pod("a", "Running"))
     api.exec_answer = ExecOutcome(out=out, err="", status=SUCCESS)
     with pytest.raises(ApiFailed, match="pod ns/a: its probe told something else") as failed:
@@ -74,7 +74,7 @@ def test_what_is_no_facts_is_an_error(place: Place, api: FakeApi, out: str) -> N
     assert failed.value.evidence == (out,)
 
 
-def test_asked_until_it_is_so(place: Place, api: FakeApi) -> None:
+def test_asked_until_it_is_so(place: WorkloadNamespace, api: FakeApi) -> None:
     api.on("GET", "/api/v1/namespaces/ns/pods/a", pod("a", "Running"), always=True)
     answers = iter([told(0), told(0), told(50)])
     api.exec_answer = lambda cancelled: ExecOutcome(out=next(answers), err="", status=SUCCESS)
@@ -83,7 +83,7 @@ def test_asked_until_it_is_so(place: Place, api: FakeApi) -> None:
     assert len(api.execs) == 3
 
 
-def test_what_never_becomes_so_is_told(place: Place, api: FakeApi) -> None:
+def test_what_never_becomes_so_is_told(place: WorkloadNamespace, api: FakeApi) -> None:
     api.on("GET", "/api/v1/namespaces/ns/pods/a", pod("a", "Running"), always=True)
     api.exec_answer = ExecOutcome(out=told(7), err="", status=SUCCESS)
     with pytest.raises(WaitTimeout, match="half is in use: not within 0 s") as late:
@@ -92,7 +92,7 @@ def test_what_never_becomes_so_is_told(place: Place, api: FakeApi) -> None:
     assert "probe facts" in late.value.fix
 
 
-def test_serving_pod_is_ready_when_it_serves(place: Place) -> None:
+def test_serving_pod_is_ready_when_it_serves(place: WorkloadNamespace) -> None:
     plain = cpu_pod("a")
     (container,) = serving(plain)["spec"]["containers"]
     assert "command" not in container  # the image's own program runs

@@ -13,7 +13,7 @@ import pytest
 from lab.config import GpuSpec
 from lab.gpu.simulated.devices import DRIVER_VERSION, gpus_of
 from lab.gpu.simulated.node_files import nvml_config
-from lab.workloads.probe import Device, Facts
+from lab.workloads.probe import ProbedDevice, ProbeFacts
 from tests.support.probe_world import compiled, run, simulated_nvml
 
 pytestmark = pytest.mark.processes("probe")
@@ -46,8 +46,8 @@ class Container:
         }
         (root / "nvml.conf").write_text(nvml_config("worker", GPUS))
 
-    def facts(self, **env: str) -> Facts:
-        return Facts.of(json.loads(run(self.program, "facts", env={**self.env, **env}).stdout))
+    def facts(self, **env: str) -> ProbeFacts:
+        return ProbeFacts.of(json.loads(run(self.program, "facts", env={**self.env, **env}).stdout))
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_devices_are_those_the_container_was_given(container: Container) -> None
     facts = container.facts()
     assert (facts.driver, facts.error) == (DRIVER_VERSION, "")
     assert facts.devices == (
-        Device(0, GPUS[0].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 0, ""),
-        Device(1, GPUS[2].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 2048, ""),
+        ProbedDevice(0, GPUS[0].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 0, ""),
+        ProbedDevice(1, GPUS[2].uuid, "NVIDIA H100 80GB HBM3", MEMORY, 2048, ""),
     )
     assert facts.uuids == (GPUS[0].uuid, GPUS[2].uuid)
 
@@ -87,7 +87,7 @@ def test_container_without_a_device(container: Container) -> None:
 
 
 def test_container_without_the_library(program: Path, tmp_path: Path) -> None:
-    facts = Facts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
+    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
     if facts.driver:
         pytest.skip("this machine has a driver of its own")
     assert facts.devices == ()
@@ -96,7 +96,7 @@ def test_container_without_the_library(program: Path, tmp_path: Path) -> None:
 
 def test_library_that_is_none(program: Path, tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("nothing that can be loaded")
-    facts = Facts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
+    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
     assert facts.devices == ()
     assert facts.error
 

@@ -16,7 +16,7 @@ import lab.host  # noqa: F401 - registers the doctor's checks
 from lab.config import InferenceSpec, LabSpec, profile_names
 from lab.host.verdict import CHECKS
 from lab.pytest_plugin.plugin import NEEDS
-from lab.workloads.inference import Server
+from lab.workloads.inference import InferenceServer
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
@@ -240,4 +240,7 @@ def test_page_shows_an_inference_server_that_can_be_taken_as_it_is() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     spec = LabSpec.model_validate(yaml.safe_load(block)).inference
     assert isinstance(spec, InferenceSpec)
-    assert Server.of(spec, "nvidia").arguments("0.7") == [f"--model={spec.model}", "--gpu-memory-utilization=0.7"]
+    assert InferenceServer.of(spec, "nvidia").arguments("0.7") == [
+        f"--model={spec.model}",
+        "--gpu-memory-utilization=0.7",
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.explain import Worlds, explain
+from lab.explain import LabSnapshot, explain
 from scripts.trim_snapshot import trimmed
 from tests.support.explain_world import SPACE, Scene, ids, meta, pod
 
@@ -32,7 +32,7 @@ def scene() -> Scene:
 def test_the_explanation_stays_the_same() -> None:
     world = scene().world
     cut = trimmed(world, {SPACE})
-    before, after = (explain(*Worlds(one).cases("p", SPACE)) for one in (world, cut))
+    before, after = (explain(*LabSnapshot(one).cases("p", SPACE)) for one in (world, cut))
     assert ids(before) == ids(after) == ["nodes.gpus"]
     assert before.findings[0].evidence == after.findings[0].evidence
 

@@ -14,7 +14,7 @@ import yaml
 
 from lab.errors import ApiFailed
 from lab.report.artifacts import collect, collect_lab, dump, summary
-from lab.workloads.namespace import Place
+from lab.workloads.namespace import WorkloadNamespace
 from tests.support.kube_fake import pod
 
 Json = dict[str, Any]
@@ -53,8 +53,8 @@ def host() -> Iterator[FakeCluster]:
         event.set()
 
 
-def place(host: FakeCluster, tenant: str = "", cluster: FakeCluster | None = None) -> Place:
-    return Place("demo", host, cluster or host, "ns", tenant)  # type: ignore[arg-type]
+def place(host: FakeCluster, tenant: str = "", cluster: FakeCluster | None = None) -> WorkloadNamespace:
+    return WorkloadNamespace("demo", host, cluster or host, "ns", tenant)  # type: ignore[arg-type]
 
 
 def inside(namespace: str, name: str, **meta: Any) -> Json:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from lab.gpu.map.model import GpuMap
-from lab.report.gpu_cards import MARGIN, WIDTH, Card, Picture, Tones, fit, picture_of
+from lab.report.gpu_cards import MARGIN, WIDTH, Card, GpuCards, Tones, fit, picture_of
 from tests.support.gpu_map_world import Cluster, Machine, demo, many, node, pod
 
 CHAR = 6.05
 
 
-def drawn(gpus: GpuMap, before: GpuMap | None = None) -> Picture:
+def drawn(gpus: GpuMap, before: GpuMap | None = None) -> GpuCards:
     return picture_of(gpus, "Now", Tones.over([gpus]), before)
 
 
-def cards(picture: Picture) -> list[Card]:
+def cards(picture: GpuCards) -> list[Card]:
     return [card for shown in picture.nodes for card in shown.cards]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError
-from lab.report.lab_report import Situation
+from lab.report.lab_report import LabReport
 from lab.report.page import render_page, seconds, write_page
-from lab.report.suite_run import Case, SuiteRun
+from lab.report.suite_run import CaseRun, SuiteRun
 from tests.support.gpu_map_world import Cluster, demo, many, node
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -65,9 +65,11 @@ def artifacts(tmp_path: Path) -> Path:
 
 def suite(artifacts: Path | str = "", **more: Any) -> SuiteRun:
     tests = (
-        Case("tests/e2e/test_kai.py::test_good[host]", "passed", 100, 1, 2, 1, "gw0"),
-        Case("tests/e2e/test_kai.py::test_bad[host]", "failed", 101, 1, 8, 1, "gw1", BAD, f"E   {BAD}", str(artifacts)),
-        Case("tests/e2e/test_kai.py::test_skipped", "skipped", 102, why="needs 3 GPUs"),
+        CaseRun("tests/e2e/test_kai.py::test_good[host]", "passed", 100, 1, 2, 1, "gw0"),
+        CaseRun(
+            "tests/e2e/test_kai.py::test_bad[host]", "failed", 101, 1, 8, 1, "gw1", BAD, f"E   {BAD}", str(artifacts)
+        ),
+        CaseRun("tests/e2e/test_kai.py::test_skipped", "skipped", 102, why="needs 3 GPUs"),
     )
     known = {"status": 1, "command": "pytest -n 4", "facts": FACTS, "tests": tests, "seconds": 78.2}
     return SuiteRun("demo", "2026-11-21T10:00:00+00:00", **{**known, **more})
@@ -77,7 +79,7 @@ def test_everything_is_on_the_page(artifacts: Path) -> None:
     gpus = demo()
     run = suite(artifacts, before=Cluster(nodes=[node("a")]).map(), after=gpus.map())
     record = {"seconds": 50, "steps": [{"step": "cluster", "outcome": "changed", "seconds": 24.0}]}
-    page = Page(render_page(Situation("demo", FACTS, record=record, suite=run), artifacts.parent))
+    page = Page(render_page(LabReport("demo", FACTS, record=record, suite=run), artifacts.parent))
     for words in (
         "Lab demo",
         "1 failed, 1 passed, 1 skipped in 1 min 18 s",
@@ -103,7 +105,7 @@ def test_everything_is_on_the_page(artifacts: Path) -> None:
 
 
 def test_page_asks_the_network_for_nothing(artifacts: Path) -> None:
-    text = render_page(Situation("demo", FACTS, gpus=many().map(), suite=suite(artifacts)), artifacts.parent)
+    text = render_page(LabReport("demo", FACTS, gpus=many().map(), suite=suite(artifacts)), artifacts.parent)
     page = Page(text)
     (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
     assert policy["content"].startswith("default-src 'none';")
@@ -113,56 +115,56 @@ def test_page_asks_the_network_for_nothing(artifacts: Path) -> None:
 
 
 def test_what_a_test_says_is_text_and_never_html(artifacts: Path) -> None:
-    page = Page(render_page(Situation("demo", {"note": BAD}, suite=suite(artifacts)), artifacts.parent))
+    page = Page(render_page(LabReport("demo", {"note": BAD}, suite=suite(artifacts)), artifacts.parent))
     assert len(page.all("script")) == 1
     assert page.text.count(BAD) >= 3
 
 
 def test_artifacts_are_linked_from_where_the_page_lies(artifacts: Path) -> None:
-    page = Page(render_page(Situation("demo", suite=suite(artifacts)), artifacts.parent))
+    page = Page(render_page(LabReport("demo", suite=suite(artifacts)), artifacts.parent))
     links = [attrs["href"] for attrs in page.all("a") if not attrs["href"].startswith("#")]
     folder = "tests-test_bad%20%5Bhost%5D%20%231"
     assert links[:3] == [f"{folder}/kailab-index.txt", f"{folder}/host/nodes.yaml", f"{folder}/"]
-    elsewhere = Page(render_page(Situation("demo", suite=suite(artifacts)), artifacts.parent.parent / "reports"))
+    elsewhere = Page(render_page(LabReport("demo", suite=suite(artifacts)), artifacts.parent.parent / "reports"))
     assert any(attrs["href"] == f"../out/{folder}/kailab-index.txt" for attrs in elsewhere.all("a"))
 
 
 def test_artifacts_that_are_gone_are_named_and_not_linked(tmp_path: Path) -> None:
-    page = Page(render_page(Situation("demo", suite=suite(tmp_path / "gone")), tmp_path))
+    page = Page(render_page(LabReport("demo", suite=suite(tmp_path / "gone")), tmp_path))
     assert f"artifacts were in {tmp_path / 'gone'}" in page.text
     assert all(attrs["href"].startswith("#") for attrs in page.all("a"))
 
 
 def test_failures_come_first_and_open(artifacts: Path) -> None:
-    page = Page(render_page(Situation("demo", suite=suite(artifacts)), artifacts.parent))
+    page = Page(render_page(LabReport("demo", suite=suite(artifacts)), artifacts.parent))
     tests = [attrs for attrs in page.all("details") if "test" in attrs["class"].split()]
     assert [attrs["data-outcome"] for attrs in tests] == ["failed", "failed", "passed", "skipped"]
     assert ["open" in attrs for attrs in tests] == [True, False, False, False]
 
 
 def test_lab_without_kai_says_so_in_red() -> None:
-    page = Page(render_page(Situation("cpu", {"no_kai": "no registry answers"}), Path("/")))
+    page = Page(render_page(LabReport("cpu", {"no_kai": "no registry answers"}), Path("/")))
     assert "No KAI Scheduler in this lab: no registry answers" in page.text
     assert "No run of the suites yet" in page.text
     assert page.all("p", **{"class": "notice bad"})
 
 
 def test_run_without_tests_is_not_green() -> None:
-    page = Page(render_page(Situation("demo", suite=suite(tests=(), status=5)), Path("/")))
+    page = Page(render_page(LabReport("demo", suite=suite(tests=(), status=5)), Path("/")))
     assert "✗ no test ran" in page.text
     assert page.all("div", **{"class": "verdict bad"})
 
 
 def test_good_run_is_green() -> None:
     good = suite(status=0, tests=suite().tests[:1])
-    page = Page(render_page(Situation("demo", suite=good), Path("/")))
+    page = Page(render_page(LabReport("demo", suite=good), Path("/")))
     assert "✓ all well 1 passed in" in page.text
     assert "What failed" not in page.text
 
 
 @pytest.mark.parametrize("gpus", [Cluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"])
 def test_pictures_of_any_size_are_well_formed(gpus: Any) -> None:
-    page = Page(render_page(Situation("demo", gpus=gpus), Path("/")))
+    page = Page(render_page(LabReport("demo", gpus=gpus), Path("/")))
     drawn = len(page.all("svg"))
     assert drawn == len(gpus.gpus) * (2 if len(gpus.gpus) > 8 else 1)
     for attrs in page.all("svg"):
@@ -171,19 +173,19 @@ def test_pictures_of_any_size_are_well_formed(gpus: Any) -> None:
 
 def test_notes_are_told() -> None:
     page = Page(
-        render_page(Situation("demo", suite=suite(notes=("GPUs were silent",)), notes=("and so on",)), Path("/"))
+        render_page(LabReport("demo", suite=suite(notes=("GPUs were silent",)), notes=("and so on",)), Path("/"))
     )
     assert "GPUs were silent" in page.text
     assert "and so on" in page.text
 
 
 def test_page_is_written_whole(tmp_path: Path) -> None:
-    path = write_page(tmp_path / "a" / "page.html", Situation("demo"))
+    path = write_page(tmp_path / "a" / "page.html", LabReport("demo"))
     assert path == tmp_path / "a" / "page.html"
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
     (tmp_path / "file").write_text("x")
     with pytest.raises(LabError) as error:
-        write_page(tmp_path / "file" / "page.html", Situation("demo"))
+        write_page(tmp_path / "file" / "page.html", LabReport("demo"))
     assert error.value.fix
 
 

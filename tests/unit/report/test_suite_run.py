@@ -11,7 +11,7 @@ import pytest
 
 from lab.report.object_text import gpus_of
 from lab.report.scrub import scrub
-from lab.report.suite_run import Case, Collector, SuiteRun, without_group
+from lab.report.suite_run import CaseRun, Collector, SuiteRun, without_group
 from tests.support.gpu_map_world import demo
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl-_x"
@@ -23,7 +23,7 @@ def report(when: str, outcome: str = "passed", **more: Any) -> Any:
     return SimpleNamespace(when=when, outcome=outcome, **{**known, **more})
 
 
-def collected(*reports: Any) -> Case:
+def collected(*reports: Any) -> CaseRun:
     collector = Collector()
     for one in reports:
         collector.add(one)
@@ -35,7 +35,7 @@ def test_passed_test_has_the_times_of_its_phases_and_its_worker() -> None:
     phases = [
         report(when, duration=took, worker_id="gw1") for when, took in (("setup", 0.5), ("call", 2), ("teardown", 1))
     ]
-    assert collected(*phases) == Case("t.py::test", "passed", 100.0, 0.5, 2, 1, "gw1")
+    assert collected(*phases) == CaseRun("t.py::test", "passed", 100.0, 0.5, 2, 1, "gw1")
 
 
 def test_failure_says_why_in_one_line_and_keeps_the_rest() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.report.suite_run import Case
-from lab.report.timing_chart import Chart, last_record, step_chart, suite_chart
+from lab.report.suite_run import CaseRun
+from lab.report.timing_chart import TimingChart, last_record, step_chart, suite_chart
 
 
 def step(name: str, seconds: float, began: float | None = None, outcome: str = "changed") -> dict[str, Any]:
@@ -45,9 +45,9 @@ def test_blocked_steps_took_no_time_and_are_left_out() -> None:
 
 def test_tests_have_a_lane_for_each_worker() -> None:
     cases = [
-        Case("a", "passed", 100, 1, 3, 1, "gw0"),
-        Case("b", "failed", 105, 0, 5, 0, "gw0"),
-        Case("c", "passed", 100, 0, 10, 0, "gw1"),
+        CaseRun("a", "passed", 100, 1, 3, 1, "gw0"),
+        CaseRun("b", "failed", 105, 0, 5, 0, "gw0"),
+        CaseRun("c", "passed", 100, 0, 10, 0, "gw1"),
     ]
     chart = suite_chart(cases)
     assert chart.seconds == 10
@@ -56,26 +56,26 @@ def test_tests_have_a_lane_for_each_worker() -> None:
         ("gw1", ["c"]),
     ]
     assert [(bar.left, bar.width, bar.state) for bar in chart.lanes[0].bars] == [(0, 50, "passed"), (50, 50, "failed")]
-    assert suite_chart([Case("a")]).lanes[0].title == "main"
-    assert suite_chart([]) == Chart(0, ())
+    assert suite_chart([CaseRun("a")]).lanes[0].title == "main"
+    assert suite_chart([]) == TimingChart(0, ())
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1, 7, 52.3, 78, 600, 5000, 40_000, 500_000])
 def test_axis_has_a_few_marks_within_the_chart(seconds: float) -> None:
-    ticks = Chart(seconds, ()).ticks
+    ticks = TimingChart(seconds, ()).ticks
     assert 2 <= len(ticks) <= 9
     assert ticks[0] == (0, "0 s")
     assert all(0 <= at <= 100 for at, _ in ticks)
 
 
 def test_no_time_has_no_axis() -> None:
-    assert Chart(0, ()).ticks == ()
+    assert TimingChart(0, ()).ticks == ()
 
 
 def test_marks_are_in_words() -> None:
-    assert [words for _, words in Chart(52, ()).ticks] == ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]
-    assert Chart(600, ()).ticks[1][1] == "2 min"
-    assert Chart(40_000, ()).ticks[1][1] == "2 h"
+    assert [words for _, words in TimingChart(52, ()).ticks] == ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]
+    assert TimingChart(600, ()).ticks[1][1] == "2 min"
+    assert TimingChart(40_000, ()).ticks[1][1] == "2 h"
 
 
 def test_last_run_that_did_something_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.api import Lab
-from lab.config.added_tenants import draft
+from lab.config.added_tenants import tenant_request
 from lab.engine.journal import Journal
 from lab.errors import Busy, NoLab
 from lab.operations.tenant.add import add
@@ -76,7 +76,7 @@ def test_a_damaged_state_does_not_stop_up() -> None:
 def test_what_another_process_wrote_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     mine, other = world.lab(), world.lab()
-    add(other, draft("late", {"mode": "default"}))
+    add(other, tenant_request("late", {"mode": "default"}))
     with pytest.raises(NoLab, match="no tenant 'early'"):
         remove(mine, "early")
     assert names(mine) == ["file", "late"]
@@ -85,7 +85,7 @@ def test_what_another_process_wrote_is_seen_under_the_lock(monkeypatch: pytest.M
 def test_two_processes_do_not_change_a_lab_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     with world.lab().session.locked():
-        for act in (lambda lab: add(lab, draft("x", {})), lambda lab: remove(lab, "file")):
+        for act in (lambda lab: add(lab, tenant_request("x", {})), lambda lab: remove(lab, "file")):
             with pytest.raises(Busy, match="another kailab process is changing lab 'demo'"):
                 act(world.lab())
     assert (world.log, world.removed, saved()["added"]) == ([], [], [])
@@ -109,7 +109,7 @@ def test_an_add_that_is_killed_half_way_is_found_and_taken_away(monkeypatch: pyt
     world.acts["tenant:ml"] = die
     monkeypatch.setattr("lab.engine.run.RunRecord.raise_failure", _raise_first)
     with pytest.raises(Killed):
-        add(lab, draft("ml", {"mode": "default"}))
+        add(lab, tenant_request("ml", {"mode": "default"}))
     assert seen == [["ml"]], "the state must name the tenant before anything of it is made"
     after = world.lab()
     assert names(after) == ["file", "ml"]

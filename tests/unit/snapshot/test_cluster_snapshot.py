@@ -11,7 +11,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.snapshot.cluster_snapshot import KINDS, World, take
+from lab.snapshot.cluster_snapshot import KINDS, ClusterSnapshot, take
 from tests.support.kube_fake import FakeApi, listing, pod, status
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -126,7 +126,7 @@ def test_last_words_of_components_and_of_what_crashes() -> None:
 
 
 def test_lookups() -> None:
-    world = World(
+    world = ClusterSnapshot(
         datetime(2026, 1, 1, tzinfo=UTC),
         {
             "Pod": (pod("a", uid="u"),),
@@ -142,7 +142,7 @@ def test_lookups() -> None:
 
 
 def test_with_objects_makes_a_kind_known() -> None:
-    world = World(datetime(2026, 1, 1, tzinfo=UTC), {}, frozenset({"Queue"}))
+    world = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {}, frozenset({"Queue"}))
     changed = world.with_objects("Queue", [{"metadata": {"name": "q"}}])
     assert (world.has("Queue"), changed.has("Queue")) == (False, True)
     assert [queue.name for queue in changed.queues] == ["q"]
@@ -152,7 +152,7 @@ def test_reservations_are_known_by_namespace_and_label() -> None:
     space = "kai-resource-reservation"
     mine = pod("gpu-reservation-1", metadata={"namespace": space, "labels": {"app": space, "runai-gpu-group": "g"}})
     other = pod("debug", metadata={"namespace": space})
-    world = World(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (mine, other)})
+    world = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (mine, other)})
     assert [(view.name, view.gpu_group) for view in world.reservations] == [("gpu-reservation-1", "g")]
 
 
@@ -169,17 +169,17 @@ def test_bind_requests() -> None:
         },
         "status": {"phase": "Failed", "reason": "no", "failedAttempts": 2},
     }
-    (view,) = World(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
+    (view,) = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
     assert (view.pod, view.node, view.gpu_groups, view.gpus, view.portion) == ("p", "n", ("g",), 1, 0.5)
     assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
 
 
 def test_saved_and_loaded_again(tmp_path: Path) -> None:
-    world = World(
+    world = ClusterSnapshot(
         datetime(2026, 1, 1, 12, tzinfo=UTC), {"Pod": (pod("a"),)}, frozenset({"Queue"}), {"kai": ("x",)}, {"f": "v"}
     )
     world.save(tmp_path / "one.json.gz")
     world.save(tmp_path / "two.json.gz")
-    again = World.load(tmp_path / "one.json.gz")
+    again = ClusterSnapshot.load(tmp_path / "one.json.gz")
     assert again.as_json() == world.as_json()
     assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "two.json.gz").read_bytes()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.objects.pod_requests import PodNeeds
+from lab.objects.pod_requests import PodRequests
 from lab.objects.workload import ClaimView, QuotaView, WorkloadView
 from lab.snapshot.node_info import rooms
 from tests.support.explain_world import GROUP, UUID, Scene, node, pod, request, reservation
@@ -16,8 +16,8 @@ def container(**resources: Any) -> dict[str, Any]:
     return {"name": "c", "resources": resources}
 
 
-def needs(spec: dict[str, Any], **annotations: str) -> PodNeeds:
-    return PodNeeds.of(
+def needs(spec: dict[str, Any], **annotations: str) -> PodRequests:
+    return PodRequests.of(
         {"metadata": {"annotations": {k.replace("_", "-"): v for k, v in annotations.items()}}, "spec": spec}
     )
 

@@ -12,7 +12,7 @@ from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import gpu_lines
 from lab.ui.gpu_bar import bar, cell, segments
 from lab.ui.gpus import GpuTable, render_gpus
-from lab.ui.terminal import Words
+from lab.ui.terminal import Terminal
 from tests.support.gpu_map_world import Cluster, demo, many, node, pod
 
 
@@ -103,14 +103,14 @@ def test_ascii_terminal_reads_without_loss() -> None:
 def test_colour_marks_what_is_over_committed() -> None:
     cluster = Cluster()
     cluster.share(cluster.machine("w", 1), 0, "g", pod("a", fraction="0.9"), pod("b", fraction="0.9"))
-    table = GpuTable(cluster.map(), "lab demo", Words())
+    table = GpuTable(cluster.map(), "lab demo", Terminal())
     (line,) = (line for line in table.lines(80) if "over-committed 180 %" in line.plain)
     assert any(span.style == "bold red" and "over" in line.plain[span.start : span.end] for span in line.spans)
 
 
 def test_low_window_keeps_the_summary_and_what_stands_below() -> None:
     below = (Text("last change"),)
-    shown = [line.plain for line in GpuTable(many().map(), "lab demo", Words(), 24, below).lines(80)]
+    shown = [line.plain for line in GpuTable(many().map(), "lab demo", Terminal(), 24, below).lines(80)]
     assert len(shown) == 24
     assert shown[0].startswith(" GPUs of lab demo")
     assert shown[-1] == "last change"
@@ -143,5 +143,5 @@ def test_bars_are_in_proportion_and_small_shares_are_seen(shares: list[float], w
 
 
 def test_bar_is_as_wide_as_asked_for_whatever_is_on_the_gpu() -> None:
-    assert {bar(gpu, 12, Words()).cell_len for gpu in many().map().gpus} == {12}
-    assert {cell(gpu, Words()).cell_len for gpu in many().map().gpus} == {1}
+    assert {bar(gpu, 12, Terminal()).cell_len for gpu in many().map().gpus} == {12}
+    assert {cell(gpu, Terminal()).cell_len for gpu in many().map().gpus} == {1}

@@ -10,7 +10,7 @@ from rich.console import Console
 from lab.engine.run import RunRecord, StepRecord
 from lab.errors import LabError, StepFailed
 from lab.ui.lab import render_error, render_run, render_table
-from lab.ui.text_writer import Page
+from lab.ui.text_writer import TextWriter
 
 
 def console(width: int = 80, *, terminal: bool = True, encoding: str = "utf-8") -> tuple[Console, io.BytesIO]:
@@ -90,7 +90,7 @@ def test_empty_table_says_so() -> None:
 
 def test_last_column_folds_under_itself() -> None:
     made, raw = console(40)
-    Page(made).columns([["id", "word " * 12]])
+    TextWriter(made).columns([["id", "word " * 12]])
     lines = text(raw)
     assert len(lines) > 1
     assert all(line.startswith("     word") for line in lines[1:])

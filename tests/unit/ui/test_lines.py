@@ -11,7 +11,7 @@ import pytest
 
 from lab.engine.events import Bus, Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
 from lab.errors import SpecError
-from lab.ui import Face, attach, choose
+from lab.ui import Renderer, attach, choose
 from lab.ui.ci import GitHub, GitLab
 from lab.ui.jsonl import JsonLines
 from lab.ui.plain import Plain
@@ -37,7 +37,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def tell(face: Face, story: Iterable[Event] = STORY) -> None:
+def tell(face: Renderer, story: Iterable[Event] = STORY) -> None:
     for event in story:
         face(event)
     face.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.ui.terminal import Words, seconds, steps, whole_seconds
+from lab.ui.terminal import Terminal, seconds, steps, whole_seconds
 
 STATES = ("waiting", "running", "changed", "unchanged", "failed", "cancelled", "blocked", "fail", "next")
 
@@ -37,7 +37,7 @@ def test_steps() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "cp437", "no-such-encoding", "ANSI_X3.4-1968"])
 def test_other_encodings_get_only_what_they_can_write(encoding: str) -> None:
-    words = Words(encoding)
+    words = Terminal(encoding)
     said = [words.glyph(state) for state in STATES]
     said += [words.spinner(n / 10) for n in range(10)]
     said += [words.dot, words.ellipsis, *words.bar(0.5, 10), words.clean("a → b … ✓ 漢字 \udcff")]
@@ -47,7 +47,7 @@ def test_other_encodings_get_only_what_they_can_write(encoding: str) -> None:
 
 
 def test_utf8_keeps_what_it_is_given_except_halves_of_characters() -> None:
-    words = Words("UTF-8")
+    words = Terminal("UTF-8")
     assert words.clean("a → 漢字") == "a → 漢字"
     assert words.clean("\udcff") == "?"
     assert words.glyph("changed") == "✓"
@@ -65,16 +65,16 @@ def test_utf8_keeps_what_it_is_given_except_halves_of_characters() -> None:
     ],
 )
 def test_other_peoples_output_becomes_one_harmless_line(dirty: str) -> None:
-    assert Words().clean(dirty).split() == ["red", "text"]
-    assert not set(Words().clean(dirty)) & set("\x1b\r\n\x00\x07\x08\x7f\u2028")
+    assert Terminal().clean(dirty).split() == ["red", "text"]
+    assert not set(Terminal().clean(dirty)) & set("\x1b\r\n\x00\x07\x08\x7f\u2028")
 
 
 def test_indent_is_kept_where_it_means_something() -> None:
-    assert Words().clean("\tdeep  ", indent=True) == "    deep"
-    assert Words().clean("\tdeep  ") == "deep"
+    assert Terminal().clean("\tdeep  ", indent=True) == "    deep"
+    assert Terminal().clean("\tdeep  ") == "deep"
 
 
 @pytest.mark.parametrize(("fraction", "filled"), [(0, 0), (0.5, 5), (1, 10), (4, 10), (-1, 0)])
 def test_bar_is_as_wide_as_asked(fraction: float, filled: int) -> None:
-    full, empty = Words().bar(fraction, 10)
+    full, empty = Terminal().bar(fraction, 10)
     assert (len(full), len(full + empty)) == (filled, 10)

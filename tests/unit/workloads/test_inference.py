@@ -9,7 +9,7 @@ from lab.config import InferenceSpec
 from lab.errors import LabError
 from lab.objects.views import PodView
 from lab.paths import assets
-from lab.workloads.inference import MODEL, Server, inference
+from lab.workloads.inference import MODEL, InferenceServer, inference
 from lab.workloads.pods import IMAGE
 
 VLLM = InferenceSpec(
@@ -20,7 +20,7 @@ VLLM = InferenceSpec(
 
 
 def test_real_gpus_run_the_lab_files_server() -> None:
-    server = Server.of(VLLM, "nvidia")
+    server = InferenceServer.of(VLLM, "nvidia")
     assert (server.image, server.stand_in, server.model) == (VLLM.image, False, VLLM.model)
     assert server.arguments("0.7") == ["--model=Qwen/Qwen2.5-0.5B-Instruct", "--gpu-memory-utilization", "0.7"]
 
@@ -30,13 +30,13 @@ def test_real_gpus_run_the_lab_files_server() -> None:
     [(VLLM, "simulated", VLLM.model), (InferenceSpec(), "nvidia", MODEL), (InferenceSpec(), "simulated", MODEL)],
 )
 def test_everything_else_runs_the_stand_in(spec: InferenceSpec, mode: str, model: str) -> None:
-    server = Server.of(spec, mode)
+    server = InferenceServer.of(spec, mode)
     assert (server.image, server.stand_in, server.model) == (IMAGE, True, model)
     assert server.arguments("0.2")[:2] == ["serve", model]
 
 
 def test_deployment_and_service_belong_together() -> None:
-    server = Server.of(VLLM, "nvidia")
+    server = InferenceServer.of(VLLM, "nvidia")
     deployment, service = inference("vllm-test-07", server, fraction=0.7, queue="leaf")
     assert deployment["metadata"]["name"] == service["metadata"]["name"] == "vllm-test-07"
     template = deployment["spec"]["template"]
@@ -52,7 +52,7 @@ def test_deployment_and_service_belong_together() -> None:
 
 @pytest.mark.parametrize("mode", ["simulated", "nvidia"])
 def test_a_server_has_the_time_to_start_that_it_needs(mode: str) -> None:
-    server = Server.of(VLLM, mode)
+    server = InferenceServer.of(VLLM, mode)
     deployment, _ = inference("a", server, fraction=0.5, queue="leaf")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     probe = container["startupProbe"]
@@ -63,11 +63,11 @@ def test_a_server_has_the_time_to_start_that_it_needs(mode: str) -> None:
 @pytest.mark.parametrize("fraction", [0, 1, -0.5, 2])
 def test_impossible_shares_are_refused(fraction: float) -> None:
     with pytest.raises(LabError, match=r"inference server a: .* is no fraction"):
-        inference("a", Server.of(InferenceSpec(), "simulated"), fraction=fraction, queue="leaf")
+        inference("a", InferenceServer.of(InferenceSpec(), "simulated"), fraction=fraction, queue="leaf")
 
 
 def test_share_is_written_as_a_decimal() -> None:
-    deployment, _ = inference("a", Server.of(InferenceSpec(), "simulated"), fraction=0.00001, queue="leaf")
+    deployment, _ = inference("a", InferenceServer.of(InferenceSpec(), "simulated"), fraction=0.00001, queue="leaf")
     assert deployment["spec"]["template"]["metadata"]["annotations"]["gpu-fraction"] == "0.00001"
 
 
@@ -84,7 +84,7 @@ def test_manifests_can_be_applied_as_they_are() -> None:
 
 
 def test_builders_do_not_share_their_documents() -> None:
-    server = Server.of(InferenceSpec(), "simulated")
+    server = InferenceServer.of(InferenceSpec(), "simulated")
     first, _ = inference("a", server, fraction=0.5, queue="leaf")
     first["spec"]["template"]["metadata"]["labels"]["app"] = "changed"
     second, _ = inference("b", server, fraction=0.5, queue="leaf")

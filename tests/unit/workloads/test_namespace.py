@@ -13,7 +13,7 @@ from lab.errors import WaitTimeout
 from lab.kube import Cluster, reflector
 from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
-from lab.workloads.namespace import Inside, Place
+from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
 
@@ -42,13 +42,13 @@ def host(host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def on_host(host: Cluster) -> Place:
-    return Place("demo", host, host, "ns")
+def on_host(host: Cluster) -> WorkloadNamespace:
+    return WorkloadNamespace("demo", host, host, "ns")
 
 
 @pytest.fixture
-def in_tenant(host: Cluster, tenant_api: FakeApi) -> Place:
-    return Place("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
+def in_tenant(host: Cluster, tenant_api: FakeApi) -> WorkloadNamespace:
+    return WorkloadNamespace("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
 
 
 def synced(name: str, phase: str = "Pending") -> Json:
@@ -61,13 +61,13 @@ def synced(name: str, phase: str = "Pending") -> Json:
 def test_name_of_a_new_namespace_is_a_label_and_unique(host: Cluster, host_api: FakeApi) -> None:
     made = host_api.on("POST", "/api/v1/namespaces", {"kind": "Namespace"}, {"kind": "Namespace"})
     slug = "test_Fractions[my-vcluster] share one GPU"
-    names = {Place.open("demo", host, slug, labels={"team": "ml"}).namespace for _ in range(2)}
+    names = {WorkloadNamespace.open("demo", host, slug, labels={"team": "ml"}).namespace for _ in range(2)}
     assert len(names) == 2
     assert all(re.fullmatch(r"t-test-fractions-my-vclust-[0-9a-f]{6}", name) for name in names)
     assert made.requests[0].body["metadata"]["labels"] == {"team": "ml", "kailab": "demo"}
 
 
-def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: Place, tenant_api: FakeApi) -> None:
+def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: WorkloadNamespace, tenant_api: FakeApi) -> None:
     created = tenant_api.on("POST", PODS, {"kind": "Pod"})
     in_tenant.submit(cpu_pod("cpu", namespace="elsewhere", queue="leaf"))
     meta = created.requests[0].body["metadata"]
@@ -75,14 +75,16 @@ def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: Place, ten
     assert meta["labels"] == {"kai.scheduler/queue": "leaf", "kailab": "demo"}
 
 
-def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(in_tenant: Place, host_api: FakeApi) -> None:
+def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(
+    in_tenant: WorkloadNamespace, host_api: FakeApi
+) -> None:
     host_api.on("GET", ALL_PODS, listing(synced("b", "Running"), synced("a")), query=SELECTOR)
     host_api.on("GET", ALL_PODS, Stream(("MODIFIED", synced("a", "Running"))))
     a, b = in_tenant.running("a", "b", timeout=5)
     assert (a.name, b.name) == ("a-x-ns-x-ml", "b-x-ns-x-ml")
 
 
-def test_inside_asks_the_tenant(in_tenant: Place, tenant_api: FakeApi) -> None:
+def test_inside_asks_the_tenant(in_tenant: WorkloadNamespace, tenant_api: FakeApi) -> None:
     tenant_api.on("GET", PODS, listing(pod("a", "Running")))
     tenant_api.on("GET", PODS, Stream())
     (a,) = in_tenant.inside(lambda view: view.ready, "a", what="Ready")
@@ -95,7 +97,7 @@ def _no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.operations.explain.because", lambda place, names: [])
 
 
-def test_a_pod_that_has_failed_is_not_waited_for(on_host: Place, host_api: FakeApi) -> None:
+def test_a_pod_that_has_failed_is_not_waited_for(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     refused = pod("a", "Failed", status={"reason": "UnexpectedAdmissionError"})
     host_api.on("GET", PODS, listing(refused))
     host_api.on("GET", PODS, Stream())
@@ -105,7 +107,7 @@ def test_a_pod_that_has_failed_is_not_waited_for(on_host: Place, host_api: FakeA
     assert "pods a: Ready on the host" in caught.value.what
 
 
-def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: Place, host_api: FakeApi) -> None:
+def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     host_api.on("GET", PODS, listing(pod("a"), pod("b")))
     host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
     host_api.on("GET", EVENTS, listing())
@@ -113,7 +115,7 @@ def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: Place, host_api:
         on_host.running("a", "b", timeout=60)
 
 
-def test_event_is_of_that_pod_and_reason(on_host: Place, host_api: FakeApi) -> None:
+def test_event_is_of_that_pod_and_reason(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     def event(reason: str) -> Json:
         meta = {"name": reason.lower(), "namespace": "ns", "uid": reason, "resourceVersion": "1"}
         return {"kind": "Event", "metadata": meta, "reason": reason, "source": {"component": "kai-scheduler"}}
@@ -125,7 +127,7 @@ def test_event_is_of_that_pod_and_reason(on_host: Place, host_api: FakeApi) -> N
 
 
 def test_clear_waits_for_both_sides_and_leaves_the_namespace_to_end_by_itself(
-    in_tenant: Place, tenant_api: FakeApi, host_api: FakeApi
+    in_tenant: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
 ) -> None:
     deleted = tenant_api.on("DELETE", PODS, {"kind": "PodList"})
     tenant_api.on("GET", PODS, listing(pod("a")))
@@ -137,7 +139,7 @@ def test_clear_waits_for_both_sides_and_leaves_the_namespace_to_end_by_itself(
     assert deleted.requests[0].body["gracePeriodSeconds"] == 1
 
 
-def test_namespace_goes_even_when_a_pod_stays(on_host: Place, host_api: FakeApi) -> None:
+def test_namespace_goes_even_when_a_pod_stays(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     host_api.on("DELETE", PODS, {"kind": "PodList"})
     host_api.on("GET", PODS, listing(pod("a")))
     host_api.on("GET", PODS, Stream())
@@ -148,14 +150,16 @@ def test_namespace_goes_even_when_a_pod_stays(on_host: Place, host_api: FakeApi)
     assert gone.requests
 
 
-def test_only_the_named_pods_are_removed(on_host: Place, host_api: FakeApi) -> None:
+def test_only_the_named_pods_are_removed(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     host_api.on("DELETE", f"{PODS}/a", {"kind": "Pod"})
     host_api.on("GET", PODS, listing(pod("a"), pod("b")))
     host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
     on_host.remove("a", timeout=5)
 
 
-def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(on_host: Place, host_api: FakeApi) -> None:
+def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(
+    on_host: WorkloadNamespace, host_api: FakeApi
+) -> None:
     pods = host_api.on("DELETE", PODS, {"kind": "PodList"})
     groups = host_api.on("DELETE", GROUPS, {"kind": "PodGroupList"})
     host_api.on("GET", PODS, listing(pod("a")))
@@ -165,7 +169,7 @@ def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(on_ho
     assert "gracePeriodSeconds" not in groups.requests[0].body
 
 
-def test_look_reads_the_workloads_own_environment(on_host: Place, host_api: FakeApi) -> None:
+def test_look_reads_the_workloads_own_environment(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     devices = "/dev/nvidia-uvm\n/dev/nvidia1\n/dev/nvidiactl\n"
     text = f"PATH=/bin\nNVIDIA_VISIBLE_DEVICES=GPU-1\n--- devices\n{devices}"
     host_api.on("GET", f"{PODS}/a", pod("a", "Running"))

@@ -10,7 +10,7 @@ from lab.errors import ApiFailed
 from lab.gpu.diagnosis.cluster_stages import cluster_stages, gpu_nodes_of
 from lab.gpu.diagnosis.pods import LogRef, pod_evidence, read_logs, wanted_logs
 from lab.gpu.diagnosis.symptoms import Evidence, match
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.diagnose_world import NODE, daemon_set, event, gpu_node, plugin_pod, runtime_class, world
 from tests.support.explain_world import pod
 
@@ -19,7 +19,7 @@ GPUS = {NODE: 2}
 RESERVATIONS = "kai-resource-reservation"
 
 
-def found(seen: World, gpus: dict[str, int] | None = None, *more: Evidence) -> list[str]:
+def found(seen: ClusterSnapshot, gpus: dict[str, int] | None = None, *more: Evidence) -> list[str]:
     stages = cluster_stages(seen, GPUS if gpus is None else gpus)
     evidence = [line for stage in stages for line in stage.evidence()]
     return [one.symptom.id for one in match([*evidence, *pod_evidence(seen), *more])]
@@ -46,7 +46,7 @@ def test_a_cluster_in_which_all_is_well() -> None:
     assert told["labels"] == "nvidia.com/gpu.present, nvidia.com/gpu.memory=15360"
 
 
-CASES: dict[str, tuple[World, list[str]]] = {
+CASES: dict[str, tuple[ClusterSnapshot, list[str]]] = {
     "no class": (world(drop=["RuntimeClass"]), ["runtime-class-missing"]),
     "another handler": (world(runtime_class("runc")), ["runtime-class-handler"]),
     "no plugin": (world(gpu_node(gpus=0), drop=["Pod"]), ["plugin-missing", "allocatable-short"]),
@@ -160,7 +160,7 @@ def test_workloads_that_may_not_make_their_pods_are_heard() -> None:
     meta = {"name": "wants", "namespace": "team", "uid": "rs"}
     text = 'Error creating: pods "wants-" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
 
-    def seen(replicas: int, ago: float = 5.0) -> World:
+    def seen(replicas: int, ago: float = 5.0) -> ClusterSnapshot:
         maker = {"kind": "ReplicaSet", "metadata": meta, "spec": {"replicas": 1}, "status": {"replicas": replicas}}
         return world(maker, event(maker, "FailedCreate", text, ago=ago))
 

@@ -13,7 +13,7 @@ from lab.gpu.diagnosis import diagnose as module
 from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose, expected
 from lab.gpu.nvidia.claims import record
 from lab.gpu.simulated.devices import gpus_of
-from lab.snapshot.cluster_snapshot import UNREAD, World
+from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot
 from tests.support.diagnose_world import NODE, event, told, world
 from tests.support.explain_world import pod
 from tests.support.gpu_world import World as LabWorld
@@ -26,11 +26,11 @@ class Scene:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: LabSpec = SPEC) -> None:
         self.lab = LabWorld(tmp_path, spec)
-        self.seen: World | Exception = world()
+        self.seen: ClusterSnapshot | Exception = world()
         monkeypatch.setattr(module, "take", self._take)
         monkeypatch.setattr(module, "read_logs", lambda *_: ())
 
-    def _take(self, *_: object, **__: object) -> World:
+    def _take(self, *_: object, **__: object) -> ClusterSnapshot:
         if isinstance(self.seen, Exception):
             raise self.seen
         return self.seen
@@ -143,7 +143,7 @@ def test_the_interrupt_is_no_finding(scene: Scene) -> None:
 def test_kinds_that_came_too_late_are_named(scene: Scene) -> None:
     scene.says(well())
     seen = world()
-    scene.seen = World(seen.at, seen.objects, facts={UNREAD: "Event, Job"})
+    scene.seen = ClusterSnapshot(seen.at, seen.objects, facts={UNREAD: "Event, Job"})
     assert scene.diagnosed().unread == ("Event objects", "Job objects")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.gpu.diagnosis.node_facts import NodeFacts, parse, script
-from lab.gpu.diagnosis.node_stages import Expected, Stage, node_stages
+from lab.gpu.diagnosis.node_stages import Expected, GpuPathStage, node_stages
 from lab.gpu.diagnosis.symptoms import match
 from tests.support.diagnose_world import LIBRARY, NODE, SPEC, UUIDS, told
 
@@ -19,7 +19,7 @@ def node(**changes: str) -> NodeFacts:
     return parse(NODE, told(**changes))
 
 
-def stages(**changes: str) -> tuple[Stage, ...]:
+def stages(**changes: str) -> tuple[GpuPathStage, ...]:
     return node_stages(node(**changes), EXPECTED)
 
 

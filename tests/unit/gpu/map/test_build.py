@@ -9,7 +9,7 @@ import pytest
 from lab.gpu.map.build import map_of
 from lab.gpu.map.model import Gpu, GpuMap, GpuState
 from lab.gpu.map.text import gpu_lines, summary_line
-from lab.snapshot.cluster_snapshot import World
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.gpu_map_world import MEMORY, Cluster, demo, many, node, pod
 
 
@@ -175,7 +175,7 @@ def test_gpu_withheld_without_a_name_is_not_free() -> None:
     machine = cluster.machine("worker", 2)
     obj = machine.node()
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}  # the kubelet's record is not as new as its status
-    gpus = map_of(World(cluster.world.at, {"Node": (obj,), "Pod": ()}), {"worker": machine.said()})
+    gpus = map_of(ClusterSnapshot(cluster.world.at, {"Node": (obj,), "Pod": ()}), {"worker": machine.said()})
     assert (gpus.nodes[0].withheld, gpus.count(GpuState.FREE), gpus.count(GpuState.UNHEALTHY)) == (1, 1, 1)
 
 

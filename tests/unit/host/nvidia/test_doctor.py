@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host import HostFacts, Needs
+from lab.host import HostFacts, HostNeeds
 from lab.host.nvidia.cdi import CdiSpec
 from lab.host.nvidia.doctor import findings, judge
 from lab.host.nvidia.driver import KernelDriver
@@ -84,7 +84,7 @@ def world(tmp_path: Path, runner: FakeRunner) -> World:
     ],
 )
 def test_without_a_gpu_only_the_lab_file_makes_it_a_failure(world: World, mode: str, level: str, says: str) -> None:
-    at = Look(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, Needs(gpu=mode))
+    at = Look(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode))
     (found,) = findings(at)
     assert found.level == level
     assert says in found.what
@@ -95,6 +95,6 @@ def test_the_machine_is_asked_where_there_is_a_gpu(world: World) -> None:
     world.runner.handle("/sbin/ldconfig -p", times=1)
     world.put("/dev/dxg", "")
     known = HostFacts(arch="x86_64", gpu=Nvml(VERSION, "13.0", (gpu(0),)), engines=(DOCKER,))
-    found = list(findings(Look(known, world.runner, world.machine, Needs(gpu="nvidia"))))
+    found = list(findings(Look(known, world.runner, world.machine, HostNeeds(gpu="nvidia"))))
     assert found[-1].level == "fail"
     assert "WSL" in found[-1].what

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lab.operations.tenant.add
-from lab.config.added_tenants import draft
+from lab.config.added_tenants import tenant_request
 from lab.engine.step import Effect
 from lab.errors import ApiFailed, HostNotReady, SpecError, StepFailed, Unavailable
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
@@ -47,7 +47,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
 
 
 def test_only_what_is_the_tenants_is_done(world: TenancyWorld) -> None:
-    report = add(world.lab(), draft("ml", KAI))
+    report = add(world.lab(), tenant_request("ml", KAI))
     assert world.log == ["tenant-nodes", "tenant:ml", "kai:ml", "queues:ml"]
     assert report.nodes == ("worker3",)
     assert added()[0]["nodes"] == ["worker3"], "written down by name: no later change may move it"
@@ -59,7 +59,7 @@ def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.Monk
     world = TenancyWorld(monkeypatch, beside())
     install_kai(world)
     asked: list[Effect] = []
-    report = add(world.lab(), draft("ml", KAI), lambda effects: not asked.extend(effects))  # type: ignore[func-returns-value]
+    report = add(world.lab(), tenant_request("ml", KAI), lambda effects: not asked.extend(effects))  # type: ignore[func-returns-value]
     order = {step: place for place, step in enumerate(world.log)}
     assert order["tenant:file"] < order["kai"] < order["isolation"] < order["tenant:ml"] < order["kai:ml"]
     said = " ".join(effect.what for effect in asked)
@@ -72,7 +72,7 @@ def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.Monk
 def test_a_second_one_beside_it_changes_nothing_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, beside(), (own_kai("first", nodes=["worker3"]),))
     install_kai(world)
-    report = add(world.lab(), draft("second", KAI), lambda _: pytest.fail("nothing to ask for"))
+    report = add(world.lab(), tenant_request("second", KAI), lambda _: pytest.fail("nothing to ask for"))
     assert (report.nodes, report.changes) == (("worker2",), ())
 
 
@@ -81,7 +81,7 @@ def test_a_change_that_was_not_agreed_to_leaves_all_as_it_was(monkeypatch: pytes
     install_kai(world)
     lab_ = world.lab()
     with pytest.raises(HostNotReady, match="not agreed to; nothing was changed"):
-        add(lab_, draft("ml", KAI))
+        add(lab_, tenant_request("ml", KAI))
     assert (world.log, added(), [tenant.name for tenant in lab_.tenants]) == ([], [], ["file"])
 
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
 
     monkeypatch.setattr(lab.operations.tenant.add, "own_choices", nothing)
     with pytest.raises(Unavailable):
-        add(world.lab(), draft("ml", KAI))
+        add(world.lab(), tenant_request("ml", KAI))
     assert (world.log, added()) == ([], [])
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
 )
 def test_a_tenant_that_does_not_fit(world: TenancyWorld, name: str, options: dict[str, Any], what: str) -> None:
     with pytest.raises(SpecError) as refused:
-        add(world.lab(), draft(name, options))
+        add(world.lab(), tenant_request(name, options))
     assert what in str(refused.value)
     assert (world.log, added()) == ([], [])
 
@@ -119,14 +119,14 @@ def test_a_tenant_that_does_not_fit(world: TenancyWorld, name: str, options: dic
 def test_a_host_kai_that_cannot_be_kept_off(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, beside(kai={"version": "0.12.23"}))
     with pytest.raises(SpecError, match=r"own-kai beside KAI 0\.12\.23 on the host"):
-        add(world.lab(), draft("ml", KAI), YES)
+        add(world.lab(), tenant_request("ml", KAI), YES)
 
 
 def test_the_nodes_of_a_tenant_that_runs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
     world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
     with pytest.raises(SpecError, match=r"would take nodes that belong to tenant mine \(worker3\)"):
-        add(world.lab(), draft("ml", {**KAI, "nodes": ["worker3"]}))
+        add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker3"]}))
 
 
 def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -> None:
@@ -135,9 +135,9 @@ def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -
     gpu = Gpu(node, 0, "GPU-1", "T4", 15360, holders=(holder,))
     world.gpus = GpuMap("", (NodeGpus(node, True, False, "T4", 15360, 1, 1, (gpu,)),))
     with pytest.raises(SpecError, match="pods of others have GPUs there") as refused:
-        add(world.lab(), draft("ml", KAI))
+        add(world.lab(), tenant_request("ml", KAI))
     assert refused.value.evidence == ("worker3: default/train has 1 GPU",)
-    assert add(world.lab(), draft("ml", {**KAI, "nodes": ["worker2"]})).nodes == ("worker2",)
+    assert add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker2"]})).nodes == ("worker2",)
 
 
 def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -> None:
@@ -149,19 +149,19 @@ def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -
 
     world.acts["kai:ml"] = fail
     with pytest.raises(StepFailed) as failed:
-        add(world.lab(), draft("ml", KAI))
+        add(world.lab(), tenant_request("ml", KAI))
     assert "lab tenant remove ml" in failed.value.evidence[-1]
     failing.clear()
-    assert add(world.lab(), draft("ml", KAI)).record.ok
+    assert add(world.lab(), tenant_request("ml", KAI)).record.ok
     assert [tenant["name"] for tenant in added()] == ["ml"]
     remove(world.lab(), "ml")
     assert added() == []
 
 
 def test_another_tenant_of_that_name_is_refused(world: TenancyWorld) -> None:
-    add(world.lab(), draft("ml", {"mode": "default"}))
+    add(world.lab(), tenant_request("ml", {"mode": "default"}))
     with pytest.raises(SpecError, match="is there already, and not as it is asked for now") as refused:
-        add(world.lab(), draft("ml", {"mode": "default", "gpus": 1}))
+        add(world.lab(), tenant_request("ml", {"mode": "default", "gpus": 1}))
     assert "quota" in refused.value.evidence[0]
 
 
@@ -169,7 +169,9 @@ def test_a_tenant_from_a_file(world: TenancyWorld, tmp_path: Path) -> None:
     file, values = tmp_path / "ml.yaml", tmp_path / "values.yaml"
     file.write_text("mode: own-kai\nkaiVersion: 0.16.8\nquota:\n  cpu: 8\nqueues:\n  - name: all\n")
     values.write_text("telemetry:\n  enabled: false\n")
-    tenant = add(world.lab(), draft("ml", {"kaiVersion": "0.17.0", "gpus": 2, "mode": None}, file, values)).tenant
+    tenant = add(
+        world.lab(), tenant_request("ml", {"kaiVersion": "0.17.0", "gpus": 2, "mode": None}, file, values)
+    ).tenant
     assert (tenant.kai_version, tenant.quota.gpus, tenant.quota.cpu) == ("0.17.0", 2, "8")
     assert tenant.values == {"telemetry": {"enabled": False}}
     assert [queue.name for queue in tenant.queues] == ["all"]
@@ -181,10 +183,10 @@ def test_errors_name_the_line_of_the_tenants_file(world: TenancyWorld, tmp_path:
     with pytest.raises(
         SpecError, match=rf"{file}:2: tenant ml: kubernets: unknown key; perhaps you meant 'kubernetes'"
     ):
-        add(world.lab(), draft("ml", {}, file))
+        add(world.lab(), tenant_request("ml", {}, file))
     file.write_text("name: other\n")
     with pytest.raises(SpecError, match="is called 'other', not 'ml'"):
-        draft("ml", {}, file)
+        tenant_request("ml", {}, file)
     file.write_text("a: 1\na: 2\n")
     with pytest.raises(SpecError, match=rf"{file}:2: a: given twice"):
-        draft("ml", {}, file)
+        tenant_request("ml", {}, file)

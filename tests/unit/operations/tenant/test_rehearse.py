@@ -15,19 +15,19 @@ from lab.errors import Busy, Interrupted, LabError, NoLab, SpecError, WaitTimeou
 from lab.operations.tenant import rehearse as rehearsal
 from lab.operations.tenant.rehearse import rehearse, roll_back, run_suites
 from lab.paths import LabPaths
-from lab.tenants.removal.timeline import Moment
+from lab.tenants.removal.timeline import Milestone
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
-from lab.tenants.upgrade.rollback_record import Before, last_change, record
-from lab.tenants.upgrade.smoke_test import Room, Trial
+from lab.tenants.upgrade.rollback_record import RollbackRecord, last_change, record
+from lab.tenants.upgrade.smoke_test import FreeGpus, SmokeTest
 from lab.tenants.upgrade.uninstall import ANEW
 from lab.tenants.upgrade.upgrade import READY, SCHEDULED, Change
-from lab.tenants.upgrade.workload_snapshot import Comparison, Snapshot
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot
 from lab.ui.tenant_rehearsal import render_rehearsal
 from tests.support.fakes import FakeRunner
 from tests.support.tenant_kai_world import tenant_of
 from tests.unit.tenants.upgrade.test_workload_snapshot import BEFORE
 
-FINE = (Trial("cpu", 2.0), Trial("gpu", skipped="the tenant has no free GPU"), Trial("fraction", 5.0))
+FINE = (SmokeTest("cpu", 2.0), SmokeTest("gpu", skipped="the tenant has no free GPU"), SmokeTest("fraction", 5.0))
 OLD = replace(BEFORE, kai="0.9.8")
 
 
@@ -38,8 +38,8 @@ class Bench:
         self.paths = LabPaths("demo")
         self.paths.root.mkdir(parents=True)
         self.log: list[str] = []
-        self.changes: list[LabError | Comparison] = []
-        self.looks: list[Snapshot] = [OLD]
+        self.changes: list[LabError | SnapshotDiff] = []
+        self.looks: list[WorkloadSnapshot] = [OLD]
         self.trials = FINE
         self.suites = Suites(ran=True, summary="4 passed")
         self.lab: Any = SimpleNamespace(
@@ -56,7 +56,7 @@ class Bench:
         patch.setattr(rehearsal, "_trials", lambda lab, tenant: self.trials)
         patch.setattr(rehearsal, "run_suites", lambda lab, name: self.suites)
 
-    def look(self) -> Snapshot:
+    def look(self) -> WorkloadSnapshot:
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
     def change(self, ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
@@ -64,10 +64,10 @@ class Bench:
         last = last_change(self.paths, "ml")
         assert last is not None, "what is wanted is written down before anything changes"
         assert last.wanted.kai_version == version
-        came = self.changes.pop(0) if self.changes else Comparison(kept=2)
+        came = self.changes.pop(0) if self.changes else SnapshotDiff(kept=2)
         if isinstance(came, LabError):
             raise came
-        moments = (Moment(SCHEDULED, 11.5), Moment(READY, 14.0))
+        moments = (Milestone(SCHEDULED, 11.5), Milestone(READY, 14.0))
         return Change("ml", OLD.kai, version, ANEW, moments, OLD, came)
 
 
@@ -103,9 +103,9 @@ def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ({"trials": (Trial("cpu", problem="not within 120 s"),)}, "trial pod cpu: not within 120 s"),
+        ({"trials": (SmokeTest("cpu", problem="not within 120 s"),)}, "trial pod cpu: not within 120 s"),
         ({"suites": Suites(ran=True, failed=("a.py::b[ml]",))}, "1 tests failed: a.py::b[ml]"),
-        ({"changes": [Comparison(kept=1, lost=("pod team/half: gone",))]}, "pod team/half: gone"),
+        ({"changes": [SnapshotDiff(kept=1, lost=("pod team/half: gone",))]}, "pod team/half: gone"),
         ({"changes": [WaitTimeout("KAI's components run: not within 300 s")]}, "KAI's components run"),
         ({"looks": [OLD, replace(OLD, pods=OLD.pods[:1]), OLD]}, "pod team/whole: gone (UID u-whole)"),
     ],
@@ -124,7 +124,7 @@ def test_red_is_taken_back(bench: Bench, spoil: dict[str, Any], reason: str) -> 
 
 
 def test_red_keeps_what_could_be_taken_back_before(bench: Bench) -> None:
-    earlier = Before(tenant_of("0.7.11"), tenant_of("0.9.8"), done=True)
+    earlier = RollbackRecord(tenant_of("0.7.11"), tenant_of("0.9.8"), done=True)
     record(bench.paths, earlier)
     bench.suites = Suites(ran=True, failed=("x",))
     rehearse(bench.lab, "ml", "0.16.8")
@@ -195,7 +195,7 @@ def test_roll_back_to_what_was_before(bench: Bench) -> None:
 def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     queues: Any = ({"name": "a"}, {"name": "b", "parent": "a"})
     then = TenantSpec(name="ml", mode="own-kai", kai_version="0.7.11", kai_values={"x": 1}, queues=queues, nodes=1)
-    record(bench.paths, Before(then, tenant_of("0.9.8"), done=True))
+    record(bench.paths, RollbackRecord(then, tenant_of("0.9.8"), done=True))
     bench.lab.tenants = (tenant_of("0.9.8", nodes=("worker2",)),)
     taken: list[TenantSpec] = []
 
@@ -211,7 +211,7 @@ def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, m
 
 
 def test_a_rollback_that_was_cut_off_is_finished(bench: Bench) -> None:
-    record(bench.paths, Before(tenant_of("0.16.8"), tenant_of("0.9.8"), back=True))
+    record(bench.paths, RollbackRecord(tenant_of("0.16.8"), tenant_of("0.9.8"), back=True))
     bench.lab.tenants = (tenant_of("0.16.8"),)
     bench.looks = [replace(OLD, kai="")]
     assert roll_back(bench.lab, "ml").version == "0.9.8"
@@ -294,7 +294,7 @@ def gpu_user(name: str, *, whole: int = 0, group: str = "", fraction: str = "", 
 def test_room_for_trial_pods() -> None:
     held = gpu_user("res", whole=1, group="g", app="kai-resource-reservation")
     half = gpu_user("half", group="g", fraction="0.5")
-    room = Room.of([gpu_node(2)], [held, half])
+    room = FreeGpus.of([gpu_node(2)], [held, half])
     assert (room.gpus, room.share) == (1, 0.5)
-    room = Room.of([gpu_node(2)], [held, half, gpu_user("whole", whole=1), gpu_user("memory", group="g")])
+    room = FreeGpus.of([gpu_node(2)], [held, half, gpu_user("whole", whole=1), gpu_user("memory", group="g")])
     assert (room.gpus, room.share) == (0, -0.5)

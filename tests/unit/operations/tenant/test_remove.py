@@ -13,7 +13,7 @@ from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.steps.kai.values import release_values
 from lab.tenants.isolation import admission_policy
-from lab.tenants.removal.timeline import Moment, Removal
+from lab.tenants.removal.timeline import Milestone, Removal
 from tests.support.cluster_fake import add_release, release_secret
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
 
@@ -24,7 +24,7 @@ def saved() -> dict[str, Any]:
 
 def test_an_added_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]), own_kai("two", nodes=["worker2"])))
-    world.removal = Removal("ml", (Moment("namespace gone", 5.1),), 1.0)
+    world.removal = Removal("ml", (Milestone("namespace gone", 5.1),), 1.0)
     report = remove(world.lab(), "ml")
     assert (world.removed, report.nodes, report.in_file) == ([("ml", 1.0)], ("worker3",), False)
     assert [tenant["name"] for tenant in saved()["added"]] == ["two"]

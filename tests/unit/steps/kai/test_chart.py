@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.kai import line_of, lines
-from lab.kai.chart import Chart, chart_of, differences
+from lab.kai.chart import KaiChart, chart_of, differences
 from lab.steps.kai.chart import applied_by_jobs, chart_seen
 from tests.support.cluster_fake import chart_file
 from tests.support.kai_renders import FOLDER, recorded, versions, write
@@ -111,7 +111,7 @@ def test_what_a_chart_shows() -> None:
     crds = [{"kind": "CustomResourceDefinition", "metadata": {"name": "b"}}, {"kind": "Other"}]
     once = {**JOB, "metadata": {**JOB["metadata"], "name": "again", "annotations": {"helm.sh/hook": "pre-install"}}}  # type: ignore[dict-item]
     rendered = [JOB, once, BINDER, CLASS, APPLIED]
-    assert chart_of("1.0.0", values, templates, crds, rendered, applied_by_jobs(rendered)) == Chart(
+    assert chart_of("1.0.0", values, templates, crds, rendered, applied_by_jobs(rendered)) == KaiChart(
         version="1.0.0",
         values=(
             "binder",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import WaitTimeout
-from lab.kube.informers import News
+from lab.kube.informers import InformerEvent
 from lab.objects.views import PodView
 from lab.workloads.pods import cpu_pod
 from tests.e2e.churn import Ledger, Side, churn
@@ -18,8 +18,8 @@ from tests.support.kube_fake import pod
 Json = dict[str, Any]
 
 
-def news(obj: Json, change: str = "MODIFIED", kind: str = "Pod") -> News:
-    return News("host", kind, ((change, obj),))
+def news(obj: Json, change: str = "MODIFIED", kind: str = "Pod") -> InformerEvent:
+    return InformerEvent("host", kind, ((change, obj),))
 
 
 def ledger() -> Ledger:
@@ -75,7 +75,7 @@ def test_a_pod_group_of_the_host_on_a_tenants_pod_is_remembered() -> None:
 
 def test_a_watch_that_breaks_off_is_told() -> None:
     book = ledger()
-    book.hear(News("host", "Pod", trouble="connection reset"))
+    book.hear(InformerEvent("host", "Pod", trouble="connection reset"))
     assert book.gaps == ["connection reset"]
 
 

@@ -12,7 +12,7 @@ from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, lacks
+from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, missing_measures
 from lab.tenants.isolation.step import Isolation, isolation_steps
 from tests.support.cluster_fake import World
 from tests.support.explain_world import Scene, deployment, node
@@ -21,7 +21,7 @@ from tests.support.isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, p
 
 
 def found(made: Scene) -> list[tuple[str, str]]:
-    return [(lack.measure.id, lack.what) for lack in lacks(SPEC, made.world)]
+    return [(lack.measure.id, lack.what) for lack in missing_measures(SPEC, made.world)]
 
 
 def test_nothing_is_missing_where_all_measures_are() -> None:
@@ -78,7 +78,7 @@ def test_what_is_left_out_is_named_with_its_measure(name: str) -> None:
 
 
 def test_a_lack_says_what_happens_without_the_measure() -> None:
-    (lack,) = lacks(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
+    (lack,) = missing_measures(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
     assert str(lack).startswith("keeps-off: ")
     assert "deletes the other running fractions" in str(lack)
     assert len({measure.without for measure in MEASURES}) == 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.tenants.removal.timeline import MEANING, Moment, Removal, Stopwatch
+from lab.tenants.removal.timeline import MEANING, Milestone, Removal, Stopwatch
 from lab.ui.tenant_removal import render_removal
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove
@@ -94,7 +94,7 @@ def test_the_first_of_a_moment_counts() -> None:
     watch.note("namespace gone")
     watch.note("pods gone", "3 pods")
     watch.note("namespace gone", "again")
-    assert watch.moments == (Moment("pods gone", 2.0, "3 pods"), Moment("namespace gone", 1.0))
+    assert watch.moments == (Milestone("pods gone", 2.0, "3 pods"), Milestone("namespace gone", 1.0))
     assert set(MEANING) >= {one.name for one in watch.moments}
 
 
@@ -106,7 +106,11 @@ def rendered(removal: Removal) -> str:
 
 
 def test_table_of_a_removal_that_went_well() -> None:
-    moments = (Moment("pods gone", 2.04, "12 pods"), Moment("namespace gone", 6.5), Moment("ready again", 30.0))
+    moments = (
+        Milestone("pods gone", 2.04, "12 pods"),
+        Milestone("namespace gone", 6.5),
+        Milestone("ready again", 30.0),
+    )
     removal = Removal("team-a", moments, 1, cut_grace=tuple(f"default/p{n} (30 s)" for n in range(14)))
     assert rendered(removal).splitlines() == [
         "Tenant team-a is gone  6.5 s, checked: nothing of it is left",
@@ -123,7 +127,7 @@ def test_table_of_a_removal_that_went_well() -> None:
 def test_table_of_a_removal_that_did_not() -> None:
     removal = Removal(
         "team-a",
-        (Moment("GPUs free", None, "no pod ran"),),
+        (Milestone("GPUs free", None, "no pod ran"),),
         None,
         left=("ClusterRole x",),
         disturbed=("Pod a/b is gone",),

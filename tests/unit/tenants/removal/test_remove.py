@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import Interrupted, LabError, Leftovers, SpecError
-from lab.tenants.removal.stuck_namespace import NamespaceHangs
-from lab.tenants.vcluster.step import Tenant
+from lab.tenants.removal.stuck_namespace import StuckNamespace
+from lab.tenants.vcluster.step import VirtualCluster
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import (
     RESERVATIONS,
@@ -178,7 +178,7 @@ def test_a_namespace_that_hangs_is_diagnosed_and_nothing_is_forgotten(world: Rem
     helm(world)
     world.host.patience = 0.1
     world.paths.tenant_kubeconfig("team-a").write_text("x")
-    with pytest.raises(NamespaceHangs, match=f"namespace {SPACE} is still there after 60 s") as failure:
+    with pytest.raises(StuckNamespace, match=f"namespace {SPACE} is still there after 60 s") as failure:
         remove(world)
     assert failure.value.evidence == (f"Namespace {SPACE} itself has the finalizer example.com/guard",)
     assert failure.value.fix
@@ -260,19 +260,19 @@ def test_an_interrupt_is_what_is_told(world: RemovalWorld) -> None:
 
 def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
     helm(world)
-    Tenant(world.spec, world.tenant).remove(world.ctx)
+    VirtualCluster(world.spec, world.tenant).remove(world.ctx)
     assert world.host.get("Namespace", SPACE) is None
     assert world.owned("port") == ["spare-0"]
     world.inhabit()
     world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     with pytest.raises(Leftovers):
-        Tenant(world.spec, world.tenant).remove(world.ctx)
+        VirtualCluster(world.spec, world.tenant).remove(world.ctx)
 
 
 def test_the_step_leaves_a_namespace_of_somebody_else(world: RemovalWorld) -> None:
     world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")
-    Tenant(world.spec, world.tenant).remove(world.ctx)
+    VirtualCluster(world.spec, world.tenant).remove(world.ctx)
     assert world.log == ["close"]
     assert not path.exists()

@@ -7,8 +7,8 @@ import pytest
 
 from lab.errors import WaitTimeout
 from lab.kube import Cluster
-from lab.kube.rest_mapper import Kinds
-from lab.tenants.removal.stuck_namespace import NamespaceHangs, hangs, why_hanging
+from lab.kube.rest_mapper import RestMapper
+from lab.tenants.removal.stuck_namespace import StuckNamespace, hangs, why_hanging
 from tests.support.kube_fake import FakeApi
 from tests.support.removal_world import SPACE, LivingCluster, node, pod
 
@@ -33,7 +33,7 @@ def host() -> LivingCluster:
         "/apis/example.com": {"preferredVersion": {"groupVersion": "example.com/v1"}},
         "/apis/example.com/v1": WIDGETS,
     }
-    host.kinds = Kinds(found.get)
+    host.kinds = RestMapper(found.get)
     host.put("APIService", "v1.apps", status=available("True", "Local", "API is served locally"))
     host.have(node("worker"))
     return host
@@ -58,7 +58,7 @@ def why(host: LivingCluster) -> tuple[str, ...]:
     return why_hanging(host, SPACE)  # type: ignore[arg-type]
 
 
-def failure(host: LivingCluster) -> NamespaceHangs:
+def failure(host: LivingCluster) -> StuckNamespace:
     return hangs(host, SPACE, 60)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import ApiFailed
-from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, FirstPod
+from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
 from tests.support.tenant_kai_world import TenantFake
 from tests.unit.steps.kai.test_step import DENIED
 
@@ -15,7 +15,7 @@ def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
     fake.first_refusals = [DOWN, DOWN]
     fake.installed.set()
     noted: list[str] = []
-    with FirstPod(fake, "demo", "test", noted.append) as first:  # type: ignore[arg-type]
+    with DowntimeProbe(fake, "demo", "test", noted.append) as first:  # type: ignore[arg-type]
         assert first.result() is None
     assert noted == [SCHEDULED, RUNNING]
     assert fake.slept == pytest.approx(0.5)
@@ -24,5 +24,5 @@ def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
 def test_the_first_pod_takes_no_for_an_answer() -> None:
     fake = TenantFake([])
     fake.first_refusals = [DENIED]
-    with FirstPod(fake, "demo", "test", lambda name: None) as first:  # type: ignore[arg-type]
+    with DowntimeProbe(fake, "demo", "test", lambda name: None) as first:  # type: ignore[arg-type]
         assert first.result() is DENIED

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lab.tenants.upgrade.workload_snapshot import Snapshot, compare, snapshot_of
+from lab.tenants.upgrade.workload_snapshot import WorkloadSnapshot, compare, snapshot_of
 
 Json = dict[str, Any]
 UUID = "run.ai/reserve_for_gpu_index"
@@ -44,7 +44,9 @@ def queue(name: str, parent: str = "", quota: float = 1.0) -> Json:
     return {"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": shares}}
 
 
-def seen(*pods: Json, groups: tuple[str, ...] = (), queues: tuple[Json, ...] = (), kai: str = "0.16.8") -> Snapshot:
+def seen(
+    *pods: Json, groups: tuple[str, ...] = (), queues: tuple[Json, ...] = (), kai: str = "0.16.8"
+) -> WorkloadSnapshot:
     return snapshot_of(kai, pods, [{"metadata": {"name": name, "namespace": "team"}} for name in groups], queues)
 
 

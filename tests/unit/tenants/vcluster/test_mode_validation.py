@@ -13,7 +13,7 @@ from lab.config import TenantSpec
 from lab.steps.helm_release import merged, with_value
 from lab.tenants import validate_tenants
 from lab.tenants.vcluster.quota import CHART_QUOTA, hard_limits
-from lab.tenants.vcluster.validation import Chart, problems_of, read_vcluster_chart
+from lab.tenants.vcluster.validation import VClusterChart, problems_of, read_vcluster_chart
 from tests.support.cluster_fake import chart_file
 from tests.unit.tenants.vcluster.test_validation import chart, problems
 from tests.unit.tenants.vcluster.test_values import one, with_tenants
@@ -26,7 +26,7 @@ QUOTA = {"gpus": 2, "cpu": "8", "memory": "16Gi", "pods": 30}
 
 
 @pytest.fixture(scope="session")
-def vcluster(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+def vcluster(tmp_path_factory: pytest.TempPathFactory) -> VClusterChart:
     """vCluster's own chart, from the Go module that the lab builds vCluster of."""
     modules = os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg/mod"
     folder = Path(modules) / "github.com/loft-sh/vcluster@v0.36.1/chart"
@@ -41,23 +41,23 @@ def vcluster(tmp_path_factory: pytest.TempPathFactory) -> Chart:
 
 @pytest.mark.parametrize("more", [{}, {"nodes": 1}, {"quota": QUOTA}, {"nodes": 1, "quota": QUOTA}])
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
-def test_all_modes_fit_the_real_chart(vcluster: Chart, mode: str, more: dict[str, Any]) -> None:
+def test_all_modes_fit_the_real_chart(vcluster: VClusterChart, mode: str, more: dict[str, Any]) -> None:
     tenant = one(mode, **more)
     assert list(problems_of(with_tenants(tenant), tenant, vcluster)) == []
 
 
-def test_the_real_chart_would_limit_what_the_lab_takes_out(vcluster: Chart) -> None:
+def test_the_real_chart_would_limit_what_the_lab_takes_out(vcluster: VClusterChart) -> None:
     assert set(vcluster.defaults["policies"]["resourceQuota"]["quota"]) == set(CHART_QUOTA)
     assert set(vcluster.defaults["policies"]["limitRange"]["defaultRequest"]) == {"cpu", "memory", "ephemeral-storage"}
 
 
-def test_the_real_chart_refuses_a_misspelt_key(vcluster: Chart) -> None:
+def test_the_real_chart_refuses_a_misspelt_key(vcluster: VClusterChart) -> None:
     tenant = one("own-kai", values={"sync": {"fromHost": {"nodes": {"selektor": {}}}}})
     (line,) = problems_of(with_tenants(tenant), tenant, vcluster)
     assert line == "values.sync.fromHost.nodes.selektor: unknown key; perhaps you meant 'selector'?"
 
 
-def test_a_quota_too_small_for_the_real_control_plane(vcluster: Chart) -> None:
+def test_a_quota_too_small_for_the_real_control_plane(vcluster: VClusterChart) -> None:
     tenant = one("own-kai", quota={"cpu": "100m", "memory": "64Mi", "pods": 4})
     assert list(problems_of(with_tenants(tenant), tenant, vcluster)) == [
         "quota.cpu: 100m is less than vCluster and CoreDNS themselves request (200m + 20m)",
@@ -149,7 +149,7 @@ def test_a_quota_of_cpu_needs_a_default_request(chart: Path) -> None:
 def test_a_chart_that_limits_more_than_is_known(chart: Path) -> None:
     found = read_vcluster_chart(chart)
     more = with_value("policies.resourceQuota.quota", {"count/gateways": 1})
-    newer = Chart(found.version, found.schema, merged(found.defaults, more))
+    newer = VClusterChart(found.version, found.schema, merged(found.defaults, more))
     tenant = one(quota={"gpus": 1})
     (line,) = problems_of(with_tenants(tenant), tenant, newer)
     assert line.startswith("quota: this chart would limit count/gateways too")

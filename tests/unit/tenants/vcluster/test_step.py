@@ -12,7 +12,7 @@ import yaml
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
-from lab.tenants.vcluster.step import Tenant
+from lab.tenants.vcluster.step import VirtualCluster
 from lab.tenants.vcluster.values import release_values
 from tests.support.cluster_fake import FakeCluster, World, add_release, ready_deployment, release_secret, running_pod
 from tests.support.fakes import FakeRunner
@@ -48,8 +48,8 @@ def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
     return world
 
 
-def step_of(world: World) -> Tenant:
-    return Tenant(world.spec, world.spec.tenants[0])
+def step_of(world: World) -> VirtualCluster:
+    return VirtualCluster(world.spec, world.spec.tenants[0])
 
 
 def kubeconfig_secret(server: str) -> dict[str, Any]:

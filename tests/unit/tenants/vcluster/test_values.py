@@ -159,7 +159,7 @@ def test_a_lab_needs_each_image_once() -> None:
 
 def test_steps_come_up_beside_kai() -> None:
     spec = with_tenants(one(), one("default", "team-b"))
-    steps = [tenants.Tenant(spec, tenant) for tenant in spec.tenants]
+    steps = [tenants.VirtualCluster(spec, tenant) for tenant in spec.tenants]
     assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
     assert {step.needs for step in steps} == {("network",)}
     assert "vCluster 0.36.1" in steps[0].effects()[0].what
