@@ -8,18 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lab.api import Lab
     from lab.config import LabSpec, load_spec
     from lab.errors import LabError
+    from lab.operations.down import down
+    from lab.operations.prepare import plan
+    from lab.operations.status import status
+    from lab.operations.up import up
+    from lab.session.lab import Lab
 
-__all__ = ["Lab", "LabError", "LabSpec", "__version__", "load_spec"]
+__all__ = ["Lab", "LabError", "LabSpec", "__version__", "down", "load_spec", "plan", "status", "up"]
 __version__ = "0.1.0"
 
-_HOMES = {"Lab": "lab.api", "LabError": "lab.errors", "LabSpec": "lab.config", "load_spec": "lab.config"}
+_HOMES = {
+    "Lab": "lab.session.lab",
+    "LabError": "lab.errors",
+    "LabSpec": "lab.config",
+    "down": "lab.operations.down",
+    "load_spec": "lab.config",
+    "plan": "lab.operations.prepare",
+    "status": "lab.operations.status",
+    "up": "lab.operations.up",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its room when it is first asked for (PEP 562)."""
+    """Import a public name from its package on first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'lab' has no attribute {name!r}")
     import importlib

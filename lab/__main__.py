@@ -13,7 +13,7 @@ def main() -> None:
     from lab.errors import LabError
 
     try:
-        from lab.cli import app
+        from lab.cli.app import app
 
         app(prog_name="lab")
     except LabError as error:

@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.api import Lab
 from lab.errors import LabError, WaitTimeout
 from lab.explain import Explanation, LabSnapshot, explained
 from lab.kube.client import OWNER_LABEL
 from lab.objects.node import NodeView
 from lab.operations.explain import read
+from lab.session.lab import Lab
 from lab.snapshot.capture import last_words
 from scripts.scenarios import SITUATIONS, Setting, Situation
 from scripts.trim_snapshot import trimmed

@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Profile, Settings, print_json, spec_of
+from lab.operations.bundle import create_bundle
+from lab.supply.bundle import Bundle
+from lab.ui.lab import render_table
 
-bundle_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Bundles: a folder or tar with images, charts and binaries; a lab comes up from one alone, offline.",
+app = command_app(
+    help="Bundles: a folder or tar with images, charts and binaries; a lab comes up from one alone, offline."
 )
 Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
 
 
-@bundle_app.command(epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE")
+@app.command(epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE")
 def create(
     out: Annotated[Path, typer.Option("--out", help="New folder, or a name that ends in .tar.")],
     file: File = None,
@@ -32,8 +34,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
-    from lab.operations.bundle import create_bundle
-
     bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo)
     if as_json:
         print_json(bundle.as_json())
@@ -42,11 +42,9 @@ def create(
         typer.echo(f"{out}: {len(bundle.entries)} files, {size:.0f} MiB; next: lab bundle verify {out}")
 
 
-@bundle_app.command()
+@app.command()
 def verify(where: Where, as_json: AsJson = False) -> None:
     """Check every file of a bundle against its manifest. Exit code 1 when one differs."""
-    from lab.supply.bundle import Bundle
-
     bundle = Bundle.open(where)
     wrong = bundle.verify()
     if as_json:
@@ -57,16 +55,13 @@ def verify(where: Where, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@bundle_app.command()
+@app.command()
 def show(where: Where, as_json: AsJson = False) -> None:
     """List what a bundle carries."""
-    from lab.supply.bundle import Bundle
-
     bundle = Bundle.open(where)
     if as_json:
         print_json(bundle.as_json())
         return
-    from lab.ui.lab import render_table
 
     rows = [[e.kind, e.name, e.version, f"{e.size / 2**20:.1f} MiB", e.sha256[:12]] for e in bundle.entries]
     render_table(f"{where} ({bundle.created})", ("kind", "name", "version", "size", "sha256"), rows)

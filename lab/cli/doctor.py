@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
+from lab.config import LabSpec
+from lab.errors import NoLab, SpecError
+from lab.gpu.diagnosis.anonymize import portable
+from lab.gpu.diagnosis.diagnose import diagnose
+from lab.gpu.diagnosis.host import examine
+from lab.gpu.diagnosis.symptoms import in_text, symptoms
+from lab.session.lab import Lab
+from lab.tools.process import HostRunner
+from lab.ui.doctor import render_diagnosis, render_known, render_machine, render_symptoms
 
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import LabSpec
+app = command_app()
 
 LogFile = Annotated[
     str | None,
@@ -22,6 +31,7 @@ Known = Annotated[bool, typer.Option("--symptoms", help="List all known failures
 NOT_READY, UNKNOWN = 4, 1
 
 
+@app.command(epilog="Examples: lab doctor · lab doctor --profile gpu · lab doctor --log - < error.txt")
 def doctor(
     file: File = None,
     profile: Profile = None,
@@ -46,12 +56,6 @@ def doctor(
 def _examine(
     file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, as_json: bool
 ) -> None:
-    from lab.gpu.diagnosis.anonymize import portable
-    from lab.gpu.diagnosis.diagnose import diagnose
-    from lab.gpu.diagnosis.host import examine
-    from lab.tools.process import HostRunner
-    from lab.ui.doctor import render_diagnosis, render_machine, render_symptoms
-
     spec, lab = _meant(file, profile, settings, name)
     here = examine(HostRunner(), spec)
     seen = diagnose(lab.context("doctor")) if lab is not None else None
@@ -85,9 +89,6 @@ def _meant(
         SpecError: the lab file or an option is wrong.
         NoLab: there is no lab of that name.
     """
-    from lab.api import Lab
-    from lab.errors import NoLab
-
     described = spec_of(file, profile, settings) if file or profile or settings else None
     try:
         lab = Lab.attach(name or (described.name if described else None))
@@ -100,12 +101,6 @@ def _meant(
 
 def _log(log: str, as_json: bool) -> None:
     """Name what is in a text. Raises SpecError when it cannot be read."""
-    import sys
-
-    from lab.errors import SpecError
-    from lab.gpu.diagnosis.symptoms import in_text
-    from lab.ui.doctor import render_symptoms
-
     try:
         text = sys.stdin.read() if log == "-" else Path(log).expanduser().read_text(errors="replace")
     except OSError as error:
@@ -120,8 +115,5 @@ def _log(log: str, as_json: bool) -> None:
 
 
 def _known(as_json: bool) -> None:
-    from lab.gpu.diagnosis.symptoms import symptoms
-    from lab.ui.doctor import render_known
-
     rows = tuple(symptoms().values())
     print_json([row.as_json() for row in rows]) if as_json else render_known(rows)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
+from lab.errors import SpecError
+from lab.explain import LabSnapshot, all_rules, explained, overview_of
+from lab.operations.explain import open_cluster, read
+from lab.session.lab import Lab
+from lab.ui.explain import render_explained, render_picture, render_rules
 
-if TYPE_CHECKING:
-    from lab.explain import LabSnapshot
+app = command_app()
 
 Pod = Annotated[
     str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod, or a workload whose pods are missing.")
@@ -25,6 +30,7 @@ Kubeconfig = Annotated[
 Context = Annotated[str | None, typer.Option("--context", help="Context in that file. Default: its current one.")]
 
 
+@app.command(epilog="Examples: lab explain team/pod · lab explain pod -n ns --tenant my-vcluster · lab explain --all")
 def explain(
     pod: Pod = None,
     namespace: Namespace = None,
@@ -37,9 +43,6 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
-    from lab.explain import all_rules
-    from lab.ui.explain import render_explained, render_picture, render_rules
-
     if rules:
         rows = all_rules()
         print_json([rule.as_json() for rule in rows]) if as_json else render_rules(rows)
@@ -47,12 +50,9 @@ def explain(
     _check(pod, tenant, all_, kubeconfig, context)
     worlds = _read(name, tenant, kubeconfig, context)
     if all_:
-        from lab.explain import overview_of
-
         seen = overview_of(worlds)
         print_json(seen.as_json()) if as_json else render_picture(seen)
         return
-    from lab.explain import explained
 
     space, _, short = (pod or "").rpartition("/")
     told = explained(worlds, short, space or namespace or "default", tenant or "")
@@ -63,8 +63,6 @@ def explain(
 
 def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Refuse what does not go together. Raises SpecError."""
-    from lab.errors import SpecError
-
     if all_ == bool(pod):
         raise SpecError(
             "name a pod, or --all" if not pod else "a pod and --all do not go together",
@@ -77,10 +75,7 @@ def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | N
 
 
 def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> LabSnapshot:
-    from lab.operations.explain import open_cluster, read
-
     if kubeconfig is not None:
         return open_cluster(kubeconfig, context)
-    from lab.api import Lab
 
     return read(Lab.attach(name), tenant or "")

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
+from lab.config.gpu_models import gpu_models
+from lab.errors import SpecError
+from lab.gpu.pools import short_name
+from lab.gpu.simulated.devices import gpu_uuid
+from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, find, ignored
+from lab.gpu.simulated.fault_injection import fail as let_fail
+from lab.gpu.simulated.fault_injection import heal as make_well
+from lab.gpu.simulated.health import OFF_THE_BUS, Health
+from lab.session.context import LabContext
+from lab.session.lab import Lab
 
-if TYPE_CHECKING:
-    from lab.gpu.simulated.fault_injection import GpuRef
-    from lab.session.context import LabContext
-
-gpu_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Simulated GPUs: let one fail, heal it; the models a lab file can name.",
-)
+app = command_app(help="Simulated GPUs: let one fail, heal it; the models a lab file can name.")
 
 
-@gpu_app.command(
-    epilog="Examples: lab gpu fail worker/0 · lab gpu fail worker2/1 --xid 94 · lab gpu fail worker/0 --lost"
-)
+@app.command(epilog="Examples: lab gpu fail worker/0 · lab gpu fail worker2/1 --xid 94 · lab gpu fail worker/0 --lost")
 def fail(
     gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="Which GPU; the node by its full or short name.")],
     xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error it reports.")] = 48,
@@ -30,11 +32,6 @@ def fail(
     as_json: AsJson = False,
 ) -> None:
     """Let a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
-    from lab.api import Lab
-    from lab.gpu.simulated.fault_injection import fail as let_fail
-    from lab.gpu.simulated.fault_injection import find, ignored
-    from lab.gpu.simulated.health import OFF_THE_BUS, Health
-
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
     health = Health(OFF_THE_BUS, lost=True) if lost else Health(xid)
@@ -48,7 +45,7 @@ def fail(
         typer.echo(f"{_row(ctx, chosen)['name']}: {health}; {note or f'next: lab gpu heal {gpu}'}")
 
 
-@gpu_app.command(epilog="Examples: lab gpu heal worker/0 · lab gpu heal --all")
+@app.command(epilog="Examples: lab gpu heal worker/0 · lab gpu heal --all")
 def heal(
     gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="Which GPUs.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs of the lab.")] = False,
@@ -56,11 +53,6 @@ def heal(
     as_json: AsJson = False,
 ) -> None:
     """Heal simulated GPUs, and wait until their nodes offer them again. Starts their device plugins again."""
-    from lab.api import Lab
-    from lab.errors import SpecError
-    from lab.gpu.simulated.fault_injection import every_gpu, find
-    from lab.gpu.simulated.fault_injection import heal as make_well
-
     if bool(gpus) == every:
         raise SpecError("name the GPUs to heal, or --all", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
     lab = Lab.attach(name)
@@ -74,13 +66,9 @@ def heal(
         typer.echo("\n".join(f"{row['name']}: well again" for row in healed) or "nothing to heal: all of them are well")
 
 
-@gpu_app.command(epilog="Example: lab gpu models --json")
+@app.command(epilog="Example: lab gpu models --json")
 def models(as_json: AsJson = False) -> None:
     """List the GPU models that a lab file can name by their short names, with the figures of the real ones."""
-    from dataclasses import asdict
-
-    from lab.config.gpu_models import gpu_models
-
     if as_json:
         print_json([asdict(model) for model in gpu_models()])
         return
@@ -93,9 +81,6 @@ def models(as_json: AsJson = False) -> None:
 
 
 def _row(ctx: LabContext, gpu: GpuRef) -> dict[str, str | int]:
-    from lab.gpu.pools import short_name
-    from lab.gpu.simulated.devices import gpu_uuid
-
     return {
         "name": f"{short_name(ctx.spec.name, gpu.node)}/{gpu.index}",
         "node": gpu.node,

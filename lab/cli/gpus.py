@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
+from lab.errors import Interrupted, SpecError
+from lab.gpu.map.watch import GpuFollow, GpuSource
+from lab.kube import Cluster
+from lab.session.lab import Lab
+from lab.ui.gpu_watch import watch_gpus
+from lab.ui.gpus import render_gpus
 
-if TYPE_CHECKING:
-    from lab.gpu.map.watch import GpuSource
+app = command_app()
 
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Any cluster instead of a lab; it is only read.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig. Default: its current one.")]
 
 
+@app.command(epilog="Examples: lab gpus · lab gpus --watch · lab gpus --kubeconfig FILE --context NAME")
 def gpus(
     name: Name = None,
     watch: Annotated[
@@ -40,11 +49,8 @@ def gpus(
     if as_json:
         print_json(found.as_json())
         return
-    from rich.console import Console
 
-    from lab.ui.gpus import render_gpus
-
-    render_gpus(found, title, Console(highlight=False, emoji=False, markup=False), width)
+    render_gpus(found, title, width=width)
 
 
 def source_of(name: str | None, kubeconfig: Path | None, context: str | None) -> tuple[GpuSource, str]:
@@ -54,13 +60,9 @@ def source_of(name: str | None, kubeconfig: Path | None, context: str | None) ->
         SpecError: the options contradict each other, or there is no such file.
         NoLab: there is no such lab.
     """
-    from lab.errors import SpecError
-    from lab.gpu.map.watch import GpuSource
-
     if kubeconfig is None:
         if context is not None:
             raise SpecError("--context needs --kubeconfig", fix="name the file: --kubeconfig FILE --context NAME")
-        from lab.api import Lab
 
         lab = Lab.attach(name)
         return GpuSource.of(lab.context("gpus")), f"lab {lab.spec.name}"
@@ -68,20 +70,12 @@ def source_of(name: str | None, kubeconfig: Path | None, context: str | None) ->
         raise SpecError("--name and --kubeconfig are two clusters", fix="leave one of them out")
     if not kubeconfig.expanduser().is_file():
         raise SpecError(f"--kubeconfig: there is no file {kubeconfig}", fix="name a kubeconfig file")
-    from lab.kube import Cluster
 
     return GpuSource(Cluster(kubeconfig.expanduser(), context)), context or kubeconfig.name
 
 
 def _watch(source: GpuSource, title: str, as_json: bool) -> None:
     """Follow until Ctrl-C or SIGTERM, which is how one leaves it and no error; the terminal is given back."""
-    import contextlib
-    import signal
-
-    from lab.errors import Interrupted
-    from lab.gpu.map.watch import GpuFollow
-    from lab.ui.gpu_watch import watch_gpus
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt, Interrupted), GpuFollow(source) as maps:
         watch_gpus(maps, title, as_json=as_json)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
+from lab.config import LabSpec
+from lab.errors import NoLab, SpecError
+from lab.kai import line_of
+from lab.lint import RULES, LintContext, lint_files
+from lab.lint.setting import setting_of
+from lab.session.session import Session, name_of
+from lab.ui.lint import render_findings, render_rules
 
-if TYPE_CHECKING:
-    from lab.lint import LintContext
+app = command_app()
 
 
+@app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")
 def lint(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files, or folders.")] = None,
     kai: Annotated[str | None, typer.Option("--kai", help="For this KAI version instead of the lab's.")] = None,
@@ -31,10 +39,6 @@ def lint(
 
     Without -f, --profile or --name the lab that is up counts, else the lab file here or the profile demo.
     """
-    from lab.errors import SpecError
-    from lab.lint import RULES, lint_files
-    from lab.ui.lint import render_findings, render_rules
-
     if rules:
         rows = [{"id": one.id, "title": one.title, "source": one.source} for one in RULES.values()]
         print_json(rows) if as_json else render_rules(rows)
@@ -59,20 +63,11 @@ def _setting(
     anywhere: bool,
     tenant: str | None,
 ) -> LintContext:
-    from lab.kai import line_of
-    from lab.lint import LintContext
-    from lab.lint.setting import setting_of
-
     changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
     inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
     if anywhere:
-        from lab.config import LabSpec
-
         return LintContext(line_of(kai or LabSpec().kai.version))
     if not (file or profile or changed):
-        from lab.errors import NoLab
-        from lab.session.session import Session, name_of
-
         try:
             return setting_of(Session.attached(name_of(name)).spec, **inside)
         except NoLab:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import LabSpec
+from lab.config import LabSpec, resolve_spec
+from lab.errors import SpecError
+from lab.session.lab import Lab
 
 File = Annotated[
     Path | None, typer.Option("-f", "--file", help="Lab file. Default: lab.yaml here, else the profile demo.")
@@ -29,22 +31,16 @@ Ui = Annotated[str, typer.Option("--ui", help="auto, board, plain, github, gitla
 
 def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None) -> LabSpec:
     """The lab file that the options mean. Raises SpecError."""
-    from lab.config import resolve_spec
-
     return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
 
 
 def lab_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None) -> Lab:
     """The lab that the options mean, up or not. Raises SpecError."""
-    from lab.api import Lab
-
     return Lab.of(spec_of(file, profile, settings, name))
 
 
 def required(require: list[str] | None) -> frozenset[str]:
     """The things named by --require, also separated by commas. Raises SpecError for an unknown one."""
-    from lab.errors import SpecError
-
     names = frozenset(name.strip() for entry in require or [] for name in entry.split(",") if name.strip())
     if unknown := sorted(names - {"kai"}):
         raise SpecError(f"--require {unknown[0]}: not known", fix="known: kai")
@@ -53,6 +49,9 @@ def required(require: list[str] | None) -> frozenset[str]:
 
 def print_json(data: Any) -> None:
     """Write data to stdout."""
-    import json
-
     typer.echo(json.dumps(data, indent=1))
+
+
+def confirm(question: str) -> bool:
+    """Ask on a terminal; elsewhere the answer is no."""
+    return sys.stdin.isatty() and typer.confirm(question, err=True)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
+from lab.report.lab_report import situation_of
+from lab.report.page import write_page
+from lab.session.lab import Lab
+
+app = command_app()
 
 
+@app.command(epilog="Examples: lab report · lab report --out demo.html --open")
 def report(
     name: Name = None,
     out: Annotated[
@@ -19,10 +27,6 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write an HTML page: the lab's facts and GPUs, how it came up, its last run of the suites."""
-    from lab.api import Lab
-    from lab.report.lab_report import situation_of
-    from lab.report.page import write_page
-
     lab = Lab.attach(name)
     now = situation_of(lab)
     path = write_page(out or Path(f"kailab-report-{now.lab}.html"), now)
@@ -33,6 +37,4 @@ def report(
             typer.echo(f"warning: {note}", err=True)
         typer.echo(path)
     if show:
-        import webbrowser
-
         webbrowser.open(path.as_uri())

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
+from lab.cli.signals import stopping
+from lab.errors import InvariantBroken, SpecError, WaitTimeout
+from lab.invariants import Scope, scopes_of
+from lab.invariants.verify import verify as judge
+from lab.kube import Cluster
+from lab.operations.verify import scopes_of_lab
+from lab.session.lab import Lab
+from lab.ui.verify import render_verify
 
-if TYPE_CHECKING:
-    import threading
-
-    from lab.invariants import Scope
+app = command_app()
 
 Seconds = Annotated[
     float, typer.Option("--for", min=0, metavar="SECONDS", help="Watch for so long. Default: look once.")
@@ -24,6 +31,7 @@ Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Any clust
 Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig. Default: its current one.")]
 
 
+@app.command(epilog="Examples: lab verify · lab verify --for 60 · lab verify --kubeconfig F --context C --json")
 def verify(
     seconds: Seconds = 0.0,
     until_quiet: UntilQuiet = False,
@@ -33,11 +41,6 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check GPU shares, reservation pods, queues, gangs and tenants by watches. Exit code 13 when one is broken."""
-    from lab.cli.signals import stopping
-    from lab.errors import InvariantBroken, WaitTimeout
-    from lab.invariants.verify import verify as judge
-    from lab.ui.verify import render_verify
-
     scopes, title, cancel = _scopes(name, kubeconfig, context)
 
     def settling(count: int) -> None:
@@ -70,15 +73,9 @@ def _scopes(
         NoLab: there is no such lab.
         SpecError: the options contradict each other, or there is no such file.
     """
-    import threading
-
-    from lab.errors import SpecError
-    from lab.invariants import scopes_of, scopes_of_lab
-
     if kubeconfig is None:
         if context is not None:
             raise SpecError("--context needs --kubeconfig", fix="name the file: --kubeconfig FILE --context NAME")
-        from lab.api import Lab
 
         lab = Lab.attach(name)
         return scopes_of_lab(lab), f"lab {lab.spec.name}", lab.session.cancel
@@ -86,7 +83,6 @@ def _scopes(
         raise SpecError("--name and --kubeconfig are two clusters", fix="leave one of them out")
     if not kubeconfig.expanduser().is_file():
         raise SpecError(f"--kubeconfig: there is no file {kubeconfig}", fix="name a kubeconfig file")
-    from lab.kube import Cluster
 
     cluster = Cluster(kubeconfig.expanduser(), context)
     cluster.cancel = threading.Event()

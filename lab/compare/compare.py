@@ -12,16 +12,17 @@ from lab.compare.measure import Round, measure, reservations_of
 from lab.compare.model import Comparison, Run
 from lab.compare.record import ComparisonRecorder
 from lab.compare.recording import TENANT, Recording
-from lab.compare.target import LabLike, Target, target_of
+from lab.compare.target import Target, target_of
 from lab.compare.workload import Fitted, fit
 from lab.config.labels import NODE_LABEL
 from lab.errors import SpecError, WaitTimeout
+from lab.explain.wait_evidence import wait_evidence
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.pods import sort_pods
 from lab.gpu.map.watch import GpuSource
 from lab.lint import ManifestDocument
 from lab.objects.views import NodeView
-from lab.operations.explain import because
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 
 Say = Callable[[str], None]
@@ -30,7 +31,7 @@ _FREE_SECONDS = 60.0
 
 
 def compare(
-    lab: LabLike,
+    lab: Lab,
     a: str,
     b: str,
     documents: Sequence[ManifestDocument],
@@ -100,7 +101,7 @@ def _refuse_sharing(targets: tuple[Target, Target]) -> None:
 
 
 def _round(
-    lab: LabLike,
+    lab: Lab,
     order: Sequence[Target],
     fitted: Mapping[str, Fitted],
     number: int,
@@ -124,7 +125,7 @@ def _round(
 class _OneRun:
     """The workload in one tenant, once."""
 
-    lab: LabLike
+    lab: Lab
     target: Target
     fitted: Fitted
     number: int
@@ -206,11 +207,11 @@ def explanations(place: WorkloadNamespace, names: Sequence[str]) -> dict[str, tu
     """By name, why pods of a place have no node. Never raises LabError."""
     if not names:
         return {}
-    return apart(place.namespace, names, because(place, names))
+    return apart(place.namespace, names, wait_evidence(place.host, place.cluster, place.namespace, place.tenant, names))
 
 
 def apart(namespace: str, names: Sequence[str], lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Lines of ``because`` by the pod that they are about; what comes before the first title is about all."""
+    """Lines of ``wait_evidence`` by the pod that they are about; what comes before the first title is about all."""
     titles = {f"Pod {namespace}/{name}:": name for name in names}
     found: dict[str, list[str]] = {name: [] for name in names}
     about = list(names)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from lab.compare.model import Letter, Side
 from lab.config.labels import NODE_LABEL
@@ -14,44 +12,13 @@ from lab.kai import VersionLine, line_of
 from lab.lint import LintContext
 from lab.lint.setting import setting_of
 from lab.objects.views import NodeView
+from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 from lab.tenants.vcluster.inner_lab import inner_spec
-
-if TYPE_CHECKING:
-    from lab.config import LabSpec, TenantSpec
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
 _READ_SECONDS = 30.0
-
-
-class LabLike(Protocol):
-    """What is needed of ``lab.api.Lab``."""
-
-    @property
-    def spec(self) -> LabSpec:
-        """The lab file, without ``auto``."""
-        ...
-
-    @property
-    def cluster(self) -> Cluster:
-        """The lab's own cluster."""
-        ...
-
-    @property
-    def tenants(self) -> Sequence[TenantSpec]:
-        """The lab's tenants."""
-        ...
-
-    def tenant(self, name: str) -> Cluster:
-        """A tenant's cluster."""
-        ...
-
-    def context(self, step: str) -> LabContext:
-        """What a step of the lab would get."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +46,7 @@ class Target:
         return self.side.mode == "host-kai"
 
 
-def target_of(lab: LabLike, letter: Letter, name: str) -> Target:
+def target_of(lab: Lab, letter: Letter, name: str) -> Target:
     """The tenant of that name, and who schedules in it now.
 
     Raises:

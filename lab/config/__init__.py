@@ -2,10 +2,11 @@
 
 from lab.config.gpu import GpuPool, GpuSpec, NodePool
 from lab.config.loader import dump_spec, load_dumped, load_profile, load_spec, profile_file, profile_names, resolve_spec
-from lab.config.models import ClusterSpec, InferenceSpec, KaiSpec, LabSpec, SupplySpec
+from lab.config.models import LabSpec
 from lab.config.node_assignment import beside_host_kai, tenant_nodes, worker_names
 from lab.config.queue import QueueResource, QueueSpec
 from lab.config.schema import schema, schema_text
+from lab.config.sections import ClusterSpec, InferenceSpec, KaiSpec, SupplySpec
 from lab.config.template import init_text
 from lab.config.tenant import TenantQuota, TenantSpec
 

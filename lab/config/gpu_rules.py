@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from lab.config.gpu import GpuPool
 from lab.config.gpu_models import gpu_models
 from lab.config.rules import BrokenRule, Loc, perhaps
-
-if TYPE_CHECKING:
-    from lab.config.gpu import GpuPool
-    from lab.config.models import LabSpec
+from lab.config.sections import LabFields
 
 _MODE: Loc = ("gpu", "mode")
 _WORKERS: Loc = ("cluster", "workers")
 _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB"}
 
 
-def broken(spec: LabSpec) -> Iterator[BrokenRule]:
+def broken(spec: LabFields) -> Iterator[BrokenRule]:
     """All rules that the section breaks."""
     yield from _pools(spec)
     yield from _models(spec)
@@ -26,7 +23,7 @@ def broken(spec: LabSpec) -> Iterator[BrokenRule]:
         yield from _labels(index, pool)
 
 
-def _pools(spec: LabSpec) -> Iterator[BrokenRule]:
+def _pools(spec: LabFields) -> Iterator[BrokenRule]:
     pools = spec.gpu.pools
     if not pools:
         return
@@ -44,7 +41,7 @@ def _pools(spec: LabSpec) -> Iterator[BrokenRule]:
         yield BrokenRule(("gpu", "pools"), what, (_WORKERS,))
 
 
-def _models(spec: LabSpec) -> Iterator[BrokenRule]:
+def _models(spec: LabFields) -> Iterator[BrokenRule]:
     gpu = spec.gpu
     if gpu.mode not in ("auto", "simulated"):
         return
@@ -61,7 +58,7 @@ def _models(spec: LabSpec) -> Iterator[BrokenRule]:
         yield BrokenRule((*at, "model"), what, (_MODE, (*at, "memoryMiB")))
 
 
-def _devices(spec: LabSpec) -> Iterator[BrokenRule]:
+def _devices(spec: LabFields) -> Iterator[BrokenRule]:
     gpu = spec.gpu
     if gpu.mode not in ("auto", "nvidia"):
         return
@@ -100,7 +97,7 @@ def _refused_by_kubelets(prefix: str) -> bool:
     return own and domains[-3:] not in (["kubelet", "kubernetes", "io"], ["node", "kubernetes", "io"])
 
 
-def doubtful(spec: LabSpec) -> Iterator[str]:
+def doubtful(spec: LabFields) -> Iterator[str]:
     """What is allowed but probably not meant."""
     gpu = spec.gpu
     if gpu.mode == "none":

@@ -1,106 +1,21 @@
-"""The lab file as frozen pydantic models. Keys are camelCase in YAML, snake_case in Python.
-
-What a single value may be is said here; how values must go together is in ``lab.config.rules`` and its
-neighbours ``gpu_rules``, ``queue_rules`` and ``tenant_rules``.
-"""
+"""The lab file as a whole: its fields, and the rules about how they go together."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lab.config import gpu_rules, queue_rules, rules, tenant_rules
-from lab.config.base import DnsName, ImageReference, Model, Switch, Version
-from lab.config.gpu import GpuSpec, NodePool
-from lab.config.queue import QueueSpec
-from lab.config.tenant import TenantSpec
+from lab.config.base import Model
+from lab.config.sections import LabFields
 
 _RULES = (rules, queue_rules, gpu_rules, tenant_rules)
 
 
-class ClusterSpec(Model):
-    """The cluster the lab runs on."""
-
-    provider: Literal["kind", "existing"] = "kind"
-    """kind: the lab creates a cluster; existing: it uses one and touches nothing it did not create."""
-    engine: Literal["auto", "docker", "podman", "nerdctl"] = "auto"
-    """Container engine for kind; auto takes the first that runs."""
-    kubernetes: Version = "1.34.4"
-    """Kubernetes version of the nodes (provider kind)."""
-    control_planes: Literal[1, 3] = 1
-    """How many control-plane nodes."""
-    workers: Annotated[int, Field(ge=0, le=16, strict=True)] = 2
-    """How many worker nodes; with 0 the control plane takes the workloads."""
-    kubeconfig: Path | None = None
-    """provider existing: the kubeconfig file (read only). A relative path starts at the lab file."""
-    context: str | None = None
-    """provider existing: the context in that file."""
-
-
-class KaiSpec(Model):
-    """NVIDIA KAI Scheduler on the host cluster."""
-
-    version: Version = "0.16.8"
-    """Release without the leading v."""
-    gpu_sharing: Switch = True
-    """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that ask for a fraction."""
-    values: dict[str, Any] = Field(default_factory=dict)
-    """Further Helm values, merged last."""
-
-
-class InferenceSpec(Model):
-    """The inference server that the inference suites run on a part of a GPU."""
-
-    image: ImageReference | None = None
-    """Its image on real GPUs; elsewhere, or not given: the lab's own small stand-in, which needs no CUDA."""
-    args: tuple[str, ...] = ()
-    """Arguments of its container; {model} and {fraction} are filled in."""
-    model: str | None = None
-    """The model it is asked for."""
-
-
-class SupplySpec(Model):
-    """Where binaries, images and charts come from."""
-
-    sources: Annotated[tuple[Literal["present", "bundle", "registry", "build"], ...], Field(min_length=1)] = (
-        "present",
-        "bundle",
-        "registry",
-        "build",
-    )
-    """Tried in this order."""
-    bundle: Path | None = None
-    """A bundle made by 'lab bundle create'. A relative path starts at the lab file."""
-    mirrors: dict[str, str] = Field(default_factory=dict)
-    """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
-
-
-class LabSpec(Model):
+class LabSpec(LabFields):
     """A whole lab."""
-
-    name: DnsName = "demo"
-    """Name of the lab; two labs of different names live side by side."""
-    cluster: ClusterSpec = ClusterSpec()
-    """The cluster the lab runs on."""
-    gpu: GpuSpec = GpuSpec()
-    """The GPUs of the nodes."""
-    scheduler: Literal["auto", "kai", "default"] = "auto"
-    """auto: KAI where it can be had, otherwise the default scheduler with a loud notice."""
-    kai: KaiSpec = KaiSpec()
-    """NVIDIA KAI Scheduler on the host cluster."""
-    queues: tuple[QueueSpec, ...] = ()
-    """KAI queues; each names its parent, and only leaf queues take workloads."""
-    tenants: tuple[TenantSpec, ...] = ()
-    """vClusters, each with a scheduler of its choice."""
-    inference: InferenceSpec = InferenceSpec()
-    """The inference server that the inference suites run on a part of a GPU."""
-    images: tuple[ImageReference, ...] = ()
-    """Further images to have in the nodes, for your own workloads."""
-    supply: SupplySpec = SupplySpec()
-    """Where binaries, images and charts come from."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> LabSpec:
@@ -117,22 +32,6 @@ class LabSpec(Model):
                 ],
             )
         return self
-
-    @property
-    def gpu_pools(self) -> tuple[NodePool, ...]:
-        """The node pools of the GPU nodes, in the order of the nodes: workers, or control planes without any.
-
-        Mode ``none`` has none. Workers behind the last pool have no GPUs.
-        """
-        if self.gpu.mode == "none":
-            return ()
-        return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
-
-    @property
-    def leaf_queues(self) -> tuple[str, ...]:
-        """Queues that take workloads: those that are nobody's parent."""
-        parents = {queue.parent for queue in self.queues}
-        return tuple(queue.name for queue in self.queues if queue.name not in parents)
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but probably not meant, one sentence each, with the path of the field."""

@@ -6,14 +6,11 @@ GPUs without a word. Nodes of their own are what prevents it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lab.config.models import LabSpec
-    from lab.config.tenant import TenantSpec
+from lab.config.sections import LabFields
+from lab.config.tenant import TenantSpec
 
 
-def worker_names(spec: LabSpec) -> tuple[str, ...]:
+def worker_names(spec: LabFields) -> tuple[str, ...]:
     """Short names of the workers in kind's order: ``worker``, ``worker2``, …; none where the lab creates none."""
     if spec.cluster.provider != "kind":
         return ()
@@ -27,7 +24,7 @@ def nodes_wanted(tenant: TenantSpec) -> int | tuple[str, ...]:
     return 1 if tenant.mode == "own-kai" else 0
 
 
-def tenant_nodes(spec: LabSpec) -> dict[str, tuple[str, ...]]:
+def tenant_nodes(spec: LabFields) -> dict[str, tuple[str, ...]]:
     """Short names of each tenant's own workers, for the tenants that have any, in the order of the lab file.
 
     Named workers are given out first; then those that ask for a number get what is left, from the last worker
@@ -53,6 +50,6 @@ def tenant_nodes(spec: LabSpec) -> dict[str, tuple[str, ...]]:
     return given
 
 
-def beside_host_kai(spec: LabSpec) -> bool:
+def beside_host_kai(spec: LabFields) -> bool:
     """Whether a KAI on the host and one in a tenant run in the same cluster: only measures keep them apart then."""
     return spec.scheduler != "default" and any(tenant.mode == "own-kai" for tenant in spec.tenants)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from lab.config.queue import QueueSpec
 from lab.config.rules import BrokenRule, Loc, known_line, perhaps, twice
+from lab.config.sections import LabFields
 from lab.kai import lines
-
-if TYPE_CHECKING:
-    from lab.config.models import LabSpec
-    from lab.config.queue import QueueSpec
 
 _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory")
 
 
-def broken(spec: LabSpec) -> Iterator[BrokenRule]:
+def broken(spec: LabFields) -> Iterator[BrokenRule]:
     """The rules that the host's queues break."""
     yield from shape(spec.queues, ("queues",))
     if spec.scheduler != "default":
@@ -81,7 +79,7 @@ def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:
     return chain
 
 
-def doubtful(spec: LabSpec) -> Iterator[str]:
+def doubtful(spec: LabFields) -> Iterator[str]:
     """What is allowed of the host's queues but probably not meant."""
     if spec.scheduler == "default":
         if spec.queues:

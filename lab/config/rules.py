@@ -8,13 +8,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lab.config.sections import LabFields
 from lab.errors import SpecError
 from lab.kai import VersionLine, line_of, lines
-
-if TYPE_CHECKING:
-    from lab.config.models import LabSpec
 
 RULE = "lab_rule"
 """Type of the pydantic errors that come from this module."""
@@ -46,7 +43,7 @@ def perhaps(word: str, known: Sequence[str]) -> str:
     return f"; perhaps you meant '{folded[near[0]]}'?" if near else ""
 
 
-def broken(spec: LabSpec) -> Iterator[BrokenRule]:
+def broken(spec: LabFields) -> Iterator[BrokenRule]:
     """The rules of the cluster and of its KAI that the lab breaks."""
     yield from _cluster(spec)
     if spec.scheduler != "default" and spec.cluster.provider == "kind":
@@ -54,7 +51,7 @@ def broken(spec: LabSpec) -> Iterator[BrokenRule]:
         yield from kai_on(spec.kai.version, spec.cluster.kubernetes, ("kai", "version"), place)
 
 
-def _cluster(spec: LabSpec) -> Iterator[BrokenRule]:
+def _cluster(spec: LabFields) -> Iterator[BrokenRule]:
     about: tuple[Loc, ...] = (("cluster", "provider"),)
     for key, value in (("kubeconfig", spec.cluster.kubeconfig), ("context", spec.cluster.context)):
         if spec.cluster.provider == "existing" and value is None:
@@ -96,7 +93,7 @@ def twice(at: Loc, names: Sequence[str]) -> Iterator[BrokenRule]:
             yield BrokenRule((*at, index, "name"), f"'{name}' is taken already, by {_path((*at, first))}")
 
 
-def doubtful(spec: LabSpec) -> Iterator[str]:
+def doubtful(spec: LabFields) -> Iterator[str]:
     """What is allowed but probably not meant."""
     # kubelet 1.35 has failCgroupV1 on by default.
     if spec.cluster.provider == "kind" and release(spec.cluster.kubernetes)[:2] > (1, 34):

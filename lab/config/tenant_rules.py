@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lab.config import queue_rules
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
 from lab.config.rules import BrokenRule, Loc, kai_on, known_line, perhaps, release, twice
+from lab.config.sections import LabFields
+from lab.config.tenant import TenantSpec
 from lab.kai import VersionLine, lines
-
-if TYPE_CHECKING:
-    from lab.config.models import LabSpec
-    from lab.config.tenant import TenantSpec
 
 VCLUSTER_FLOOR = "0.35.3"
 """Older ones leave pods unhealthy with Kubernetes below 1.34 on a newer host (loft-sh/vcluster#4037)."""
@@ -25,7 +22,7 @@ _OWN_KAI_ONLY = {"kai_values": "kaiValues", "gpu_sharing": "gpuSharing", "queues
 """Without kai_version, whose message names the value."""
 
 
-def broken(spec: LabSpec) -> Iterator[BrokenRule]:
+def broken(spec: LabFields) -> Iterator[BrokenRule]:
     """All rules that the section breaks."""
     yield from twice(("tenants",), [tenant.name for tenant in spec.tenants])
     for index, tenant in enumerate(spec.tenants):
@@ -39,7 +36,7 @@ def broken(spec: LabSpec) -> Iterator[BrokenRule]:
     yield from _beside(spec)
 
 
-def _mode(spec: LabSpec, tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
+def _mode(spec: LabFields, tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
         what = f"'{tenant.vcluster}' is too old: {VCLUSTER_FLOOR} is the oldest that works"
         yield BrokenRule((*at, "vcluster"), what)
@@ -66,7 +63,7 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     yield from queue_rules.levels(tenant.queues, (*at, "queues"), tenant.kai_version, version)
 
 
-def _nodes(spec: LabSpec) -> Iterator[BrokenRule]:
+def _nodes(spec: LabFields) -> Iterator[BrokenRule]:
     """Each tenant with nodes of its own gets them, nobody else has them, and one is left for who has none."""
     workers = worker_names(spec)
     owner: dict[str, Loc] = {}
@@ -100,14 +97,14 @@ def _nodes(spec: LabSpec) -> Iterator[BrokenRule]:
         yield BrokenRule(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
 
 
-def _nodeless(spec: LabSpec) -> str:
+def _nodeless(spec: LabFields) -> str:
     """Whose pods need a worker that is nobody's: KAI's on the host, or a tenant's; empty: nobody's."""
     if spec.scheduler != "default":
         return "KAI on the host"
     return next((f"tenant {tenant.name}" for tenant in spec.tenants if not nodes_wanted(tenant)), "")
 
 
-def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> BrokenRule:
+def _too_few(spec: LabFields, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> BrokenRule:
     needs = f"needs {_count(wanted, 'worker')} of its own"
     told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
     has = f"of {_count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
@@ -116,7 +113,7 @@ def _too_few(spec: LabSpec, tenant: TenantSpec, index: int, wanted: int, left: i
     return BrokenRule(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
 
 
-def _elsewhere(spec: LabSpec) -> Iterator[BrokenRule]:
+def _elsewhere(spec: LabFields) -> Iterator[BrokenRule]:
     for index, tenant in enumerate(spec.tenants):
         if tenant.nodes is not None:
             what = "are workers that the lab creates, and provider 'existing' creates none"
@@ -126,14 +123,14 @@ def _elsewhere(spec: LabSpec) -> Iterator[BrokenRule]:
             yield BrokenRule(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
 
 
-def _gpus(spec: LabSpec) -> Iterator[BrokenRule]:
+def _gpus(spec: LabFields) -> Iterator[BrokenRule]:
     if spec.gpu.mode in ("simulated", "none"):
         for index, what in _above(spec):
             about: tuple[Loc, ...] = (("gpu", "perNode"), ("tenants", index, "nodes"), _WORKERS)
             yield BrokenRule(("tenants", index, "quota", "gpus"), what, about)
 
 
-def _above(spec: LabSpec) -> Iterator[tuple[int, str]]:
+def _above(spec: LabFields) -> Iterator[tuple[int, str]]:
     """Tenants whose quota is above the simulated GPUs that they can reach, and how far."""
     per_worker = [pool.per_node for pool in spec.gpu_pools for _ in range(pool.nodes)]
     by_name = dict(zip(worker_names(spec), per_worker, strict=False))
@@ -146,7 +143,7 @@ def _above(spec: LabSpec) -> Iterator[tuple[int, str]]:
             yield index, f"{tenant.quota.gpus} is more than {where}: {most}"
 
 
-def _beside(spec: LabSpec) -> Iterator[BrokenRule]:
+def _beside(spec: LabFields) -> Iterator[BrokenRule]:
     """KAI on the host beside KAI in a tenant: the host's must be told which namespaces and nodes are its own."""
     if not beside_host_kai(spec):
         return
@@ -182,7 +179,7 @@ def _kept_off_since(line: VersionLine) -> str:
     return line.version
 
 
-def doubtful(spec: LabSpec) -> Iterator[str]:
+def doubtful(spec: LabFields) -> Iterator[str]:
     """What is allowed but probably not meant."""
     if spec.gpu.mode == "auto" and spec.cluster.provider == "kind":
         for index, what in _above(spec):

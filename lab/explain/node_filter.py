@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lab.explain.pod_context import PodContext
 from lab.explain.selectors import node_matches, tolerated
 from lab.objects.fields import GPU_RESOURCE, parts
 from lab.snapshot.node_info import NodeInfo
-
-if TYPE_CHECKING:
-    from lab.explain.pod_context import PodContext
 
 # In the order in which they are told. The first group is what a node is, the second what state it is in.
 BY_NATURE = ("selector", "pool", "gpus", "devices", "gpu-memory-label", "gpu-memory", "cpu", "memory", "resource")

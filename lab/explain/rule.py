@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.explain.finding import Finding, PodStage
-
-if TYPE_CHECKING:
-    from lab.explain.pod_context import PodContext
+from lab.explain.pod_context import PodContext
 
 UNBOUND = (PodStage.UNBOUND,)
 BOUND = (PodStage.BOUND,)

@@ -9,6 +9,7 @@ from lab.engine.step import Step
 from lab.errors import SpecError
 from lab.gpu.device_plugin import GpuPlugin
 from lab.gpu.feature_labels import GpuLabels
+from lab.gpu.nvidia.steps import real_gpu_steps
 from lab.gpu.pools import pools_by_node
 from lab.gpu.restart_recovery import GpuHeal, heal_reservations
 from lab.gpu.simulated.devices import product_label
@@ -33,8 +34,6 @@ def gpu_steps(spec: LabSpec) -> list[Step[LabContext]]:
     if not pools:
         return []
     if spec.gpu.mode == "nvidia":
-        from lab.gpu.nvidia.steps import real_gpu_steps
-
         return real_gpu_steps(spec)
     if spec.cluster.provider == "existing":
         raise SpecError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from lab.invariants.catalogue import ALL, known
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.model import Breach, Invariant, Violation
-from lab.invariants.scope import Scope, scopes_of, scopes_of_lab
+from lab.invariants.scope import Scope, scopes_of
 from lab.invariants.verdict import InvariantReport, InvariantResult, broken
 from lab.invariants.watcher import Watcher
 
@@ -25,5 +25,4 @@ __all__ = [
     "broken",
     "known",
     "scopes_of",
-    "scopes_of_lab",
 ]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
 
 from lab.errors import SpecError
 from lab.kai import line_of, release
-
-if TYPE_CHECKING:
-    from lab.config import TenantSpec
-    from lab.kube import Cluster
+from lab.kube import Cluster
 
 OWN_KAI = "own-kai"
 """Mode of tenants with a KAI of their own (lab file, tenants[].mode)."""
@@ -57,37 +53,6 @@ def scopes_of(
     own = {name: tenant for name, tenant in sorted(every.items()) if tenant.mode == OWN_KAI}
     host = Scope("", cluster, {name: tenant.cluster for name, tenant in every.items()}, frozenset(own), kai_version)
     return (host, *(Scope(name, tenant.cluster, kai_version=tenant.kai_version) for name, tenant in own.items()))
-
-
-class UpLab(Protocol):
-    """What is asked of a lab that is up (``lab.api.Lab``)."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Its own cluster."""
-        ...
-
-    @property
-    def tenants(self) -> Sequence[TenantSpec]:
-        """Its tenants."""
-        ...
-
-    @property
-    def kai_version(self) -> str | None:
-        """KAI's version, None without KAI."""
-        ...
-
-    def tenant(self, name: str) -> Cluster:
-        """A tenant's cluster."""
-        ...
-
-
-def scopes_of_lab(lab: UpLab) -> tuple[Scope, ...]:
-    """The scopes of a lab that is up."""
-    tenants = {
-        tenant.name: Member(lab.tenant(tenant.name), tenant.mode, tenant.kai_version or "") for tenant in lab.tenants
-    }
-    return scopes_of(lab.cluster, tenants, lab.kai_version or "")
 
 
 def known_faults(kai_version: str) -> dict[str, str]:

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
+from lab.config import TenantSpec
 from lab.errors import LabError
-from lab.explain import Explanation, LabSnapshot, Overview, TenantSnapshot, explain_pod, explained, overview_of
-from lab.explain.installation import installation
+from lab.explain import Explanation, LabSnapshot, Overview, TenantSnapshot, explained, overview_of
+from lab.explain.wait_evidence import kubectl_command
 from lab.kube.client import Cluster
-from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
-
-if TYPE_CHECKING:
-    from lab.config import TenantSpec
-    from lab.workloads.namespace import WorkloadNamespace
+from lab.session.lab import Lab
+from lab.snapshot.cluster_snapshot import take
 
 _OWN_KAI = "own-kai"
-_WAIT_SECONDS = 15.0
-"""For the words under a wait that has failed already."""
 
 
-class LabLike(Protocol):
-    """What is needed of ``lab.api.Lab``."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """The lab's own cluster."""
-        ...
-
-    @property
-    def tenants(self) -> tuple[TenantSpec, ...]:
-        """The lab's tenants."""
-        ...
-
-    def tenant(self, name: str) -> Cluster:
-        """A tenant's cluster."""
-        ...
-
-
-def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 30.0) -> LabSnapshot:
+def read(lab: Lab, tenant: str = "", *, logs: bool = True, timeout: float = 30.0) -> LabSnapshot:
     """Read the lab's own cluster and its tenants.
 
     Args:
@@ -62,7 +38,7 @@ def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 
             world = take(cluster, logs=logs, timeout=timeout)
         except LabError as error:
             return error
-        return TenantSnapshot(spec.name, world, spec.mode == _OWN_KAI, _command(cluster))
+        return TenantSnapshot(spec.name, world, spec.mode == _OWN_KAI, kubectl_command(cluster))
 
     with ThreadPoolExecutor(max_workers=1 + len(lab.tenants), thread_name_prefix="read") as pool:
         host = pool.submit(take, lab.cluster, logs=logs, timeout=timeout)
@@ -71,10 +47,10 @@ def read(lab: LabLike, tenant: str = "", *, logs: bool = True, timeout: float = 
     if isinstance(trouble := seen.get(tenant), LabError):
         raise trouble
     tenants = tuple(found for found in seen.values() if isinstance(found, TenantSnapshot))
-    return LabSnapshot(world, tenants, _command(lab.cluster))
+    return LabSnapshot(world, tenants, kubectl_command(lab.cluster))
 
 
-def why(lab: LabLike, name: str, namespace: str, tenant: str = "") -> Explanation:
+def why(lab: Lab, name: str, namespace: str, tenant: str = "") -> Explanation:
     """Why a pod of the lab does not run.
 
     Args:
@@ -91,7 +67,7 @@ def why(lab: LabLike, name: str, namespace: str, tenant: str = "") -> Explanatio
     return explained(read(lab, tenant), name, namespace, tenant)
 
 
-def why_all(lab: LabLike) -> Overview:
+def why_all(lab: Lab) -> Overview:
     """The lab at a glance. Raises ApiFailed."""
     return overview_of(read(lab))
 
@@ -104,43 +80,6 @@ def open_cluster(kubeconfig: Path, context: str | None) -> LabSnapshot:
     """
     cluster = Cluster(kubeconfig, context)
     try:
-        return LabSnapshot(take(cluster, logs=True), (), _command(cluster))
+        return LabSnapshot(take(cluster, logs=True), (), kubectl_command(cluster))
     finally:
         cluster.close()
-
-
-def because(place: WorkloadNamespace, names: Sequence[str]) -> list[str]:
-    """Why pods of a place are not as a wait wanted them: lines for its evidence. Never raises.
-
-    Args:
-        place: where the pods are.
-        names: the pods that were waited for.
-    """
-    try:
-        host = take(place.host, timeout=_WAIT_SECONDS)
-        return list(_told(host, _tenants(place), place, names))
-    except LabError as error:
-        return [f"no explanation: {error.what}"]
-    except Exception as error:  # noqa: BLE001 - an explanation that breaks must not hide what failed
-        return [f"no explanation: {type(error).__name__}: {error}"]
-
-
-def _told(
-    host: ClusterSnapshot, tenants: tuple[TenantSnapshot, ...], place: WorkloadNamespace, names: Sequence[str]
-) -> Iterable[str]:
-    for name in names:
-        yield from explain_pod(
-            host, place.namespace, name, tenants=tenants, tenant=place.tenant, command=_command(place.host)
-        )
-
-
-def _tenants(place: WorkloadNamespace) -> tuple[TenantSnapshot, ...]:
-    if not place.tenant:
-        return ()
-    world = take(place.cluster, timeout=_WAIT_SECONDS)
-    return (TenantSnapshot(place.tenant, world, installation(world) is not None, _command(place.cluster)),)
-
-
-def _command(cluster: Cluster) -> tuple[str, ...]:
-    context = ("--context", cluster.context) if cluster.context else ()
-    return ("kubectl", "--kubeconfig", str(cluster.kubeconfig), *context)

@@ -8,19 +8,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
+from lab.config import TenantSpec
+from lab.config.labels import NODE_LABEL
+from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError
-from lab.pytest_plugin.plugin import ATTACHED, PLACES, required
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import TenantSpec
-    from lab.kube import Cluster
-    from lab.objects.views import NodeView, PodView
-    from lab.workloads.namespace import Inside, WorkloadNamespace
+from lab.gpu.simulated.devices import gpus_of
+from lab.host.nvml import query
+from lab.kube import Cluster
+from lab.objects.views import NodeView, PodView
+from lab.pytest_plugin.state import ATTACHED, PLACES, required
+from lab.session.lab import Lab
+from lab.tenants.names import namespace_labels
+from lab.workloads.namespace import Inside, WorkloadNamespace
 
 HOST = "host"
 """The lab's own cluster, where a tenant could be named."""
@@ -42,8 +46,6 @@ def attached(config: pytest.Config) -> Lab:
     if _TROUBLE in config.stash:
         raise config.stash[_TROUBLE]
     if ATTACHED not in config.stash:
-        from lab.api import Lab
-
         try:
             config.stash[ATTACHED] = Lab.attach(config.getoption("lab_name"))
         except LabError as error:
@@ -121,7 +123,6 @@ def kai_lacks(lab: Lab, wanted: str) -> str:
         return f"lab {lab.spec.name} has no KAI: {lab.kai_reason or 'scheduler is default'}"
     if not wanted:
         return ""
-    from packaging.specifiers import SpecifierSet
 
     # A specifier never matches pre-releases unless told to.
     fits = SpecifierSet(wanted).contains(lab.kai_version, prereleases=True)
@@ -135,9 +136,6 @@ def gpu_total(lab: Lab) -> int:
 
 def shared_nodes(cluster: Cluster) -> tuple[NodeView, ...]:
     """The nodes that belong to no tenant alone: those that the host schedules to."""
-    from lab.config.labels import NODE_LABEL
-    from lab.objects.views import NodeView
-
     return tuple(node for node in map(NodeView.of, cluster.list("Node")) if NODE_LABEL not in node.labels)
 
 
@@ -210,10 +208,6 @@ def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[...
 
     Of a test that has one node's GPUs for itself (``gpu_home``), they put their pods on that node.
     """
-    from lab.config.node_assignment import beside_host_kai
-    from lab.tenants.names import namespace_labels
-    from lab.workloads.namespace import WorkloadNamespace
-
     made: list[WorkloadNamespace] = request.node.stash.setdefault(PLACES, [])
     home = request.getfixturevalue("gpu_home") if "gpu_home" in request.fixturenames else ""
     # Beside tenants with a KAI of their own, the host's KAI looks at labelled namespaces only.
@@ -289,12 +283,8 @@ def gpu_uuids(lab: Lab) -> Callable[[str], frozenset[str] | None]:
 
     def known(node: str) -> frozenset[str] | None:
         if lab.gpu_mode == "simulated":
-            from lab.gpu.simulated.devices import gpus_of
-
             return frozenset(gpu.uuid for gpu in gpus_of(lab.spec.name, node, lab.spec.gpu))
         if lab.gpu_mode == "nvidia" and lab.spec.cluster.provider == "kind":
-            from lab.host.nvml import query
-
             return frozenset(device.uuid for device in query().gpus)
         return None
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from lab.config import tenant_nodes
+from lab.config.labels import NODE_LABEL
+from lab.errors import WaitTimeout
+from lab.gpu.pools import pools_by_node, short_name
+from lab.objects.views import NodeView
+from lab.session.lab import Lab
+from lab.steps.kai.step import RESERVATIONS
 from lab.tools.lock import lock_now
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lab.api import Lab
-    from lab.objects.views import NodeView
+from lab.workloads.modifiers import on_node
+from lab.workloads.pods import cpu_pod
 
 GROUP = "gpus"
 """The group of pytest-xdist of tests that need all GPUs and KAI: they run in one worker. Those of one node are in no
@@ -60,11 +63,6 @@ def needs_a_nodes_gpus(item: pytest.Item) -> bool:
 
 def gpu_node_names(lab: Lab) -> tuple[str, ...]:
     """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
-    from lab.config import tenant_nodes
-    from lab.config.labels import NODE_LABEL
-    from lab.gpu.pools import pools_by_node, short_name
-    from lab.objects.views import NodeView
-
     if lab.spec.cluster.provider == "kind":
         own = {name for names in tenant_nodes(lab.spec).values() for name in names}
         return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in own)
@@ -101,8 +99,6 @@ def gpu_home(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
 @pytest.fixture
 def home(gpu_home: str, lab: Lab) -> NodeView:
     """That node."""
-    from lab.objects.views import NodeView
-
     return NodeView.of(lab.cluster.get("Node", gpu_home) or {})
 
 
@@ -118,8 +114,6 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
         request.getfixturevalue("gpu_lock")
     if not lab.has_kai or lab.spec.cluster.provider != "kind":
         return
-    from lab.errors import WaitTimeout
-    from lab.steps.kai.step import RESERVATIONS
 
     fields = f"spec.nodeName={home}" if home else None
 
@@ -150,9 +144,6 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
 
 def _nudge(request: pytest.FixtureRequest, nodes: Sequence[str]) -> None:
     """Let KAI bind a pod to each of the nodes, so that its binder looks at the GPUs there. Raises WaitTimeout."""
-    from lab.workloads.modifiers import on_node
-    from lab.workloads.pods import cpu_pod
-
     place, queue = request.getfixturevalue("new_place")(), request.getfixturevalue("queue")
     names = [f"nudge-{number}" for number in range(len(nodes))]
     place.submit(*(on_node(cpu_pod(name, queue=queue), node) for name, node in zip(names, nodes, strict=True)))

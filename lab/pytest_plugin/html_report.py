@@ -9,21 +9,18 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lab.errors import LabError
+from lab.gpu.map.model import GpuMap
 from lab.pytest_plugin.fixtures import attached
 from lab.report.lab_report import LabReport, gpus_of
 from lab.report.page import write_page
 from lab.report.scrub import scrub
 from lab.report.suite_run import CaseRun, Collector, SuiteRun, suite_file
 from lab.report.timing_chart import last_record
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.gpu.map.model import GpuMap
+from lab.session.lab import Lab
 
 
 def register(config: pytest.Config, path: Path) -> None:

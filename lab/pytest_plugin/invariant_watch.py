@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.invariants import InvariantReport, Watcher, broken, scopes_of_lab
+from lab.invariants import InvariantReport, Watcher, broken
 from lab.invariants.run_log import ViolationLog
-
-if TYPE_CHECKING:
-    from lab.api import Lab
+from lab.operations.verify import scopes_of_lab
+from lab.session.lab import Lab
 
 SETTLE_SECONDS = 35.0
 """How long the end of a run waits for what may pass: the grace of a reservation pod and a little more."""

@@ -20,19 +20,18 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lab.errors import LabError
-from lab.invariants import InvariantReport, Violation, Watcher, broken, known, scopes_of_lab
+from lab.invariants import InvariantReport, Violation, Watcher, broken, known
 from lab.invariants.run_log import ViolationLog, Waiver, names_a_test, text_of
+from lab.operations.verify import scopes_of_lab
 from lab.pytest_plugin.gpu_fixtures import HOME
 from lab.pytest_plugin.invariant_watch import Watch, fail_run
-from lab.pytest_plugin.plugin import ATTACHED, PLACES
-
-if TYPE_CHECKING:
-    from lab.api import Lab
+from lab.pytest_plugin.state import ATTACHED, PLACES
+from lab.session.lab import Lab
 
 MARKER = "breaks(*invariants, reason): breaks these on purpose, on its own pods and GPUs (lab verify names them)"
 
@@ -195,7 +194,6 @@ def _lab_of(session: pytest.Session) -> Lab | None:
         return None
     if ATTACHED in config.stash:
         return config.stash[ATTACHED]
-    from lab.api import Lab
 
     try:
         return Lab.attach(config.getoption("lab_name"))

@@ -1,6 +1,6 @@
 """pytest plugin ``kailab``: options, markers, the lab's facts in JUnit, and artifacts of failed tests.
 
-It is loaded into every pytest run where kailab is installed, so it imports nothing but pytest and keeps still
+It is loaded into every pytest run where kailab is installed, so it imports nothing but pytest and does nothing
 until a run asks for a lab: by ``--lab NAME``, by ``KAILAB_LAB``, or by a conftest.py that calls ``activate``.
 Only then are the fixtures of ``lab.pytest_plugin.fixtures`` there.
 """
@@ -16,18 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.pytest_plugin.state import ATTACHED, NEEDS, PLACES, required
+
 if TYPE_CHECKING:
-    from lab.api import Lab
+    from lab.session.lab import Lab
     from lab.workloads.namespace import WorkloadNamespace
-
-NEEDS = ("kai", "gpus", "tenants", "nvidia")
-"""What ``--lab-require`` can insist on; each but ``nvidia`` (real GPUs) is a marker too."""
-
-ATTACHED = pytest.StashKey["Lab"]()
-"""On the config: the lab, once something has used it."""
-
-PLACES = pytest.StashKey[list["WorkloadNamespace"]]()
-"""On a test: where it puts its pods."""
 
 _FACTS = pytest.StashKey[dict[str, str]]()
 _PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
@@ -93,11 +86,6 @@ def activate(config: pytest.Config) -> None:
     for name in _PARTS:
         if not config.pluginmanager.has_plugin(f"kailab-{name}"):
             config.pluginmanager.register(importlib.import_module(f"lab.pytest_plugin.{name}"), f"kailab-{name}")
-
-
-def required(config: pytest.Config) -> set[str]:
-    """What ``--lab-require`` insists on."""
-    return {word.strip() for word in str(config.getoption("lab_require")).split(",") if word.strip()}
 
 
 @pytest.hookimpl(wrapper=True)

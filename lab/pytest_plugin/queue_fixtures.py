@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.pytest_plugin.plugin import PLACES
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import QueueSpec
-    from lab.workloads.namespace import WorkloadNamespace
+from lab.config import QueueSpec
+from lab.pytest_plugin.state import PLACES
+from lab.session.lab import Lab
+from lab.steps.queues import temporary_queues
+from lab.workloads.namespace import WorkloadNamespace
 
 OWNERS = ("Deployment", "Job")
 """Kinds that make their pods again as long as they are there."""
@@ -28,8 +26,6 @@ def new_queues(
     At the end the test's pods go first, with what would make them again, then the queues. It asks for ``new_place`` so
     that this comes before the places are cleared, whatever order a test names its fixtures in.
     """
-    from lab.steps.queues import temporary_queues
-
     with ExitStack() as trees:
 
         def make(*queues: QueueSpec) -> dict[str, str]:

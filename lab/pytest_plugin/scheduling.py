@@ -15,14 +15,12 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.kai import line_of
 from lab.pytest_plugin.gpu_fixtures import GROUP, needs_a_nodes_gpus, needs_all_gpus
-
-if TYPE_CHECKING:
-    from lab.api import Lab
+from lab.session.lab import Lab
 
 MARKER = "disturbs"
 WITHOUT_KAI = "without_kai"
@@ -174,8 +172,6 @@ def _turn(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _minds_kai(lab: Lab) -> bool:
     """Whether KAI's webhooks look at pods of all schedulers, so that none are made while they do not answer."""
-    from lab.kai import line_of
-
     return lab.has_kai and not line_of(str(lab.kai_version)).webhook_only_kai_pods
 
 

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from lab.errors import LabError
+from lab.kube import Cluster
 from lab.report.object_text import dump, events_of, gpus_of, summary
 from lab.report.scrub import scrub
+from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
-
-if TYPE_CHECKING:
-    from lab.config import LabSpec, TenantSpec
-    from lab.kube import Cluster
 
 LOG_LINES = 400
 _THREADS = 4
@@ -39,33 +37,6 @@ class Collected:
     folder: Path
     files: tuple[str, ...]
     missed: Mapping[str, str]
-
-
-class LabLike(Protocol):
-    """What ``collect_lab`` needs of ``lab.api.Lab``."""
-
-    @property
-    def spec(self) -> LabSpec:
-        """The lab file."""
-        ...
-
-    @property
-    def cluster(self) -> Cluster:
-        """The lab's own cluster."""
-        ...
-
-    @property
-    def tenants(self) -> tuple[TenantSpec, ...]:
-        """The lab's tenants."""
-        ...
-
-    def tenant(self, name: str) -> Cluster:
-        """A tenant's cluster."""
-        ...
-
-    def facts(self) -> dict[str, str]:
-        """What is true of the lab."""
-        ...
 
 
 def collect(
@@ -97,7 +68,7 @@ def collect(
     return work.run(seconds, title, facts or {}, closer)
 
 
-def collect_lab(lab: LabLike, folder: Path, *, budget: float = 60.0) -> list[Path]:
+def collect_lab(lab: Lab, folder: Path, *, budget: float = 60.0) -> list[Path]:
     """Write events, objects and logs of a whole lab and its tenants into ``folder``; returns the files.
 
     Args:

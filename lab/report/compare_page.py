@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.compare.model import Comparison
 from lab.compare.text import figures, moment, order_of_starts, pairs, state, where
 from lab.report.compare_chart import LABEL, LANE, WIDTH, WORDS, round_pictures
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-    from lab.compare.model import Comparison
 
 _HERE = Path(__file__).parent
 

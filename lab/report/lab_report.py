@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from lab.errors import LabError
 from lab.gpu.map.model import GpuMap
@@ -12,10 +12,7 @@ from lab.gpu.map.watch import GpuSource
 from lab.report.scrub import scrub
 from lab.report.suite_run import SuiteRun, suite_file
 from lab.report.timing_chart import last_record
-
-if TYPE_CHECKING:
-    from lab.paths import LabPaths
-    from lab.session.context import LabContext
+from lab.session.lab import Lab
 
 
 @dataclass(frozen=True)
@@ -34,24 +31,7 @@ class LabReport:
     """What is missing, and why."""
 
 
-class LabLike(Protocol):
-    """What is needed of ``lab.api.Lab``."""
-
-    @property
-    def paths(self) -> LabPaths:
-        """Where the lab keeps its state."""
-        ...
-
-    def context(self, step: str) -> LabContext:
-        """What a step of this lab would get."""
-        ...
-
-    def facts(self) -> dict[str, str]:
-        """What is true of the lab."""
-        ...
-
-
-def situation_of(lab: LabLike) -> LabReport:
+def situation_of(lab: Lab) -> LabReport:
     """The lab as it stands, with the last run of its suites. Never raises for a cluster that does not answer."""
     gpus, why = gpus_of(lab)
     return LabReport(
@@ -64,7 +44,7 @@ def situation_of(lab: LabLike) -> LabReport:
     )
 
 
-def gpus_of(lab: LabLike) -> tuple[GpuMap | None, str]:
+def gpus_of(lab: Lab) -> tuple[GpuMap | None, str]:
     """The GPUs of a lab now, or why they could not be read: a report is written all the same."""
     try:
         return GpuSource.of(lab.context("gpus")).read(), ""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.gpu.map.build import KINDS, map_of
 from lab.gpu.map.text import gpu_lines
+from lab.kube import Cluster
 from lab.kube.describe import state_of, title_of
 from lab.objects.redact import redact
 from lab.objects.views import EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 Json = dict[str, Any]
 

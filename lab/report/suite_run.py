@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.gpu.map.model import GpuMap
+from lab.paths import LabPaths
 from lab.report.scrub import scrub
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-    from lab.paths import LabPaths
 
 ARTIFACTS = "kailab.artifacts"
 """Property of a test: the folder with its artifacts."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.config import LabSpec
 from lab.engine.events import Bus, Notice, StepProgress
 from lab.engine.journal import Journal
+from lab.kube import Cluster
 from lab.paths import LabPaths
+from lab.supply import Supply
 from lab.tools.container import Container, ContainerEngine
 from lab.tools.process import Runner
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.supply import Supply
 
 NODE_LABEL = "io.x-k8s.kind.cluster"
 """Label that kind puts on node containers; its value is the kind cluster's name."""

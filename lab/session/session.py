@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.config import LabSpec, TenantSpec, dump_spec, load_dumped
+from lab.config import LabSpec, TenantSpec, dump_spec, load_dumped, resolve_spec
 from lab.config.added_tenants import dump_added, load_added, with_added
 from lab.config.gpu import GpuSpec
 from lab.engine.events import Bus
@@ -194,8 +194,6 @@ def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
     names = lab_names()
     here = Path("lab.yaml")
     if here.is_file():
-        from lab.config import resolve_spec
-
         mine = resolve_spec(None, None, ()).name
         if mine in names or not names:
             return mine

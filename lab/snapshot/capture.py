@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed
+from lab.kube.client import Cluster
 from lab.objects.fields import Obj
 from lab.objects.redact import redact_text
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
 
 LOG_LINES = 120
 COMPONENT_NAMESPACE = "kai-scheduler"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed
+from lab.kube.client import Cluster
 from lab.objects.bind_request import BindRequestView
 from lab.objects.fields import Obj
 from lab.objects.kai import PodGroupView, QueueView, ReservationView, is_reservation
@@ -20,9 +21,6 @@ from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView
 from lab.objects.redact import redact
 from lab.snapshot.capture import last_words, slim
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
 
 KINDS: tuple[str, ...] = (
     "Pod",

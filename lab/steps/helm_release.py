@@ -6,17 +6,15 @@ import json
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import LabError
+from lab.kube import Cluster
 from lab.kube.readiness import HOPELESS, is_ready
 from lab.objects.views import PodView
 from lab.paths import assets
+from lab.session.context import LabContext
 from lab.tools.helm import Helm, Release
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 Json = dict[str, Any]
 

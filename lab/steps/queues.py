@@ -6,19 +6,15 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lab.config import LabSpec
+from lab.config import LabSpec, QueueResource, QueueSpec
 from lab.engine.step import Effect, Observed, State
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kai import line_of
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
 from lab.steps.kai import kai_steps
-
-if TYPE_CHECKING:
-    from lab.config import QueueResource, QueueSpec
-    from lab.kube import Cluster
 
 KIND = "Queue.scheduling.run.ai"
 

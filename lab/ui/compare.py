@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lab.compare.model import Comparison, PodRun
 from lab.compare.text import figures, moment, order_of_starts, pairs, state, where
 from lab.ui.terminal import Terminal
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 _CALM = ("running", "succeeded")
 
 
-def render_comparison(comparison: Comparison, console: Console, width: int | None = None) -> None:
+def render_comparison(comparison: Comparison, console: Console | None = None, width: int | None = None) -> None:
     """Tables on a terminal, or wherever a width was asked for; plain lines elsewhere.
 
     Args:
@@ -24,6 +24,7 @@ def render_comparison(comparison: Comparison, console: Console, width: int | Non
         console: where to.
         width: columns; None takes the terminal's.
     """
+    console = console or Console(highlight=False, emoji=False, markup=False)
     words = Terminal(console.encoding)
     if width is None and not console.is_terminal:
         for line in comparison_lines(comparison):
@@ -85,10 +86,6 @@ def _tables(comparison: Comparison, words: Terminal) -> Iterator[Table]:
 
 
 def _table(title: str, words: Terminal, *heads: str) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     style = box.SIMPLE_HEAD if words.rich else box.ASCII2
     table = Table(title=Text(words.clean(title)), title_justify="left", title_style="bold", box=style, expand=False)
     for number, head in enumerate(heads):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.gpu.diagnosis.diagnose import Diagnosis
+from lab.gpu.diagnosis.symptoms import Symptom, SymptomMatch
+from lab.host import Verdict
 from lab.ui.lab import LEVELS, render_doctor
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.gpu.diagnosis.diagnose import Diagnosis
-    from lab.gpu.diagnosis.symptoms import Symptom, SymptomMatch
-    from lab.host import Verdict
 
 
 def render_machine(verdicts: Sequence[Verdict], console: Console | None = None) -> None:

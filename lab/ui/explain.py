@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.explain import Explanation, Finding, Overview, Rule
+from lab.explain.overview import ClusterOverview
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.explain import Explanation, Finding, Overview, Rule
-    from lab.explain.overview import ClusterOverview
 
 _STAGES = {
     "running": "green",

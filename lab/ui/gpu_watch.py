@@ -7,16 +7,18 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, Protocol
+
+from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.live import Live
+from rich.text import Text
 
 from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import summary_line
+from lab.ui.gpus import GpuTable
 from lab.ui.terminal import Terminal
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 LAST = 5
 """Changes that stay under the live table."""
@@ -57,7 +59,6 @@ def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Consol
     if as_json:
         write_changes(maps, sys.stdout, as_json=True)
         return
-    from rich.console import Console as RichConsole
 
     console = console or RichConsole(highlight=False, emoji=False, markup=False)
     if console.is_terminal:
@@ -87,11 +88,6 @@ def write_changes(maps: Maps, stream: IO[str], *, as_json: bool = False, now: No
 
 def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) -> None:
     """Draw the table anew at each change, the last changes under it. Ends only by an exception."""
-    from rich.live import Live
-    from rich.text import Text
-
-    from lab.ui.gpus import GpuTable
-
     now = now or datetime.now
     words = Terminal(console.encoding)
     last: deque[Text] = deque(maxlen=LAST)
@@ -122,8 +118,6 @@ def _pairs(maps: Maps) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
 
 
 def _told(change: GpuChange, at: str, words: Terminal) -> Text:
-    from rich.text import Text
-
     style = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}.get(change.what, "")
     return Text(f"   {at} ", "dim").append(words.clean(change.text), style)
 

@@ -30,8 +30,9 @@ _WAITING = 8
 """Waiting pods that are listed; of more, how many."""
 
 
-def render_gpus(gpus: GpuMap, title: str, console: Console, width: int | None = None) -> None:
+def render_gpus(gpus: GpuMap, title: str, console: Console | None = None, width: int | None = None) -> None:
     """The table on a terminal, or wherever a width was asked for; plain lines elsewhere."""
+    console = console or Console(highlight=False, emoji=False, markup=False)
     words = Terminal(console.encoding)
     if width is None and not console.is_terminal:
         lines = [Text(words.clean(line)) for line in gpu_lines(gpus)]

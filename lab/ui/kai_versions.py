@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from lab.kai import VersionLine, line_of
 from lab.ui.text_writer import Cell, TextWriter
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from lab.kai import VersionLine
 
 _HEADINGS = ("line", "releases", "tested", "Kubernetes", "queue levels", "pod of an unknown queue")
 
 
 def render_kai_versions(lines: Sequence[VersionLine], console: Console | None = None) -> None:
     """The lines, oldest first, on stdout: what each is, what it can, what is wrong with it."""
-    from lab.kai import line_of
-
     page = TextWriter(console)
     newest = [line_of(line.last) for line in lines]
     names = [line.name for line in lines]

@@ -9,18 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.engine.run import RunRecord
+from lab.engine.step import Effect
+from lab.errors import LabError
+from lab.host import Verdict
+from lab.operations.results import DownReport, StatusReport, UpReport
 from lab.ui.plan import fact_rows, render_plan, told_effects, told_notices
 from lab.ui.terminal import seconds, steps
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.engine.run import RunRecord
-    from lab.engine.step import Effect
-    from lab.errors import LabError
-    from lab.host import Verdict
-    from lab.operations.results import DownReport, StatusReport, UpReport
 
 __all__ = [
     "render_doctor",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.lint import Finding
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.lint import Finding
 
 _STYLE = {"error": "bold red", "warning": "yellow", "note": "dim"}
 

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.engine.step import Effect
+from lab.operations.results import PlanReport
 from lab.ui.terminal import steps, whole_seconds
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.engine.step import Effect
-    from lab.operations.results import PlanReport
 
 STATES = {"absent": "green", "drifted": "yellow", "ready": "dim"}
 SOURCES = {"present": "here", "bundle": "bundle", "registry": "download", "build": "build", "none": "missing"}

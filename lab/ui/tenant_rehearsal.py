@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lab.tenants.upgrade.rehearsal_result import Rehearsal
+from lab.tenants.upgrade.smoke_test import SmokeTest
+from lab.tenants.upgrade.upgrade import Change
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
-
-    from lab.tenants.upgrade.rehearsal_result import Rehearsal
-    from lab.tenants.upgrade.smoke_test import SmokeTest
-    from lab.tenants.upgrade.upgrade import Change
-    from lab.tenants.upgrade.workload_snapshot import SnapshotDiff
 
 _SHOWN = 20
 """Lines of each list that are shown; of more, how many."""

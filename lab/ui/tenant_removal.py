@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.tenants.removal.timeline import Milestone, Removal
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.tenants.removal.timeline import Milestone, Removal
 
 _NAMES = 12
 """How many pods whose grace was cut are named; ``--json`` has all."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from lab.engine.step import Effect
+from lab.operations.tenant.results import Added, Removed, TenantState, TenantStatus
 from lab.ui.lab import STATES
 from lab.ui.plan import told_effects
+from lab.ui.tenant_removal import render_removal
 from lab.ui.terminal import seconds, steps
 from lab.ui.text_writer import Cell, TextWriter
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from lab.engine.step import Effect
-    from lab.operations.tenant.results import Added, Removed, TenantState, TenantStatus
 
 _HEADINGS = ("", "tenant", "mode", "KAI", "Kubernetes", "vCluster", "own nodes", "GPUs", "pods", "API", "kubeconfig")
 _STYLES = {"ready": "green", "not ready": "yellow", "absent": "red"}
@@ -129,8 +127,6 @@ def render_added(report: Added, console: Console | None = None) -> None:
 
 def render_removed(report: Removed, console: Console | None = None) -> None:
     """How the removal went, and what is everybody's again."""
-    from lab.ui.tenant_removal import render_removal
-
     render_removal(report.removal, console)
     if report.removal.left:
         return

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.invariants import InvariantReport, InvariantResult
 from lab.ui.terminal import seconds
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lab.invariants import InvariantReport, InvariantResult
 
 SHOWN = 5
 """Violations of one invariant that are told in full."""

@@ -6,15 +6,14 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import WaitTimeout
+from lab.explain.wait_evidence import wait_evidence
+from lab.kube import Cluster
 from lab.kube.client import OWNER_LABEL
 from lab.kube.readiness import why_never
 from lab.objects.views import EventView, PodView
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 Json = dict[str, Any]
 Until = Callable[[PodView], bool]
@@ -291,7 +290,6 @@ class WorkloadNamespace:
                 what=f"pods {', '.join(names)}: {what}",
             )
         except WaitTimeout as error:
-            from lab.operations.explain import because
-
-            raise WaitTimeout(error.what, evidence=[*because(self, names), *error.evidence], fix=error.fix) from error
+            why = wait_evidence(self.host, self.cluster, self.namespace, self.tenant, names)
+            raise WaitTimeout(error.what, evidence=[*why, *error.evidence], fix=error.fix) from error
         return tuple(PodView.of(obj) for obj in mine(objects).values())

@@ -10,13 +10,14 @@ from typing import Any
 
 import yaml
 
-from lab.api import Lab
 from lab.config import LabSpec, dump_spec, load_profile
 from lab.host.engines import look
 from lab.host.machine import Machine
 from lab.kai import line_of
 from lab.operations.planning import Plan, items_needed
+from lab.operations.prepare import prepare as prepare_lab
 from lab.paths import assets
+from lab.session.lab import Lab
 from lab.steps.cluster.config import kind_config
 from lab.steps.cluster.ports import free_ports
 from lab.steps.helm_release import value_at
@@ -97,7 +98,7 @@ def prepare(work: Path, profile: str, dry: bool) -> Bench:
     """Resolve the lab that both sides make. Raises LabError."""
     spec = load_profile(profile, [f"name={A}", "gpu.mode=none"])
     lab = Lab.of(spec)
-    plan, _ = lab.prepare()
+    plan, _ = prepare_lab(lab)
     reason = lab.kai_reason
     if lab.has_kai:
         lacking = [name for name in hook_images(lab.spec) if not lab.session.supply.has("image", name)]
@@ -105,7 +106,7 @@ def prepare(work: Path, profile: str, dry: bool) -> Bench:
             reason = f"the chart's hooks, which B runs, need {lacking[0]}, which cannot be had"
             spec = without_kai(spec)
             lab = Lab.of(spec)
-            plan, _ = lab.prepare()
+            plan, _ = prepare_lab(lab)
     if not lab.has_kai:
         print(f"NO KAI SCHEDULER on either side: {reason}")
     plan.refuse_missing()

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from lab.api import Lab
 from lab.errors import LabError, NoLab
+from lab.session.lab import Lab
 from lab.tenants.removal.timeline import MEANING, READY_AGAIN, Milestone
 from scripts.bench.tenants_sides import PODS, Subject, kai_title
 from scripts.bench.tenants_watch import ROLLBACK, RemovalSeen, RollbackSeen, tried

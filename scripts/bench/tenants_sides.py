@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.api import Lab
 from lab.config import TenantSpec
 from lab.config.added_tenants import tenant_request
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.operations.tenant.status import find
+from lab.session.lab import Lab
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_values
 from lab.tenants.upgrade.upgrade import change_kai, changed

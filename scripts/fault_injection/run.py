@@ -18,11 +18,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from lab.api import Lab
 from lab.errors import Busy, CommandFailed, LabError, SpecError
 from lab.kube import OWNER_LABEL
 from lab.pytest_plugin.fixtures import kai_lacks
 from lab.pytest_plugin.scheduling import HELD, turn, turn_of
+from lab.session.lab import Lab
 from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import TEST_LABEL, delete_queues
 from scripts.fault_injection.faults import FAULTS

@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
 from lab.kube.reflector import Reflector
 from lab.objects.views import NodeView
+from lab.session.lab import Lab
 from tests.e2e.shards import inverse
 
 SECONDS = 180.0

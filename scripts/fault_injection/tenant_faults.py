@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import yaml
 
-from lab.api import Lab
+from lab.session.lab import Lab
 from scripts.fault_injection.seeding import Fault, meddling
 from scripts.fault_injection.tampering import fire_spread
 from tests.e2e.kai_components import stopped

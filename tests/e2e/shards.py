@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lab.api import Lab
 from lab.kai import line_of
 from lab.kube.readiness import is_ready
+from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE
 
 from .scheduling_decisions import WAIT

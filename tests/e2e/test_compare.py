@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.api import Lab
 from lab.compare import Comparison, compare
 from lab.config.labels import NODE_LABEL
 from lab.errors import ManifestsRefused
@@ -18,6 +17,7 @@ from lab.lint import parse, read
 from lab.objects.views import NodeView
 from lab.paths import assets
 from lab.pytest_plugin.fixtures import matching
+from lab.session.lab import Lab
 from lab.workloads.modifiers import on_node
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lab.api import Lab
 from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView, ReservationView
+from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.controllers import deployment
 from lab.workloads.modifiers import brief, of_priority, on_node

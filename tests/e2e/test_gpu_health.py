@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lab.api import Lab
 from lab.engine.step import State
 from lab.gpu.pools import short_name
 from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, fail, heal
 from lab.gpu.simulated.health import OFF_THE_BUS, Health, failures_on
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
+from lab.operations.status import status
 from lab.pytest_plugin.gpu_fixtures import HOME
 from lab.session.context import LabContext
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
 
@@ -115,7 +116,7 @@ def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
 ) -> None:
     node = min(gpu_nodes, key=lambda node: node.gpus)
     clinic.fail(node, 0)
-    steps = {step: seen for step, _, seen in lab.status().steps if step in ("gpu-nodes", "gpu-plugin")}
+    steps = {step: seen for step, _, seen in status(lab).steps if step in ("gpu-nodes", "gpu-plugin")}
     assert {seen.state for seen in steps.values()} == {State.READY}  # nothing to mend
     assert f"{short_name(lab.spec.name, node.name)}/0 ({ECC})" in steps["gpu-nodes"].detail
     others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}

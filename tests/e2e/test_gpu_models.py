@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.api import Lab
 from lab.gpu.pools import POOL_LABEL, pools_by_node
 from lab.gpu.simulated.devices import SimulatedGpu, gpus_of, product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_fixtures import gpu_node_names
+from lab.session.lab import Lab
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 

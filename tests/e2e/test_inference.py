@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lab.api import Lab
 from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView, ReservationView
+from lab.session.lab import Lab
 from lab.workloads.controllers import APP_LABEL
 from lab.workloads.inference import InferenceServer, inference, service
 from lab.workloads.modifiers import brief, of_priority

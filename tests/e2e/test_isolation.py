@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from lab.api import Lab
 from lab.config.node_assignment import beside_host_kai
 from lab.kube import Cluster
 from lab.objects.views import GPU_GROUP_LABEL, PodView
 from lab.pytest_plugin.fixtures import TenantFixture
+from lab.session.lab import Lab
 from lab.steps.kai import binder_placeholders
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.isolation import admission_policy

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.api import Lab
 from lab.gpu.pools import pools_by_node
 from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
+from lab.session.lab import Lab
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.api import Lab
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.api import Lab
 from lab.pytest_plugin.fixtures import TenantFixture
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 
 from .noisy_neighbour.course import course, keep, wrong

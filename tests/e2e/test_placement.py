@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.api import Lab
 from lab.objects.views import NodeView, PodView
+from lab.session.lab import Lab
 from lab.workloads.modifiers import on_node
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lab.api import Lab
 from lab.errors import ApiFailed
 from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from lab.workloads.probe import ProbeFacts, facts_in, facts_when, server_in, serving

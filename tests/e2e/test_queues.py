@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab.api import Lab
 from lab.config import QueueResource
 from lab.kube import Cluster
 from lab.objects.views import PodGroupView, QueueShare, QueueView
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.api import Lab
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.errors import Unreachable
@@ -24,6 +23,7 @@ from lab.pytest_plugin.fixtures import HOST
 from lab.report.artifacts import collect_lab
 from lab.report.lab_report import situation_of
 from lab.report.page import write_page
+from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 from lab.tenants.names import tenant_namespace
 from lab.workloads.namespace import WorkloadNamespace

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.api import Lab
 from lab.operations.tenant.rehearse import rehearse, roll_back
 from lab.pytest_plugin.fixtures import TenantFixture
+from lab.session.lab import Lab
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
 from lab.tenants.upgrade.smoke_test import FreeGpus
 from lab.tenants.upgrade.upgrade import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand

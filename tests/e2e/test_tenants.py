@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.api import Lab
 from lab.pytest_plugin.fixtures import TenantFixture
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 

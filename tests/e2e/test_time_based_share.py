@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.api import Lab
 from lab.kube import Cluster
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 
 from .checks import on_gpus

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.api import Lab
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView
+from lab.session.lab import Lab
 from lab.workloads.controllers import pod_group
 from lab.workloads.modifiers import brief, in_group, on_node
 from lab.workloads.namespace import WorkloadNamespace

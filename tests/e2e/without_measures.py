@@ -8,13 +8,13 @@ from typing import Any
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from lab.api import Lab
 from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
 from lab.objects.views import NodeView
+from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners

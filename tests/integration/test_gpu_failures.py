@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.api import Lab
 from lab.gpu.diagnosis.symptoms import in_text
+from lab.session.lab import Lab
 from lab.tools.process import HostRunner
 from tests.integration.broken_lab import NAME, SPACE, Ground
 from tests.integration.conftest import Cli

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from lab.api import Lab
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.objects.views import PodView
+from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tools.process import HostRunner

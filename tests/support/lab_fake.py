@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from lab.config import GpuSpec, LabSpec, QueueSpec, TenantSpec
 from lab.errors import NoLab
 from lab.paths import LabPaths
+from lab.session.lab import Lab
 
 Json = dict[str, Any]
 Run = Callable[..., pytest.RunResult]
@@ -98,7 +97,7 @@ def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPa
             raise NoLab(f"there is no lab named {name!r}", fix="lab up")
         return lab
 
-    monkeypatch.setitem(sys.modules, "lab.api", SimpleNamespace(Lab=SimpleNamespace(attach=attach)))  # type: ignore[arg-type]
+    monkeypatch.setattr(Lab, "attach", attach)
 
     def runs(text: str, *args: str, name: str | None = "demo") -> pytest.RunResult:
         pytester.makepyfile(text)

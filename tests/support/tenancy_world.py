@@ -12,10 +12,10 @@ import pytest
 import lab.operations.tenant.add
 import lab.operations.tenant.remove
 import lab.session.session
-from lab.api import Lab
 from lab.config import LabSpec, TenantSpec
 from lab.engine.step import Effect, Observed
 from lab.gpu.map.model import GpuMap
+from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.tenants.removal.timeline import Removal
 from tests.support.cluster_fake import FakeCluster

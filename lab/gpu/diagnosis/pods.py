@@ -6,21 +6,18 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from lab.errors import ApiFailed
 from lab.gpu.diagnosis.cluster_stages import is_plugin, title_of
 from lab.gpu.diagnosis.node_facts import HANDLER
 from lab.gpu.diagnosis.symptoms import Evidence
+from lab.kube import Cluster
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import RESERVATION_APP, is_reservation
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 LINES = 200
 """Last lines of a log that are looked at."""

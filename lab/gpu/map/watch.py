@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from lab.errors import ApiFailed
 from lab.gpu.map.build import KINDS, map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import Ask, lab_nodes, nobody
 from lab.gpu.map.pods import sort_pods, waiting_inside
+from lab.kube import Cluster
 from lab.kube.reflector import Change, Reflector, key_of
 from lab.objects.fields import Obj, parts
 from lab.objects.redact import redact
 from lab.objects.views import GPU_RESOURCE, NodeView
+from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 STEP = 0.25
 """Seconds that one set is waited for before the other is looked at; changes of both come at once."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lab.config import LabSpec, TenantSpec
 from lab.config.added_tenants import TenantRequest, with_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
@@ -17,12 +18,9 @@ from lab.gpu.pools import short_name
 from lab.operations.tenant.results import Added
 from lab.operations.tenant.step_selection import fetches_of, host_changes, own_choices, plan_steps, steps_to_add
 from lab.session import run_history
+from lab.session.lab import Lab
 from lab.tenants import validate_tenants
 from lab.tenants.vcluster.values import CHART
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import LabSpec, TenantSpec
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 

@@ -10,10 +10,11 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError, NoLab
 from lab.objects.redact import redact_text
+from lab.session.lab import Lab
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_change, record
 from lab.tenants.upgrade.smoke_test import SmokeTest, try_out
@@ -21,10 +22,6 @@ from lab.tenants.upgrade.upgrade import Change, Save, change_kai, changed, check
 from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare
 from lab.tenants.vcluster.inner_lab import inside
 from lab.workloads.namespace import WorkloadNamespace
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import TenantSpec
 
 __all__ = ["Rehearsal", "Suites", "rehearse", "roll_back", "run_suites"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from lab.config import TenantSpec
 from lab.config.added_tenants import with_added, with_fixed_nodes
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
@@ -16,13 +16,10 @@ from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
 from lab.operations.tenant.step_selection import common_steps, host_changes, narrowed, plan_steps
 from lab.session.context import LabContext
+from lab.session.lab import Lab
 from lab.tenants.isolation import admission_policy
 from lab.tenants.removal.remove import remove_tenant
 from lab.tenants.removal.timeline import Removal
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import TenantSpec
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 

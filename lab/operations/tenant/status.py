@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import tenant_nodes
@@ -16,18 +16,16 @@ from lab.errors import LabError, NoLab
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
+from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.operations.tenant.step_selection import narrowed, plan_steps, steps_of
+from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tenants import find_port
 from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.access import server_of
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.kube import Cluster
 
 _OF_THE_SYSTEM = ("kube-system", NAMESPACE, RESERVATIONS)
 """Namespaces inside a tenant whose pods are not its workloads."""

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from lab.config import LabSpec
+from lab.config import LabSpec, TenantSpec
 from lab.config.labels import HOST_KAI_LABEL
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed, Step
 from lab.errors import Unavailable
 from lab.operations.planning import build_plan, items_needed
 from lab.session.context import LabContext
+from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.host import HostReady
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import release_values
 from lab.steps.node_image import builds_needed
+from lab.supply import Choice, Supply
 from lab.tenants.vcluster.images import TenantImages
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import TenantSpec
-    from lab.supply import Choice, Supply
 
 COMMON = ("tenant-nodes", "kai", "isolation")
 """Steps of the host that depend on which tenants there are, in their order."""

@@ -6,8 +6,9 @@ and way back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
 from lab.engine.run import Engine
@@ -18,12 +19,9 @@ from lab.operations.tenant.status import find
 from lab.operations.tenant.step_selection import after, fetches_of, own_choices, plan_steps, steps_of, steps_to_load
 from lab.operations.tenant.version_skew import forbidden
 from lab.session import run_history
+from lab.session.lab import Lab
 from lab.tenants import validate_tenants
 from lab.tenants.vcluster.values import CHART
-
-if TYPE_CHECKING:
-    from lab.api import Lab
-    from lab.config import TenantSpec
 
 
 def upgrade(lab: Lab, name: str, kai: str, *, vcluster: str = "", suites: bool = True, keep: bool = False) -> Rehearsal:

@@ -13,18 +13,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config.labels import OWN_KAI_LABEL
 from lab.explain.installation import BINDER, installation
 from lab.kai import VersionLine
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
 from lab.objects.views import GPU_GROUP_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 STAND_IN = "kailab-stand-in"
 """Value of their label ``app``; reservation pods have another one."""

@@ -8,14 +8,11 @@ Kueue's Topology (pkg/scheduler/cache/cache.go). Which line needs which is in la
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.kai import VersionLine
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.steps.helm_release import base_values
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _CRD = "CustomResourceDefinition"
 _SERVED_SECONDS = 60.0

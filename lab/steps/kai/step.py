@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai
@@ -13,19 +13,17 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of, lines
 from lab.kai.chart import differences
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import required_crds
+from lab.steps.kai.binder_placeholders import sheltered  # that part has this one inside tenants
 from lab.steps.kai.chart import chart_seen, config_documents
 from lab.steps.kai.values import CHART, kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.tools.helm import Helm
+from lab.tools.helm import Helm
 
 _ANY = next(iter(lines().values()))
 NAMESPACE, RESERVATIONS, RELEASE = _ANY.namespace, _ANY.reservation_namespace, _ANY.release
@@ -126,7 +124,6 @@ class Kai:
         """Beside tenants with a KAI of their own, the binder must find their GPU groups in order when it starts."""
         if not beside_host_kai(self.spec):
             return nullcontext()
-        from lab.steps.kai.binder_placeholders import sheltered  # that part has this one inside tenants
 
         return sheltered(cluster, self.spec.name, self.line)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kai import VersionLine
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.steps.helm_release import value_at
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _NAME = "kailab-webhook-check"
 _NAMESPACE = "default"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.paths import assets
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 NAME = "kailab-host-kai-keeps-off"

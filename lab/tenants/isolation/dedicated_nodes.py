@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec
 from lab.config.labels import NODE_LABEL
@@ -18,13 +18,11 @@ from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.gpu.pools import node_name
+from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.tenants.names import tenant_namespace
 from lab.workloads.namespace import MANAGED_BY_LABEL
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _EFFECT = "NoSchedule"
 _TRIES = 5

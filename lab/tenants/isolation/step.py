@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL
@@ -11,7 +11,7 @@ from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 from lab.steps.kai import binder_placeholders
@@ -26,9 +26,6 @@ from lab.tenants.isolation.checks import (
     missing_measures,
     tenant_spaces,
 )
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _DEFAULT = "default"
 _SETTLE_SECONDS = 120.0

@@ -9,17 +9,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView, PodView
 from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _NAMESPACE = "default"
 _GONE_SECONDS = 60.0

@@ -13,18 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config.labels import NODE_LABEL
+from lab.kube import Cluster
 from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import NodeView
+from lab.session.context import LabContext
 from lab.tenants.names import tenant_namespace
 from lab.tenants.removal.footprint import reserved
 from lab.workloads.namespace import MANAGED_BY_LABEL
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 Json = dict[str, Any]
 

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import PodView
 from lab.session.context import LabContext
@@ -49,9 +49,6 @@ from lab.tenants.removal.timeline import Removal, Stopwatch
 from lab.tenants.upgrade import rollback_record
 from lab.tenants.vcluster import access
 from lab.workloads.namespace import MANAGED_BY_LABEL
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 DEADLINE = 60.0
 """Seconds after which a namespace that is still there counts as hanging."""

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed, WaitTimeout
+from lab.kube import Cluster
 from lab.kube.rest_mapper import KNOWN
 from lab.objects.views import Condition, NodeView, PodView
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 Json = dict[str, Any]
 

@@ -11,12 +11,10 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import LabError
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
+from lab.kube import Cluster
 
 _FIRST_LOOK = 3.0
 _NEXT_LOOK = 1.0

@@ -13,13 +13,10 @@ import copy
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import LabError
-from lab.kube import OWNER_LABEL
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
+from lab.kube import OWNER_LABEL, Cluster
 
 Json = dict[str, Any]
 

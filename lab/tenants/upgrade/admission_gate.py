@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from lab.errors import StepFailed
+from lab.kube import Cluster
 from lab.tenants.isolation import admission_policy
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 NAME = "kailab-kai-is-changed"
 """Name of the policy and of its binding."""

@@ -8,15 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed, LabError
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import PodView
 from lab.workloads.pods import cpu_pod
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 SCHEDULED, RUNNING = "first pod scheduled", "first pod running"
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from lab.config import queue_rules
+from lab.config import TenantSpec, queue_rules
 from lab.config.rules import kai_on
 from lab.errors import SpecError, Unavailable
 from lab.kai import line_of, release
+from lab.session.context import LabContext
 from lab.steps.kai.values import CHART, kai_images
 from lab.supply import Choice, Item
 from lab.tenants.vcluster.inner_lab import inside
-
-if TYPE_CHECKING:
-    from lab.config import TenantSpec
-    from lab.session.context import LabContext
 
 
 def changed(tenant: TenantSpec, version: str) -> TenantSpec:

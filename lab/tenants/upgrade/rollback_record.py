@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lab.config import TenantSpec
 from lab.config.added_tenants import dump_added, load_added
 from lab.errors import LabError
-
-if TYPE_CHECKING:
-    from lab.config import TenantSpec
-    from lab.paths import LabPaths
+from lab.paths import LabPaths
 
 
 @dataclass(frozen=True)

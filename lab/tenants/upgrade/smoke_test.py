@@ -9,15 +9,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import LabError
 from lab.objects.kai import is_reservation
 from lab.objects.views import NodeView, PodView
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
-
-if TYPE_CHECKING:
-    from lab.workloads.namespace import WorkloadNamespace
 
 FRACTION = 0.1
 """Of a GPU; small, to fit beside others."""

@@ -12,15 +12,13 @@ out for 15 s (cmd/scheduler/app/server.go), is deleted with its holder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import SpecError
 from lab.kai import VersionLine, line_of, lines
+from lab.kube import Cluster
+from lab.session.context import LabContext
 from lab.steps import helm_release
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 IN_PLACE = "in place"
 """helm upgrade: Config, shards and webhooks stay, so that no pod passes unjudged meanwhile."""

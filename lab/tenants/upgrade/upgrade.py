@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lab.config import LabSpec, TenantSpec
 from lab.engine.events import Bus, Event, StepProgress
 from lab.engine.step import State
 from lab.errors import WaitTimeout
+from lab.kube import Cluster
 from lab.session.context import LabContext
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
@@ -33,10 +35,6 @@ from lab.tenants.upgrade.uninstall import ANEW, UNCHANGED, installed_line, stop,
 from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare, look
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inside
-
-if TYPE_CHECKING:
-    from lab.config import LabSpec, TenantSpec
-    from lab.kube import Cluster
 
 __all__ = ["Change", "change_kai", "changed", "check_change", "running_inside", "trial_queue", "versions_at_hand"]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.kai import lines
+from lab.kube import Cluster
 from lab.objects.kai import is_reservation
 from lab.objects.views import PodGroupView, PodView, QueueShare, QueueView, ReservationView
 from lab.steps import helm_release
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 Json = Mapping[str, Any]
 

@@ -13,14 +13,12 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lab.engine.journal import Owned
 from lab.errors import LabError
 from lab.kube import Cluster
-
-if TYPE_CHECKING:
-    from lab.engine.journal import Owned
-    from lab.session.context import LabContext
+from lab.session.context import LabContext
 
 _SPARE = "spare-"
 _taking = threading.Lock()

@@ -8,16 +8,13 @@ with vCluster 0.36.1). CoreDNS waits for it until vCluster starts again.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from lab.errors import ApiFailed, WaitTimeout
+from lab.kube import Cluster
 from lab.objects.views import PodView
+from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.names import tenant_namespace
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 NAMESPACE, NAME = "kube-system", "coredns"
 """Of its Deployment and its ConfigMap, in the tenant."""

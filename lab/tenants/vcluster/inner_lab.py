@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
+from lab.kube import Cluster
+from lab.session.context import LabContext
 from lab.tenants.vcluster.access import context_name
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
-    from lab.session.context import LabContext
 
 _QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """The queues of a tenant that names none: two levels, as lines before 0.13 need it."""

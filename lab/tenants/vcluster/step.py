@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, StepFailed
-from lab.kube import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.names import namespace_labels, tenant_namespace
 from lab.tenants.vcluster import access, coredns
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, release_values, tenant_values
-
-if TYPE_CHECKING:
-    from lab.kube import Cluster
 
 _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.api import Lab
 from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest
 from lab.config.node_assignment import tenant_nodes, worker_names
 from lab.errors import LabError
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
+from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from tests.e2e.scheduling_decisions import WAIT
 

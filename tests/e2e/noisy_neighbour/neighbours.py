@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.api import Lab
 from lab.config import TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.pytest_plugin.fixtures import HOST
+from lab.session.lab import Lab
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod

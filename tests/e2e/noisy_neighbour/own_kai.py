@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.api import Lab
 from lab.config import LabSpec, TenantSpec
 from lab.engine.step import State
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.kai import line_of
 from lab.session.context import LabContext
+from lab.session.lab import Lab
 from lab.steps.kai import Kai
 from lab.steps.queues import Queues
 from lab.tenants import VirtualCluster

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.api import Lab
 from lab.errors import LabError
+from lab.session.lab import Lab
 
 ROOT = Path(__file__).parents[3]
 

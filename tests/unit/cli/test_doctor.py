@@ -13,16 +13,15 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from lab import api
 from lab.cli.doctor import doctor as command
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
-from lab.gpu.diagnosis import diagnose, host
 from lab.gpu.diagnosis.anonymize import facts_from
 from lab.gpu.diagnosis.diagnose import Diagnosis
 from lab.gpu.diagnosis.host import Examined, evidence_of, needs_of
 from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
 from lab.host import Verdict
+from lab.session.lab import Lab
 from lab.ui.doctor import render_diagnosis, render_known, render_symptoms
 from tests.unit.gpu.diagnosis.test_anonymize import HOST, NVIDIA, ONE
 
@@ -44,9 +43,9 @@ class Stage:
         self.seen = Diagnosis("demo", PATH[:1], ())
         self.judged: list[LabSpec] = []
         self.asked: list[str] = []
-        monkeypatch.setattr(host, "examine", self._examine)
-        monkeypatch.setattr(diagnose, "diagnose", self._diagnose)
-        monkeypatch.setattr(api.Lab, "attach", self._attach)
+        monkeypatch.setattr("lab.cli.doctor.examine", self._examine)
+        monkeypatch.setattr("lab.cli.doctor.diagnose", self._diagnose)
+        monkeypatch.setattr(Lab, "attach", self._attach)
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
         self.judged.append(spec)

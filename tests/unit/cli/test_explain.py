@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from lab.cli.explain import explain as command
 from lab.errors import ApiFailed, NoLab, SpecError
 from lab.explain import LabSnapshot, NoSuchPod, explained, overview_of
+from lab.explain.wait_evidence import wait_evidence
 from lab.operations import explain
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.ui.explain import render_explained, render_picture
@@ -52,10 +53,15 @@ def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return world
 
     monkeypatch.setattr(explain, "take", fake)
+    monkeypatch.setattr("lab.explain.wait_evidence.take", fake)
     return read
 
 
 LABS: list[FakeLab] = []
+
+
+def because(place: WorkloadNamespace, names: list[str]) -> list[str]:
+    return wait_evidence(place.host, place.cluster, place.namespace, place.tenant, names)
 
 
 def lab(host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> FakeLab:
@@ -209,7 +215,7 @@ def test_words_for_a_failed_wait(take: list[str]) -> None:
     scene.pending(queue="nowhere")
     made = lab(scene.world)
     place = WorkloadNamespace("demo", made.cluster, made.cluster, SPACE)
-    lines = explain.because(place, ["p", "nobody"])
+    lines = because(place, ["p", "nobody"])
     assert lines[0].startswith("Pod team/p: Pending")
     assert lines[1].startswith("why [queue.unknown]")
 
@@ -220,21 +226,19 @@ def test_words_for_a_failed_wait_in_a_tenant(take: list[str]) -> None:
     inside.add(made)
     host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
     fake = lab(host.world, blue=inside.world)
-    lines = explain.because(WorkloadNamespace("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
+    lines = because(WorkloadNamespace("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
     assert any(line.startswith("why [queue.unknown]") for line in lines)
 
 
 def test_a_failed_wait_stays_what_it_is_when_nothing_can_be_read(take: list[str]) -> None:
     made = lab(ApiFailed("gone"))  # type: ignore[arg-type]
-    assert explain.because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"]) == [
-        "no explanation: gone"
-    ]
+    assert because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"]) == ["no explanation: gone"]
 
 
 def test_a_failed_wait_stays_what_it_is_when_the_explanation_breaks(
     take: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = lab(Scene().world)
-    monkeypatch.setattr(explain, "explain_pod", lambda *_, **__: 1 / 0)
-    lines = explain.because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"])
+    monkeypatch.setattr("lab.explain.wait_evidence.explain_pod", lambda *_, **__: 1 / 0)
+    lines = because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"])
     assert lines == ["no explanation: ZeroDivisionError: division by zero"]

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -38,11 +37,11 @@ def same(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command and group, as the words that call it."""
     yield words
-    for name, sub in sorted(getattr(command, "commands", {}).items()):
-        yield from commands(sub, (*words, name))
+    for name in sorted(command.list_commands(None)) if hasattr(command, "list_commands") else ():
+        yield from commands(command.get_command(None, name), (*words, name))
 
 
 def printed(*words: str) -> str:
@@ -96,3 +95,19 @@ def test_plan_of_a_profile(profile: str, runner: FakeRunner, monkeypatch: pytest
     plan: dict[str, Any] = build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}).as_json()
     plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
     same(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
+
+
+@pytest.mark.parametrize(
+    "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
+)
+def test_group_pages_say_what_commands_say_of_themselves(words: tuple[str, ...]) -> None:
+    """Groups keep a line of help for each command, so that a group's page imports none of them."""
+    group = typer.main.get_command(app)
+    for word in words:
+        group = group.get_command(None, word)  # type: ignore[attr-defined,arg-type]
+    if not hasattr(group, "list_commands"):
+        return
+    for line in printed(*words, "--help").split("Commands:\n")[1].split("\n\n")[0].splitlines():
+        name, _, summary = line.strip().partition(" ")
+        own = " ".join((group.get_command(None, name).help or "").split())  # type: ignore[arg-type]
+        assert own.startswith(summary.strip().removesuffix("...").removesuffix(".")), name

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import lab.api
-from lab.cli.gpu import gpu_app
+import lab.session.lab
+from lab.cli.gpu import app as gpu_app
 from lab.config.gpu_models import gpu_models
 from lab.errors import SpecError
 from lab.gpu import GpuPlugin
@@ -46,7 +46,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     world.cluster.apply(GpuPlugin(SPEC).documents())
     world.serve()
     fake = FakeLab(world)
-    monkeypatch.setattr(lab.api.Lab, "attach", lambda name: fake)
+    monkeypatch.setattr(lab.session.lab.Lab, "attach", lambda name: fake)
     return fake
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +20,8 @@ from lab.gpu.map import watch as gpu_map_follow
 from lab.gpu.map.build import map_of
 from lab.gpu.map.watch import GpuSource
 from lab.paths import LabPaths
+from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.ui import gpu_watch
 from tests.support.gpu_map_world import demo
 
 LAB = demo()
@@ -52,7 +51,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> Any:
         return made
 
     made.asked = asked
-    monkeypatch.setitem(sys.modules, "lab.api", SimpleNamespace(Lab=SimpleNamespace(attach=attach)))  # type: ignore[arg-type]
+    monkeypatch.setattr(Lab, "attach", attach)
 
     def world(cluster: Any, *, kinds: Any) -> ClusterSnapshot:
         return LAB.world
@@ -129,8 +128,8 @@ def test_watch_ends_well_with_ctrl_c(lab: Any, monkeypatch: pytest.MonkeyPatch) 
         seen.append((title, as_json))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gpu_map_follow, "GpuFollow", Follow)
-    monkeypatch.setattr(gpu_watch, "watch_gpus", watch)
+    monkeypatch.setattr("lab.cli.gpus.GpuFollow", Follow)
+    monkeypatch.setattr("lab.cli.gpus.watch_gpus", watch)
     result = run(gpus, "--watch", "--json")
     assert (result.exit_code, result.exception) == (0, None)
     assert seen == [("lab demo", True), ("closed", True)]

@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-import lab.api
 import lab.operations.tenant.status
-from lab.cli.tenant import tenant_app
-from lab.cli.tenant_options import complete_tenant
+import lab.session.lab
+from lab.cli.tenant import app as tenant_app
+from lab.cli.tenant.options import complete_tenant
 from lab.engine.step import Effect, Observed
 from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
@@ -31,7 +31,7 @@ ML = own_kai(nodes=["worker3"])
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     world = TenancyWorld(monkeypatch, added=(ML,))
-    monkeypatch.setattr(lab.api.Lab, "attach", lambda name: world.lab())
+    monkeypatch.setattr(lab.session.lab.Lab, "attach", lambda name: world.lab())
     return world
 
 
@@ -96,14 +96,14 @@ def test_what_remains_is_an_error(world: TenancyWorld) -> None:
 
 
 def test_list_and_status(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab.operations.tenant.status, "states", lambda *_: (state(),))
+    monkeypatch.setattr("lab.cli.tenant.list.states", lambda *_: (state(),))
     assert run("list").stdout == (
         "tenant ml: ready; mode own-kai; KAI 0.16.8; Kubernetes 1.34.4; vCluster 0.36.1; own nodes worker3;"
         " GPUs 0.75 on 1 of 2; pods 3 running, 1 pending; API answers; kubeconfig /s/ml; added to the lab that runs\n"
     )
     assert json.loads(run("list", "--json").stdout)[0]["gpus_used"] == 0.75
     steps = (("kai:ml", "KAI in ml", Observed.drifted("differs", ["chart 0.9.3 → 0.16.8"])),)
-    monkeypatch.setattr(lab.operations.tenant.status, "status", lambda *_: (TenantStatus(state(), steps),))
+    monkeypatch.setattr("lab.cli.tenant.status.status_of", lambda *_: (TenantStatus(state(), steps),))
     said = run("status", "ml", code=5).stdout
     assert "Tenant ml is not ready" in said
     assert "chart 0.9.3 → 0.16.8" in said

@@ -148,7 +148,11 @@ def scripted(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("lab.compare.settling.PATIENT", 0.02)
     monkeypatch.setattr("lab.workloads.namespace.secrets.token_hex", lambda _: "abc123")
     monkeypatch.setattr(run_module.GpuSource, "of", lambda _: SimpleNamespace(read=lambda: EMPTY))
-    monkeypatch.setattr(run_module, "because", lambda place, names: [f"Pod {place.namespace}/{n}: why" for n in names])
+    monkeypatch.setattr(
+        run_module,
+        "wait_evidence",
+        lambda host, cluster, space, tenant, names: [f"Pod {space}/{n}: why" for n in names],
+    )
     for api in (tenant_api, host_api):
         api.on("GET", "/api/v1/events", listing(), always=True)
         api.on("GET", "/api/v1/events", Stream(), always=True)

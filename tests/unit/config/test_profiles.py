@@ -13,8 +13,8 @@ import yaml
 
 import lab.config
 import lab.config.gpu
-import lab.config.models
 import lab.config.queue
+import lab.config.sections
 import lab.config.tenant
 from lab.config import (
     LabSpec,
@@ -116,7 +116,7 @@ def test_init_text_is_the_profile(profile: str, tmp_path: Path) -> None:
 def test_init_text_explains_every_key(profile: str) -> None:
     text = init_text(profile)
     assert max(len(line) for line in text.splitlines()) <= 110
-    models = {**vars(lab.config.models), **vars(lab.config.gpu), **vars(lab.config.queue), **vars(lab.config.tenant)}
+    models = {**vars(lab.config.sections), **vars(lab.config.gpu), **vars(lab.config.queue), **vars(lab.config.tenant)}
     for name, model in models.items():
         ours = name.endswith(("Spec", "Pool", "Options", "QueueResource", "TenantQuota"))
         if ours and hasattr(model, "model_fields"):

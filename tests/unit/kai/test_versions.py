@@ -6,7 +6,7 @@ import json
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lab.cli.kai import kai_app
+from lab.cli.kai import app as kai_app
 from lab.kai import lines
 from lab.ui.kai_versions import render_kai_versions
 

@@ -15,12 +15,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.errors import ApiFailed, InvariantBroken, NoLab, SpecError, WaitTimeout
-from lab.invariants import ALL, InvariantReport, Scope, scopes_of_lab
-from lab.invariants import verify as verify_module
+from lab.invariants import ALL, InvariantReport, Scope
 from lab.invariants.scope import known_faults
 from lab.invariants.verify import QUIET_LIMIT, verify
 from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
+from lab.operations.verify import scopes_of_lab
 from lab.ui.verify import render_verify
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import Script, listed, lists, news, node, reservation, share
@@ -178,8 +178,8 @@ def invoke(monkeypatch: pytest.MonkeyPatch, judged: Judged, *args: str) -> Any:
             raise NoLab(f"no lab {name}")
         return lab
 
-    monkeypatch.setattr("lab.api.Lab", SimpleNamespace(attach=attach))
-    monkeypatch.setattr(verify_module, "verify", judged)
+    monkeypatch.setattr("lab.session.lab.Lab.attach", attach)
+    monkeypatch.setattr("lab.cli.verify.judge", judged)
     app = typer.Typer()
     app.command()(command)
     return CliRunner().invoke(app, list(args))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from lab.gpu.map import watch
 from lab.gpu.map.model import GpuState
 from lab.paths import LabPaths
 from lab.report.suite_run import SuiteRun, suite_file
+from lab.session.lab import Lab
 from tests.support.gpu_map_world import Cluster, demo
 
 pytest_plugins = ["pytester"]
@@ -83,7 +83,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             raise ApiFailed("the API server does not answer")
         return made.worlds.pop(0)
 
-    monkeypatch.setitem(sys.modules, "lab.api", SimpleNamespace(Lab=SimpleNamespace(attach=attach)))  # type: ignore[arg-type]
+    monkeypatch.setattr(Lab, "attach", attach)
     monkeypatch.setattr(watch, "take", take)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return made

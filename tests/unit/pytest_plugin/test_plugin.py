@@ -6,12 +6,12 @@ import ast
 import inspect
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from lab.pytest_plugin import plugin
+from lab.pytest_plugin import plugin, state
 from tests.support.lab_fake import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
@@ -34,8 +34,9 @@ def properties(path: Path) -> dict[str, str]:
     return {p.get("name", ""): p.get("value", "") for p in suite.findall("properties/property")}
 
 
-def test_plugin_module_imports_nothing_heavy() -> None:
-    tree = ast.parse(inspect.getsource(plugin))
+@pytest.mark.parametrize("module", [plugin, state])
+def test_plugin_module_imports_nothing_heavy(module: ModuleType) -> None:
+    tree = ast.parse(inspect.getsource(module))
     imported = {
         name
         for node in tree.body
@@ -47,7 +48,8 @@ def test_plugin_module_imports_nothing_heavy() -> None:
             else []
         )
     }
-    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "pytest"}
+    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "pytest", "lab"}
+    assert {name for name in imported if name.startswith("lab")} <= {"lab.pytest_plugin.state"}
 
 
 def test_a_run_that_asks_for_no_lab_is_left_alone(run: Run) -> None:

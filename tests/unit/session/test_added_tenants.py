@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lab.api import Lab
 from lab.config.added_tenants import tenant_request
 from lab.engine.journal import Journal
 from lab.errors import Busy, NoLab
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
+from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.tenants.vcluster.access import tenant_port
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai

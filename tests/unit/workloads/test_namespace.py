@@ -94,7 +94,7 @@ def test_inside_asks_the_tenant(in_tenant: WorkloadNamespace, tenant_api: FakeAp
 @pytest.fixture(autouse=True)
 def _no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed wait asks the whole cluster for the reason; that is tested with lab.explain."""
-    monkeypatch.setattr("lab.operations.explain.because", lambda place, names: [])
+    monkeypatch.setattr("lab.workloads.namespace.wait_evidence", lambda *_: [])
 
 
 def test_a_pod_that_has_failed_is_not_waited_for(on_host: WorkloadNamespace, host_api: FakeApi) -> None:

@@ -1,24 +1,26 @@
-"""What the commands of ``lab tenant`` share: the tenant's name with its completion, and what options mean."""
+"""Options that the commands of ``lab tenant`` share: the tenant's name with its completion, and what options mean."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lab.engine.step import Effect
+from lab.cli.options import print_json
+from lab.engine.step import Effect
+from lab.errors import SpecError
+from lab.operations.tenant.rehearse import Rehearsal
+from lab.paths import LabPaths, lab_names
+from lab.ui.tenant_rehearsal import render_rehearsal
+from lab.ui.tenants import render_changes
 
 
 def complete_tenant(incomplete: str) -> list[str]:
     """Names of tenants for the shell, by the saved state of the labs of this machine; no cluster is asked."""
-    import json
-    from contextlib import suppress
-
-    from lab.paths import LabPaths, lab_names
-
     names: set[str] = set()
     labs: tuple[str, ...] = ()
     with suppress(Exception):  # a shell that completes must never show a traceback
@@ -30,6 +32,9 @@ def complete_tenant(incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
+AgreedForAll = Annotated[
+    bool, typer.Option("--yes", "-y", help="Agree to what changes for everybody: KAI on the host.")
+]
 TenantName = Annotated[str, typer.Argument(metavar="NAME", help="A tenant of the lab.", autocompletion=complete_tenant)]
 
 
@@ -42,8 +47,6 @@ def nodes_of(text: str | None) -> int | list[str] | None:
 
 def grace_of(text: str) -> float | None:
     """``--grace``: seconds, or None for ``own``. Raises SpecError."""
-    from lab.errors import SpecError
-
     if text == "own":
         return None
     try:
@@ -56,11 +59,17 @@ def asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
     """Asks for what changes for everybody in the lab; says it in any case."""
 
     def ask(effects: tuple[Effect, ...]) -> bool:
-        import sys
-
-        from lab.ui.tenants import render_changes
-
         render_changes(effects)
         return yes or (sys.stdin.isatty() and typer.confirm("make these changes?", err=True))
 
     return ask
+
+
+def print_rehearsal(report: Rehearsal, as_json: bool) -> None:
+    """Print a rehearsal; exit code 1 for a red one."""
+    if as_json:
+        print_json(report.as_json())
+    else:
+        render_rehearsal(report)
+    if not (report.green or report.kept):
+        raise typer.Exit(1)

@@ -1,0 +1,49 @@
+"""``lab down``."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated
+
+import typer
+
+from lab.cli.lazy import command_app
+from lab.cli.options import AsJson, File, Name, Profile, Ui, Yes, confirm, print_json, spec_of
+from lab.cli.signals import stopping
+from lab.engine.events import Bus
+from lab.errors import HostNotReady, NoLab
+from lab.operations.down import down as take_down
+from lab.paths import lab_names
+from lab.session.session import name_of
+from lab.ui import attach
+from lab.ui.lab import render_down
+
+app = command_app()
+
+
+@app.command(epilog="Examples: lab down · lab down --images · lab down --host --yes")
+def down(
+    file: File = None,
+    profile: Profile = None,
+    name: Name = None,
+    images: Annotated[bool, typer.Option("--images", help="Also remove the baked node images.")] = False,
+    host: Annotated[bool, typer.Option("--host", help="Also undo what was changed on this machine.")] = False,
+    yes: Yes = False,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Take the lab away from any half-made state, and prove that nothing is left."""
+    try:
+        which = spec_of(file, profile, None, name).name if file or profile else name_of(name)
+    except NoLab:
+        # several labs must be told apart; none at all is what 'down' is for
+
+        if lab_names():
+            raise
+        which = spec_of(None, None, None).name
+    if host and not yes and not confirm("undo the changes of this machine (other labs may need them)?"):
+        raise HostNotReady("--host was not agreed to", fix="run with --yes")
+    bus, cancel = Bus(), threading.Event()
+    with stopping(cancel), attach(bus, ui):
+        report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel, unnamed=name is None)
+    print_json(report.as_json()) if as_json else render_down(report)

@@ -1,0 +1,57 @@
+"""Command groups that import a command only when it is called: ``lab --help`` loads none of them.
+
+The pattern is click's LazyGroup (https://click.palletsprojects.com/en/stable/complex/#lazily-loading-subcommands).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+def command_app(**more: Any) -> typer.Typer:
+    """A Typer application with the settings all commands share."""
+    shared: dict[str, Any] = {
+        "no_args_is_help": "help" in more,
+        "add_completion": False,
+        "rich_markup_mode": None,
+        "pretty_exceptions_enable": False,
+        "context_settings": {"help_option_names": ["-h", "--help"]},
+    }
+    return typer.Typer(**{**shared, **more})
+
+
+def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer.Typer:
+    """A group of commands, each the ``app`` of a module of its name in ``package``.
+
+    Args:
+        package: where the modules are; command ``exit-codes`` is ``PACKAGE.exit_codes``.
+        summaries: a line of help for each command, in the order of the help page.
+        more: settings of the group.
+    """
+
+    class LazyGroup(TyperGroup):  # typer carries its own click since 0.20, so its types are not named here
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(summaries)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in summaries:
+                return None
+            module = importlib.import_module(f"{package}.{cmd_name.replace('-', '_')}")
+            command = typer.main.get_command(module.app)
+            command.name = cmd_name
+            return command
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            limit = formatter.width - 6 - max(map(len, summaries))
+            rows = [(name, TyperCommand(name, help=text).get_short_help_str(limit)) for name, text in summaries.items()]
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    app = command_app(cls=LazyGroup, **more)
+    app.callback()(lambda: None)
+    return app

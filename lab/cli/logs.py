@@ -1,0 +1,30 @@
+"""``lab logs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.lazy import command_app
+from lab.cli.options import AsJson, Name, print_json
+from lab.report.artifacts import collect_lab
+from lab.session.lab import Lab
+
+app = command_app()
+
+
+@app.command(epilog="Examples: lab logs · lab logs --out /tmp/demo-logs --budget 60")
+def logs(
+    name: Name = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.")] = None,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds to spend.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Collect events, objects and logs of the lab into a folder, within a time budget."""
+    lab = Lab.attach(name)
+    folder = out or Path(f"kailab-logs-{lab.spec.name}")
+    files = collect_lab(lab, folder, budget=budget)
+    data = {"folder": str(folder.absolute()), "files": [str(file) for file in files]}
+    print_json(data) if as_json else typer.echo(f"{len(files)} files in {folder.absolute()}")

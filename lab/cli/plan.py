@@ -1,0 +1,26 @@
+"""``lab plan``."""
+
+from __future__ import annotations
+
+from lab.cli.lazy import command_app
+from lab.cli.options import AsJson, File, Name, Profile, Require, Settings, lab_of, print_json, required
+from lab.operations.prepare import plan as plan_lab
+from lab.ui.plan import render_plan
+
+app = command_app()
+
+
+@app.command(epilog="Examples: lab plan · lab plan --profile minimal --json")
+def plan(
+    file: File = None,
+    profile: Profile = None,
+    settings: Settings = None,
+    name: Name = None,
+    require: Require = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
+    report = plan_lab(lab_of(file, profile, settings, name), required(require))
+    print_json(report.as_json()) if as_json else render_plan(report)
+    if report.plan.missing:
+        report.plan.refuse_missing()

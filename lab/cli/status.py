@@ -1,0 +1,22 @@
+"""``lab status``."""
+
+from __future__ import annotations
+
+import typer
+
+from lab.cli.lazy import command_app
+from lab.cli.options import AsJson, Name, print_json
+from lab.operations.status import status as lab_status
+from lab.session.lab import Lab
+from lab.ui.lab import render_status
+
+app = command_app()
+
+
+@app.command(epilog="Examples: lab status · lab status --name demo --json")
+def status(name: Name = None, as_json: AsJson = False) -> None:
+    """How the lab stands: each step, tenants, kubeconfigs. Exit code 5 when something is not ready."""
+    report = lab_status(Lab.attach(name))
+    print_json(report.as_json()) if as_json else render_status(report)
+    if not report.ok:
+        raise typer.Exit(5)

@@ -1,0 +1,42 @@
+"""``lab tenant connect``."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from typing import Annotated
+
+import typer
+
+from lab.cli.lazy import command_app
+from lab.cli.options import Name
+from lab.cli.tenant.options import TenantName
+from lab.operations.tenant.status import kubeconfig
+from lab.session.lab import Lab
+from lab.tools.exec import hand_over
+
+app = command_app()
+
+
+@app.command(
+    epilog='Examples: lab tenant connect team-ml -- kubectl get pods -A · eval "$(lab tenant connect team-ml)"'
+)
+def connect(
+    tenant: TenantName,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Run with KUBECONFIG set to the tenant's.")
+    ] = None,
+    name: Name = None,
+) -> None:
+    """Enter a tenant by its private kubeconfig; yours is not touched. Without a command, print what sets KUBECONFIG."""
+    lab = Lab.attach(name)
+    path = kubeconfig(lab, tenant)
+    if not command:
+        typer.echo(f"export KUBECONFIG={shlex.quote(str(path))}")
+        typer.echo(
+            f"# then, for example: kubectl get pods -A    (or: lab tenant connect {tenant} -- kubectl get pods -A)"
+        )
+        return
+    if command[0] in ("kubectl", "helm") and shutil.which(command[0]) is None:
+        command = [str(lab.tool(command[0])), *command[1:]]
+    hand_over(command, {"KUBECONFIG": str(path)})

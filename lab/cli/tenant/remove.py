@@ -1,0 +1,48 @@
+"""``lab tenant remove``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lab.cli.lazy import command_app
+from lab.cli.options import AsJson, Name, Ui, print_json
+from lab.cli.signals import stopping
+from lab.cli.tenant.options import AgreedForAll, TenantName, asker, grace_of
+from lab.errors import Leftovers
+from lab.operations.tenant.remove import remove as remove_tenant
+from lab.session.lab import Lab
+from lab.ui import attach
+from lab.ui.tenants import render_removed
+
+app = command_app()
+
+
+@app.command(
+    epilog="Examples: lab tenant remove team-b · lab tenant remove team-b --grace own · lab tenant remove team-b --json"
+)
+def remove(
+    tenant: TenantName,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="own|SECONDS", help="Time its pods get to end; own: each its own.")
+    ] = "1",
+    canary: Annotated[bool, typer.Option("--canary", help="Prove by a pod that its GPUs are free.")] = False,
+    name: Name = None,
+    yes: AgreedForAll = False,
+    ui: Ui = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
+    lab = Lab.attach(name)
+    with stopping(lab.session.cancel), attach(lab.bus, ui):
+        report = remove_tenant(lab, tenant, grace=grace_of(grace), canary=canary, ask=asker(yes))
+    if as_json:
+        print_json(report.as_json())
+        if report.removal.left:
+            raise typer.Exit(Leftovers.exit_code)
+    else:
+        render_removed(report)
+        report.removal.raise_left()
+    if not report.removal.ok:
+        raise typer.Exit(1)

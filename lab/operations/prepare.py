@@ -1,0 +1,112 @@
+"""Look at the machine and the sources, and plan: what ``lab plan`` shows and ``lab up`` applies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import yaml
+
+from lab.config import LabSpec
+from lab.config.added_tenants import checked_with_added, with_added
+from lab.engine.run import Engine
+from lab.engine.step import Observed
+from lab.gpu.diagnosis.host import needs_of
+from lab.host import Verdict, doctor, gather, needed_fixes
+from lab.host.nvidia.discovery import discover
+from lab.lint import lint, parse, refuse
+from lab.lint.setting import setting_of
+from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
+from lab.operations.results import PlanReport
+from lab.paths import state_root
+from lab.session.context import LabContext
+from lab.session.lab import Lab
+from lab.session.run_history import step_seconds
+from lab.session.session import Session
+from lab.steps.cluster.ownership import refuse_strangers
+from lab.steps.host import HostReady
+from lab.steps.kai.values import kai_values
+from lab.steps.queues import queue_documents
+from lab.tenants import validate_tenants
+
+
+def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Verdict, ...]]:
+    """Look at the machine and the sources, and make the plan. Changes nothing; takes seconds.
+
+    Raises:
+        Unavailable: something required (``kai``) cannot be had.
+        SpecError: the lab file asks for what this release cannot do.
+        NameTaken: there are nodes of a lab of that name, which is somebody else's.
+    """
+    asked = lab.session.asked
+    host = gather(lab.runner)
+    needs = needs_of(asked)
+    verdicts = doctor(host, lab.runner, needs=needs)
+    running = [engine.name for engine in host.engines if engine.running]
+    wanted = asked.cluster.engine
+    name = wanted if wanted != "auto" else next(iter(running), "docker")
+    lab.session = Session(asked, asked, {}, name, name in running, lab.session.bus, lab.session.cancel)
+    if lab.session.engine_runs:
+        refuse_strangers(lab.session.scope("plan"))
+    added = lab.session.added or ()
+    checked_with_added(asked, added)
+    nvidia = discover(lab.runner, host, engine=wanted)
+    spec, gpu_notices = resolve_gpus(asked, nvidia, lab.session.journal)
+    spec, no_kai, _ = resolve_scheduler(spec, lab.session.supply, require)
+    lab.session.spec = spec = with_added(spec, added)
+    step = HostReady(needed_fixes(verdicts))
+    plan = build_plan(
+        spec,
+        lab.session.supply,
+        step,
+        no_kai=no_kai,
+        notices=(
+            *gpu_notices,
+            *spec.warnings(),
+            *_tenant_warnings(lab, spec),
+            *_lint_warnings(spec),
+            *lab.session.added_notices,
+        ),
+        facts={"engine": name},
+        added=lab.session.added_names,
+        leave_alone=True,
+    )
+    lab.session.facts = dict(plan.facts)
+    return plan, verdicts
+
+
+def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
+    """Lint what the lab will apply for KAI: its queues and values. Raises ManifestsRefused for an error."""
+    if spec.scheduler != "kai":
+        return ()
+    documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
+    values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
+    found = lint([*documents, *values], setting_of(spec))
+    refuse(found)
+    return tuple(f"{one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
+
+
+def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
+    """Check the tenants' values before anything is made, wherever their chart is at hand already."""
+    supply = lab.session.supply
+    doubts: list[str] = []
+    for version in dict.fromkeys(tenant.vcluster for tenant in spec.tenants):
+        chart = supply.item("chart", "vcluster", version)
+        if supply.choose([chart])[chart].source in ("present", "bundle"):
+            alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
+            doubts += validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart))
+    return tuple(doubts)
+
+
+def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
+    """What ``up`` would do, and how everything stands now."""
+    found, verdicts = prepare(lab, require)
+    seen: Mapping[str, Observed] = {}
+    if lab.session.engine_runs:
+        seen = engine_of(lab, found).observe()
+    estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
+    return PlanReport(found, seen, verdicts, estimate)
+
+
+def engine_of(lab: Lab, plan: Plan) -> Engine[LabContext]:
+    """The engine that runs the steps of a plan against this lab."""
+    return Engine(plan.steps, lab.session.scope, bus=lab.bus, cancel=lab.session.cancel, lab=lab.spec.name)

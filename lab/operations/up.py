@@ -1,0 +1,69 @@
+"""Bring a lab up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.engine.events import Notice
+from lab.engine.step import Effect
+from lab.errors import HostNotReady
+from lab.host import Verdict
+from lab.operations.planning import Plan
+from lab.operations.prepare import engine_of, prepare
+from lab.operations.results import UpReport
+from lab.paths import state_root
+from lab.session.lab import Lab
+from lab.session.run_history import save_run, step_seconds
+from lab.steps.host import HostReady
+
+Ask = Callable[[tuple[Effect, ...]], bool]
+_BLOCKING = "fail"
+
+
+def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
+    """Bring the lab up, or finish what an earlier run began.
+
+    Args:
+        require: what must be there; with ``kai``, no KAI is an error.
+        ask: called with the changes to this machine; False refuses them.
+
+    Raises:
+        HostNotReady: the machine lacks something that cannot be fixed here, or the fix was refused.
+        LabError: a step failed; the same command goes on from there.
+    """
+    with lab.session.locked():
+        plan, verdicts = prepare(lab, require)
+        plan.refuse_missing()
+        _refuse_host(plan, verdicts, ask)
+        lab.session.save()
+        for text in plan.notices:
+            lab.bus.emit(Notice("warning", text))
+        estimate = plan.critical_path(step_seconds(state_root() / "runs"))
+        record = engine_of(lab, plan).up(estimate)
+        save_run(lab.paths.runs, record, dict(plan.facts))
+        record.raise_failure()
+    return UpReport(
+        lab.spec.name,
+        record,
+        plan.facts,
+        plan.notices,
+        lab.paths.kubeconfig,
+        {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in lab.tenants},
+    )
+
+
+def _refuse_host(plan: Plan, verdicts: tuple[Verdict, ...], ask: Ask) -> None:
+    fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
+    bad = [v for v in verdicts if v.level == _BLOCKING and (v.fix_id is None or v.fix_id not in fixable)]
+    if bad:
+        raise HostNotReady(
+            f"this machine is not ready: {bad[0].what}",
+            evidence=[f"{v.title}: {v.what}" for v in bad],
+            fix=bad[0].fix or "lab doctor",
+        )
+    if plan.host_effects and not ask(plan.host_effects):
+        raise HostNotReady(
+            "this machine needs changes that were not agreed to",
+            evidence=[f"{effect.what}  (undone by: {effect.undo})" for effect in plan.host_effects],
+            fix="run with --yes to let kailab make them, or make them yourself",
+        )

@@ -1,0 +1,14 @@
+"""What ``lab verify`` watches of a lab."""
+
+from __future__ import annotations
+
+from lab.invariants.scope import Member, Scope, scopes_of
+from lab.session.lab import Lab
+
+
+def scopes_of_lab(lab: Lab) -> tuple[Scope, ...]:
+    """The scopes of a lab that is up."""
+    tenants = {
+        tenant.name: Member(lab.tenant(tenant.name), tenant.mode, tenant.kai_version or "") for tenant in lab.tenants
+    }
+    return scopes_of(lab.cluster, tenants, lab.kai_version or "")

@@ -1,0 +1,116 @@
+"""The handle on one lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.config import LabSpec, TenantSpec
+from lab.engine.events import Bus
+from lab.errors import NoLab
+from lab.kube import Cluster
+from lab.paths import LabPaths
+from lab.session.context import LabContext
+from lab.session.session import Session, name_of
+from lab.tools.process import Runner
+
+
+class Lab:
+    """One lab.
+
+    Make one with ``Lab.of`` (from a lab file) or ``Lab.attach`` (one that is up).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @classmethod
+    def of(cls, spec: LabSpec) -> Lab:
+        """The lab of a lab file, up or not."""
+        return cls(Session(spec, spec))
+
+    @classmethod
+    def attach(cls, name: str | None = None) -> Lab:
+        """A lab that is up: by name, KAILAB_LAB, or the only one there is. Raises NoLab."""
+        lab = cls(Session.attached(name_of(name)))
+        if not lab.paths.kubeconfig.exists():
+            raise NoLab(f"lab {lab.spec.name!r} was not brought up to its cluster", fix="lab up")
+        return lab
+
+    @property
+    def bus(self) -> Bus:
+        """Where the lab's events are told."""
+        return self.session.bus
+
+    @property
+    def spec(self) -> LabSpec:
+        """The lab file, without ``auto``."""
+        return self.session.spec
+
+    @property
+    def paths(self) -> LabPaths:
+        """Where the lab keeps its state."""
+        return self.session.paths
+
+    @property
+    def runner(self) -> Runner:
+        """Runs commands, logged to the lab's log."""
+        return self.session.runner
+
+    @property
+    def cluster(self) -> Cluster:
+        """The lab's own cluster."""
+        return self.session.cluster()
+
+    @property
+    def tenants(self) -> tuple[TenantSpec, ...]:
+        """The lab's tenants."""
+        return self.spec.tenants
+
+    @property
+    def has_kai(self) -> bool:
+        """Whether KAI schedules in this lab."""
+        return self.spec.scheduler == "kai"
+
+    @property
+    def kai_version(self) -> str | None:
+        """KAI's version, None without KAI."""
+        return self.spec.kai.version if self.has_kai else None
+
+    @property
+    def kai_reason(self) -> str:
+        """Why there is no KAI; empty when there is."""
+        return self.session.facts.get("no_kai", "")
+
+    @property
+    def gpu_mode(self) -> str:
+        """simulated, nvidia or none."""
+        return self.session.facts.get("gpu_mode", "none")
+
+    @property
+    def kind_name(self) -> str:
+        """Name of the kind cluster."""
+        return self.session.scope("").kind_name
+
+    @property
+    def node_image(self) -> str:
+        """The node image's tag."""
+        return self.session.facts.get("node_image", "")
+
+    def tenant(self, name: str) -> Cluster:
+        """A tenant's cluster. Raises NoLab when the lab has no such tenant."""
+        if name not in {tenant.name for tenant in self.tenants}:
+            known = ", ".join(tenant.name for tenant in self.tenants) or "none"
+            raise NoLab(f"lab {self.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
+        return self.session.cluster(name)
+
+    def tool(self, name: str) -> Path:
+        """A program of the lab: kind, kubectl or helm. Raises Unavailable."""
+        return self.session.supply.binary(name)
+
+    def facts(self) -> dict[str, str]:
+        """What is true of this lab, for reports."""
+        return dict(self.session.facts)
+
+    def context(self, step: str) -> LabContext:
+        """What a step of this lab would get."""
+        return self.session.scope(step)
