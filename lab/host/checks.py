@@ -9,7 +9,7 @@ from lab.host import engine_checks, sources
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
-from lab.host.verdict import CHECKS, Finding, HostNeeds, Look, Verdict, check, fail, ok, skip, warn
+from lab.host.verdict import CHECKS, Finding, HostNeeds, Look, Verdict, check, fail, ok, warn
 from lab.tools.go import MINIMUM
 from lab.tools.process import Runner
 
@@ -131,12 +131,11 @@ def reachability(at: Look) -> Iterator[Finding]:
 
 @check("build-tools", "build tools", "advised")
 def build_tools(at: Look) -> Iterator[Finding]:
-    """Where no registry answers, can things be built here?"""
-    if at.reachable("registry") and not at.reachable("go"):
-        yield skip("registries answer and the Go module proxy does not: nothing is built here")
-        return
-    missing = [] if at.facts.compiler else ["gcc", "libc6-dev"]
-    missing += [] if "debootstrap" in at.facts.tools else ["debootstrap"]
+    """Can the probe image be built here, and where no registry answers all the rest?"""
+    missing: list[str] = []
+    if at.reachable("go") or not at.reachable("registry"):  # else the probe alone is built, with Go's own library
+        missing += [] if at.facts.compiler else ["gcc", "libc6-dev"]
+        missing += [] if "debootstrap" in at.facts.tools else ["debootstrap"]
     go = at.facts.go
     if missing:
         command = at.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")
@@ -154,7 +153,8 @@ def build_tools(at: Look) -> Iterator[Finding]:
             " from 1.21 on fetches a newer toolchain by itself with GOTOOLCHAIN=auto)",
         )
     if not missing and go is not None and go >= MINIMUM:
-        yield ok(f"Go {at.facts.tools['go'].version}, {at.facts.compiler}, debootstrap")
+        tools = ["debootstrap"] if "debootstrap" in at.facts.tools else []
+        yield ok(", ".join(filter(None, [f"Go {at.facts.tools['go'].version}", at.facts.compiler, *tools])))
 
 
 @check("nvidia", "NVIDIA GPU")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.supply.cache import key_of, making, place, replacing
 from lab.supply.catalogue import GoRecipe
-from lab.tools.go import Go
+from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
@@ -65,7 +65,7 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
                 path.chmod(path.stat().st_mode | 0o200)
         targets = list(recipe.programs.values())
         mod = recipe.mod
-    env = {"CGO_ENABLED": "1" if recipe.cgo else "0", "GOFLAGS": "", "GOWORK": "off"}
+    env = {**STATIC, "CGO_ENABLED": "1"} if recipe.cgo else dict(STATIC)
     ldflags = f"-s -w {recipe.ldflags}"
     if recipe.link:
         ldflags += f" -linkmode external -extldflags {recipe.link}"

@@ -14,30 +14,37 @@ from lab.supply import debian, gomod, node_rootfs
 from lab.supply.archive import layer_from_files, write_image
 from lab.supply.cache import key_of, making, place, replacing
 from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item
-from lab.tools.go import Go
+from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
 
-_FLAGS = ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-s")
-
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program in C: its file or folder under kind/, where it lies in the image, further links to it there."""
+    """A program whose source is here.
 
-    sources: str
+    Attributes:
+        source: its C file, or the folder of its Go module, under kind/.
+        inside: where it lies in the image.
+        tool: ``cc`` or ``go``.
+        flags: of the C compiler, or of Go's linker.
+        links: further links to it in the image.
+    """
+
+    source: str
     inside: str
-    flags: tuple[str, ...] = ()
+    tool: str
+    flags: tuple[str, ...]
     links: dict[str, str] = field(default_factory=dict)
 
 
 COMPILED = {
-    "pause": Compiled("node/pause.c", "/pause", ("-static",)),
-    # Also as vllm: the command line of a vLLM Deployment then starts it. It opens NVML, so it cannot be static.
-    "probe": Compiled("probe", "/usr/bin/probe", links={"/usr/bin/vllm": "probe"}),
+    "pause": Compiled("node/pause.c", "/pause", "cc", ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-s", "-static")),
+    # Also as vllm: the command line of a vLLM Deployment then starts it.
+    "probe": Compiled("probe", "/usr/bin/probe", "go", ("-s", "-w"), {"/usr/bin/vllm": "probe"}),
 }
-"""By the recipe of the image, which is built with this machine's C compiler."""
+"""By the recipe of the image."""
 
 
 def fetched(item: Item, version: str) -> Path:
@@ -62,7 +69,7 @@ def archive_path(row: ImageRow, catalogue: Catalogue) -> Path | None:
     if row.recipe == "node":
         parts += node_rootfs.inputs(catalogue)
     if row.recipe in COMPILED:
-        parts += [_FLAGS, {path.name: path.read_text() for path in _sources(row.recipe)}]
+        parts += [COMPILED[row.recipe].flags, {path.name: path.read_text() for path in _sources(row.recipe)}]
     return place("images", f"{row.reference}.tar", key_of(parts))
 
 
@@ -91,7 +98,7 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
             links: dict[str, str] = {}
             if row.recipe in COMPILED:
                 inside, links = COMPILED[row.recipe].inside, COMPILED[row.recipe].links
-                files[inside] = _compiled(row.recipe, Path(folder), run)
+                files[inside] = compile_into(Path(folder), row.recipe, run)
             if files:
                 layers.append(layer_from_files(Path(folder, "files.tar"), files, links, bind_ports=row.bind_ports))
             write_image(target, row.reference, layers, entrypoint=row.entrypoint, user=row.user)
@@ -114,19 +121,21 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
     return target
 
 
-def _sources(recipe: str) -> list[Path]:
-    """The C files of a recipe, and the headers beside them."""
-    where = assets("kind") / COMPILED[recipe].sources
-    return sorted([*where.glob("*.c"), *where.glob("*.h")]) if where.is_dir() else [where]
-
-
-def _compiled(recipe: str, folder: Path, run: Runner) -> Path:
-    """Compile a recipe's program with this machine's C compiler. Raises CommandFailed."""
-    program = folder / Path(COMPILED[recipe].inside).name
-    compiler = next((cc for cc in ("cc", "gcc", "clang") if run.which(cc)), "cc")
-    sources = [path for path in _sources(recipe) if path.suffix == ".c"]
-    run.run([compiler, *_FLAGS, *COMPILED[recipe].flags, "-o", program, *sources])
+def compile_into(folder: Path, recipe: str, run: Runner) -> Path:
+    """Compile a recipe's program with this machine's C compiler, or its go command. Raises CommandFailed."""
+    made = COMPILED[recipe]
+    source, program = assets("kind") / made.source, folder / Path(made.inside).name
+    if made.tool == "go":
+        Go(run).build(source, program, ["."], env=STATIC, ldflags=" ".join(made.flags))
+    else:
+        compiler = next((cc for cc in ("cc", "gcc", "clang") if run.which(cc)), "cc")
+        run.run([compiler, *made.flags, "-o", program, source])
     return program
+
+
+def _sources(recipe: str) -> list[Path]:
+    where = assets("kind") / COMPILED[recipe].source
+    return sorted(where.iterdir()) if where.is_dir() else [where]
 
 
 def _beside(target: Path) -> Path:

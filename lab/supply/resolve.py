@@ -204,7 +204,7 @@ def _image_needs(row: ImageRow) -> set[str]:
     if row.recipe == "node":
         return {"go", "cc", "debian"}
     needs = {"go"} if row.files else set()
-    needs |= {"cc"} if row.recipe in COMPILED else set()
+    needs |= {COMPILED[row.recipe].tool} if row.recipe in COMPILED else set()
     return needs | ({"debian"} if row.layers else set())
 
 

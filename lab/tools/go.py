@@ -15,6 +15,9 @@ from lab.tools.process import OnLine, Runner
 MINIMUM = (1, 26)
 """vCluster 0.36 and KAI 0.16 ask for go 1.26 in their go.mod."""
 
+STATIC = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+"""The environment of a build: without C, and without what somebody has set for other work."""
+
 
 class Go:
     """The go command of this machine.

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from lab.paths import assets
+from lab.gpu.simulated.nvml_build import PRODUCTS
+from lab.supply.recipes import compile_into
+from lab.tools.go import MINIMUM, Go
+from lab.tools.process import HostRunner
 
 COMPILER = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
 SECONDS = 20.0
@@ -24,21 +27,20 @@ Json = dict[str, Any]
 
 
 def compiled(folder: Path) -> Path:
-    """The program, compiled without a warning; skips where there is no compiler."""
-    if not COMPILER:
-        pytest.skip("no C compiler")
-    program = folder / "probe"
-    sources = sorted((assets("kind") / "probe").glob("*.c"))
-    run(COMPILER, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, *sources)
-    return program
+    """The program; skips where there is no Go to compile it."""
+    host = HostRunner()
+    if (Go(host).version() or (0, 0)) < MINIMUM:
+        pytest.skip(f"no Go {MINIMUM[0]}.{MINIMUM[1]}")
+    return compile_into(folder, "probe", host)
 
 
 def simulated_nvml(folder: Path) -> Path:
-    """A folder with the simulated libnvidia-ml.so.1."""
-    source = assets("kind") / "nvml"
-    library = folder / "libnvidia-ml.so.1"
-    script = f"-Wl,--version-script={source / 'nvml.map'}"
-    run(COMPILER, "-shared", "-fPIC", "-O1", "-o", library, *sorted(source.glob("nvml_*.c")), script)
+    """A folder with nvidia-smi over the simulated libnvidia-ml.so.1; skips where there is no C compiler."""
+    if not COMPILER:
+        pytest.skip("no C compiler")
+    for product in PRODUCTS:
+        if product.name != "gpu-usage":
+            run(COMPILER, *product.command(folder, ("-ldl",)))
     return folder
 
 

@@ -156,7 +156,8 @@ def test_sources_that_do_not_answer_are_named_with_the_reason(world: World) -> N
         (has(compiler="", os=OsFacts("fedora")), {}, ["warn"], None),
         (has(go=None, tools={}), {}, ["warn", "warn"], "build-tools"),
         (has(go=(1, 24)), {}, ["warn"], None),
-        (has(go=None), {"registry": "", "go": "refused"}, ["skip"], None),
+        (has(go=None), {"registry": "", "go": "refused"}, ["warn"], None),
+        (has(compiler=""), {"registry": "", "go": "refused"}, ["ok"], None),
     ],
 )
 def test_build_tools(

@@ -217,19 +217,8 @@ def test_json_is_what_python_takes_for_json(server: Served, text: str) -> None:
     assert ("is not JSON" in said.decode()) == (not valid)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"prompt":"\xff"}',
-        b'{"prompt":"\xc0\xaf"}',
-        b'{"prompt":"\xed\xa0\x80"}',
-        b'{"prompt":"\\ud800"}',
-        b'{"prompt":"\\udc00\\ud800"}',
-        b"[" * 70 + b"]" * 70,
-    ],
-)
-def test_what_could_not_be_repeated_is_not_taken(server: Served, body: bytes) -> None:
-    """Bytes that are no UTF-8, halves of surrogate pairs; and no nesting deeper than 64."""
+@pytest.mark.parametrize("body", [b'{"prompt":"\xff"}', b'{"prompt":"\xc0\xaf"}', b'{"prompt":"\xed\xa0\x80"}'])
+def test_bytes_that_are_no_utf_8_could_not_be_repeated_and_are_not_taken(server: Served, body: bytes) -> None:
     answer, said = server.ask("POST", "/v1/completions", body)
     assert answer.status == 400
     assert json.loads(said)["error"]["message"] == "the body is not JSON"

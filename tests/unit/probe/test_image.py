@@ -1,4 +1,4 @@
-"""How the images with a program in C are made: what is compiled, where it lies, and when it is made anew."""
+"""How the images with a program of ours are made: what is compiled, where it lies, and when it is made anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import paths
-from lab.supply import debian, recipes
+from lab.supply import debian, recipes, resolve
 from lab.supply.archive import Layer, layer_from_files
 from lab.supply.catalogue import Catalogue, DebLayer, load
 from lab.tools.process import Runner
@@ -46,24 +46,24 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "layer", layer)
 
 
-def compiler(runner: FakeRunner) -> list[Call]:
+def compiler(runner: FakeRunner, name: str) -> list[Call]:
     """Declare a compiler that writes something; gives its calls."""
-    runner.has("gcc")
+    runner.has(name)
 
     def compiled(call: Call) -> str:
         Path(call.argv[call.argv.index("-o") + 1]).write_text("a program")
         return ""
 
-    return runner.handle("gcc", out=compiled).calls
+    return runner.handle(name, out=compiled).calls
 
 
 def test_probe_image(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -> None:
-    calls = compiler(runner)
+    calls = compiler(runner, "go")
     archive = recipes.make_image(catalogue.image(pods.IMAGE), catalogue, runner, lambda *_: None)
-    ((*words,),) = [call.argv for call in calls]
-    compiled = {Path(word).name for word in words if word.endswith(".c")}
-    assert compiled == {path.name for path in (paths.assets("kind") / "probe").glob("*.c")}
-    assert "-static" not in words  # it opens NVML
+    (call,) = calls
+    assert call.argv[:2] == ("go", "build")
+    assert call.cwd == paths.assets("kind") / "probe"
+    assert call.env["CGO_ENABLED"] == "0"  # one file, whatever C library is around it
 
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "image", filter="data")
@@ -78,8 +78,13 @@ def test_probe_image(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -
         assert tar.getmember("usr/bin/vllm").linkname == "probe"
 
 
+@pytest.mark.parametrize(("reference", "tools"), [(pods.IMAGE, {"go", "debian"}), (PAUSE, {"cc"})])
+def test_what_an_image_needs_to_be_built(catalogue: Catalogue, reference: str, tools: set[str]) -> None:
+    assert resolve._image_needs(catalogue.image(reference)) == tools
+
+
 def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
-    calls = compiler(runner)
+    calls = compiler(runner, "go")
     row = catalogue.image(pods.IMAGE)
     first = recipes.make_image(row, catalogue, runner, lambda *_: None)
     assert recipes.make_image(row, catalogue, runner, lambda *_: None) == first
@@ -87,7 +92,7 @@ def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "file"), [(pods.IMAGE, "probe/echo.c"), (pods.IMAGE, "probe/probe.h"), (PAUSE, "node/pause.c")]
+    ("reference", "file"), [(pods.IMAGE, "probe/echo.go"), (pods.IMAGE, "probe/go.mod"), (PAUSE, "node/pause.c")]
 )
 def test_image_is_another_when_its_sources_change(
     catalogue: Catalogue, sources: Path, reference: str, file: str
@@ -100,7 +105,7 @@ def test_image_is_another_when_its_sources_change(
 
 
 def test_pause_needs_no_c_library(catalogue: Catalogue, runner: FakeRunner) -> None:
-    calls = compiler(runner)
+    calls = compiler(runner, "gcc")
     recipes.make_image(catalogue.image(PAUSE), catalogue, runner, lambda *_: None)
     ((*words,),) = [call.argv for call in calls]
     assert "-static" in words

@@ -1,4 +1,4 @@
-"""The probe's facts over the simulated NVML, both compiled for real, and its command line."""
+"""The probe's facts over the simulated NVML and its nvidia-smi, all compiled for real; and its command line."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Container:
         self.program, self.root = program, root
         (root / "dev").mkdir()
         self.env = {
+            "PATH": str(library),
             "LD_LIBRARY_PATH": str(library),
             "KAILAB_NVML_CONFIG": str(root / "nvml.conf"),
             "KAILAB_NVML_DEVROOT": str(root),
@@ -75,30 +76,30 @@ def test_lost_device_does_not_hide_the_others(container: Container) -> None:
     for minor in (0, 1):
         (container.root / "dev" / f"nvidia{minor}").touch()
     lost, well = container.facts().devices
-    assert lost.error
-    assert (lost.memory, lost.used) == (0, 0)
+    assert (lost.index, lost.error, lost.memory, lost.used) == (0, "GPU is lost", 0, 0)
     assert (well.uuid, well.error) == (GPUS[1].uuid, "")
 
 
 def test_container_without_a_device(container: Container) -> None:
     facts = container.facts()
     assert (facts.devices, facts.driver) == ((), "")
-    assert facts.error == "Driver Not Loaded"
+    assert "couldn't communicate with the NVIDIA driver" in facts.error
 
 
-def test_container_without_the_library(program: Path, tmp_path: Path) -> None:
-    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
-    if facts.driver:
-        pytest.skip("this machine has a driver of its own")
-    assert facts.devices == ()
-    assert "libnvidia-ml.so.1" in facts.error
+def test_container_without_a_driver(program: Path, tmp_path: Path) -> None:
+    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"PATH": str(tmp_path)}).stdout))
+    assert (facts.devices, facts.driver) == ((), "")
+    assert 'exec: "nvidia-smi"' in facts.error
 
 
-def test_library_that_is_none(program: Path, tmp_path: Path) -> None:
-    (tmp_path / "libnvidia-ml.so.1").write_text("nothing that can be loaded")
-    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"LD_LIBRARY_PATH": str(tmp_path)}).stdout))
-    assert facts.devices == ()
-    assert facts.error
+def test_what_nvidia_smi_does_not_know_is_left_out(program: Path, tmp_path: Path) -> None:
+    """A GPU without memory of its own has none to tell, and what is said beside the rows is no GPU."""
+    script, row = tmp_path / "nvidia-smi", "0, GPU-1, NVIDIA GB10, [N/A], [N/A], 580.95.05"
+    script.write_text(f"#!/bin/sh\necho 'a warning, with commas'\necho '{row}'\n")
+    script.chmod(0o755)
+    facts = ProbeFacts.of(json.loads(run(program, "facts", env={"PATH": str(tmp_path)}).stdout))
+    assert facts.devices == (ProbedDevice(0, "GPU-1", "NVIDIA GB10", 0, 0, ""),)
+    assert (facts.driver, facts.error) == ("580.95.05", "")
 
 
 def test_environment_is_told_as_far_as_it_concerns_gpus(container: Container) -> None:
@@ -127,7 +128,7 @@ def test_host_and_device_files(container: Container) -> None:
         (("serve", "--port"), 2, "--port needs a value"),
         (("serve", "--port", "65536"), 2, "65536 is no port"),
         (("--port=http",), 2, "http is no port"),
-        (("serve", "--host", "nowhere.example"), 1, "cannot listen on nowhere.example"),
+        (("serve", "--host", "192.0.2.1"), 1, "cannot listen"),  # nobody's address, by RFC 5737
         (("--help",), 0, "usage: probe"),
     ],
 )
@@ -141,4 +142,4 @@ def test_port_that_is_taken(program: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run(program, "serve", "--host", "127.0.0.1", "--port", port, code=1)
-    assert f"port {port}: Address already in use" in done.stderr
+    assert f"127.0.0.1:{port}: bind: address already in use" in done.stderr

@@ -1,0 +1,3 @@
+module kailab.build/probe
+
+go 1.26
