@@ -1,11 +1,10 @@
-/* nvidia-smi: the library, the GPUs it knows, what runs on them. */
+/* nvidia-smi: the library, and the GPUs it knows. */
 #include "smi.h"
 
 #include "nvml_sim.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -70,11 +69,6 @@ int smi_open(void)
     }
 }
 
-void smi_close(void)
-{
-    nvml.Shutdown();
-}
-
 /* Bus id of a GPU that NVML gives no handle for: the config is asked, which stands for the kernel's list. */
 static int bus_id_of(unsigned int index, char *text, size_t size)
 {
@@ -127,18 +121,15 @@ int smi_part(const char **list, const char **part, size_t *length)
 /* Whether the GPU is meant by an index, a UUID or a bus id (with four or eight digits of domain). */
 static int is_meant(const struct smi_gpu *gpu, const char *id, size_t length)
 {
-    char text[SMI_TEXT];
-    nvmlPciInfo_t pci;
     unsigned int number, domain, bus, device;
 
     if (sim_unsigned(id, length, 10, &number) == 0)
         return number == gpu->index;
-    if (gpu->handle == NULL)
+    if (gpu->why != NVML_SUCCESS)
         return 0;
     if (sim_pci(id, length, &domain, &bus, &device) == 0)
-        return nvml.DeviceGetPciInfo_v3(gpu->handle, &pci) == NVML_SUCCESS && pci.domain == domain
-            && pci.bus == bus && pci.device == device;
-    return nvml.DeviceGetUUID(gpu->handle, text, sizeof text) == NVML_SUCCESS && sim_is(id, length, text);
+        return gpu->pci.domain == domain && gpu->pci.bus == bus && gpu->pci.device == device;
+    return sim_is(id, length, gpu->uuid);
 }
 
 static int is_wanted(const struct smi_gpu *gpu, const char *ids)
@@ -154,45 +145,41 @@ static int is_wanted(const struct smi_gpu *gpu, const char *ids)
     return 0;
 }
 
-int smi_gpus(const char *ids, struct smi_gpu *gpus, unsigned int *count)
+static void ask(struct smi_gpu *gpu)
 {
-    unsigned int all = 0, i;
+    gpu->memory.version = STRUCT_VERSION(nvmlMemory_v2_t, 2);
+    gpu->why = nvml.DeviceGetHandleByIndex_v2(gpu->index, &gpu->handle);
+    if (gpu->why == NVML_SUCCESS)
+        gpu->why = nvml.DeviceGetName(gpu->handle, gpu->name, sizeof gpu->name);
+    if (gpu->why == NVML_SUCCESS)
+        gpu->why = nvml.DeviceGetUUID(gpu->handle, gpu->uuid, sizeof gpu->uuid);
+    if (gpu->why == NVML_SUCCESS)
+        gpu->why = nvml.DeviceGetPciInfo_v3(gpu->handle, &gpu->pci);
+    if (gpu->why == NVML_SUCCESS)
+        gpu->why = nvml.DeviceGetCudaComputeCapability(gpu->handle, &gpu->major, &gpu->minor);
+    if (gpu->why == NVML_SUCCESS)
+        gpu->why = nvml.DeviceGetMemoryInfo_v2(gpu->handle, &gpu->memory);
+    if (gpu->why != NVML_SUCCESS)
+        return;
+    gpu->has_utilization = nvml.DeviceGetUtilizationRates(gpu->handle, &gpu->utilization) == NVML_SUCCESS;
+    gpu->has_power = nvml.DeviceGetEnforcedPowerLimit(gpu->handle, &gpu->power) == NVML_SUCCESS;
+}
 
-    *count = 0;
-    nvml.DeviceGetCount_v2(&all);
-    for (i = 0; i < all && *count < SMI_MAX_GPUS; i++) {
-        struct smi_gpu gpu = {i, NULL, NVML_SUCCESS};
+int smi_look(const char *ids, struct smi_gpus *gpus)
+{
+    unsigned int i;
 
-        gpu.why = nvml.DeviceGetHandleByIndex_v2(i, &gpu.handle);
-        if (gpu.why != NVML_SUCCESS)
-            gpu.handle = NULL;
+    memset(gpus, 0, sizeof *gpus);
+    nvml.DeviceGetCount_v2(&gpus->all);
+    for (i = 0; i < gpus->all && gpus->count < SMI_MAX_GPUS; i++) {
+        struct smi_gpu gpu = {.index = i};
+
+        ask(&gpu);
         if (is_wanted(&gpu, ids))
-            gpus[(*count)++] = gpu;
+            gpus->list[gpus->count++] = gpu;
     }
-    if (*count > 0)
+    if (gpus->count > 0)
         return SMI_OK;
     printf("No devices were found\n");
     return SMI_NOT_FOUND;
-}
-
-/* The list is the caller's to free. */
-struct smi_processes smi_processes(const struct smi_gpu *gpu)
-{
-    struct smi_processes found = {0, NULL};
-    unsigned int room = 0;
-    nvmlReturn_t result = gpu->handle != NULL ? nvml.DeviceGetComputeRunningProcesses_v3(gpu->handle, &room, NULL)
-                                              : gpu->why;
-
-    while (result == NVML_ERROR_INSUFFICIENT_SIZE) { /* there may be more of them at the next call */
-        room += 8;
-        free(found.list);
-        found.list = calloc(room, sizeof *found.list);
-        if (found.list == NULL)
-            return found;
-        found.count = room;
-        result = nvml.DeviceGetComputeRunningProcesses_v3(gpu->handle, &found.count, found.list);
-    }
-    if (result != NVML_SUCCESS)
-        found.count = 0;
-    return found;
 }
