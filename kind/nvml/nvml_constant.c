@@ -30,13 +30,7 @@ ZERO(nvmlDeviceIsMigDeviceHandle)
 /* A number of things that are never there. */
 static nvmlReturn_t none(unsigned int *count)
 {
-    nvmlReturn_t result;
-
-    if (count == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    result = sim_enter();
-    if (result != NVML_SUCCESS)
-        return result;
+    ENTER_ANY(count);
     *count = 0;
     LEAVE(NVML_SUCCESS);
 }

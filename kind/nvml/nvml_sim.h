@@ -111,6 +111,14 @@ nvmlReturn_t sim_copy(char *into, unsigned int size, const char *text);
 #define ENTER(device, pointer) ENTER_BY(sim_enter_device, device, pointer)
 #define ENTER_KNOWN(device, pointer) ENTER_BY(sim_enter_known, device, pointer)
 
+/* For functions on no device. */
+#define ENTER_ANY(pointer)                                                                                 \
+    do {                                                                                                   \
+        nvmlReturn_t entered = (pointer) != NULL ? sim_enter() : NVML_ERROR_INVALID_ARGUMENT;              \
+        if (entered != NVML_SUCCESS)                                                                       \
+            return entered;                                                                                \
+    } while (0)
+
 #define LEAVE(result)                                                                                      \
     do {                                                                                                   \
         sim_unlock();                                                                                      \

@@ -91,16 +91,9 @@ nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
 {
-    nvmlReturn_t result;
-
-    if (version == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    result = sim_enter();
-    if (result != NVML_SUCCESS)
-        return result;
+    ENTER_ANY(version);
     *version = (int)(sim_config()->cuda_major * 1000 + sim_config()->cuda_minor * 10);
-    sim_unlock();
-    return NVML_SUCCESS;
+    LEAVE(NVML_SUCCESS);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
@@ -111,16 +104,10 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
     nvmlDevice_t visible[SIM_MAX_GPUS];
-    nvmlReturn_t result;
 
-    if (count == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    result = sim_enter();
-    if (result != NVML_SUCCESS)
-        return result;
+    ENTER_ANY(count);
     *count = sim_visible(visible, SIM_MAX_GPUS);
-    sim_unlock();
-    return NVML_SUCCESS;
+    LEAVE(NVML_SUCCESS);
 }
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
@@ -131,21 +118,16 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
     nvmlDevice_t visible[SIM_MAX_GPUS];
-    nvmlReturn_t result;
+    nvmlReturn_t result = NVML_SUCCESS;
 
-    if (device == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    result = sim_enter();
-    if (result != NVML_SUCCESS)
-        return result;
+    ENTER_ANY(device);
     if (index >= sim_visible(visible, SIM_MAX_GPUS))
         result = NVML_ERROR_INVALID_ARGUMENT;
     else if (visible[index]->gpu.lost)
         result = NVML_ERROR_GPU_IS_LOST;
     else
         *device = visible[index];
-    sim_unlock();
-    return result;
+    LEAVE(result);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -158,15 +140,10 @@ typedef int (*matches)(const struct sim_gpu *gpu, const void *wanted);
 static nvmlReturn_t handle_where(matches match, const void *wanted, nvmlDevice_t *device)
 {
     nvmlDevice_t visible[SIM_MAX_GPUS];
+    nvmlReturn_t result = NVML_ERROR_NOT_FOUND;
     unsigned int i, count;
-    nvmlReturn_t result;
 
-    if (wanted == NULL || device == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    result = sim_enter();
-    if (result != NVML_SUCCESS)
-        return result;
-    result = NVML_ERROR_NOT_FOUND;
+    ENTER_ANY(wanted != NULL ? device : NULL);
     count = sim_visible(visible, SIM_MAX_GPUS);
     for (i = 0; i < count && result == NVML_ERROR_NOT_FOUND; i++)
         if (match(&visible[i]->gpu, wanted)) {
@@ -174,8 +151,7 @@ static nvmlReturn_t handle_where(matches match, const void *wanted, nvmlDevice_t
             if (result == NVML_SUCCESS)
                 *device = visible[i];
         }
-    sim_unlock();
-    return result;
+    LEAVE(result);
 }
 
 static int has_uuid(const struct sim_gpu *gpu, const void *uuid)
