@@ -20,7 +20,7 @@ from lab.workloads.inference import InferenceServer
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
-PAGE = ROOT / ".github" / "GPU_RUNNERS.md"
+PAGE = ROOT / "docs" / "how-to" / "gpu-runners.md"
 DOWN = "Lab down, and no container left"
 
 ACTIONS = {
