@@ -12,12 +12,12 @@ from types import TracebackType
 
 from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, evictions
 from lab.compare.settling import SettledPod
+from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.gpu.map.pods import gpu_pod
 from lab.kube.informers import InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, annotations_of, parts
 from lab.objects.views import PodGroupView
-from lab.tenants.names import tenant_namespace
 from lab.workloads.namespace import WorkloadNamespace
 
 UID_ANNOTATION = "vcluster.loft.sh/object-uid"

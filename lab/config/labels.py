@@ -1,4 +1,4 @@
-"""The labels by which a lab keeps tenants, and the KAI Schedulers they use, apart."""
+"""The names and labels by which a lab keeps tenants, and the KAI Schedulers they use, apart."""
 
 from __future__ import annotations
 
@@ -20,3 +20,20 @@ HOST_KAI_LABEL = "kailab.dev/kai"
 
 HOST_KAI = {HOST_KAI_LABEL: "host"}
 """What a namespace must carry for the host's KAI to look at its pods, beside tenants with a KAI of their own."""
+
+
+def tenant_namespace(tenant: str) -> str:
+    """The namespace on the host in which all of a tenant lives."""
+    return f"vcluster-{tenant}"
+
+
+def namespace_labels(mode: str, *, beside_host_kai: bool) -> dict[str, str]:
+    """Labels of a tenant's namespace on the host, beyond the lab's own.
+
+    Args:
+        mode: as in the lab file.
+        beside_host_kai: the lab has KAI on the host and a tenant with a KAI of its own.
+    """
+    if mode == "own-kai":
+        return {OWN_KAI_LABEL: "true"}
+    return dict(HOST_KAI) if mode == "host-kai" and beside_host_kai else {}

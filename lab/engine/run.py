@@ -1,4 +1,4 @@
-"""Runs steps: observe → apply → verify, in parallel where their needs allow; undo in the opposite order.
+"""Runs steps: observe → apply → verify, in parallel where their needs allow; undo one by one, in the opposite order.
 
 A failed step stops what needs it; what is independent is finished, so that the next run has less to do. A
 cancelled run (Ctrl-C, SIGTERM) starts nothing new and waits for the running steps; the same token ends their
@@ -8,6 +8,7 @@ commands.
 from __future__ import annotations
 
 import contextlib
+import graphlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,8 @@ class RunRecord:
     errors: list[tuple[str, BaseException]] = field(default_factory=list)
     seconds: float = 0.0
     cancelled: bool = False
+    left: list[str] = field(default_factory=list)
+    """What ``down`` did not remove, one line each."""
 
     @property
     def ok(self) -> bool:
@@ -91,6 +94,7 @@ class Engine(Generic[C]):
         workers: how many steps run at once.
         clock: monotonic seconds; a fake in unit tests.
         lab: name of the lab, for the events.
+        partial: needs that are no steps of this run are met already, by the lab that runs.
 
     Raises:
         LabError: two steps have one id, or needs are unknown or circular.
@@ -106,6 +110,7 @@ class Engine(Generic[C]):
         workers: int = 6,
         clock: Callable[[], float] = time.monotonic,
         lab: str = "",
+        partial: bool = False,
     ) -> None:
         self.steps = list(steps)
         self.scope = scope
@@ -120,9 +125,10 @@ class Engine(Generic[C]):
                 raise LabError(f"two steps are called {step.id}")
             known.add(step.id)
         for step in self.steps:
-            if unknown := [need for need in step.needs if need not in known]:
+            if (unknown := [need for need in step.needs if need not in known]) and not partial:
                 raise LabError(f"step {step.id} needs unknown steps: {', '.join(unknown)}")
-        _refuse_cycles({step.id: step.needs for step in self.steps})
+        self.needs = {step.id: tuple(need for need in step.needs if need in known) for step in self.steps}
+        self._order = _ordered(self.needs)
 
     def observe(self) -> dict[str, Observed]:
         """Look at every step, in parallel; a step that needs an absent one is absent without being asked.
@@ -134,7 +140,7 @@ class Engine(Generic[C]):
         seen: dict[str, Observed] = {}
 
         def look(step: Step[C]) -> str:
-            needs = [seen[need].state for need in step.needs]
+            needs = [seen[need].state for need in self.needs[step.id]]
             if State.ABSENT in needs:
                 seen[step.id] = Observed.absent()
                 return "unchanged"
@@ -147,7 +153,7 @@ class Engine(Generic[C]):
                 seen[step.id] = Observed.drifted(f"cannot be asked: {_first_line(error)}")
             return "unchanged"
 
-        record = self._walk("observe", look, {step.id: step.needs for step in self.steps}, quiet=True)
+        record = self._walk("observe", look, self.needs, quiet=True)
         record.raise_failure()
         return seen
 
@@ -166,21 +172,32 @@ class Engine(Generic[C]):
             step.verify(ctx)
             return f"changed {seen.detail}"
 
-        return self._walk(verb, bring, {step.id: step.needs for step in self.steps}, estimate=estimate)
+        return self._walk(verb, bring, self.needs, estimate=estimate)
 
-    def down(self) -> RunRecord:
-        """Undo every step, users before what they use; goes on past failures and reports them all."""
-        users: dict[str, list[str]] = {step.id: [] for step in self.steps}
-        for step in self.steps:
-            for need in step.needs:
-                users[need].append(step.id)
+    def down(self, verb: str = "down", *, past_failures: bool = True) -> RunRecord:
+        """Undo every step, one after the other, users before what they use; then look for what is left of them.
 
-        def take(step: Step[C]) -> str:
+        Steps that are part of another one of this run go with it and are not undone themselves.
+
+        Args:
+            verb: the command that this is the run of.
+            past_failures: go on after a step that failed, and report them all; else what comes later is blocked.
+        """
+        ids = {step.id for step in self.steps}
+        by_id = {step.id: step for step in self.steps if step.part_of not in ids}
+        order = [step_id for step_id in reversed(self._order) if step_id in by_id]
+        self.steps = [by_id[step_id] for step_id in order]
+        before = {step_id: tuple(order[max(0, number - 1) : number]) for number, step_id in enumerate(order)}
+
+        def remove(step: Step[C]) -> str:
             self.bus.emit(StepStarted(step.id))
             step.undo(self.scope(step.id))
             return "changed"
 
-        return self._walk("down", take, {k: tuple(v) for k, v in users.items()}, past_failures=True)
+        record = self._walk(verb, remove, before, past_failures=past_failures)
+        if not record.cancelled:
+            record.left = [line for step in self.steps for line in step.remains(self.scope(step.id))]
+        return record
 
     def _walk(
         self,
@@ -263,11 +280,13 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _refuse_cycles(needs: dict[str, tuple[str, ...]]) -> None:
-    """Raise LabError when steps wait for each other."""
-    import graphlib
-
+def _ordered(needs: dict[str, tuple[str, ...]]) -> list[str]:
+    """Ids in the order of the plan, but each after all it needs. Raises LabError when steps wait for each other."""
     try:
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
         raise LabError(f"steps need each other in a circle: {' → '.join(error.args[1])}") from error
+    order: list[str] = []
+    while len(order) < len(needs):
+        order.append(next(id_ for id_ in needs if id_ not in order and all(need in order for need in needs[id_])))
+    return order

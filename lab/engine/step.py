@@ -1,4 +1,4 @@
-"""The step contract: an id, what it needs, and four verbs.
+"""The step contract: an id, what it needs, and its verbs.
 
 ``observe`` alone gives resume, ``status``, ``plan --diff`` and "a second run changes nothing".
 """
@@ -76,6 +76,15 @@ class Step(Protocol[C_contra]):
         """Ids of the steps that must be ready before this one is applied."""
         ...
 
+    @property
+    def part_of(self) -> str:
+        """Id of the step whose ``undo`` removes this piece too; empty when only its own does."""
+        ...
+
+    def wanted(self) -> object:
+        """What the step brings about, to compare it with the same step of another plan."""
+        ...
+
     def effects(self) -> tuple[Effect, ...]:
         """What ``apply`` does to the machine, in words and commands."""
         ...
@@ -93,5 +102,9 @@ class Step(Protocol[C_contra]):
         ...
 
     def undo(self, ctx: C_contra) -> None:
-        """Take the piece away."""
+        """Remove the piece."""
+        ...
+
+    def remains(self, ctx: C_contra) -> Sequence[str]:
+        """What is left of the piece, one line each; nothing after an ``undo`` is the proof that it is gone."""
         ...

@@ -22,6 +22,7 @@ from lab.kube.client import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 NAMESPACE = "kube-system"
 CONFIG_ANNOTATION = "kailab/gpu-config"
@@ -62,7 +63,7 @@ Offers = Mapping[str, Offer]
 
 
 @dataclass(frozen=True)
-class GpuPlugin:
+class GpuPlugin(LabStep):
     """RuntimeClass and device plugin; what is particular to simulated GPUs is in ``offers`` and ``config_hash``."""
 
     spec: LabSpec
@@ -149,9 +150,6 @@ class GpuPlugin:
                 evidence=seen.diff,
                 fix=f"kubectl -n {NAMESPACE} logs -l {SELECTOR}",
             )
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the cluster."""
 
     def documents(self) -> list[Json]:
         """The objects to apply: the shipped manifests with the lab's label and the hash of the GPUs."""

@@ -20,6 +20,7 @@ from lab.gpu.simulated.devices import product_label
 from lab.gpu.simulated.nodes import each, gpu_nodes
 from lab.objects.views import PodView
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 DISCOVERY = ("/usr/bin/gpu-feature-discovery", "--oneshot", "--no-timestamp", "--output-file=")
 """An empty output file is stdout (k8s-device-plugin v0.18.0, internal/lm/output.go)."""
@@ -29,7 +30,7 @@ _OURS = re.compile(r"nvidia\.com/(cuda|gfd|gpu|mig|mps|vgpu)\.(?!present$|deploy
 
 
 @dataclass(frozen=True)
-class GpuLabels:
+class GpuLabels(LabStep):
     """Labels of the GPU nodes."""
 
     spec: LabSpec
@@ -112,9 +113,6 @@ class GpuLabels:
                 evidence=seen.diff,
                 fix="lab up again; if it stays so, lab down and lab up",
             )
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the cluster."""
 
 
 def found(output: str) -> dict[str, str]:

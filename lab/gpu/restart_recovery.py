@@ -14,6 +14,7 @@ from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.objects.views import PodView
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.workloads.namespace import VIRTUAL_NAMESPACE_LABEL
 
 RESERVATION_NAMESPACE = "kai-resource-reservation"
@@ -39,7 +40,7 @@ class BrokenReservation:
 
 
 @dataclass(frozen=True)
-class GpuHeal:
+class GpuHeal(LabStep):
     """Pods that lost their GPU in a restart."""
 
     spec: LabSpec
@@ -68,9 +69,6 @@ class GpuHeal:
 
     def verify(self, ctx: LabContext) -> None:
         """``apply`` ended when all were deleted; a pod that fails later is for the next run."""
-
-    def undo(self, ctx: LabContext) -> None:
-        """Nothing to undo."""
 
 
 def broken_pods(ctx: LabContext) -> BrokenReservation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 
@@ -11,11 +12,13 @@ from lab.engine.journal import Journal
 from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
 from lab.host import undo_all
+from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
-from lab.paths import host_journal
+from lab.paths import LabPaths, host_journal
 from lab.session.session import Session
-from lab.steps import teardown
 from lab.steps.cluster.ownership import name_taken, strangers
+from lab.steps.node_image import NODE_IMAGE, images_of
+from lab.tools.processes import processes
 
 
 def down(
@@ -54,20 +57,21 @@ def down(
             # the machine's changes are to be undone all the same
             session.bus.emit(Notice("warning", f"lab {name!r} here is another state directory's, and is left alone"))
         elif engine_answers:
-            steps = teardown.teardown(keep_images=keep_images)
-            record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name).down()
+            steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
+            record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
                 raise Interrupted("stopped during lab down", fix="run lab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
-            left += teardown.remains(scope("proof"), keep_images=keep_images)
-            kept += [f"node image {image}" for image in teardown.images(scope("proof"))] if keep_images else []
+            left += record.left
+            kept += [f"node image {image}" for image in images_of(scope("proof"))] if keep_images else []
+            left += _remove_state(session.paths)
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
                 fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
             )
         else:
-            teardown.Files().undo(scope("files"))
+            left += _remove_state(session.paths)
     journal = Journal(host_journal())
     undone = tuple(undo_all(session.runner, journal)) if host else ()
     changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
@@ -91,3 +95,12 @@ def _session_for_down(name: str, bus: Bus, cancel: threading.Event | None) -> Se
         session = Session(spec, spec)
     session.bus, session.cancel, session.runner.cancel = bus, cancel, cancel
     return session
+
+
+def _remove_state(paths: LabPaths) -> list[str]:
+    """Remove the lab's state directory (kubeconfigs, log, journal); returns what remains of it or works in it."""
+    shutil.rmtree(paths.root, ignore_errors=True)
+    left = [f"process {pid}: {line}" for pid, line in processes(paths.root)]
+    if paths.root.exists():
+        left += [f"file {path}" for path in sorted(paths.root.rglob("*"))] or [f"directory {paths.root}"]
+    return left

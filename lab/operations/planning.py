@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab import tenants
-from lab.config import LabSpec
+from lab.config import LabSpec, TenantSpec
 from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed, State, Step
 from lab.errors import SpecError, Unavailable
@@ -26,6 +26,7 @@ from lab.steps.queues import queue_steps
 from lab.steps.registry_mirrors import RegistryMirrors
 from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenancy_steps
+from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads import pods
 
@@ -224,19 +225,7 @@ def build_plan(
     node_image = NodeImage.of(spec, supply, in_nodes, first)
     if made_of:
         node_image = replace(node_image, tag=made_of)
-    with_kai = spec.scheduler == "kai"
-    steps: tuple[Step[LabContext], ...] = (
-        host,
-        *fetches,
-        node_image,
-        KindCluster(spec, node_image.tag, own),
-        PodNetwork(spec, own),
-        *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
-        *(gpu_steps(spec) if has_gpus(spec) else ()),
-        *kai.kai_steps(spec, with_kai),
-        *queue_steps(spec, with_kai),
-        *tenancy_steps(spec, with_kai),
-    )
+    steps = _lab_steps(spec, host, fetches, node_image, own, {})
     if leave_alone:
         steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
     all_facts = {
@@ -247,7 +236,7 @@ def build_plan(
         "gpu_mode": spec.gpu.mode if has_gpus(spec) else "none",
         "gpus": said(spec) if has_gpus(spec) else "",
         "scheduler": spec.scheduler,
-        "kai_version": spec.kai.version if with_kai else "",
+        "kai_version": spec.kai.version if spec.scheduler == "kai" else "",
         "no_kai": no_kai,
         "tenants": ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in spec.tenants),
         "node_image": node_image.tag,
@@ -255,3 +244,77 @@ def build_plan(
     }
     missing = tuple(choice for choice in choices if not choice.available)
     return Plan(spec, steps, choices, missing, tuple(told), all_facts, host.effects())
+
+
+def running_steps(
+    spec: LabSpec, supply: Supply, *, node_image: str, loaded: Collection[str] = ()
+) -> tuple[Step[LabContext], ...]:
+    """The steps of a lab that runs: nothing of its own is fetched or baked again.
+
+    Args:
+        spec: without any ``auto``.
+        supply: where things come from.
+        node_image: tag of the image its nodes are made of.
+        loaded: names of tenants whose images are loaded into the nodes, which were baked without them.
+
+    Raises:
+        Unavailable: something that one of those tenants needs is not available.
+    """
+    images: dict[str, TenantImages] = {}
+    fetches: dict[str, Fetch] = {}
+    for tenant in spec.tenants:
+        if tenant.name in loaded:
+            choices = choices_for(spec, tenant, supply)
+            needed = builds_needed(choices, supply)
+            fetches.update((fetch.id, fetch) for fetch in needed)
+            names = tuple(choice.item.name for choice in choices if choice.item.kind == "image")
+            images[tenant.name] = TenantImages(tenant.name, names, tuple(fetch.id for fetch in needed))
+    baked = NodeImage(spec, (), node_image)
+    return _lab_steps(spec, HostReady(()), tuple(fetches.values()), baked, own_node(spec, supply), images)
+
+
+def teardown_steps(spec: LabSpec) -> tuple[Step[LabContext], ...]:
+    """All steps of a lab that is to go; neither the sources nor a node image are looked for."""
+    return _lab_steps(spec, HostReady(()), (), NodeImage(spec, (), ""), True, {})
+
+
+def choices_for(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[Choice, ...]:
+    """Where the things come from that the lab needs for a tenant and would not need without any tenant.
+
+    Raises:
+        Unavailable: something is not available.
+    """
+    alone = spec.model_copy(update={"tenants": (tenant,)})
+    without = set(items_needed(spec.model_copy(update={"tenants": ()}), supply))
+    choices = tuple(supply.choose([item for item in items_needed(alone, supply) if item not in without]).values())
+    if missing := [choice for choice in choices if not choice.available]:
+        things = "thing" if len(missing) == 1 else "things"
+        raise Unavailable(
+            f"{len(missing)} {things} that tenant {tenant.name} needs cannot be had; nothing was changed",
+            evidence=[line for choice in missing for line in (str(choice.item), *(f"    {why}" for why in choice.why))],
+            fix="; ".join(dict.fromkeys(choice.fix for choice in missing)),
+        )
+    return choices
+
+
+def _lab_steps(
+    spec: LabSpec,
+    host: HostReady,
+    fetches: Sequence[Fetch],
+    node_image: NodeImage,
+    own: bool,
+    loaded: Mapping[str, TenantImages],
+) -> tuple[Step[LabContext], ...]:
+    with_kai = spec.scheduler == "kai"
+    return (
+        host,
+        *fetches,
+        node_image,
+        KindCluster(spec, node_image.tag, own),
+        PodNetwork(spec, own),
+        *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
+        *(gpu_steps(spec) if has_gpus(spec) else ()),
+        *kai.kai_steps(spec, with_kai),
+        *queue_steps(spec, with_kai),
+        *tenancy_steps(spec, with_kai, loaded),
+    )

@@ -14,7 +14,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL
+from lab.config.labels import NODE_LABEL, namespace_labels
 from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError
 from lab.gpu.simulated.devices import gpus_of
@@ -23,7 +23,6 @@ from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.state import ATTACHED, PLACES, required
 from lab.session.lab import Lab
-from lab.tenants.names import namespace_labels
 from lab.workloads.namespace import Inside, WorkloadNamespace
 
 HOST = "host"

@@ -10,16 +10,25 @@ from lab.errors import HostNotReady
 from lab.host import Fix
 from lab.paths import host_journal
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 
 @dataclass(frozen=True)
-class HostReady:
+class HostReady(LabStep):
     """The fixes this machine needs, in order; none on a machine that is ready."""
 
     fixes: tuple[Fix, ...]
     needs: tuple[str, ...] = ()
     id: str = "host"
     title: str = "This machine"
+
+    @property
+    def part_of(self) -> str:
+        """Nothing: other labs may need the changes, so only 'lab down --host' undoes them."""
+        return ""
+
+    def wanted(self) -> object:
+        return self.fixes
 
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
@@ -40,6 +49,3 @@ class HostReady:
         """See Step."""
         if ctx.engine.call("version", check=False).code != 0:
             raise HostNotReady(f"{ctx.engine.name} does not answer", fix="lab doctor")
-
-    def undo(self, ctx: LabContext) -> None:
-        """Only by 'lab down --host': other labs and people may use the engine."""

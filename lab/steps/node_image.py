@@ -18,6 +18,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, Unavailable
 from lab.paths import assets, cache_root, owner
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.supply import Choice, Item, Supply
 from lab.supply.cache import alone, key_of, place
 
@@ -32,6 +33,7 @@ IMAGE_OWNER = "kailab-image"
 
 _TOOLKIT = Item("binary", "container-toolkit")
 
+NODE_IMAGE = "node-image"
 _KEPT = 6
 """Baked images that stay in the engine, of all labs together; each takes 1 to 2 GB."""
 
@@ -56,14 +58,14 @@ def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
 
 
 @dataclass(frozen=True)
-class NodeImage:
+class NodeImage(LabStep):
     """Step ``node-image``: the derived node image is in the container engine."""
 
     spec: LabSpec
     images: tuple[Item, ...]
     tag: str
     needs: tuple[str, ...] = ()
-    id: str = "node-image"
+    id: str = NODE_IMAGE
     title: str = "Node image"
 
     @classmethod
@@ -179,8 +181,30 @@ class NodeImage:
         if ctx.engine.image_id(self.tag) is None:
             raise LabError(f"the node image {self.tag} is not in {ctx.engine.name}", fix="run 'lab up' again")
 
+    @property
+    def part_of(self) -> str:
+        return ""
+
+    def wanted(self) -> object:
+        return self.tag
+
     def undo(self, ctx: LabContext) -> None:
-        """Images are kept for the next lab; 'lab down --images' removes them by the journal."""
+        """Remove every node image of the lab; the engine refuses one that another lab's containers run on."""
+        for owned in ctx.journal.owned("image"):
+            ctx.engine.call("rmi", owned.name, check=False)
+            ctx.journal.released("image", owned.name)
+        for reference in images_of(ctx):
+            ctx.engine.call("rmi", reference, check=False)
+
+    def remains(self, ctx: LabContext) -> tuple[str, ...]:
+        return tuple(f"image {name}" for name in images_of(ctx))
+
+
+def images_of(ctx: LabContext) -> list[str]:
+    """Node images that carry the lab's label."""
+    label = f"label={IMAGE_OWNER}={ctx.spec.name}"
+    listed = ctx.engine.call("images", "--filter", label, "--format", "{{.Repository}}:{{.Tag}}", check=False)
+    return sorted(set(listed.out.split()))
 
 
 def mark_used(tag: str) -> None:
@@ -217,7 +241,7 @@ def _used(tag: str) -> float:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class Fetch(LabStep):
     """Step ``supply:NAME``: what is not on this machine yet is downloaded or built before anything needs it."""
 
     name: str
@@ -225,6 +249,14 @@ class Fetch:
     items: tuple[Item, ...]
     where: str
     needs: tuple[str, ...] = ("host",)
+
+    @property
+    def part_of(self) -> str:
+        """Nothing: the cache is kept."""
+        return ""
+
+    def wanted(self) -> object:
+        return self.items
 
     @property
     def id(self) -> str:
@@ -262,9 +294,6 @@ class Fetch:
         """See Step."""
         if gone := [item for item in self.items if not ctx.supply.path(item).exists()]:
             raise Unavailable(f"{gone[0]} was fetched but is not in the cache", fix="run the command again")
-
-    def undo(self, ctx: LabContext) -> None:
-        """The cache is kept."""
 
 
 def builds_needed(choices: Iterable[Choice], supply: Supply) -> tuple[Fetch, ...]:

@@ -14,6 +14,7 @@ from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.paths import assets
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.tools.container import Container
 
 _CONFLIST = "/etc/cni/net.d/10-kailab.conflist"
@@ -24,7 +25,7 @@ _READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class PodNetwork:
+class PodNetwork(LabStep):
     """The pod network.
 
     Args:
@@ -79,9 +80,6 @@ class PodNetwork:
 
     def verify(self, ctx: LabContext) -> None:
         """``apply`` ended when the nodes were Ready; what pods reach is proven by the steps that need it."""
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the node containers."""
 
 
 def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> dict[str, tuple[str, str]]:

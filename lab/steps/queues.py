@@ -14,6 +14,7 @@ from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kai import line_of
 from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.steps.kai import kai_steps
 
 KIND = "Queue.scheduling.run.ai"
@@ -120,7 +121,7 @@ def _share(share: QueueResource) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Queues:
+class Queues(LabStep):
     """The lab file's queues."""
 
     spec: LabSpec
@@ -172,9 +173,6 @@ class Queues:
             )
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes its queues with it."""
-        if self.spec.cluster.provider == "kind":
-            return
         cluster = ctx.cluster()
         delete_queues(cluster, {q["metadata"]["name"]: q for q in cluster.list(KIND, labels=self._mine)})
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.supply.registry import is_local, without_scheme
 
 _FOLDER = "/etc/containerd/certs.d"
 
 
 @dataclass(frozen=True)
-class RegistryMirrors:
+class RegistryMirrors(LabStep):
     """The lab file's ``supply.mirrors`` in every node."""
 
     spec: LabSpec
@@ -46,9 +47,6 @@ class RegistryMirrors:
 
     def verify(self, ctx: LabContext) -> None:
         """A mirror that does not answer shows at the first pull; containerd then asks the registry itself."""
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the node containers."""
 
 
 def mirror_files(mirrors: dict[str, str], gateway: str) -> dict[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lab.config import LabSpec
 from lab.tenants.vcluster.access import Port, find_port, tenant_port
-from lab.tenants.vcluster.step import VirtualCluster
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, tenant_images
+from lab.tenants.virtual_cluster import VirtualCluster
 
 __all__ = ["Port", "VirtualCluster", "charts", "find_port", "images", "tenant_port", "validate_tenants"]
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
+from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, LabError, WaitTimeout
 from lab.invariants.reservations import CONFIGMAP_ANNOTATION
 from lab.kai import line_of
@@ -15,7 +16,6 @@ from lab.kube import Cluster
 from lab.kube.readiness import is_ready
 from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import FRACTION_ANNOTATION, PodView
-from lab.tenants.names import tenant_namespace
 from lab.tenants.removal import timeline as moment
 from lab.tenants.removal.footprint import Footprint, disturbed, reserved
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.kube import Cluster
 from lab.objects.views import GPU_GROUP_LABEL, PodView
@@ -22,7 +23,6 @@ from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import missing_measures
 from lab.tenants.isolation.step import Isolation, look
-from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.modifiers import brief, on_node
 from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace

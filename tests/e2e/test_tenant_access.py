@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.errors import Unreachable
@@ -25,7 +26,6 @@ from lab.report.lab_report import situation_of
 from lab.report.page import write_page
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
-from lab.tenants.names import tenant_namespace
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL
+from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kai import line_of
 from lab.kube import Cluster
@@ -19,7 +19,6 @@ from lab.steps.kai.step import NAMESPACE
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners
 from lab.tenants.isolation.step import Isolation
-from lab.tenants.names import tenant_namespace
 
 from .scheduling_decisions import WAIT
 

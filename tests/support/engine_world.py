@@ -14,7 +14,12 @@ WAIT = 10.0
 
 
 def engine(
-    steps: Sequence[FakeStep], *, cancel: threading.Event | None = None, workers: int = 6, bus: Bus | None = None
+    steps: Sequence[FakeStep],
+    *,
+    cancel: threading.Event | None = None,
+    workers: int = 6,
+    bus: Bus | None = None,
+    partial: bool = False,
 ) -> Engine[str]:
     return Engine(
         steps,
@@ -23,6 +28,7 @@ def engine(
         cancel=cancel or threading.Event(),
         workers=workers,
         lab="demo",
+        partial=partial,
     )
 
 

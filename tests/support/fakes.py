@@ -206,6 +206,18 @@ class FakeStep:
     act: dict[str, Callable[[object], None] | BaseException] = field(default_factory=dict)
     verbs: list[str] = field(default_factory=list)
     journal: list[str] = field(default_factory=list)
+    part_of: str = ""
+    want: object = None
+    left: tuple[str, ...] = ()
+
+    def wanted(self) -> object:
+        """``want``."""
+        return self.want
+
+    def remains(self, ctx: object) -> tuple[str, ...]:
+        """``left``."""
+        self._do("remains", ctx)
+        return self.left
 
     @property
     def title(self) -> str:

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 import lab.operations.tenant.add
-import lab.operations.tenant.remove
+import lab.operations.tenant.changes
+import lab.operations.tenant.status
 import lab.session.session
+import lab.tenants.virtual_cluster
 from lab.config import LabSpec, TenantSpec
+from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.gpu.map.model import GpuMap
 from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.tenants.removal.timeline import Removal
+from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.cluster_fake import FakeCluster
 
 
@@ -30,6 +34,7 @@ class FakeStep:
     needs: tuple[str, ...] = ()
     act: Callable[[], None] = lambda: None
     seen: Observed = field(default_factory=Observed.absent)
+    want: object = None
 
     @property
     def title(self) -> str:
@@ -50,6 +55,39 @@ class FakeStep:
 
     def undo(self, ctx: Any) -> None:
         self.log.append(f"undo {self.id}")
+
+    @property
+    def part_of(self) -> str:
+        kind, _, tenant = self.id.partition(":")
+        return f"tenant:{tenant}" if kind in ("kai", "queues") and tenant else "cluster"
+
+    def wanted(self) -> object:
+        return self.want
+
+    def remains(self, ctx: Any) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class FakeVirtualCluster(VirtualCluster):
+    """A tenant that comes up at once; it is removed by whatever stands for the removal."""
+
+    log: list[str] = field(default_factory=list, compare=False)
+    act: Callable[[], None] = lambda: None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ()
+
+    def observe(self, ctx: Any) -> Observed:
+        return Observed.absent()
+
+    def apply(self, ctx: Any) -> None:
+        self.log.append(self.id)
+        self.act()
+
+    def verify(self, ctx: Any) -> None:
+        pass
 
 
 def lab_file(**more: Any) -> LabSpec:
@@ -83,38 +121,42 @@ class TenancyWorld:
         spec = spec or lab_file()
         Session(spec, spec, {"scheduler": spec.scheduler}, added=added).save()
         patch.setattr(Session, "cluster", lambda session, name="": self.tenants[name] if name else self.cluster)
-        for module in (lab.operations.tenant.add, lab.operations.tenant.remove):
-            patch.setattr(module, "plan_steps", self.steps)
-        patch.setattr(lab.operations.tenant.add, "own_choices", lambda *_: ())
+        for module in (lab.operations.tenant.changes, lab.operations.tenant.status):
+            patch.setattr(module, "running_steps", self.steps)
         patch.setattr(lab.operations.tenant.add, "validate_tenants", lambda *_: ())
         patch.setattr(lab.session.session.Supply, "chart", lambda *_: Path("/cache/vcluster.tgz"))
         patch.setattr(lab.operations.tenant.add.GpuSource, "read", lambda _: self.gpus)
         patch.setattr("lab.tenants.vcluster.images.missing", lambda *_: {})
-        patch.setattr(lab.operations.tenant.remove, "remove_tenant", self.remove)
+        patch.setattr(lab.tenants.virtual_cluster, "remove_tenant", self.remove)
+        patch.setattr(lab.tenants.virtual_cluster, "foreign", lambda *_: False)
         self.removed: list[tuple[str, float | None]] = []
 
     def lab(self) -> Lab:
         """The lab as another process would find it."""
         return Lab(Session.attached("demo"))
 
-    def steps(self, _: Lab, spec: LabSpec, __: object) -> tuple[FakeStep, ...]:
+    def steps(self, spec: LabSpec, *_: object, loaded: tuple[str, ...] = (), **__: object) -> tuple[Any, ...]:
         """A plan of a step or two per tenant."""
-        from lab.config.node_assignment import beside_host_kai, tenant_nodes
-
-        found = [self.step("network")]
-        found += [self.step("kai", "network")] if spec.scheduler == "kai" else []
-        found += [self.step("tenant-nodes", "network")] if tenant_nodes(spec) else []
-        found += [self.step("isolation", "kai", "tenant-nodes")] if beside_host_kai(spec) else []
+        apart = beside_host_kai(spec)
+        found: list[Any] = [self.step("network")]
+        found += [self.step("kai", "network", want=apart)] if spec.scheduler == "kai" else []
+        found += [self.step("tenant-nodes", "network", want=tenant_nodes(spec))] if tenant_nodes(spec) else []
+        found += [self.step("isolation", "kai", "tenant-nodes", want=spec.tenants)] if apart else []
         for tenant in spec.tenants:
-            found.append(self.step(f"tenant:{tenant.name}", "network"))
+            found.append(FakeVirtualCluster(spec, tenant, log=self.log, act=self.act(f"tenant:{tenant.name}")))
             if tenant.mode == "own-kai":
-                found.append(self.step(f"kai:{tenant.name}", f"tenant:{tenant.name}"))
+                before = (f"tenant:{tenant.name}", *(("isolation",) if apart else ()))
+                found.append(self.step(f"kai:{tenant.name}", *before))
                 found.append(self.step(f"queues:{tenant.name}", f"kai:{tenant.name}"))
         return tuple(found)
 
-    def step(self, name: str, *needs: str) -> FakeStep:
+    def act(self, name: str) -> Callable[[], None]:
+        """What happens when a step is applied."""
+        return self.acts.get(name, lambda: None)
+
+    def step(self, name: str, *needs: str, want: object = None) -> FakeStep:
         """A step; ``acts`` says what happens when it is applied."""
-        return FakeStep(name, self.log, needs, self.acts.get(name, lambda: None))
+        return FakeStep(name, self.log, needs, self.act(name), want=want)
 
     def remove(self, ctx: Any, tenant: TenantSpec, *, grace: float | None, canary: bool) -> Removal:
         """Stands in for the engine-level removal."""

@@ -16,10 +16,11 @@ from lab.gpu.pools import pools_by_node, said, short_name
 from lab.gpu.simulated.nodes import each
 from lab.host.nvml import GpuDevice, query
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 
 @dataclass(frozen=True)
-class RealGpuNodes:
+class RealGpuNodes(LabStep):
     """The machine's GPUs in the nodes.
 
     kind's nodes are privileged containers: each has every /dev/nvidiaN of the machine, whatever it asked for. So all
@@ -106,9 +107,6 @@ class RealGpuNodes:
                 evidence=strange,
                 fix="nvidia-smi -L on this machine, then lab down and lab up",
             )
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the node containers; the GPUs are free again when the journal is gone."""
 
     def _files(self, gpus: tuple[GpuDevice, ...]) -> RealFiles:
         return RealFiles.of(gpus, self.spec.gpu.toolkit)

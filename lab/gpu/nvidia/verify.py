@@ -19,6 +19,7 @@ from lab.gpu.simulated.nodes import each
 from lab.host.nvml import query
 from lab.objects.views import PodView
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 LIST_GPUS = ("nvidia-smi", "-L")
 
@@ -71,7 +72,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class RealGpuProof:
+class RealGpuProof(LabStep):
     """UUIDs compared between the machine, its nodes and their pods."""
 
     spec: LabSpec
@@ -113,9 +114,6 @@ class RealGpuProof:
             )
         if sight.silent:
             ctx.notice(f"no pod could be asked for its GPUs on {', '.join(sight.silent)}: it has no nvidia-smi")
-
-    def undo(self, ctx: LabContext) -> None:
-        """Nothing was made."""
 
 
 def look(ctx: LabContext) -> Sight:

@@ -18,6 +18,7 @@ from lab.gpu.simulated.node_files import CDI_SPEC, HOME, LIBRARY, NVML_CONFIG, R
 from lab.gpu.simulated.node_state import NodeState, differences, look
 from lab.gpu.simulated.nvml_build import build_library, node_arch, source_digest
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.tools.container import Container
 from lab.tools.process import Result
 
@@ -46,7 +47,7 @@ def failures(ctx: LabContext) -> dict[str, dict[int, Health]]:
 
 
 @dataclass(frozen=True)
-class GpuNodes:
+class GpuNodes(LabStep):
     """The simulated driver on the GPU nodes."""
 
     spec: LabSpec
@@ -133,9 +134,6 @@ class GpuNodes:
                     evidence=[*listed.out.splitlines(), *listed.err.splitlines()],
                     fix=f"docker exec {name} cat {CDI_SPEC}",
                 )
-
-    def undo(self, ctx: LabContext) -> None:
-        """Goes with the node containers; nothing is outside them but the cache."""
 
     def _files(self, sick: dict[str, dict[int, Health]]) -> dict[str, NodeFiles]:
         """The files each node should have, with the failures it has."""

@@ -15,8 +15,8 @@ from lab.errors import HostNotReady, LabError, SpecError
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
+from lab.operations.tenant.changes import delta, engine_for, host_changes
 from lab.operations.tenant.results import Added
-from lab.operations.tenant.step_selection import fetches_of, host_changes, own_choices, plan_steps, steps_to_add
 from lab.session import run_history
 from lab.session.lab import Lab
 from lab.tenants import validate_tenants
@@ -46,25 +46,22 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
     session = lab.session
     with session.locked():
         session.refresh()
-        before = session.spec
+        before = _without(session.spec, asked.name)  # there already where an earlier add was cut off
         try:
             tenant = _take_on(lab, asked)
-            choices = own_choices(lab.spec, tenant, session.supply)
+            steps = delta(lab, before, lab.spec, (tenant.name,)).applied
             notices = (
                 *_doubts(lab, tenant),
                 *validate_tenants(_only(lab.spec, tenant), session.supply.chart(CHART, tenant.vcluster)),
             )
             changes = _agreed(lab, before, tenant, ask)
-            steps = plan_steps(lab, lab.spec, session.supply)
         except LabError:
             session.refresh()  # nothing was written: the lab is as it was
             raise
-        images = [choice.item.name for choice in choices if choice.item.kind == "image"]
-        run = steps_to_add(steps, lab.spec, tenant.name, fetches_of(choices, session.supply), images)
         session.save()
         for text in notices:
             lab.bus.emit(Notice("warning", text))
-        record = _run(lab, Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name), tenant)
+        record = _run(lab, engine_for(lab, steps), tenant)
     return Added(
         tenant,
         tenant_nodes(lab.spec).get(tenant.name, ()),
@@ -144,6 +141,10 @@ def _refuse_taken(gpus: GpuMap, spec: LabSpec, tenant: TenantSpec) -> None:
             evidence=list(dict.fromkeys(lines)),
             fix="wait for those pods or delete them, or name other workers with --nodes",
         )
+
+
+def _without(spec: LabSpec, name: str) -> LabSpec:
+    return spec.model_copy(update={"tenants": tuple(tenant for tenant in spec.tenants if tenant.name != name)})
 
 
 def _only(spec: LabSpec, tenant: TenantSpec) -> LabSpec:

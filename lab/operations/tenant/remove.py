@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lab.config import TenantSpec
 from lab.config.added_tenants import with_added, with_fixed_nodes
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
-from lab.engine.run import Engine
-from lab.engine.step import Effect, Observed, State, Step
+from lab.engine.step import Effect, Step
 from lab.errors import HostNotReady, LabError
+from lab.operations.tenant.changes import delta, engine_for, host_changes
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
-from lab.operations.tenant.step_selection import common_steps, host_changes, narrowed, plan_steps
 from lab.session.context import LabContext
 from lab.session.lab import Lab
-from lab.tenants.isolation import admission_policy
-from lab.tenants.removal.remove import remove_tenant
 from lab.tenants.removal.timeline import Removal
+from lab.tenants.virtual_cluster import VirtualCluster
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 
@@ -73,75 +71,31 @@ def remove(
                 evidence=[effect.what for effect in changes],
                 fix="run with --yes to agree to it",
             )
-        common = common_steps(plan_steps(lab, before, session.supply))
-        removal = _take_away(lab, tenant, grace, canary)
+        change = delta(lab, before, after)
+        removal = _undo(lab, tenant, change.gone, grace, canary)
         removed = Removed(name, removal, nodes, changes, in_file)
         if removal.left:
             return removed
         session.change_tenants(asked, added)
         session.save()
-        _give_back(lab, common)
+        if change.applied:
+            engine_for(lab, change.applied).up(verb=_VERB).raise_failure()
         if in_file:
             lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'lab up' with it brings it back"))
     return removed
 
 
-def _take_away(lab: Lab, tenant: TenantSpec, grace: float | None, canary: bool) -> Removal:
-    step = Taking(tenant, grace, canary)
-    record = Engine([step], lab.session.scope, bus=lab.bus, cancel=lab.session.cancel, lab=lab.spec.name).up(verb=_VERB)
-    if step.done and not record.cancelled:
-        return step.done[-1]
+def _undo(lab: Lab, tenant: TenantSpec, gone: Sequence[Step[LabContext]], grace: float | None, canary: bool) -> Removal:
+    """Undo the steps that are gone; returns how the tenant's own went. Raises LabError unless it came to its end."""
+    removals: list[Removal] = []
+    steps = [
+        replace(step, grace=grace, check_gpus=canary, removals=removals) if isinstance(step, VirtualCluster) else step
+        for step in gone
+    ]
+    record = engine_for(lab, steps).down(_VERB, past_failures=False)
+    if removals and removals[-1].left and not record.cancelled:
+        return removals[-1]  # with all that was measured; the caller says what is left
     record.raise_failure()
-    raise LabError(f"tenant {tenant.name} was not taken away", fix=f"lab tenant remove {tenant.name}")
-
-
-def _give_back(lab: Lab, before: list[Step[LabContext]]) -> None:
-    """Bring the host to where it is without the tenant: nodes for everybody, KAI as it was, no measures."""
-    session = lab.session
-    after = common_steps(plan_steps(lab, lab.spec, session.supply))
-    if after:
-        engine = Engine(narrowed(after), session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name)
-        engine.up(verb=_VERB).raise_failure()
-    if "isolation" in {step.id for step in before} - {step.id for step in after}:
-        # the last tenant with a KAI of its own is gone
-        admission_policy.take_away(lab.cluster, lab.spec.name)
-
-
-@dataclass(frozen=True)
-class Taking:
-    """Step ``remove:NAME``: the tenant is taken away and what is left of it is looked for."""
-
-    tenant: TenantSpec
-    grace: float | None
-    canary: bool
-    needs: tuple[str, ...] = ()
-    done: list[Removal] = field(default_factory=list)
-
-    @property
-    def id(self) -> str:
-        """See Step."""
-        return f"remove:{self.tenant.name}"
-
-    @property
-    def title(self) -> str:
-        """See Step."""
-        return f"Remove {self.tenant.name}"
-
-    def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
-        return (Effect("cluster", f"tenant {self.tenant.name} with all that is in it is deleted"),)
-
-    def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
-        return Observed(State.ABSENT, "to be taken away")
-
-    def apply(self, ctx: LabContext) -> None:
-        """See Step."""
-        self.done.append(remove_tenant(ctx, self.tenant, grace=self.grace, canary=self.canary))
-
-    def verify(self, ctx: LabContext) -> None:
-        """See Step. Raises Leftovers."""
-        self.done[-1].raise_left()
-
-    def undo(self, ctx: LabContext) -> None:
-        """What is gone is gone."""
+    if not removals:
+        raise LabError(f"tenant {tenant.name} was not taken away", fix=f"lab tenant remove {tenant.name}")
+    return removals[-1]

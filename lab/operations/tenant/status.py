@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
+from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import tenant_nodes
-from lab.engine.run import Engine
 from lab.errors import LabError, NoLab
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
 from lab.kube import Cluster
 from lab.objects.views import PodView
+from lab.operations.planning import running_steps
+from lab.operations.tenant.changes import engine_for
 from lab.operations.tenant.results import TenantState, TenantStatus
-from lab.operations.tenant.step_selection import narrowed, plan_steps, steps_of
 from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tenants import find_port
-from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.access import server_of
 
 _OF_THE_SYSTEM = ("kube-system", NAMESPACE, RESERVATIONS)
@@ -92,16 +92,9 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
         LabError: the lab's own cluster does not answer.
     """
     found = states(lab, names)
-    every = plan_steps(lab, lab.spec, lab.session.supply)
-    mine = {one.spec.name: narrowed(steps_of(every, one.spec.name)) for one in found}
-    engine = Engine(
-        [step for steps in mine.values() for step in steps],
-        lab.session.scope,
-        bus=lab.bus,
-        cancel=lab.session.cancel,
-        lab=lab.spec.name,
-    )
-    seen = engine.observe()
+    every = running_steps(lab.spec, lab.session.supply, node_image=lab.node_image)
+    mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
+    seen = engine_for(lab, [step for steps in mine.values() for step in steps]).observe()
     return tuple(
         TenantStatus(one, tuple((step.id, step.title, seen[step.id]) for step in mine[one.spec.name])) for one in found
     )

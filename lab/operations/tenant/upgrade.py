@@ -11,12 +11,11 @@ from typing import Any
 from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
-from lab.engine.run import Engine
 from lab.errors import LabError, SpecError
 from lab.operations.tenant import rehearse
+from lab.operations.tenant.changes import delta, engine_for
 from lab.operations.tenant.rehearse import Rehearsal
 from lab.operations.tenant.status import find
-from lab.operations.tenant.step_selection import after, fetches_of, own_choices, plan_steps, steps_of, steps_to_load
 from lab.operations.tenant.version_skew import forbidden
 from lab.session import run_history
 from lab.session.lab import Lab
@@ -114,26 +113,21 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
     session = lab.session
     with session.locked():
         session.refresh()
-        wanted = _changed(lab, find(lab.spec, name), {"vcluster": version})
+        before = lab.spec
+        wanted = _changed(lab, find(before, name), {"vcluster": version})
         try:
             put(lab, wanted)
             _refuse_missing_chart(lab, wanted)
-            choices = own_choices(lab.spec, wanted, session.supply)
+            steps = delta(lab, before, lab.spec, (name,)).applied
             alone = lab.spec.model_copy(update={"tenants": (wanted,)})
             notices = validate_tenants(alone, session.supply.chart(CHART, version))
-            steps = plan_steps(lab, lab.spec, session.supply)
         except LabError:
             session.refresh()  # nothing was written: the lab is as it was
             raise
         session.save()
         for text in notices:
             lab.bus.emit(Notice("warning", text))
-        images = [choice.item.name for choice in choices if choice.item.kind == "image"]
-        loading = steps_to_load(name, fetches_of(choices, session.supply), images)
-        own = [step for step in steps_of(steps, name) if step.id == f"tenant:{name}"]
-        run = [*loading, *after(loading, own)]
-        engine = Engine(run, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name)
-        record = engine.up(verb="tenant upgrade")
+        record = engine_for(lab, steps).up(verb="tenant upgrade")
         run_history.save_run(lab.paths.runs, record, dict(session.facts))
         record.raise_failure()
 

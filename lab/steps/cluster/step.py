@@ -13,18 +13,20 @@ from lab.errors import ApiFailed, LabError
 from lab.gpu.nvidia.resolve import claim
 from lab.host.engines import look
 from lab.host.machine import Machine
-from lab.session.context import LabContext
+from lab.paths import owner
+from lab.session.context import NODE_LABEL, LabContext
+from lab.session.step import LabStep
 from lab.steps.cluster.config import kind_config, shape
 from lab.steps.cluster.ownership import owner_mount, refuse_strangers
 from lab.steps.cluster.ports import free_ports
-from lab.steps.node_image import mark_used
+from lab.steps.node_image import OWNER, STATE, mark_used
 from lab.tools.kind import Kind
 
 _API_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class KindCluster:
+class KindCluster(LabStep):
     """The lab's kind cluster.
 
     Args:
@@ -137,18 +139,36 @@ class KindCluster:
         if not ctx.cluster().healthy():
             raise ApiFailed(f"the API server of {ctx.kind_name} does not answer /readyz", fix="lab logs")
 
+    @property
+    def part_of(self) -> str:
+        return ""
+
     def undo(self, ctx: LabContext) -> None:
-        """See Step."""
-        if ctx.nodes():
-            # kind may not be there any more (cleared cache); the engine alone can do it too
-            for node in ctx.nodes():
-                ctx.engine.remove(node.name)
+        """Remove the lab's containers, running or not, with their volumes, and kind's network if the lab made it.
+
+        By journal and label, so it works from any half-made state and without kind's own program.
+        """
+        if names := lab_containers(ctx):
+            ctx.progress(f"removing {len(names)}")
+            ctx.engine.remove(*names)
+        for owned in ctx.journal.owned("container"):
+            ctx.engine.remove(owned.name)
+            ctx.journal.released("container", owned.name)
+        for owned in ctx.journal.owned("network"):
+            # the engine itself refuses while any container is attached
+            ctx.engine.call("network", "rm", owned.name, check=False)
+            ctx.journal.released("network", owned.name)
         ctx.paths.kubeconfig.unlink(missing_ok=True)
         ctx.paths.kubeconfig.with_suffix(".lock").unlink(missing_ok=True)
         ctx.journal.released("cluster", ctx.kind_name)
         ctx.journal.released("file", str(ctx.paths.kubeconfig))
         for port in ctx.journal.owned("port"):
             ctx.journal.released("port", port.name)
+
+    def remains(self, ctx: LabContext) -> tuple[str, ...]:
+        label = f"label={NODE_LABEL}={ctx.kind_name}"
+        volumes = ctx.engine.call("volume", "ls", "-q", "--filter", label, check=False).out.split()
+        return (*(f"container {name}" for name in lab_containers(ctx)), *(f"volume {name}" for name in volumes))
 
     def _kind(self, ctx: LabContext) -> Kind:
         return Kind(ctx.run, ctx.supply.binary("kind"), ctx.engine.name)
@@ -158,3 +178,10 @@ def _tell(ctx: LabContext, line: str) -> None:
     text = line.strip().lstrip("✓•✗ ").rstrip(". ")
     if text and not text.startswith(("Set kubectl", "kubectl", "Have a", "Thanks", "You can now")):
         ctx.progress(text[:60])
+
+
+def lab_containers(ctx: LabContext) -> list[str]:
+    """Containers that carry kind's label for the lab's cluster, or the lab's label and no other state directory's."""
+    ours = ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
+    mine = [container for container in ours if container.labels.get(STATE, owner()) == owner()]
+    return sorted({container.name for container in (*ctx.nodes(), *mine)})

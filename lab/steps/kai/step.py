@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
+from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
@@ -16,6 +17,7 @@ from lab.kai.chart import differences
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import required_crds
@@ -39,11 +41,14 @@ _CONFIG = ("Config.kai.scheduler", "kai-config")
 
 
 @dataclass(frozen=True)
-class Kai:
+class Kai(LabStep):
     """KAI on the lab's own cluster."""
 
     spec: LabSpec
     id: str = "kai"
+
+    def wanted(self) -> object:
+        return self.spec.kai.version, release_values(self.spec)
 
     @property
     def line(self) -> VersionLine:
@@ -107,6 +112,7 @@ class Kai:
         if by_lab:
             ctx.progress("CRDs and configuration")
             self._do_hooks(cluster, helm, chart)
+        self._label_served_namespaces(cluster)
         ctx.progress("helm install")
         with self._tenants_sheltered(cluster):
             helm.upgrade_install(
@@ -119,6 +125,14 @@ class Kai:
                 timeout=_HELM_SECONDS,
             )
             self._wait(ctx, cluster)
+
+    def _label_served_namespaces(self, cluster: Cluster) -> None:
+        """Label the tenants it serves before it is told to look at labelled namespaces only: it never loses them."""
+        for tenant in self.spec.tenants:
+            labels = namespace_labels(tenant.mode, beside_host_kai=beside_host_kai(self.spec))
+            namespace = tenant_namespace(tenant.name)
+            if tenant.mode == "host-kai" and labels and cluster.get("Namespace", namespace) is not None:
+                cluster.patch("Namespace", namespace, {"metadata": {"labels": labels}})
 
     def _tenants_sheltered(self, cluster: Cluster) -> AbstractContextManager[object]:
         """Beside tenants with a KAI of their own, the binder must find their GPU groups in order when it starts."""
@@ -145,9 +159,7 @@ class Kai:
         wait_for_webhooks(cluster, self.spec.name, self.line, kai_values(self.spec), _WEBHOOK_SECONDS)
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes KAI with it; from another one only what the lab made is taken."""
-        if self.spec.cluster.provider == "kind":
-            return
+        """Remove what the lab made of KAI, from a cluster that stays."""
         cluster = ctx.cluster()
         mine = [owned for owned in ctx.journal.owned() if owned.step == self.id]
         if any(owned.kind == "release" for owned in mine):

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.config import LabSpec
-from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
+from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
 from lab.explain.installation import GROUPER, SCHEDULER, Component, KaiInstallation, installation
 from lab.kai import line_of
 from lab.kube.readiness import is_ready
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import owners
-from lab.tenants.names import tenant_namespace
 
 KINDS = (
     "Namespace",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.config import LabSpec
-from lab.config.labels import NODE_LABEL
+from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, StepFailed
@@ -21,7 +21,7 @@ from lab.gpu.pools import node_name
 from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.session.context import LabContext
-from lab.tenants.names import tenant_namespace
+from lab.session.step import LabStep
 from lab.workloads.namespace import MANAGED_BY_LABEL
 
 _EFFECT = "NoSchedule"
@@ -50,12 +50,15 @@ def give_back(cluster: Cluster, tenant: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class TenantNodes:
+class TenantNodes(LabStep):
     """Label and taint of the nodes that the lab file gives to tenants."""
 
     spec: LabSpec
     id: str = "tenant-nodes"
     title: str = "Nodes of tenants"
+
+    def wanted(self) -> object:
+        return owners(self.spec)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -118,9 +121,6 @@ class TenantNodes:
             )
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes its nodes with it."""
-        if self.spec.cluster.provider == "kind":
-            return
         for tenant in self.spec.tenants:
             give_back(ctx.cluster(), tenant.name)
 

@@ -13,6 +13,7 @@ from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 from lab.steps.kai import binder_placeholders
 from lab.tenants.isolation import admission_policy
@@ -52,13 +53,16 @@ class _MissingError(Exception):
 
 
 @dataclass(frozen=True)
-class Isolation:
+class Isolation(LabStep):
     """The measures between the KAI of the host and those of tenants."""
 
     spec: LabSpec
     needs: tuple[str, ...] = ("kai", "tenant-nodes")
     id: str = "isolation"
     title: str = "Host KAI apart from tenants' KAI"
+
+    def wanted(self) -> object:
+        return {tenant.name: tenant.mode for tenant in self.spec.tenants}
 
     @property
     def line(self) -> VersionLine:
@@ -136,9 +140,6 @@ class Isolation:
             ) from None
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes all of it with it; from another one goes what the lab made."""
-        if self.spec.cluster.provider == "kind":
-            return
         cluster = ctx.cluster()
         admission_policy.take_away(cluster, self.spec.name)
         for owned in ctx.journal.owned(_CLAIM):

@@ -15,12 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.config.labels import NODE_LABEL
+from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.kube import Cluster
 from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import NodeView
 from lab.session.context import LabContext
-from lab.tenants.names import tenant_namespace
 from lab.tenants.removal.footprint import reserved
 from lab.workloads.namespace import MANAGED_BY_LABEL
 

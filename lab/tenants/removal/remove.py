@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL
+from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.kai import RESERVATION_APP
@@ -29,7 +29,6 @@ from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import give_back
-from lab.tenants.names import tenant_namespace
 from lab.tenants.removal import timeline as moment
 from lab.tenants.removal.footprint import Footprint, disturbed, reserved
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck

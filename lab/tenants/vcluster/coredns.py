@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release
-from lab.tenants.names import tenant_namespace
 
 NAMESPACE, NAME = "kube-system", "coredns"
 """Of its Deployment and its ConfigMap, in the tenant."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _ROLE_LABEL = "io.x-k8s.kind.role"
@@ -28,7 +29,7 @@ not see."""
 
 
 @dataclass(frozen=True)
-class TenantImages:
+class TenantImages(LabStep):
     """The images of one tenant in the workers.
 
     Args:
@@ -40,6 +41,9 @@ class TenantImages:
     tenant: str
     images: tuple[str, ...]
     needs: tuple[str, ...] = ()
+
+    def wanted(self) -> object:
+        return self.images
 
     @property
     def id(self) -> str:
@@ -85,9 +89,6 @@ class TenantImages:
                 evidence=[f"the archive holds another name than {image}" for image in images],
                 fix=f"look what it has: {ctx.engine.name} exec {node} {' '.join(_CTR)} ls -q",
             )
-
-    def undo(self, ctx: LabContext) -> None:
-        """The images go with the nodes; another tenant may use them until then."""
 
 
 def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
 from lab.kube import Cluster
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.tenants.vcluster.access import context_name
 
 _QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
@@ -52,7 +53,7 @@ def inside(ctx: LabContext, tenant: TenantSpec) -> LabContext:
 
 
 @dataclass(frozen=True)
-class StepInTenant:
+class StepInTenant(LabStep):
     """A step that does its work inside a tenant.
 
     Args:
@@ -66,6 +67,13 @@ class StepInTenant:
     spec: LabSpec
     make: Callable[[LabSpec], Step[LabContext]]
     needs: tuple[str, ...]
+
+    @property
+    def part_of(self) -> str:
+        return f"tenant:{self.tenant.name}"
+
+    def wanted(self) -> object:
+        return self._step.wanted()
 
     @property
     def _step(self) -> Step[LabContext]:
@@ -99,6 +107,3 @@ class StepInTenant:
     def verify(self, ctx: LabContext) -> None:
         """See Step."""
         self._step.verify(inside(ctx, self.tenant))
-
-    def undo(self, ctx: LabContext) -> None:
-        """See Step. The tenant takes all that is inside it along."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
+from lab.config.labels import tenant_namespace
 from lab.engine.step import State
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.kai import line_of
@@ -14,7 +15,6 @@ from lab.session.lab import Lab
 from lab.steps.kai import Kai
 from lab.steps.queues import Queues
 from lab.tenants import VirtualCluster
-from lab.tenants.names import tenant_namespace
 from lab.tenants.vcluster.inner_lab import inner_spec, inside
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec
+from lab.config import labels as names
 from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.lint import Finding, LintContext, lint, parse
 from lab.lint.setting import TENANT_QUEUES, setting_of
-from lab.tenants import names
 from lab.tenants.vcluster.inner_lab import inner_spec
 from tests.unit.steps.kai.test_values import lab
 from tests.unit.tenants.vcluster.test_values import one, with_tenants

@@ -61,7 +61,8 @@ def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.Monk
     asked: list[Effect] = []
     report = add(world.lab(), tenant_request("ml", KAI), lambda effects: not asked.extend(effects))  # type: ignore[func-returns-value]
     order = {step: place for place, step in enumerate(world.log)}
-    assert order["tenant:file"] < order["kai"] < order["isolation"] < order["tenant:ml"] < order["kai:ml"]
+    assert order["kai"] < order["isolation"] < order["kai:ml"]
+    assert order["tenant:ml"] < order["kai:ml"]
     said = " ".join(effect.what for effect in asked)
     assert "global.namespaceLabelSelector" in said
     assert "global.nodePoolLabelKey" in said
@@ -89,7 +90,7 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
     def nothing(*_: object) -> None:
         raise Unavailable("2 things cannot be had")
 
-    monkeypatch.setattr(lab.operations.tenant.add, "own_choices", nothing)
+    monkeypatch.setattr(lab.operations.tenant.add, "delta", nothing)
     with pytest.raises(Unavailable):
         add(world.lab(), tenant_request("ml", KAI))
     assert (world.log, added()) == ([], [])

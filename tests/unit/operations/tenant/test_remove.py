@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from lab.errors import Busy, HostNotReady, LabError, NoLab
-from lab.kube import OWNER_LABEL
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.steps.kai.values import release_values
-from lab.tenants.isolation import admission_policy
 from lab.tenants.removal.timeline import Milestone, Removal
 from tests.support.cluster_fake import add_release, release_secret
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
@@ -53,7 +51,7 @@ def test_a_removal_that_failed_keeps_it_too(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object, **__: object) -> Removal:
         raise LabError("namespace vcluster-ml does not go")
 
-    monkeypatch.setattr("lab.operations.tenant.remove.remove_tenant", fail)
+    monkeypatch.setattr("lab.tenants.virtual_cluster.remove_tenant", fail)
     with pytest.raises(LabError, match="does not go"):
         remove(world.lab(), "ml")
     assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
@@ -71,26 +69,12 @@ def test_a_tenant_of_the_lab_file_does_not_move_the_others_nodes(monkeypatch: py
 def test_the_last_one_beside_host_kai_gives_the_host_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
     install(world)
-    for kind in (admission_policy.POLICY, admission_policy.BINDING):
-        world.cluster.put(kind, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "demo"}})
     with pytest.raises(HostNotReady, match="not agreed to"):
         remove(world.lab(), "ml")
     assert world.removed == []
     report = remove(world.lab(), "ml", ask=lambda _: True)
     assert any("global.namespaceLabelSelector" in effect.what for effect in report.changes)
-    assert world.log == [
-        "kai",
-        f"delete {admission_policy.BINDING} {admission_policy.NAME}",
-        f"delete {admission_policy.POLICY} {admission_policy.NAME}",
-    ]
-
-
-def test_a_policy_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
-    install(world)
-    world.cluster.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
-    remove(world.lab(), "ml", ask=lambda _: True)
-    assert world.log == ["kai"]
+    assert world.log == ["undo isolation", "undo tenant-nodes", "kai"]
 
 
 def test_an_unknown_tenant(monkeypatch: pytest.MonkeyPatch) -> None:

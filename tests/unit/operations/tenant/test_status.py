@@ -12,6 +12,7 @@ import pytest
 
 import lab.operations.tenant.rehearse
 import lab.operations.tenant.status
+from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added
 from lab.engine.step import Observed
 from lab.errors import ApiFailed, NoLab, SpecError
@@ -20,7 +21,7 @@ from lab.operations.tenant.status import kubeconfig, states, status
 from lab.operations.tenant.upgrade import roll_back, upgrade
 from lab.paths import LabPaths
 from tests.support.cluster_fake import FakeCluster, add_release, release_secret, running_pod
-from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+from tests.support.tenancy_world import FakeStep, TenancyWorld, lab_file, own_kai
 
 ML = own_kai(nodes=["worker3"], quota={"gpus": 2})
 
@@ -28,7 +29,7 @@ ML = own_kai(nodes=["worker3"], quota={"gpus": 2})
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     world = TenancyWorld(monkeypatch, added=(ML,))
-    monkeypatch.setattr(lab.operations.tenant.status, "plan_steps", world.steps)
+    monkeypatch.setattr(lab.operations.tenant.status, "running_steps", world.steps)
     monkeypatch.setattr(lab.operations.tenant.status.GpuSource, "read", lambda _: world.gpus)
     return world
 
@@ -98,10 +99,11 @@ def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.Mo
     come_up(world, "ml", "0.16.8")
     seen = {"kai:ml": Observed.drifted("differs", ["chart 0.12.23 → 0.16.8"])}
 
-    def steps(*args: Any) -> tuple[Any, ...]:
-        return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in world.steps(*args))
+    def steps(spec: LabSpec, *_: object, **__: object) -> tuple[Any, ...]:
+        made = (FakeStep(step.id, [], step.needs) for step in world.steps(spec))
+        return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in made)
 
-    monkeypatch.setattr(lab.operations.tenant.status, "plan_steps", steps)
+    monkeypatch.setattr(lab.operations.tenant.status, "running_steps", steps)
     (found,) = status(world.lab(), ["ml"])
     assert [step for step, _, _ in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
     assert not found.ok

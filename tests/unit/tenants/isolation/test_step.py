@@ -11,6 +11,7 @@ from lab.config import LabSpec, TenantSpec
 from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
+from lab.kube import OWNER_LABEL
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, missing_measures
 from lab.tenants.isolation.step import Isolation, isolation_steps
@@ -198,8 +199,6 @@ def test_undo_takes_from_another_cluster_what_the_lab_made(world: World) -> None
     step = Isolation(elsewhere())
     step.apply(world.ctx)
     world.log.clear()
-    Isolation(SPEC).undo(world.ctx)
-    assert world.log == []
     step.undo(world.ctx)
     assert world.log == [
         f"delete {admission_policy.BINDING} {admission_policy.NAME}",
@@ -207,6 +206,12 @@ def test_undo_takes_from_another_cluster_what_the_lab_made(world: World) -> None
         'patch Namespace default {"metadata": {"labels": {"kailab.dev/kai": null}}}',
     ]
     assert world.owned("namespace-label") == []
+
+
+def test_undo_leaves_a_policy_of_somebody_else(world: World) -> None:
+    world.cluster.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
+    Isolation(SPEC).undo(world.ctx)
+    assert world.log == []
 
 
 def test_a_label_that_was_there_before_stays(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import Interrupted, LabError, Leftovers, SpecError
 from lab.tenants.removal.stuck_namespace import StuckNamespace
-from lab.tenants.vcluster.step import VirtualCluster
+from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import (
     RESERVATIONS,
@@ -260,19 +260,22 @@ def test_an_interrupt_is_what_is_told(world: RemovalWorld) -> None:
 
 def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
     helm(world)
-    VirtualCluster(world.spec, world.tenant).remove(world.ctx)
+    step = VirtualCluster(world.spec, world.tenant)
+    step.undo(world.ctx)
+    assert step.remains(world.ctx) == ()
     assert world.host.get("Namespace", SPACE) is None
     assert world.owned("port") == ["spare-0"]
     world.inhabit()
     world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     with pytest.raises(Leftovers):
-        VirtualCluster(world.spec, world.tenant).remove(world.ctx)
+        step.undo(world.ctx)
+    assert step.remains(world.ctx)
 
 
 def test_the_step_leaves_a_namespace_of_somebody_else(world: RemovalWorld) -> None:
     world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")
-    VirtualCluster(world.spec, world.tenant).remove(world.ctx)
+    VirtualCluster(world.spec, world.tenant).undo(world.ctx)
     assert world.log == ["close"]
     assert not path.exists()

@@ -12,7 +12,7 @@ from lab.errors import ApiFailed, WaitTimeout
 from lab.tenants.vcluster import access, coredns
 from tests.support.cluster_fake import FakeCluster, World, add_release, ready_deployment, running_pod
 from tests.support.fakes import FakeRunner
-from tests.unit.tenants.vcluster.test_step import DNS, SPACE, make, right, run_control_plane, step_of
+from tests.unit.tenants.test_virtual_cluster import DNS, SPACE, make, right, run_control_plane, step_of
 
 SYSTEM = coredns.NAMESPACE
 
@@ -20,7 +20,7 @@ SYSTEM = coredns.NAMESPACE
 @pytest.fixture
 def world(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A tenant that is installed, and whose CoreDNS waits for a configuration that is lost."""
-    monkeypatch.setattr("lab.tenants.vcluster.step.validate_tenants", lambda spec, chart: None)
+    monkeypatch.setattr("lab.tenants.virtual_cluster.validate_tenants", lambda spec, chart: None)
     world = make(runner, tmp_path)
     add_release(world.cluster, right(world))
     run_control_plane(world)

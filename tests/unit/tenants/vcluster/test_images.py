@@ -1,4 +1,4 @@
-"""Which steps a run for one tenant has, and its images in the nodes."""
+"""A tenant's images in the nodes of a lab that runs."""
 
 from __future__ import annotations
 
@@ -10,64 +10,15 @@ import pytest
 
 from lab.engine.step import State
 from lab.errors import CommandFailed, StepFailed
-from lab.operations.tenant.step_selection import fetches_of, narrowed, steps_of, steps_to_add
 from lab.tenants.vcluster.images import TenantImages, missing
 from lab.tools.container import Container
 from lab.tools.process import Result
 from tests.support.cluster_fake import World
 from tests.support.fakes import FakeRunner
-from tests.support.tenancy_world import FakeStep, lab_file
+from tests.support.tenancy_world import lab_file
 
 KAI = "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.9.3"
 DNS = "registry.k8s.io/coredns/coredns:v1.12.4"
-
-
-def step(name: str, *needs: str) -> FakeStep:
-    return FakeStep(name, [], needs)
-
-
-PLAN = [
-    step("host"),
-    step("supply:kai", "host"),
-    step("network"),
-    step("kai", "network", "gpu-nodes"),
-    step("tenant-nodes", "network"),
-    step("isolation", "kai", "tenant-nodes"),
-    step("tenant:served", "network"),
-    step("tenant:ml", "network", "tenant-nodes"),
-    step("kai:ml", "tenant:ml", "isolation"),
-    step("queues:ml", "kai:ml"),
-    step("tenant:mlx", "network"),
-]
-
-
-def test_a_tenants_steps_are_its_own() -> None:
-    assert [one.id for one in steps_of(PLAN, "ml")] == ["tenant:ml", "kai:ml", "queues:ml"]
-    assert steps_of([step("supply:ml")], "ml") == []
-
-
-def test_needs_outside_the_run_are_met_already() -> None:
-    assert {one.id: one.needs for one in narrowed(steps_of(PLAN, "ml"))} == {
-        "tenant:ml": (),
-        "kai:ml": ("tenant:ml",),
-        "queues:ml": ("kai:ml",),
-    }
-
-
-def test_everything_of_the_tenant_waits_for_measures_and_images() -> None:
-    tenants = [{"name": "served"}, {"name": "ml", "mode": "own-kai", "kaiVersion": "0.16.8"}]
-    spec = lab_file(scheduler="kai", tenants=tenants)
-    run = {one.id: set(one.needs) for one in steps_to_add(PLAN, spec, "ml", [step("supply:kai", "host")], [KAI])}
-    assert run["supply:kai"] == set()
-    assert run["images:ml"] == {"supply:kai"}
-    assert run["kai"] == {"tenant:served"}, "namespaces that the host's KAI serves are labelled first"
-    for name in ("tenant:ml", "kai:ml", "queues:ml"):
-        assert run[name] >= {"images:ml", "kai", "tenant-nodes", "isolation"}
-    assert "tenant:mlx" not in run
-
-
-def test_what_is_here_needs_no_fetching() -> None:
-    assert fetches_of((), None) == []  # type: ignore[arg-type]
 
 
 @dataclass

@@ -12,8 +12,8 @@ import yaml
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
-from lab.tenants.vcluster.step import VirtualCluster
 from lab.tenants.vcluster.values import release_values
+from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.cluster_fake import FakeCluster, World, add_release, ready_deployment, release_secret, running_pod
 from tests.support.fakes import FakeRunner
 from tests.unit.steps.kai.test_values import EXISTING, lab
@@ -28,7 +28,7 @@ DNS = {"k8s-app": "vcluster-kube-dns"}
 def validated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The charts against which tenants were checked; the check itself has tests of its own."""
     seen: list[Path] = []
-    monkeypatch.setattr("lab.tenants.vcluster.step.validate_tenants", lambda spec, chart: seen.append(chart))
+    monkeypatch.setattr("lab.tenants.virtual_cluster.validate_tenants", lambda spec, chart: seen.append(chart))
     return seen
 
 
@@ -120,7 +120,7 @@ def test_a_release_that_is_right_is_not_installed_again(world: World) -> None:
 
 
 def test_a_port_that_leads_nowhere_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.tenants.vcluster.step._REACH_SECONDS", 0.0)
+    monkeypatch.setattr("lab.tenants.virtual_cluster._REACH_SECONDS", 0.0)
     world.helm("upgrade")
     run_control_plane(world)
     world.tenants["team-a"].alive = False
@@ -167,17 +167,6 @@ def test_observe_shows_a_changed_value(world: World) -> None:
     values["telemetry"] = {"enabled": True}
     add_release(world.cluster, release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster"))
     assert step_of(world).observe(world.ctx).diff == ("telemetry.enabled: true → false",)
-
-
-def test_kind_takes_the_tenant_with_it_but_not_its_kubeconfig(world: World) -> None:
-    path = world.paths.tenant_kubeconfig("team-a")
-    path.write_text("x")
-    world.ctx.journal.owns("file", str(path), "tenant:team-a")
-    step_of(world).undo(world.ctx)
-    assert world.log == []
-    assert not path.exists()
-    assert world.owned("file") == []
-    step_of(world).undo(world.ctx)
 
 
 @pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])

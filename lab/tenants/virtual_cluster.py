@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
+from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
 from lab.session.context import LabContext
+from lab.session.step import LabStep
 from lab.steps import helm_release
-from lab.tenants.names import namespace_labels, tenant_namespace
+from lab.tenants.removal.remove import foreign, forget, remove_tenant
+from lab.tenants.removal.timeline import Removal
 from lab.tenants.vcluster import access, coredns
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART, release_values, tenant_values
@@ -24,11 +27,27 @@ _REACH_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class VirtualCluster:
-    """One vCluster."""
+class VirtualCluster(LabStep):
+    """One vCluster.
+
+    Args:
+        spec: the lab file.
+        tenant: the tenant.
+        images_loaded: its images come into the nodes by a step of their own, not with the node image.
+        grace: seconds that its pods get to stop when it is removed; None: each its own.
+        check_gpus: after a removal, verify by pods of the host that its GPUs are free.
+    """
 
     spec: LabSpec
     tenant: TenantSpec
+    images_loaded: bool = False
+    grace: float | None = 1.0
+    check_gpus: bool = False
+    removals: list[Removal] = field(default_factory=list, compare=False)
+    """How removals of this tenant went."""
+
+    def wanted(self) -> object:
+        return self.tenant, self.labels
 
     @property
     def id(self) -> str:
@@ -44,7 +63,8 @@ class VirtualCluster:
     def needs(self) -> tuple[str, ...]:
         """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
         marked = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
-        return () if self.spec.cluster.provider == "existing" else ("network", *marked)
+        loaded = (f"images:{self.tenant.name}",) if self.images_loaded else ()
+        return loaded if self.spec.cluster.provider == "existing" else ("network", *marked, *loaded)
 
     @property
     def namespace(self) -> str:
@@ -129,25 +149,21 @@ class VirtualCluster:
             )
 
     def undo(self, ctx: LabContext) -> None:
-        """See Step. A kind cluster takes the tenant with it; only its kubeconfig is left to remove."""
-        if self.spec.cluster.provider == "kind":
-            self._remove_kubeconfig(ctx)
-        else:
-            self.remove(ctx)
-
-    def remove(self, ctx: LabContext) -> None:
-        """Take the tenant out of a cluster that stays, with everything it synced; a namespace of somebody else stays.
+        """Remove the tenant with everything it synced; a namespace of somebody else stays.
 
         Raises:
             Leftovers: something of it is still there.
             LabError: see ``remove_tenant``.
         """
-        from lab.tenants.removal.remove import foreign, forget, remove_tenant
-
         if foreign(ctx, self.tenant.name):
             forget(ctx, self.tenant.name)
         else:
-            remove_tenant(ctx, self.tenant).raise_left()
+            removal = remove_tenant(ctx, self.tenant, grace=self.grace, canary=self.check_gpus)
+            self.removals.append(removal)
+            removal.raise_left()
+
+    def remains(self, ctx: LabContext) -> tuple[str, ...]:
+        return tuple(line for removal in self.removals for line in removal.left)
 
     def _wait_for_control_plane(self, cluster: Cluster) -> None:
         name = self.tenant.name
@@ -197,11 +213,6 @@ class VirtualCluster:
         if helm_release.value_at(values, "controlPlane.coredns.enabled") is False:
             return
         coredns.wait_for_dns(ctx, name)
-
-    def _remove_kubeconfig(self, ctx: LabContext) -> None:
-        path = ctx.paths.tenant_kubeconfig(self.tenant.name)
-        path.unlink(missing_ok=True)
-        ctx.journal.released("file", str(path))
 
 
 class _NotYetError(Exception):

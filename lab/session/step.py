@@ -1,0 +1,32 @@
+"""What the steps of a lab have in common."""
+
+from __future__ import annotations
+
+from lab.config import LabSpec
+from lab.engine.step import Effect
+from lab.session.context import LabContext
+
+
+class LabStep:
+    """Defaults for a step of a lab: it has no effects to announce, and what it makes goes with the node containers."""
+
+    spec: LabSpec
+
+    @property
+    def part_of(self) -> str:
+        return "cluster"
+
+    def wanted(self) -> object:
+        return self.spec.model_copy(update={"tenants": ()})
+
+    def effects(self) -> tuple[Effect, ...]:
+        return ()
+
+    def verify(self, ctx: LabContext) -> None:
+        pass
+
+    def undo(self, ctx: LabContext) -> None:
+        pass
+
+    def remains(self, ctx: LabContext) -> tuple[str, ...]:
+        return ()
