@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, WaitTimeout
 from lab.explain import Explanation, LabSnapshot, explained
-from lab.kube.client import OWNER_LABEL
+from lab.kube import OWNER_LABEL
 from lab.objects.node import NodeView
 from lab.operations.explain import read
 from lab.session.lab import Lab

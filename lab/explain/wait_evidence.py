@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lab.errors import LabError
 from lab.explain.installation import installation
 from lab.explain.lookup import TenantSnapshot, explain_pod
-from lab.kube.client import Cluster
+from lab.kube import Cluster
 from lab.snapshot.cluster_snapshot import take
 
 _READ_SECONDS = 15.0

@@ -18,7 +18,7 @@ from lab.gpu.simulated.devices import CUDA_VERSION, DRIVER_VERSION
 from lab.gpu.simulated.health import Health
 from lab.gpu.simulated.nodes import failures, gpu_nodes
 from lab.gpu.simulated.nvml_build import node_arch, source_digest
-from lab.kube.client import OWNER_LABEL, Cluster
+from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
 from lab.session.context import LabContext

@@ -5,7 +5,8 @@ Nothing outside this room imports ``kubernetes``, and the room itself only when 
 
 from __future__ import annotations
 
-from lab.kube.client import OWNER_LABEL, Cluster
+from lab.kube.api import OWNER_LABEL
+from lab.kube.client import Cluster
 from lab.kube.transport import Transport
 from lab.objects.redact import redact
 

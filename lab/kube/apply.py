@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kube.rest import APPLY_PATCH, RestClient
+from lab.kube.api import Api, selector
+from lab.kube.rest import APPLY_PATCH, Json, RestClient
 from lab.kube.rest_mapper import RestMapper
-from lab.kube.wait import selector
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
+from lab.kube.wait import Wait
 
 FIELD_MANAGER = "kailab"
-
-Json = dict[str, Any]
 
 # What the API server says while the other side of a webhook is still starting.
 _STARTING = ("failed calling webhook", "conversion webhook")
@@ -81,47 +76,40 @@ def _not_ready_yet(error: BaseException) -> bool:
     return error.status >= 500 and any(sign in error.what for sign in _STARTING)
 
 
-def delete_one(
-    cluster: Cluster, kind: str, name: str, namespace: str | None, grace: int | None, wait: float | None
-) -> None:
+def delete_one(api: Api, kind: str, name: str, namespace: str | None, grace: int | None, wait: float | None) -> None:
     """Delete one object; see Cluster.delete."""
-    resource = cluster.kinds.named(kind)
+    resource = api.kinds.named(kind)
     path, title = resource.path(namespace, name), resource.title(namespace, name)
-    if not _delete(cluster.calls, path, title, {}, grace) or wait is None:
+    if not _delete(api.calls, path, title, {}, grace) or wait is None:
         return
-    before = cluster.get(kind, name, namespace)
+    before = api.get(kind, name, namespace)
     if before is None:
         return
     uid = before["metadata"].get("uid")
     try:
-        cluster.wait(
-            kind,
-            # One of the same name and another uid was made anew by somebody else.
-            lambda objects: all(obj["metadata"].get("uid") != uid for obj in objects),
-            namespace=namespace,
-            fields=f"metadata.name={name}",
-            timeout=wait,
-            what=f"{title} is gone",
-        )
+        one = f"metadata.name={name}"
+        gone = Wait(api, kind, namespace=namespace, labels=None, fields=one, timeout=wait, what=f"{title} is gone")
+        # One of the same name and another uid was made anew by somebody else.
+        gone.until(lambda objects: all(obj["metadata"].get("uid") != uid for obj in objects))
     except WaitTimeout as error:
-        left = cluster.get(kind, name, namespace) or {}
+        left = api.get(kind, name, namespace) or {}
         holding = [*left.get("metadata", {}).get("finalizers", []), *left.get("spec", {}).get("finalizers", [])]
         lines = [f"finalizers: {', '.join(holding)}"] if holding else []
         raise WaitTimeout(error.what, evidence=[*lines, *error.evidence], fix=error.fix) from error
 
 
-def delete_many(cluster: Cluster, kind: str, namespace: str | None, labels: str | None, grace: int | None) -> None:
+def delete_many(api: Api, kind: str, namespace: str | None, labels: str | None, grace: int | None) -> None:
     """Delete the objects of a kind; see Cluster.delete_all."""
-    resource = cluster.kinds.named(kind)
+    resource = api.kinds.named(kind)
     inside = namespace if resource.namespaced else None
     if not inside and not labels:
         raise ApiFailed(f"refused to delete all {resource.title()} of the cluster", fix="name a namespace or labels")
     if kind == "Namespace" or (resource.namespaced and not inside):
         # The API deletes collections neither of namespaces nor across them.
-        for obj in cluster.list(kind, inside, labels):
-            cluster.delete(kind, obj["metadata"]["name"], obj["metadata"].get("namespace"), grace)
+        for obj in api.list(kind, inside, labels):
+            delete_one(api, kind, obj["metadata"]["name"], obj["metadata"].get("namespace"), grace, None)
         return
-    _delete(cluster.calls, resource.path(inside), resource.title(inside), selector(labels, None), grace)
+    _delete(api.calls, resource.path(inside), resource.title(inside), selector(labels, None), grace)
 
 
 def _delete(calls: RestClient, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:

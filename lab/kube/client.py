@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-import builtins
-import shlex
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
-from lab.errors import ApiFailed
+from lab.kube.api import Api, selector
 from lab.kube.apply import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
-from lab.kube.exec import read_log, run_in_pod
-from lab.kube.http import KubeTransport
+from lab.kube.exec import run_in_pod
 from lab.kube.reflector import Change, Reflector
-from lab.kube.rest import MERGE_PATCH, RestClient
-from lab.kube.rest_mapper import RestMapper
-from lab.kube.transport import Transport
-from lab.kube.wait import FailFast, Predicate, Wait, judge_ready, selector
-
-OWNER_LABEL = "kailab"
-"""Label of everything the lab creates in a cluster; its value is the lab's name."""
-
-Json = dict[str, Any]
+from lab.kube.rest import MERGE_PATCH, Json
+from lab.kube.wait import FailFast, Predicate, Wait, judge_ready
 
 
-class Cluster:
-    """A cluster by its kubeconfig file and context; thread-safe, and connected only when first used.
+class Cluster(Api):
+    """An Api that also waits and writes."""
 
-    The user's kubeconfig, current context and ``KUBECONFIG`` are never looked at.
-
-    Args:
-        kubeconfig: the file.
-        context: a context in it; None takes the file's current one.
-        transport: what carries the requests; tests pass a fake.
-    """
-
-    def __init__(self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None) -> None:
-        self.kubeconfig = kubeconfig
-        self.context = context
-        self.calls = RestClient(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
-        self.kinds = RestMapper(self.calls.discover)
-
-    @property
-    def cancel(self) -> threading.Event | None:
-        """When set, waits stop within a second with Interrupted."""
-        return self.calls.cancel
-
-    @cancel.setter
-    def cancel(self, event: threading.Event | None) -> None:
-        self.calls.cancel = event
-
-    @property
-    def server(self) -> str:
-        """URL of the API server. Raises ApiFailed when the kubeconfig cannot be used."""
-        return self.calls.transport.server
-
-    def kubectl(self, *args: str) -> str:
-        """The kubectl command line that does ``args`` in this cluster, for messages."""
-        context = ["--context", self.context] if self.context else []
-        return shlex.join(["kubectl", "--kubeconfig", str(self.kubeconfig), *context, *args])
-
-    def apply(self, docs: Iterable[Json | None], retry: float = 0.0) -> builtins.list[Json]:
+    def apply(self, docs: Iterable[Json | None], retry: float = 0.0) -> list[Json]:
         """Create or update objects of any kind by server-side apply, in the order given; returns them.
 
         Empty documents are left out, a ``List`` is taken apart, no namespace means ``default``.
@@ -83,27 +37,6 @@ class Cluster:
         title = resource.title(space, doc.get("metadata", {}).get("name") or "(new)")
         query = {"fieldManager": FIELD_MANAGER}
         return self.calls.json("POST", resource.path(space), title=title, query=query, body=doc)
-
-    def get(self, kind: str, name: str, namespace: str | None = None) -> Json | None:
-        """One object, or None where there is none. ``kind`` is ``Pod``, or ``Kind.group`` when ambiguous."""
-        resource = self.kinds.named(kind)
-        path, title = resource.path(namespace, name), resource.title(namespace, name)
-        try:
-            return self.calls.json("GET", path, title=title)
-        except ApiFailed as error:
-            if error.status == 404:
-                return None
-            raise
-
-    def list(
-        self, kind: str, namespace: str | None = None, labels: str | None = None, fields: str | None = None
-    ) -> builtins.list[Json]:
-        """The objects of a kind, of all namespaces when ``namespace`` is None.
-
-        A known kind whose CRD is not installed has no objects: the list is empty.
-        """
-        items, _ = self.calls.collection(self.kinds.named(kind), namespace, selector(labels, fields))
-        return items
 
     def patch(
         self, kind: str, name: str, patch: Json, namespace: str | None = None, subresource: str | None = None
@@ -144,12 +77,6 @@ class Cluster:
             ApiFailed: the server refused, or neither namespace nor labels narrow the choice.
         """
         delete_many(self, kind, namespace, labels, grace)
-
-    def logs(
-        self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, previous: bool = False
-    ) -> str:
-        """What a container wrote; of several the pod's default one. ``tail`` lines; ``previous`` run."""
-        return read_log(self.calls, namespace, pod, container, tail=tail, previous=previous)
 
     def exec(
         self, pod: str, namespace: str, argv: Sequence[str], container: str | None = None, timeout: float = 30
@@ -195,7 +122,7 @@ class Cluster:
         fail: FailFast | None = None,
         what: str,
         hold: float = 0.0,
-    ) -> builtins.list[Json]:
+    ) -> list[Json]:
         """Watch a set of objects until ``predicate`` holds over it; returns the set.
 
         A kind whose CRD is not installed yet is an empty set.
@@ -228,7 +155,7 @@ class Cluster:
         *,
         labels: str | None = None,
         what: str = "",
-    ) -> builtins.list[Json]:
+    ) -> list[Json]:
         """Wait until objects are ready: Pod, Node, Deployment, DaemonSet, StatefulSet, Job, CRD, ….
 
         Stops at once when one has failed for good: a pod has ended, an image name is wrong, …
@@ -250,15 +177,3 @@ class Cluster:
         return self.wait(
             kind, predicate, namespace=namespace, labels=labels, fields=one, timeout=timeout, fail=fail, what=what
         )
-
-    def healthy(self, timeout: float = 2.0) -> bool:
-        """Whether the API server says it is ready, within ``timeout`` seconds."""
-        try:
-            self.calls.raw("GET", "/readyz", title="/readyz", timeout=timeout, attempts=1)
-        except ApiFailed:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Close idle connections; a later call opens new ones."""
-        self.calls.close()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.errors import ApiFailed
+from lab.kube.api import Api
 from lab.kube.readiness import is_ready, rollout
 from lab.objects.redact import redact_text
 from lab.objects.views import Condition, EventView, NodeView, PodGroupView, PodView
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
 
 OBJECTS = 12
 EVENTS = 10
@@ -59,11 +57,11 @@ def state_of(obj: Obj) -> str:
     return "; ".join(words)
 
 
-def gather(cluster: Cluster, kind: str, objects: Sequence[Obj], namespace: str | None, where: str) -> list[str]:
+def gather(api: Api, kind: str, objects: Sequence[Obj], namespace: str | None, where: str) -> list[str]:
     """The evidence lines for a set of objects; unready ones first. Never raises ApiFailed.
 
     Args:
-        cluster: asked for events, logs of crashing containers, and the pods of workloads.
+        api: asked for events, logs of crashing containers, and the pods of workloads.
         kind: the kind that was waited for.
         objects: the set as last seen.
         namespace: where it was looked for.
@@ -76,11 +74,11 @@ def gather(cluster: Cluster, kind: str, objects: Sequence[Obj], namespace: str |
     if not ordered:
         lines.append(f"no {kind} {where}".rstrip())
     try:
-        pods = [pod for obj in ordered[:3] if not is_ready(obj) for pod in _pods_of(cluster, obj)]
+        pods = [pod for obj in ordered[:3] if not is_ready(obj) for pod in _pods_of(api, obj)]
         lines += [f"  {title_of(pod)}: {state_of(pod)}" for pod in pods[:OBJECTS]]
         every = [*ordered, *pods]
-        lines += _log_tails(cluster, [PodView.of(o) for o in every if o.get("kind") == "Pod"])
-        lines += _events(cluster, every, namespace)
+        lines += _log_tails(api, [PodView.of(o) for o in every if o.get("kind") == "Pod"])
+        lines += _events(api, every, namespace)
     except ApiFailed as error:
         lines.append(f"more cannot be read: {error.what}")
     return [redact_text(line) for line in lines]
@@ -133,36 +131,36 @@ def _because(reason: str, message: str) -> str:
     return f"{reason} ({text})" if reason and text else reason or text or "no reason given"
 
 
-def _pods_of(cluster: Cluster, obj: Obj) -> list[dict[str, Any]]:
+def _pods_of(api: Api, obj: Obj) -> list[dict[str, Any]]:
     """The pods that a workload selects, unready ones only."""
     chosen = obj.get("spec", {}).get("selector")
     labels = chosen.get("matchLabels") if isinstance(chosen, dict) else None
     if obj.get("kind") == "Pod" or not labels:
         return []
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    pods = cluster.list("Pod", obj.get("metadata", {}).get("namespace"), labels=selector)
+    pods = api.list("Pod", obj.get("metadata", {}).get("namespace"), labels=selector)
     return [pod for pod in pods if not is_ready(pod)]
 
 
-def _log_tails(cluster: Cluster, pods: Iterable[PodView]) -> list[str]:
+def _log_tails(api: Api, pods: Iterable[PodView]) -> list[str]:
     """The last words of containers that crash again and again: the cause is mostly there."""
     lines: list[str] = []
     crashing = [(p, w.container) for p in pods for w in p.waiting if w.reason == "CrashLoopBackOff"]
     for pod, container in crashing[:LOGS]:
         try:
-            text = cluster.logs(pod.name, pod.namespace, container, tail=LOG_LINES, previous=True)
+            text = api.logs(pod.name, pod.namespace, container, tail=LOG_LINES, previous=True)
         except ApiFailed:  # the kubelet keeps the log of the last run only for a while
             continue
         lines += [f"log of {pod.name}/{container}: {line}" for line in text.splitlines()[-LOG_LINES:]]
     return lines
 
 
-def _events(cluster: Cluster, objects: Sequence[Obj], namespace: str | None) -> list[str]:
+def _events(api: Api, objects: Sequence[Obj], namespace: str | None) -> list[str]:
     """The newest events about these objects; without objects, the namespace's newest warnings."""
     spaces = sorted({obj.get("metadata", {}).get("namespace") or "default" for obj in objects})
     if not spaces:
         spaces = [namespace] if namespace else []
-    events = [EventView.of(raw) for space in spaces[:3] for raw in cluster.list("Event", space)]
+    events = [EventView.of(raw) for space in spaces[:3] for raw in api.list("Event", space)]
     if objects:
         uids = {obj.get("metadata", {}).get("uid") for obj in objects}
         names = {(obj.get("kind"), obj.get("metadata", {}).get("name")) for obj in objects}

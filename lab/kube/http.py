@@ -45,7 +45,7 @@ def _configuration(kubeconfig: Path, context: str | None) -> Any:
         raise ApiFailed(
             f"{what} cannot be used: {reason}", fix="check the file and the names of its contexts"
         ) from error
-    made.retries = False  # retries are decided in calls.py, which knows what may be repeated
+    made.retries = False  # retries are decided in rest.py, which knows what may be repeated
     made.keep_alive = True
     made.connection_pool_maxsize = 64
     if not made.proxy and not _is_near(made.host):

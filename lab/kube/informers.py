@@ -12,15 +12,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from lab.errors import ApiFailed
+from lab.kube.api import Api
 from lab.kube.errors import Unreachable
 from lab.kube.reflector import Change, Reflector
 from lab.kube.rest_mapper import Resource
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
 
 ABSENT_SECONDS = 5.0
 """How often a kind that the server does not have is asked for again: its CRD may come."""
@@ -34,7 +31,7 @@ class InformerSource:
 
     name: str
     """Comes back with every piece of news."""
-    cluster: Cluster
+    cluster: Api
     kinds: tuple[str, ...]
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from lab.errors import ApiFailed
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
-
-Json = dict[str, Any]
+from lab.kube.api import Api
+from lab.kube.rest import Json, json_object
 
 READ_SECONDS = 30.0
 
@@ -30,7 +26,7 @@ class Proxy:
         port: number or name of a port; a Service's own port, not that of its pods.
     """
 
-    cluster: Cluster
+    cluster: Api
     kind: Literal["Service", "Pod"]
     namespace: str
     name: str
@@ -82,14 +78,5 @@ class Proxy:
         return f"{self.kind} {self.namespace}/{self.name}:{self.port} "
 
     def _object(self, method: str, path: str, raw: bytes) -> Json:
-        try:
-            answer = json.loads(raw)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise ApiFailed(
-                f"{method} {self.title}{path}: the answer is no JSON object",
-                evidence=[raw[:200].decode(errors="replace")],
-                fix="look at the log of the server's pod",
-            )
-        return answer
+        what = f"{method} {self.title}{path}: the answer is no JSON object"
+        return json_object(raw, what, fix="look at the log of the server's pod")

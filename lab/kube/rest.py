@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from lab.errors import ApiFailed, Interrupted
 from lab.kube.errors import ApiServer, may_repeat
@@ -26,6 +26,17 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 Json = dict[str, Any]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may have besides its target."""
+
+    query: Mapping[str, str] | None
+    body: object
+    content_type: str
+    timeout: float
+    """Seconds without any byte."""
+    attempts: int
 
 
 class RestClient:
@@ -78,44 +89,17 @@ class RestClient:
             self.cancel.wait(seconds)
             self.check_cancel()
 
-    def json(
-        self,
-        method: str,
-        path: str,
-        *,
-        title: str,
-        query: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = "application/json",
-        timeout: float = READ_SECONDS,
-        attempts: int = ATTEMPTS,
-    ) -> Json:
+    def json(self, method: str, path: str, *, title: str, **options: Unpack[RequestOptions]) -> Json:
         """One request whose answer is a JSON object; ``title`` names its target in messages.
 
         Raises:
             ApiFailed: the server refused (``status`` says how), or did not answer (status 0).
         """
-        raw = self.raw(
-            method,
-            path,
-            title=title,
-            query=query,
-            body=body,
-            content_type=content_type,
-            timeout=timeout,
-            attempts=attempts,
+        return json_object(
+            self.raw(method, path, title=title, **options),
+            f"{method} {title}: {self.transport.server} did not answer with a Kubernetes object",
+            fix="check that the server in the kubeconfig is an API server, not a proxy",
         )
-        try:
-            answer = json.loads(raw)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise ApiFailed(
-                f"{method} {title}: {self.transport.server} did not answer with a Kubernetes object",
-                evidence=[raw[:200].decode(errors="replace")],
-                fix="check that the server in the kubeconfig is an API server, not a proxy",
-            )
-        return answer
 
     def collection(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> tuple[list[Json], str]:
         """The objects of a kind and the resourceVersion of the list; both empty where it is not served."""
@@ -143,7 +127,7 @@ class RestClient:
         timeout: float = READ_SECONDS,
         attempts: int = ATTEMPTS,
     ) -> bytes:
-        """One request, its answer as bytes. Raises ApiFailed."""
+        """One request, its answer as bytes; arguments and errors are those of ``json``."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
         data = None if body is None else json.dumps(body).encode()
@@ -190,3 +174,14 @@ class RestClient:
             if error.status == 404:
                 return None
             raise
+
+
+def json_object(raw: bytes, what: str, fix: str) -> Json:
+    """The JSON object in an answer. Raises ApiFailed, with ``what`` and the beginning of the answer, if it is none."""
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise ApiFailed(what, evidence=[raw[:200].decode(errors="replace")], fix=fix)
+    return answer

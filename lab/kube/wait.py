@@ -6,22 +6,20 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from lab.errors import ApiFailed, WaitTimeout
+from lab.kube.api import Api, selector
 from lab.kube.describe import gather, state_of, title_of
 from lab.kube.readiness import is_ready, replaced, why_never
 from lab.kube.reflector import Reflector, key_of
-
-if TYPE_CHECKING:
-    from lab.kube.client import Cluster
+from lab.kube.rest import Json
 
 log = logging.getLogger("lab.kube.wait")
 
 FIRST_LIST = 5.0
 """Seconds granted for the first look, however short the timeout is."""
 
-Json = dict[str, Any]
 Predicate = Callable[[list[Json]], bool]
 FailFast = Callable[[list[Json]], str | None]
 
@@ -30,7 +28,7 @@ class Wait:
     """One wait.
 
     Args:
-        cluster: whose objects.
+        api: whose objects.
         kind: which kind.
         namespace: None for all of them.
         labels: label selector.
@@ -41,7 +39,7 @@ class Wait:
 
     def __init__(
         self,
-        cluster: Cluster,
+        api: Api,
         kind: str,
         *,
         namespace: str | None,
@@ -50,7 +48,7 @@ class Wait:
         timeout: float,
         what: str,
     ) -> None:
-        self._cluster = cluster
+        self._api = api
         self._kind = kind
         self._namespace = namespace
         self._selector = selector(labels, fields)
@@ -72,8 +70,8 @@ class Wait:
         deadline = start + self._timeout
         since: float | None = None
         listed = False
-        resource = self._cluster.kinds.named(self._kind)
-        with Reflector(self._cluster.calls, resource, self._namespace, self._selector) as follower:
+        resource = self._api.kinds.named(self._kind)
+        with Reflector(self._api.calls, resource, self._namespace, self._selector) as follower:
             while True:
                 now = time.monotonic()
                 if since is not None and now - since >= hold:
@@ -118,11 +116,11 @@ class Wait:
             ]
         )
         objects = list(self._objects.values())
-        evidence = gather(self._cluster, self._kind, objects, self._namespace, where)
+        evidence = gather(self._api, self._kind, objects, self._namespace, where)
         if trouble is not None:
             evidence.append(f"API: {str(trouble).splitlines()[0]}")
         raise WaitTimeout(
-            f"{self._what}: {why}", evidence=evidence, fix=f"look closer: {self._cluster.kubectl(*self._describe())}"
+            f"{self._what}: {why}", evidence=evidence, fix=f"look closer: {self._api.kubectl(*self._describe())}"
         )
 
     def _describe(self) -> list[str]:
@@ -135,12 +133,6 @@ class Wait:
         if labels := self._selector.get("labelSelector"):
             args += ["-l", labels]
         return [*args, *(["-n", self._namespace] if self._namespace else [])]
-
-
-def selector(labels: str | None, fields: str | None) -> dict[str, str]:
-    """The query of a selection."""
-    both = {"labelSelector": labels, "fieldSelector": fields}
-    return {key: value for key, value in both.items() if value}
 
 
 def judge_ready(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:

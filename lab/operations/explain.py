@@ -9,7 +9,7 @@ from lab.config import TenantSpec
 from lab.errors import LabError
 from lab.explain import Explanation, LabSnapshot, Overview, TenantSnapshot, explained, overview_of
 from lab.explain.wait_evidence import kubectl_command
-from lab.kube.client import Cluster
+from lab.kube import Cluster
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.client import Cluster
+from lab.kube import Cluster
 from lab.objects.fields import Obj
 from lab.objects.redact import redact_text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import ApiFailed
-from lab.kube.client import Cluster
+from lab.kube import Cluster
 from lab.objects.bind_request import BindRequestView
 from lab.objects.fields import Obj
 from lab.objects.kai import PodGroupView, QueueView, ReservationView, is_reservation

@@ -10,8 +10,7 @@ from typing import Any
 
 from lab.errors import WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
-from lab.kube import Cluster
-from lab.kube.client import OWNER_LABEL
+from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import why_never
 from lab.objects.views import EventView, PodView
 
