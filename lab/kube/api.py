@@ -5,17 +5,22 @@ from __future__ import annotations
 import builtins
 import shlex
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from lab.errors import ApiFailed
 from lab.kube.exec import read_log
 from lab.kube.http import KubeTransport
 from lab.kube.rest import Json, RestClient
 from lab.kube.rest_mapper import RestMapper
+from lab.kube.retry import poll
 from lab.kube.transport import Transport
 
 OWNER_LABEL = "kailab"
 """Label of everything the lab creates in a cluster; its value is the lab's name."""
+
+T = TypeVar("T")
 
 
 class Api:
@@ -80,6 +85,16 @@ class Api:
     ) -> str:
         """What a container wrote; of several the pod's default one. ``tail`` lines; ``previous`` run."""
         return read_log(self.calls, namespace, pod, container, tail=tail, previous=previous)
+
+    def poll(
+        self, check: Callable[[], T], *, until: Callable[[T], bool] = bool, timeout: float, interval: float = 0.25
+    ) -> T:
+        """Call ``check`` until its answer is right or time is up, for what no watch tells; returns the last answer.
+
+        Raises:
+            Interrupted: the run was cancelled.
+        """
+        return poll(check, until=until, timeout=timeout, interval=interval, sleep=self.calls.pause)
 
     def healthy(self, timeout: float = 2.0) -> bool:
         """Whether the API server says it is ready, within ``timeout`` seconds."""

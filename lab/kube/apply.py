@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator
 
@@ -9,6 +10,7 @@ from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.api import Api, selector
 from lab.kube.rest import APPLY_PATCH, Json, RestClient
 from lab.kube.rest_mapper import RestMapper
+from lab.kube.retry import retry
 from lab.kube.wait import Wait
 
 FIELD_MANAGER = "kailab"
@@ -22,23 +24,15 @@ def space_of(doc: Json) -> str:
     return str(doc.get("metadata", {}).get("namespace") or "default")
 
 
-def apply_all(calls: RestClient, kinds: RestMapper, docs: Iterable[Json | None], retry: float) -> list[Json]:
+def apply_all(calls: RestClient, kinds: RestMapper, docs: Iterable[Json | None], seconds: float) -> list[Json]:
     """Apply documents in the order given; see Cluster.apply."""
-    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
-
     applied = []
     start = time.monotonic()
     for doc in _flat(docs):
         # The seconds are for all documents together: most wait for the same CRD or webhook.
-        left = retry - (time.monotonic() - start)
-        retrying = Retrying(
-            stop=stop_after_delay(left),
-            wait=wait_exponential(multiplier=0.25, max=2),
-            retry=retry_if_exception(_not_ready_yet),
-            sleep=calls.pause,
-            reraise=True,
-        )
-        applied.append(retrying(_apply, calls, kinds, doc))
+        left = seconds - (time.monotonic() - start)
+        once = functools.partial(_apply, calls, kinds, doc)
+        applied.append(retry(once, when=_not_ready_yet, timeout=left, max_interval=2, sleep=calls.pause))
     return applied
 
 
@@ -67,10 +61,8 @@ def _flat(docs: Iterable[Json | None]) -> Iterator[Json]:
             yield doc
 
 
-def _not_ready_yet(error: BaseException) -> bool:
+def _not_ready_yet(error: ApiFailed) -> bool:
     """Whether a CRD is not served yet or a webhook does not answer yet; a missing namespace is neither."""
-    if not isinstance(error, ApiFailed):
-        return False
     if error.status == 404:
         return "namespaces " not in error.what
     return error.status >= 500 and any(sign in error.what for sign in _STARTING)

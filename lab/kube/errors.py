@@ -74,13 +74,11 @@ class ApiServer:
         return f"look at the log of the API server {self.server}"
 
 
-def may_repeat(error: BaseException, method: str) -> bool:
+def may_repeat(error: ApiFailed, method: str) -> bool:
     """Whether the same request may work in a moment and does no harm when it is repeated."""
     idempotent = method != "POST"
     if isinstance(error, Unreachable):
         return not error.tls and (idempotent or error.unsent)
-    if not isinstance(error, ApiFailed):
-        return False
     if error.status == 429:
         return True
     if error.status == 403 and "error looking up service account" in error.what:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.errors import ApiFailed
 from lab.kube.api import Api
 from lab.kube.rest import Json, json_object
+from lab.kube.retry import retry
 
 READ_SECONDS = 30.0
-
-_PAUSE = 0.5
 
 
 @dataclass(frozen=True)
@@ -57,20 +55,17 @@ class Proxy:
             ApiFailed: the API server or the server itself refused, with its status.
             Interrupted: the run was cancelled.
         """
-        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
-
         calls = self.cluster.calls
         where = self.cluster.kinds.named(self.kind).path(
             self.namespace, f"{self.name}:{self.port}", f"proxy/{path.lstrip('/')}"
         )
-        retrying = Retrying(
-            stop=stop_after_delay(patience),
-            wait=wait_fixed(_PAUSE),
-            retry=retry_if_exception(lambda error: isinstance(error, ApiFailed) and error.status == 503),
+        return retry(
+            lambda: calls.raw(method, where, title=f"{self.title}{path}", body=body, timeout=timeout),
+            when=lambda error: error.status == 503,
+            timeout=patience,
+            interval=0.5,
             sleep=calls.pause,
-            reraise=True,
         )
-        return retrying(calls.raw, method, where, title=f"{self.title}{path}", body=body, timeout=timeout)
 
     @property
     def title(self) -> str:

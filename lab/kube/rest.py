@@ -13,6 +13,7 @@ from typing import Any, TypedDict, Unpack
 from lab.errors import ApiFailed, Interrupted
 from lab.kube.errors import ApiServer, may_repeat
 from lab.kube.rest_mapper import Resource
+from lab.kube.retry import retry
 from lab.kube.transport import Reply, Transport, TransportError
 
 log = logging.getLogger("lab.kube")
@@ -128,17 +129,15 @@ class RestClient:
         attempts: int = ATTEMPTS,
     ) -> bytes:
         """One request, its answer as bytes; arguments and errors are those of ``json``."""
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
-
         data = None if body is None else json.dumps(body).encode()
-        retrying = Retrying(
-            stop=stop_after_attempt(attempts),
-            wait=wait_exponential(multiplier=0.2, max=1.6),
-            retry=retry_if_exception(lambda error: may_repeat(error, method)),
+        return retry(
+            lambda: self._once(method, path, title, dict(query or {}), data, content_type, timeout),
+            when=lambda error: may_repeat(error, method),
+            attempts=attempts,
+            interval=0.2,
+            max_interval=1.6,
             sleep=self.pause,
-            reraise=True,
         )
-        return retrying(self._once, method, path, title, dict(query or {}), data, content_type, timeout)
 
     def open(self, path: str, query: Mapping[str, str], title: str, timeout: float) -> Reply:
         """A GET whose body the caller reads line by line. Raises ApiFailed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from lab.engine.step import Effect, Observed, State
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kai import line_of
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.retry import retry
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.kai import kai_steps
@@ -202,28 +204,18 @@ def delete_queues(cluster: Cluster, queues: Mapping[str, dict[str, Any]], second
     They go by the parent's ``status.childQueues`` (queue_validator.go), which the queue controller writes a moment
     after a child is gone: that refusal is asked again for ``seconds``.
     """
-    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
-
     left = dict(queues)
     while left:
         parents = {queue.get("spec", {}).get("parentQueue") for queue in left.values()}
         for name in [name for name in left if name not in parents] or list(left):
-            retrying = Retrying(
-                stop=stop_after_delay(seconds),
-                wait=wait_fixed(0.2),
-                retry=retry_if_exception(_not_yet_childless),
-                sleep=cluster.calls.pause,
-                reraise=True,
-            )
-            retrying(cluster.delete, KIND, name, wait=_GONE_SECONDS)
+            delete = functools.partial(cluster.delete, KIND, name, wait=_GONE_SECONDS)
+            retry(delete, when=_not_yet_childless, timeout=seconds, interval=0.2, sleep=cluster.calls.pause)
             del left[name]
 
 
-def _not_yet_childless(error: BaseException) -> bool:
+def _not_yet_childless(error: ApiFailed) -> bool:
     """Whether KAI has not seen yet that a queue's children are gone, or its webhook is starting."""
-    return isinstance(error, ApiFailed) and any(
-        words in error.what for words in ("has child queues", "failed calling webhook")
-    )
+    return any(words in error.what for words in ("has child queues", "failed calling webhook"))
 
 
 def _owner(queue: Mapping[str, Any]) -> str | None:

@@ -215,36 +215,17 @@ class VirtualCluster(LabStep):
         coredns.wait_for_dns(ctx, name)
 
 
-class _NotYetError(Exception):
-    """The tenant's API does not answer yet."""
-
-
 def _reach(inside: Cluster, name: str) -> None:
     """Wait until the NodePort leads to the tenant: kube-proxy writes its rules after the pod is Ready.
 
     Raises:
         ApiFailed: it did not in time.
     """
-    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
-
-    def look() -> None:
-        if not inside.healthy():
-            raise _NotYetError
-
-    retrying = Retrying(
-        stop=stop_after_delay(_REACH_SECONDS),
-        wait=wait_fixed(0.2),
-        retry=retry_if_exception_type(_NotYetError),
-        sleep=inside.calls.pause,
-        reraise=True,
-    )
-    try:
-        retrying(look)
-    except _NotYetError:
+    if not inside.poll(inside.healthy, timeout=_REACH_SECONDS, interval=0.2):
         raise ApiFailed(
             f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
             fix="look at the port mappings of the control-plane node: docker port kailab-<lab>-control-plane",
-        ) from None
+        )
 
 
 def _system_uid(cluster: Cluster) -> Any:

@@ -19,7 +19,6 @@ from lab.workloads.namespace import WorkloadNamespace
 PORT = 8000
 """Where it serves."""
 
-_PAUSE = 0.5
 
 Json = dict[str, Any]
 
@@ -137,20 +136,11 @@ def facts_when(
         ApiFailed: the pod cannot be asked.
         Interrupted: the run was cancelled.
     """
-    from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
-
-    retrying = Retrying(
-        stop=stop_after_delay(timeout),
-        wait=wait_fixed(_PAUSE),
-        retry=retry_if_not_result(until),
-        sleep=place.host.calls.pause,
+    facts = place.host.poll(lambda: facts_in(place, pod), until=until, timeout=timeout, interval=0.5)
+    if until(facts):
+        return facts
+    raise WaitTimeout(
+        f"{what}: not within {timeout:g} s",
+        evidence=[f"{pod.namespace}/{pod.name} tells {facts}"],
+        fix=f"ask it: {place.host.kubectl('exec', pod.name, '-n', pod.namespace, '--', 'probe', 'facts')}",
     )
-    try:
-        return retrying(facts_in, place, pod)
-    except RetryError as error:
-        last: ProbeFacts = error.last_attempt.result()
-        raise WaitTimeout(
-            f"{what}: not within {timeout:g} s",
-            evidence=[f"{pod.namespace}/{pod.name} tells {last}"],
-            fix=f"ask it: {place.host.kubectl('exec', pod.name, '-n', pod.namespace, '--', 'probe', 'facts')}",
-        ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -94,13 +96,12 @@ class RemovalSeen:
         fields, what = f"metadata.name={self.space}", f"namespace {self.space} is gone"
         self.host.wait("Namespace", lambda found: not found, fields=fields, timeout=LIMIT, what=what)
         watch.note(moment.NAMESPACE_GONE)
-        end = time.monotonic() + LIMIT
-        while left := [line for line in cluster_scope(self.host, self.tenant.name) if line[:5] != "Node "]:
-            if time.monotonic() > end:
-                watch.note(moment.CLUSTER_CLEAN, "; ".join(left), reached=False)
-                return
-            self.host.calls.pause(0.2)
-        watch.note(moment.CLUSTER_CLEAN)
+
+        def leftovers() -> list[str]:
+            return [line for line in cluster_scope(self.host, self.tenant.name) if line[:5] != "Node "]
+
+        left = self.host.poll(leftovers, until=operator.not_, timeout=LIMIT, interval=0.2)
+        watch.note(moment.CLUSTER_CLEAN, "; ".join(left), reached=not left)
 
 
 class RollbackSeen:
@@ -163,12 +164,10 @@ class RollbackSeen:
 
     def _submit(self) -> None:
         """Send the test pods; a webhook that does not answer yet refuses them."""
-        end = time.monotonic() + LIMIT
         for pod in self.pods:
-            while refused := self._refused(pod):
-                if time.monotonic() > end:
-                    raise WaitTimeout("KAI's webhooks refuse the test pods", evidence=[refused])
-                self.place.cluster.calls.pause(0.25)
+            refused = functools.partial(self._refused, pod)
+            if reason := self.place.cluster.poll(refused, until=operator.not_, timeout=LIMIT):
+                raise WaitTimeout("KAI's webhooks refuse the test pods", evidence=[reason])
 
     def _refused(self, pod: Json) -> str:
         """Create a pod; why it has to be created again, empty when not."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
-
 from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kai import line_of
@@ -110,16 +108,8 @@ def judged_by_host(lab: Lab, namespace: str) -> bool:
 
 def until(cluster: Cluster, holds: Callable[[], bool], what: str) -> None:
     """Ask again and again, for what no watch tells. Raises WaitTimeout."""
-    retrying = Retrying(
-        stop=stop_after_delay(WAIT),
-        wait=wait_fixed(0.25),
-        retry=retry_if_result(lambda true: not true),
-        sleep=cluster.calls.pause,
-    )
-    try:
-        retrying(holds)
-    except RetryError:
-        raise WaitTimeout(f"{what}: not within {WAIT:g} s") from None
+    if not cluster.poll(holds, timeout=WAIT):
+        raise WaitTimeout(f"{what}: not within {WAIT:g} s")
 
 
 def _pool_key(lab: Lab, key: str) -> None:

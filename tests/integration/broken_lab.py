@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
-
 from lab.errors import ApiFailed
 from lab.gpu import GpuPlugin
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR
@@ -72,14 +70,7 @@ class Ground:
 
     def well(self) -> Diagnosis:
         """What the doctor sees once nothing is wrong any more, or else at last: objects tell of a repair one by one."""
-        retrying = Retrying(
-            stop=stop_after_delay(SECONDS),
-            retry=retry_if_result(is_unwell),
-            sleep=self.cluster.calls.pause,
-            wait=wait_fixed(1),
-            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
-        )
-        return retrying(self.diagnosed)
+        return self.cluster.poll(self.diagnosed, until=lambda found: not is_unwell(found), timeout=SECONDS, interval=1)
 
     def make(self, doc: Json) -> Json:
         """Create an object; it is deleted after the case."""
@@ -281,13 +272,9 @@ class Ground:
         self._until(attempt)
 
     def _until(self, attempt: Callable[[], Told]) -> Told:
-        retrying = Retrying(
-            stop=stop_after_delay(SECONDS),
-            wait=wait_fixed(1),
-            retry=retry_if_result(lambda said: not said),
-            sleep=self.cluster.calls.pause,
-        )
-        return retrying(attempt)
+        said = self.cluster.poll(attempt, timeout=SECONDS, interval=1)
+        assert said, f"not within {SECONDS:g} s"
+        return said
 
     def reservation_account(self) -> str:
         """The ServiceAccount of reservation pods."""

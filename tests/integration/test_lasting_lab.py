@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from lab.kai import line_of
 from lab.kube import Cluster
@@ -62,8 +61,7 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
     cluster.apply([fraction_pod("after", namespace=SPACE, fraction=0.5, queue="test")])
     cluster.wait_ready("Pod", {"after"}, SPACE, timeout=120)
     # KAI's components that the pod did not need may still be starting again
-    well = Retrying(stop=stop_after_delay(180), wait=wait_fixed(2), retry=retry_if_result(lambda ok: not ok))
-    assert well(lambda: lasting("status", "--json", code=None).json()["ok"])
+    assert cluster.poll(lambda: lasting("status", "--json", code=None).json()["ok"], timeout=180, interval=2)
     cluster.delete("Pod", "after", SPACE, grace=1, wait=60)
     cluster.close()
 

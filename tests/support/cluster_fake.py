@@ -9,18 +9,20 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lab.config import LabSpec
 from lab.engine.events import Bus, Event
 from lab.engine.journal import Journal
 from lab.errors import ApiFailed, WaitTimeout
+from lab.kube.retry import poll
 from lab.paths import LabPaths
 from lab.session.context import LabContext
 from lab.tools.container import ContainerEngine
 from tests.support.fakes import FakeRunner
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class FakeCluster:
@@ -45,6 +47,9 @@ class FakeCluster:
     def pause(self, seconds: float) -> None:
         """Stands in for a sleep."""
         self.slept += seconds
+
+    def poll(self, check: Callable[[], T], **options: Any) -> T:
+        return poll(check, sleep=self.pause, **options)
 
     def put(self, kind: str, name: str, namespace: str = "", **more: Any) -> Json:
         """Have an object."""

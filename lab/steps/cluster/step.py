@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import yaml
@@ -125,14 +124,12 @@ class KindCluster(LabStep):
         if not ctx.paths.kubeconfig.exists():
             ctx.paths.kubeconfig.write_text(kind.kubeconfig(ctx.kind_name))
             ctx.paths.kubeconfig.chmod(0o600)
-        deadline = time.monotonic() + _API_SECONDS
-        while not ctx.cluster().healthy():
-            if time.monotonic() > deadline:
-                raise ApiFailed(
-                    f"the API server of {ctx.kind_name} did not answer within {_API_SECONDS:.0f} s of its start",
-                    fix=f"docker logs {ctx.kind_name}-control-plane, or lab down and lab up",
-                )
-            time.sleep(0.3)
+        cluster = ctx.cluster()
+        if not cluster.poll(cluster.healthy, timeout=_API_SECONDS, interval=0.3):
+            raise ApiFailed(
+                f"the API server of {ctx.kind_name} did not answer within {_API_SECONDS:.0f} s of its start",
+                fix=f"docker logs {ctx.kind_name}-control-plane, or lab down and lab up",
+            )
 
     def verify(self, ctx: LabContext) -> None:
         """See Step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from lab.errors import ApiFailed, WaitTimeout
@@ -11,10 +12,6 @@ from lab.steps.helm_release import value_at
 
 _NAME = "kailab-webhook-check"
 _NAMESPACE = "default"
-
-
-class _SilenceError(Exception):
-    """The webhooks did not judge the pod yet."""
 
 
 def wait_for_webhooks(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any], timeout: float) -> None:
@@ -34,36 +31,20 @@ def wait_for_webhooks(cluster: Cluster, lab: str, line: VersionLine, values: dic
     Raises:
         WaitTimeout: no refusal in time; the evidence is the last answer.
     """
-    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
-
     if value_at(values, line.helm.namespace_selector):
         return  # the webhooks see labelled namespaces only, and the lab has none to ask from
-    retrying = Retrying(
-        stop=stop_after_delay(timeout),
-        wait=wait_fixed(0.25),
-        retry=retry_if_exception_type(_SilenceError),
-        sleep=cluster.calls.pause,
-        reraise=True,
-    )
-    try:
-        retrying(_ask, cluster, _probe(lab, line, values))
-    except _SilenceError as silence:
+    pod = _probe(lab, line, values)
+    if reason := cluster.poll(lambda: _unanswered(cluster, pod), until=operator.not_, timeout=timeout):
         raise WaitTimeout(
             f"KAI's admission webhooks do not answer after {timeout:.0f} s",
-            evidence=[str(silence)],
+            evidence=[reason],
             fix=f"look at the log: {cluster.kubectl('logs', '-n', line.namespace, f'deployment/{line.admission}')}",
-        ) from silence
+        )
 
 
 def webhooks_answer(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any]) -> bool:
     """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
-    if value_at(values, line.helm.namespace_selector):
-        return True
-    try:
-        _ask(cluster, _probe(lab, line, values))
-    except _SilenceError:
-        return False
-    return True
+    return bool(value_at(values, line.helm.namespace_selector)) or not _unanswered(cluster, _probe(lab, line, values))
 
 
 def _probe(lab: str, line: VersionLine, values: dict[str, Any]) -> dict[str, Any]:
@@ -86,15 +67,16 @@ def _probe(lab: str, line: VersionLine, values: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _ask(cluster: Cluster, pod: dict[str, Any]) -> None:
+def _unanswered(cluster: Cluster, pod: dict[str, Any]) -> str:
+    """Why the webhooks have not judged the pod yet; empty when they have."""
     try:
         cluster.create(pod)
     except ApiFailed as error:
         # "admission webhook "admission.kai-scheduler.svc" denied the request: ... gpu ..." in all versions
         if "denied the request" in error.what and "gpu" in error.what.lower():
-            return
+            return ""
         if error.status == 409:
             cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
-        raise _SilenceError(error.what) from error
+        return error.what
     cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
-    raise _SilenceError("the pod was admitted: no webhook looked at it")
+    return "the pod was admitted: no webhook looked at it"

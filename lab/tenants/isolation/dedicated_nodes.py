@@ -16,9 +16,10 @@ from lab.config import LabSpec
 from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, LabError, StepFailed
+from lab.errors import LabError, StepFailed
 from lab.gpu.pools import node_name
 from lab.kube import Cluster
+from lab.kube.retry import retry
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
@@ -186,7 +187,6 @@ def _marks(node: Json) -> list[str]:
 def _mark(cluster: Cluster, name: str, tenant: str | None) -> None:
     """Mark a node as a tenant's, or as nobody's. Its taints are a list, which a patch replaces as a whole: the version
     in it makes the server refuse a list that somebody has changed meanwhile, and it is read again."""
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
     def once() -> None:
         node = cluster.get("Node", name)
@@ -199,10 +199,4 @@ def _mark(cluster: Cluster, name: str, tenant: str | None) -> None:
             "Node", name, {"metadata": {**version, "labels": {NODE_LABEL: tenant}}, "spec": {"taints": taints}}
         )
 
-    Retrying(
-        stop=stop_after_attempt(_TRIES),
-        wait=wait_fixed(0.2),
-        sleep=cluster.calls.pause,
-        reraise=True,
-        retry=retry_if_exception(lambda error: isinstance(error, ApiFailed) and error.status == 409),
-    )(once)
+    retry(once, when=lambda error: error.status == 409, attempts=_TRIES, interval=0.2, sleep=cluster.calls.pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +43,6 @@ def isolation_steps(spec: LabSpec) -> list[Isolation]:
 def look(cluster: Cluster) -> ClusterSnapshot:
     """What the measures are judged by, as it is now. Raises ApiFailed."""
     return take(cluster, kinds=KINDS)
-
-
-class _MissingError(Exception):
-    """A measure is not in place yet."""
-
-    def __init__(self, found: tuple[MissingMeasure, ...]) -> None:
-        super().__init__()
-        self.found = found
 
 
 @dataclass(frozen=True)
@@ -119,25 +112,16 @@ class Isolation(LabStep):
         Raises:
             StepFailed: one is missing; the evidence says which, and what happens without it.
         """
-        from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
-
         cluster = ctx.cluster()
-        retrying = Retrying(
-            stop=stop_after_delay(_SETTLE_SECONDS),
-            wait=wait_fixed(0.5),
-            retry=retry_if_exception_type(_MissingError),
-            sleep=cluster.calls.pause,
-            reraise=True,
+        missing = cluster.poll(
+            lambda: self._missing(cluster), until=operator.not_, timeout=_SETTLE_SECONDS, interval=0.5
         )
-        try:
-            retrying(self._judge, cluster)
-        except _MissingError as error:
-            first = error.found[0]
+        if missing:
             raise StepFailed(
-                f"the host's KAI and those of tenants are not kept apart: {first.what}",
-                evidence=[str(lack) for lack in error.found],
-                fix=self._fix(cluster, first),
-            ) from None
+                f"the host's KAI and those of tenants are not kept apart: {missing[0].what}",
+                evidence=[str(lack) for lack in missing],
+                fix=self._fix(cluster, missing[0]),
+            )
 
     def undo(self, ctx: LabContext) -> None:
         cluster = ctx.cluster()
@@ -147,18 +131,13 @@ class Isolation(LabStep):
                 cluster.patch("Namespace", owned.name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
                 ctx.journal.released(_CLAIM, owned.name)
 
-    def _judge(self, cluster: Cluster) -> None:
+    def _missing(self, cluster: Cluster) -> tuple[MissingMeasure, ...]:
         world = look(cluster)
-        found = missing_measures(self.spec, world)
-        if not found:
-            spaces = tenant_spaces(self.spec, world)
-            found = tuple(
-                MissingMeasure(KEEPS_OFF, f"{admission_policy.NAME} is not in force in namespace {name} yet")
-                for name in spaces
-                if not admission_policy.in_force(cluster, name)
-            )
-        if found:
-            raise _MissingError(found)
+        return missing_measures(self.spec, world) or tuple(
+            MissingMeasure(KEEPS_OFF, f"{admission_policy.NAME} is not in force in namespace {name} yet")
+            for name in tenant_spaces(self.spec, world)
+            if not admission_policy.in_force(cluster, name)
+        )
 
     def _fix(self, cluster: Cluster, lack: MissingMeasure) -> str:
         if lack.measure is OPT_IN:

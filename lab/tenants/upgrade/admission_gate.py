@@ -16,11 +16,6 @@ _CHECK = "kailab-change-check"
 """A dry run of a pod of this name is refused by the policy; see the manifest."""
 
 _FORCE_SECONDS = 20.0
-_AGAIN = 0.2
-
-
-class _NotYetError(Exception):
-    """The API server does not act by the policy yet."""
 
 
 @contextmanager
@@ -46,24 +41,11 @@ def none_unjudged(cluster: Cluster, lab: str) -> Iterator[None]:
 
 
 def _wait(cluster: Cluster) -> None:
-    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+    def in_force() -> bool:
+        return admission_policy.in_force(cluster, "default", NAME, _CHECK)
 
-    retrying = Retrying(
-        stop=stop_after_delay(_FORCE_SECONDS),
-        wait=wait_fixed(_AGAIN),
-        retry=retry_if_exception_type(_NotYetError),
-        sleep=cluster.calls.pause,
-        reraise=True,
-    )
-    try:
-        retrying(_ask, cluster)
-    except _NotYetError:
+    if not cluster.poll(in_force, timeout=_FORCE_SECONDS, interval=0.2):
         raise StepFailed(
             f"the API server does not act by the policy {NAME} after {_FORCE_SECONDS:.0f} s",
             fix=f"see it: {cluster.kubectl('get', 'validatingadmissionpolicy', NAME, '-o', 'yaml')}",
-        ) from None
-
-
-def _ask(cluster: Cluster) -> None:
-    if not admission_policy.in_force(cluster, "default", NAME, _CHECK):
-        raise _NotYetError
+        )

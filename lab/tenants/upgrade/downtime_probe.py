@@ -10,17 +10,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from lab.errors import ApiFailed, LabError
+from lab.errors import LabError
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.retry import retry
 from lab.objects.views import PodView
 from lab.workloads.pods import cpu_pod
 
 SCHEDULED, RUNNING = "first pod scheduled", "first pod running"
 
 NAME, NAMESPACE = "kailab-first-pod", "default"
-
-_AGAIN = 0.25
-"""Seconds between two tries to create it."""
 
 _GONE_SECONDS = 60.0
 
@@ -81,20 +79,13 @@ class DowntimeProbe:
             self.trouble = error
 
     def _send(self) -> None:
-        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
-
-        retrying = Retrying(
-            stop=stop_after_delay(self._timeout),
-            wait=wait_fixed(_AGAIN),
-            retry=retry_if_exception(self._again),
+        retry(
+            lambda: self._cluster.create(self._pod),
+            # the webhook that refused it is not up, rather than against it
+            when=lambda error: error.status >= 500 and not self._over.is_set(),
+            timeout=self._timeout,
             sleep=self._cluster.calls.pause,
-            reraise=True,
         )
-        retrying(self._cluster.create, self._pod)
-
-    def _again(self, error: BaseException) -> bool:
-        """Whether the webhook that refused it is not up, rather than against it."""
-        return not self._over.is_set() and isinstance(error, ApiFailed) and error.status >= 500
 
     def _wait(self, until: Callable[[PodView], bool], what: str) -> None:
         def holds(pods: list[dict[str, Any]]) -> bool:

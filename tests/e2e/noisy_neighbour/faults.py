@@ -6,13 +6,12 @@ Each fire gives a function that stokes it: the caller calls it again and again w
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
-
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from lab.kai import line_of
 from lab.objects.views import PodView
@@ -106,12 +105,12 @@ def webhook_failing(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
 
 
 def _until_silent(own: OwnKai) -> None:
-    """Wait until pods are no longer judged: that is no event. Raises tenacity.RetryError."""
-    line, values = line_of(own.kai_version), kai_values(own.spec)
-    retrying = Retrying(
-        stop=stop_after_delay(WAIT), wait=wait_fixed(0.5), retry=retry_if_result(bool), sleep=own.cluster.calls.pause
-    )
-    retrying(webhooks_answer, own.cluster, own.spec.name, line, values)
+    """Wait until pods are no longer judged: that is no event."""
+
+    def answer() -> bool:
+        return webhooks_answer(own.cluster, own.spec.name, line_of(own.kai_version), kai_values(own.spec))
+
+    assert not own.cluster.poll(answer, until=operator.not_, timeout=WAIT, interval=0.5), "the webhooks still answer"
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""Asking again until an answer is right, or an error has passed."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ApiFailed, Interrupted
+from lab.kube import Cluster
+from lab.kube.retry import poll, retry
+from tests.support.kube_fake import FakeApi
+
+
+def test_poll_gives_the_first_right_answer() -> None:
+    answers, slept = iter([0, 0, 3, 4]), list[float]()
+    assert poll(lambda: next(answers), timeout=60, interval=0.5, sleep=slept.append) == 3
+    assert slept == [0.5, 0.5]
+
+
+def test_poll_gives_the_last_answer_when_time_is_up() -> None:
+    assert poll(lambda: ["missing"], until=operator.not_, timeout=0) == ["missing"]
+
+
+def test_poll_passes_errors_on() -> None:
+    def check() -> bool:
+        raise ApiFailed("no")
+
+    with pytest.raises(ApiFailed, match="no"):
+        poll(check, timeout=60)
+
+
+def test_a_cancelled_run_ends_a_poll() -> None:
+    cluster = Cluster(Path("/lab/kubeconfig"), transport=FakeApi())
+    cluster.cancel = threading.Event()
+    cluster.cancel.set()
+    with pytest.raises(Interrupted):
+        cluster.poll(lambda: False, timeout=60)
+
+
+class Server:
+    """Refuses with these statuses, then answers."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+
+    def __call__(self) -> str:
+        if self.statuses:
+            raise ApiFailed("refused", status=self.statuses.pop(0))
+        return "done"
+
+
+def is_busy(error: ApiFailed) -> bool:
+    return error.status == 503
+
+
+def test_retry_goes_on_while_the_error_may_pass() -> None:
+    slept: list[float] = []
+    assert retry(Server(503, 503), when=is_busy, timeout=60, interval=0.2, sleep=slept.append) == "done"
+    assert slept == [0.2, 0.2]
+
+
+def test_retry_raises_an_error_that_stays() -> None:
+    with pytest.raises(ApiFailed) as caught:
+        retry(Server(503, 403, 503), when=is_busy, timeout=60, sleep=lambda _: None)
+    assert caught.value.status == 403
+
+
+@pytest.mark.parametrize("limit", [{"attempts": 2}, {"timeout": 0.0}])
+def test_retry_raises_the_last_error_when_its_limit_is_reached(limit: dict[str, float]) -> None:
+    with pytest.raises(ApiFailed) as caught:
+        retry(Server(503, 503, 503), when=is_busy, sleep=lambda _: None, **limit)  # type: ignore[arg-type]
+    assert caught.value.status == 503
+
+
+def test_the_interval_of_a_retry_doubles_up_to_its_maximum() -> None:
+    slept: list[float] = []
+    retry(Server(*[503] * 5), when=is_busy, attempts=6, interval=0.2, max_interval=1.0, sleep=slept.append)
+    assert slept == [0.2, 0.4, 0.8, 1.0, 1.0]
