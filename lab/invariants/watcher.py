@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope
 from lab.invariants.verdict import InvariantReport, InvariantResult
 from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.tools.background import Background
 
 FIRST_SECONDS = 30.0
 """How long the first lists may take; what has not come by then is not judged until it comes."""
@@ -74,10 +74,7 @@ class Watcher:
         self._tell = tell
         self._violations: list[Violation] = []
         self._begun = clock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.trouble: Exception | None = None
-        """What ended the thread before its time."""
+        self._background: Background | None = None
 
     def __enter__(self) -> Watcher:
         self._feed.__enter__()
@@ -148,15 +145,18 @@ class Watcher:
 
     def start(self) -> None:
         """Watch in a thread of its own until ``stop``."""
-        self._thread = threading.Thread(target=self._run, name="invariants", daemon=True)
-        self._thread.start()
+        self._background = Background(lambda stopping: self.run(stopping.is_set), "invariants")
+        self._background.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._background is not None:
+            self._background.stop()
+
+    @property
+    def trouble(self) -> Exception | None:
+        """What ended the thread before its time."""
+        return None if self._background is None else self._background.error
 
     def report(self) -> InvariantReport:
         """What is known of each invariant."""
@@ -186,9 +186,3 @@ class Watcher:
             self._violations.append(violation)
             if self._tell is not None:
                 self._tell(violation)
-
-    def _run(self) -> None:
-        try:
-            self.run(self._stop.is_set)
-        except Exception as error:  # noqa: BLE001 - told at the end, by whoever started the thread
-            self.trouble = error

@@ -10,7 +10,6 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from lab.errors import ApiFailed
@@ -18,6 +17,7 @@ from lab.kube.errors import Unreachable
 from lab.kube.rest import Json, RestClient
 from lab.kube.rest_mapper import Resource
 from lab.kube.transport import Reply, TransportError
+from lab.tools.background import Background
 
 log = logging.getLogger("lab.kube.wait")
 
@@ -41,7 +41,7 @@ def key_of(obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", "")
 
 
-class Reflector:
+class Reflector(Background):
     """A context manager; ``take`` gives the changes of the set as they come.
 
     The first batch is the set as it is, possibly empty, so that nobody judges half a list. A kind that the
@@ -57,6 +57,7 @@ class Reflector:
     def __init__(
         self, calls: RestClient, resource: Resource, namespace: str | None, selector: Mapping[str, str]
     ) -> None:
+        super().__init__(self._follow, f"follow {resource.title(namespace)}", join=0)
         self.trouble: Exception | None = None
         """What went wrong last while following; None when all is well."""
         self._calls = calls
@@ -66,19 +67,12 @@ class Reflector:
         self._selector = dict(selector)
         self._known: dict[tuple[str, str, str], Json] = {}
         self._queue: queue.SimpleQueue[list[Change] | Exception] = queue.SimpleQueue()
-        self._stop = threading.Event()
         self._lock = threading.Lock()
         self._reply: Reply | None = None
-        self._thread = threading.Thread(target=self._run, name=f"follow {self._title}", daemon=True)
 
-    def __enter__(self) -> Reflector:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
+    def stop(self) -> None:
+        """End the watch; not waited for, as a list may be under way."""
+        super().stop()
         with self._lock:
             if self._reply is not None:
                 self._reply.shutdown()
@@ -100,29 +94,29 @@ class Reflector:
             raise item
         return item
 
-    def _run(self) -> None:
+    def _follow(self, stopping: threading.Event) -> None:
         listed = False
         try:
-            while not self._stop.is_set():
+            while not self.stopping.is_set():
                 try:
                     version = self._list(first=not listed)
                     listed = True
                     self.trouble = None
-                    while version and not self._stop.is_set():
+                    while version and not self.stopping.is_set():
                         version = self._watch(version)
                 except (ApiFailed, BrokenWatchError, TransportError) as error:
                     # A silent server may be starting, and a set listed once is followed through restarts of
                     # the server: both until time is up. A refusal of the first list will not go away.
                     silent = isinstance(error, Unreachable) and not error.tls
-                    if self._stop.is_set():
+                    if self.stopping.is_set():
                         return
                     if not (listed or silent):
                         raise
                     self.trouble = error
                     log.debug("%s: %s; listing again", self._title, str(error).splitlines()[0])
-                self._stop.wait(PAUSE)
+                self.stopping.wait(PAUSE)
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            if not self._stop.is_set():
+            if not self.stopping.is_set():
                 self._queue.put(error)
 
     def _list(self, *, first: bool) -> str:
@@ -153,12 +147,12 @@ class Reflector:
         reply = self._calls.open(self._resource.path(self._namespace), query, self._title, WATCH_SECONDS + 15.0)
         with self._lock:
             self._reply = reply
-            if self._stop.is_set():
+            if self.stopping.is_set():
                 reply.shutdown()
         start = version
         try:
             for line in reply.lines():
-                if self._stop.is_set():
+                if self.stopping.is_set():
                     break
                 if line.strip():
                     version = self._event(line) or version
@@ -168,7 +162,7 @@ class Reflector:
             reply.close()
         if version == start:
             # Ended without any event or bookmark: do not ask again in a tight loop.
-            self._stop.wait(PAUSE)
+            self.stopping.wait(PAUSE)
         return version
 
     def _event(self, line: bytes) -> str | None:

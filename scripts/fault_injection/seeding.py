@@ -18,6 +18,7 @@ from lab.kube.readiness import is_ready
 from lab.kube.reflector import Reflector
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
+from lab.tools.background import Background
 from tests.e2e.shards import inverse
 
 SECONDS = 180.0
@@ -176,30 +177,20 @@ def meddling(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None 
     Raises:
         ApiFailed: what it tried was refused for another reason than that somebody was quicker; at the end.
     """
-    stop = threading.Event()
-    trouble: list[Exception] = []
     cluster = lab.cluster
 
-    def run() -> None:
-        try:
-            with Reflector(cluster.calls, cluster.kinds.named(kind), None, {}) as follower:
-                while not stop.is_set():
-                    for change, obj in follower.take(0.5) or []:
-                        _try(act, cluster, change, obj)
-        except Exception as error:  # noqa: BLE001 - told by the thread that seeded the fault
-            trouble.append(error)
+    def run(stopping: threading.Event) -> None:
+        with Reflector(cluster.calls, cluster.kinds.named(kind), None, {}) as follower:
+            while not stopping.is_set():
+                for change, obj in follower.take(0.5) or []:
+                    _try(act, cluster, change, obj)
 
-    thread = threading.Thread(target=run, name=f"meddles with {kind}")
-    thread.start()
     try:
-        yield
+        with Background(run, f"meddles with {kind}"):
+            yield
     finally:
-        stop.set()
-        thread.join()
         if after is not None:
             after(lab)
-    if trouble:
-        raise trouble[0]
 
 
 def _try(act: Act, cluster: Cluster, change: str, obj: Json) -> None:

@@ -8,6 +8,7 @@ of eight removals. Such an object is deleted at once; of what runs nothing is.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import Cluster
+from lab.tools.background import Background
 
 _FIRST_LOOK = 3.0
 _NEXT_LOOK = 1.0
@@ -32,19 +34,13 @@ def has_ended(pod: Mapping[str, Any]) -> bool:
 @contextmanager
 def let_go(cluster: Cluster, namespace: str) -> Iterator[None]:
     """While pods of a namespace go: delete the objects of those that have ended and stay all the same."""
-    over = threading.Event()
-    sweeper = threading.Thread(target=_sweep, args=(cluster, namespace, over), name="let go", daemon=True)
-    sweeper.start()
-    try:
+    with Background(functools.partial(_sweep, cluster, namespace), "terminated pods"):
         yield
-    finally:
-        over.set()
-        sweeper.join()
 
 
-def _sweep(cluster: Cluster, namespace: str, over: threading.Event) -> None:
+def _sweep(cluster: Cluster, namespace: str, stopping: threading.Event) -> None:
     pause = _FIRST_LOOK
-    while not over.wait(pause):
+    while not stopping.wait(pause):
         pause = _NEXT_LOOK
         with contextlib.suppress(LabError):  # the wait beside it says what is wrong with the server
             for pod in cluster.list("Pod", namespace):

@@ -17,6 +17,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import OWNER_LABEL, Cluster
+from lab.tools.background import Background
 
 Json = dict[str, Any]
 
@@ -26,7 +27,7 @@ BRIDGE = "kailab-admission"
 _QUICK = {"initialDelaySeconds": 0, "periodSeconds": 1}
 
 
-class AdmissionBridge:
+class AdmissionBridge(Background):
     """A context manager around an installation; call ``step_aside`` when all of KAI is Ready.
 
     Args:
@@ -38,20 +39,16 @@ class AdmissionBridge:
     """
 
     def __init__(self, cluster: Cluster, lab: str, namespace: str, deployment: str, timeout: float = 120.0) -> None:
+        # what it waits for may never come, and nobody waits for that at the end
+        super().__init__(self._create, "admission bridge", join=0)
         self._cluster, self._lab = cluster, lab
         self._namespace, self._name = namespace, deployment
         self._timeout = timeout
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hasten", daemon=True)
-
-    def __enter__(self) -> AdmissionBridge:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        super().__exit__(kind, error, trace)
         try:
             self._cluster.delete("Pod", BRIDGE, self._namespace, grace=1)
         except LabError:
@@ -63,11 +60,11 @@ class AdmissionBridge:
 
         A Service that still leads to a pod when it goes costs whoever is sent there the webhook's 10 s.
         """
-        self._over.set()
+        self.stopping.set()
         if self._cluster.get("Pod", BRIDGE, self._namespace) is not None:
             self._cluster.patch("Pod", BRIDGE, {"metadata": {"labels": {"app": BRIDGE}}}, self._namespace)
 
-    def _run(self) -> None:
+    def _create(self, stopping: threading.Event) -> None:
         # Without it all goes as it would have gone, only later.
         try:
             found = self._cluster.wait(
@@ -76,10 +73,10 @@ class AdmissionBridge:
                 namespace=self._namespace,
                 fields=f"metadata.name={self._name}",
                 timeout=self._timeout,
-                fail=lambda _: "it is over" if self._over.is_set() else None,
+                fail=lambda _: "it is over" if stopping.is_set() else None,
                 what=f"deployment {self._name} is there",
             )
-            if (pod := bridge(found[0], self._lab)) and not self._over.is_set():
+            if (pod := bridge(found[0], self._lab)) and not stopping.is_set():
                 self._cluster.create(pod)
         except LabError:
             return

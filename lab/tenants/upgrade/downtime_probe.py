@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from lab.errors import LabError
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.retry import retry
 from lab.objects.views import PodView
+from lab.tools.background import Background
 from lab.workloads.pods import cpu_pod
 
 SCHEDULED, RUNNING = "first pod scheduled", "first pod running"
@@ -23,7 +24,7 @@ NAME, NAMESPACE = "kailab-first-pod", "default"
 _GONE_SECONDS = 60.0
 
 
-class DowntimeProbe:
+class DowntimeProbe(Background):
     """A context manager; the pod is removed at the end.
 
     Args:
@@ -37,26 +38,24 @@ class DowntimeProbe:
     def __init__(
         self, cluster: Cluster, lab: str, queue: str, note: Callable[[str], None], timeout: float = 300.0
     ) -> None:
+        super().__init__(self._follow, "first pod", join=0)
         self.trouble: LabError | None = None
         """Why it came to nothing."""
         self._cluster = cluster
         self._note = note
         self._timeout = timeout
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="first pod", daemon=True)
         self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
         self._pod["metadata"]["labels"][OWNER_LABEL] = lab
 
-    def __enter__(self) -> DowntimeProbe:
+    def __enter__(self) -> Self:
         # one that a killed change left
         self._cluster.delete("Pod", NAME, NAMESPACE, grace=0, wait=_GONE_SECONDS)
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        super().__exit__(kind, error, trace)
         try:
             self._cluster.delete("Pod", NAME, NAMESPACE, grace=0)
         except LabError:
@@ -65,10 +64,10 @@ class DowntimeProbe:
 
     def result(self) -> LabError | None:
         """Wait until it runs, or never will; what went wrong."""
-        self._thread.join(self._timeout * 2)
+        self.join(self._timeout * 2)
         return self.trouble
 
-    def _run(self) -> None:
+    def _follow(self, stopping: threading.Event) -> None:
         try:
             self._send()
             self._wait(lambda pod: bool(pod.node), "is scheduled")
@@ -82,7 +81,7 @@ class DowntimeProbe:
         retry(
             lambda: self._cluster.create(self._pod),
             # the webhook that refused it is not up, rather than against it
-            when=lambda error: error.status >= 500 and not self._over.is_set(),
+            when=lambda error: error.status >= 500 and not self.stopping.is_set(),
             timeout=self._timeout,
             sleep=self._cluster.calls.pause,
         )
@@ -97,6 +96,6 @@ class DowntimeProbe:
             namespace=NAMESPACE,
             fields=f"metadata.name={NAME}",
             timeout=self._timeout,
-            fail=lambda pods: None if pods or not self._over.is_set() else "it was given up",
+            fail=lambda pods: None if pods or not self.stopping.is_set() else "it was given up",
             what=f"the first pod {what}",
         )
