@@ -5,9 +5,9 @@ Nothing is asked twice and nobody sleeps: a thread takes the news and stamps it,
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 
 from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, evictions
@@ -15,7 +15,7 @@ from lab.compare.settling import SettledPod
 from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.gpu.map.pods import gpu_pod
-from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, annotations_of, parts
 from lab.objects.views import PodGroupView
 from lab.workloads.namespace import WorkloadNamespace
@@ -24,7 +24,6 @@ UID_ANNOTATION = "vcluster.loft.sh/object-uid"
 """On a pod of the host: the UID of the tenant's pod (vCluster 0.36.1, pkg/util/translate/types.go)."""
 
 _KINDS = ("Pod", "PodGroup", "Event")
-_TAKE_SECONDS = 0.5
 _LIST_SECONDS = 30.0
 
 
@@ -40,42 +39,33 @@ class ComparisonRecorder:
         self._place = place
         self._clock = clock
         self._began = clock()
-        self._streams = Informers(
-            [InformerSource(TENANT, place.cluster, _KINDS), InformerSource(HOST, place.host, _KINDS)]
-        )
-        self._news = threading.Condition()
-        self._stop = threading.Event()
-        self._failed: Exception | None = None
-        self._listed: set[tuple[str, str]] = set()
+        sources = [InformerSource(TENANT, place.cluster, _KINDS), InformerSource(HOST, place.host, _KINDS)]
+        self._loop = EventLoop(Informers(sources), self._note, f"record {place.tenant}")
         self._created: list[Created] = []
         self._pods: list[PodSeen] = []
         self._groups: list[GroupSeen] = []
         self._evictions: list[EvictSeen] = []
         self._troubles: list[str] = []
         self._standing = SettledPod()
-        self._thread = threading.Thread(target=self._run, name=f"record {place.tenant}", daemon=True)
 
     def __enter__(self) -> ComparisonRecorder:
-        self._streams.__enter__()
-        self._thread.start()
-        try:
-            self._until(lambda: {(TENANT, "Pod"), (HOST, "Pod")} <= self._listed, _LIST_SECONDS)
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+        with ExitStack() as stack:
+            stack.enter_context(self._loop)
+            if not self._loop.wait_for(lambda: {(TENANT, "Pod"), (HOST, "Pod")} <= self._loop.listed, _LIST_SECONDS):
+                what = f"the pods of tenant {self._place.tenant} and of the host were not listed"
+                raise WaitTimeout(f"{what} within {_LIST_SECONDS:g} s", evidence=self._troubles, fix="lab status")
+            stack.pop_all()
         self._began = self._clock()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join(_TAKE_SECONDS * 2)
-        self._streams.__exit__(kind, error, trace)
+        self._loop.__exit__(kind, error, trace)
 
     def sent(self, workload: str) -> None:
         """The creation of an object is sent now."""
-        with self._news:
+        with self._loop.changed:
             self._created.append(Created(self._now(), workload))
 
     def rest(self, expected: int, deadline: float) -> bool:
@@ -88,19 +78,19 @@ class ComparisonRecorder:
         Raises:
             ApiFailed, Interrupted: what following met.
         """
-        with self._news:
+        with self._loop.changed:
             while True:
-                self._raise()
+                self._loop.check()
                 now = self._now()
                 calm = self._standing.calm(expected)
                 wake = deadline if calm is None else min(deadline, self._standing.moved + calm)
                 if now >= wake:
                     return calm is not None and now >= self._standing.moved + calm
-                self._news.wait(wake - now)
+                self._loop.changed.wait(wake - now)
 
     def recording(self, settled: bool) -> Recording:
         """Everything so far."""
-        with self._news:
+        with self._loop.changed:
             return Recording(
                 self._now(),
                 settled,
@@ -114,32 +104,7 @@ class ComparisonRecorder:
     def _now(self) -> float:
         return self._clock() - self._began
 
-    def _until(self, holds: Callable[[], bool], seconds: float) -> None:
-        with self._news:
-            if not self._news.wait_for(lambda: self._failed is not None or holds(), seconds):
-                what = f"the pods of tenant {self._place.tenant} and of the host were not listed within {seconds:g} s"
-                raise WaitTimeout(what, evidence=self._troubles, fix="lab status")
-            self._raise()
-
-    def _raise(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                if (item := self._streams.take(_TAKE_SECONDS)) is not None:
-                    with self._news:
-                        self._note(item)
-                        self._news.notify_all()
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            with self._news:
-                self._failed = error
-                self._news.notify_all()
-
     def _note(self, item: InformerEvent) -> None:
-        if item.listed:
-            self._listed.add((item.source, item.kind))
         if item.trouble or item.refused:
             self._troubles.append(f"{item.kind} of the {item.source}: {item.refused or item.trouble}")
         for change, obj in item.changes:

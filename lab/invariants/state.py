@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from lab.invariants.cluster_state import ClusterState, PodState, tenants_with_kai
 from lab.invariants.model import Invariant
-from lab.invariants.pod_index import AffectedPods, PodIndex
-from lab.kube.informers import InformerEvent
-from lab.kube.reflector import key_of
-from lab.objects.fields import Obj
+from lab.kube.informers import Cache, InformerEvent
+from lab.kube.store import Store
 from lab.objects.node import NodeView
 from lab.objects.redact import redact
 from lab.snapshot.capture import slim
@@ -19,70 +18,64 @@ from lab.snapshot.cluster_snapshot import ClusterSnapshot
 HOST = ""
 """Name of the cluster itself among its sides; the others are tenants."""
 
-UNREAD = "has not been read yet"
-ABSENT = "the server does not have it"
+
+@dataclass(frozen=True)
+class AffectedPods:
+    """A part of the cluster: what a change of some pods can have made wrong is there."""
+
+    nodes: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, pods: Iterable[PodState]) -> AffectedPods:
+        """Where these pods are."""
+        every = tuple(pods)
+        return cls(
+            frozenset(pod.view.node for pod in every if pod.view.node),
+            frozenset(group for pod in every for group in pod.view.gpu_groups),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.groups)
 
 
-class ClusterStore:
-    """The objects that one API server shows."""
+class ClusterStore(Cache):
+    """The objects that one API server shows, and its pods as the rules see them."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
-        self.pods = PodIndex()
+        super().__init__(kinds, lambda obj: redact(slim(obj)))
+        self._kinds = tuple(kinds)
         self.nodes: dict[str, NodeView] = {}
-        self._objects: dict[str, dict[tuple[str, str, str], Obj]] = {kind: {} for kind in kinds}
-        self._frozen: dict[str, tuple[Obj, ...]] = {}
-        self._doubts: dict[str, str] = dict.fromkeys(self._objects, UNREAD)
-        self._answered: set[str] = set()
+        self.pods = Store(
+            PodState.of,
+            {"node": lambda pod: (pod.view.node,) if pod.view.node else (), "group": lambda pod: pod.view.gpu_groups},
+        )
 
-    def take(self, news: InformerEvent) -> list[PodState]:
-        """Take news in; the pods that hold something else than before, as they were and as they are."""
-        kind = news.kind
-        if news.refused or news.absent or news.trouble:
-            # After trouble what is known grows old: nothing is judged by it until the watch goes on.
-            self._doubts[kind] = news.refused or news.trouble or ABSENT
-            if not news.trouble:
-                self._answered.add(kind)
-            return []
-        self._answered.add(kind)
-        self._doubts.pop(kind, None)
-        self._frozen.pop(kind, None)
+    def take(self, event: InformerEvent) -> list[PodState]:
+        """Take an event in; the pods that hold something else than before, as they were and as they are."""
         moved: list[PodState] = []
-        for change, raw in news.changes:
-            obj = redact(slim(raw))
-            gone = change == "DELETED"
-            if gone:
-                self._objects[kind].pop(key_of(obj), None)
-            else:
-                self._objects[kind][key_of(obj)] = obj
-            if kind == "Pod":
-                moved += self.pods.change(obj, gone=gone)
-            elif kind == "Node":
-                self._node(obj, gone=gone)
+        for change in self.update(event):
+            if event.kind == "Pod":
+                before, after = self.pods.update(change)
+                if before is None or after is None or _holds(before) != _holds(after):
+                    moved += [pod for pod in (before, after) if pod is not None]
+            elif event.kind == "Node":
+                view = NodeView.of(change[1])
+                if change[0] == "DELETED":
+                    self.nodes.pop(view.name, None)
+                else:
+                    self.nodes[view.name] = view
         return moved
 
-    def doubt(self, kind: str) -> str:
-        """Why nothing can be said of a kind; empty when it can."""
-        return self._doubts.get(kind, "")
-
-    @property
-    def read(self) -> bool:
-        """Whether something is known of every kind, be it that the server does not have it."""
-        return self._answered >= self._objects.keys()
+    def affected(self, part: AffectedPods) -> tuple[PodState, ...]:
+        """The pods on these nodes and in these groups."""
+        places = [*(("node", node) for node in part.nodes), *(("group", group) for group in part.groups)]
+        return tuple({key: pod for place in places for key, pod in self.pods.by_index(*place).items()}.values())
 
     def world(self, at: datetime) -> ClusterSnapshot:
-        """All of it."""
-        for kind, objects in self._objects.items():
-            if kind not in self._frozen:
-                self._frozen[kind] = tuple(objects.values())
-        known = {kind: objs for kind, objs in self._frozen.items() if kind not in self._doubts}
-        return ClusterSnapshot(at=at, objects=known, absent=frozenset(self._doubts))
-
-    def _node(self, obj: Obj, *, gone: bool) -> None:
-        view = NodeView.of(obj)
-        if gone:
-            self.nodes.pop(view.name, None)
-        else:
-            self.nodes[view.name] = view
+        """All that is known."""
+        known = {kind: self.objects(kind) for kind in self._kinds if not self.doubt(kind)}
+        return ClusterSnapshot(at=at, objects=known, absent=frozenset(self._kinds) - known.keys())
 
 
 class StateStore:
@@ -139,7 +132,7 @@ class StateStore:
     @property
     def read(self) -> bool:
         """Whether every side has answered on every kind."""
-        return all(side.read for side in self.sides.values())
+        return all(side.synced for side in self.sides.values())
 
     def scene(self, at: datetime) -> ClusterState:
         """Everything."""
@@ -161,9 +154,23 @@ class StateStore:
         """The pods of a part of the cluster, with all nodes and no other objects."""
         host = self.sides[HOST]
         return ClusterState(
-            ClusterSnapshot(at=at), host.pods.corner(corner), host.nodes, own_kai=self._own_kai, inside=self._inside
+            ClusterSnapshot(at=at), host.affected(corner), host.nodes, own_kai=self._own_kai, inside=self._inside
         )
 
 
 def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for group in groups for kind in group))
+
+
+def _holds(pod: PodState) -> tuple[object, ...]:
+    """What the rules that hold in every state look at."""
+    view = pod.view
+    return (
+        view.node,
+        view.ended,
+        view.deleting,
+        view.gpu_groups,
+        view.received_resource_type,
+        pod.gpu_uuid,
+        pod.gpus_told,
+    )

@@ -11,7 +11,7 @@ from lab.invariants.catalogue import ALL
 from lab.invariants.model import Invariant
 from lab.invariants.scope import Scope
 from lab.invariants.verdict import InvariantReport
-from lab.invariants.watcher import Feed, Watcher
+from lab.invariants.watcher import Watcher
 from lab.kube.informers import Informers, InformerSource
 
 QUIET_LIMIT = 600.0
@@ -26,7 +26,7 @@ def verify(
     invariants: Iterable[Invariant] = ALL,
     settling: Callable[[int], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-    feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
+    feed: Callable[[Iterable[InformerSource]], Informers] = Informers,
 ) -> InvariantReport:
     """Judge clusters. Only reads.
 
@@ -39,7 +39,7 @@ def verify(
         invariants: by which rules.
         settling: called with the number of breaches that may pass, before they are waited for.
         clock: seconds.
-        feed: makes the feed.
+        feed: makes what follows the clusters; tests pass a script.
 
     Raises:
         ApiFailed: nothing could be judged.

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Protocol
 
 from lab.invariants.catalogue import ALL
 from lab.invariants.evaluator import Evaluator
@@ -14,7 +13,7 @@ from lab.invariants.known_defects import with_cause
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope
 from lab.invariants.verdict import InvariantReport, InvariantResult
-from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.kube.informers import Informers, InformerSource
 from lab.tools.background import Background
 
 FIRST_SECONDS = 30.0
@@ -28,24 +27,6 @@ IDLE_SECONDS = 0.5
 OnViolation = Callable[[Violation], None]
 
 
-class Feed(Protocol):
-    """Where news comes from: ``Informers``, or a script of a test."""
-
-    def __enter__(self) -> Feed:
-        """Start."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        ...
-
-    def take(self, seconds: float) -> InformerEvent | None:
-        """The next piece of news, or None when none came within ``seconds``."""
-        ...
-
-
 class Watcher:
     """A context manager: follows the clusters from its start to its end.
 
@@ -54,7 +35,7 @@ class Watcher:
         invariants: by which rules.
         tell: called at each violation, in the thread that watches.
         clock: seconds.
-        feed: makes the feed.
+        feed: makes what follows the clusters; tests pass a script.
     """
 
     def __init__(
@@ -64,7 +45,7 @@ class Watcher:
         *,
         tell: OnViolation | None = None,
         clock: Callable[[], float] = time.monotonic,
-        feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
+        feed: Callable[[Iterable[InformerSource]], Informers] = Informers,
     ) -> None:
         self._clock = clock
         zero = datetime.now(UTC) - timedelta(seconds=clock())

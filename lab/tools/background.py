@@ -11,7 +11,8 @@ from typing import Self
 class Background:
     """A context manager: ``work`` runs in a thread of its own until the block ends.
 
-    What it raises ends the thread, and is raised when the block ends without an error of its own.
+    What it raises ends the thread. It is raised when the block ends without an error of its own, unless ``check`` has
+    raised it before.
 
     Args:
         work: called with an event that is set when the block ends; then it has to return.
@@ -23,6 +24,7 @@ class Background:
         self.stopping = threading.Event()
         self.error: Exception | None = None
         """What ended the work."""
+        self._raised = False
         self._work = work
         self._join = join
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -35,8 +37,8 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        if self.error is not None and error is None:
-            raise self.error
+        if error is None and not self._raised:
+            self.check()
 
     def start(self) -> None:
         """Start the thread."""
@@ -50,6 +52,12 @@ class Background:
     def join(self, seconds: float | None = None) -> None:
         """Wait until the work has ended by itself, for so many seconds."""
         self._thread.join(seconds)
+
+    def check(self) -> None:
+        """Raise what ended the work."""
+        if self.error is not None:
+            self._raised = True
+            raise self.error
 
     def _run(self) -> None:
         try:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.views import PodView
 from lab.workloads.namespace import WorkloadNamespace
 
 from .scheduling_decisions import WAIT, bound
 
 Json = dict[str, Any]
-
-_TAKE_SECONDS = 0.5
 
 
 @dataclass
@@ -70,57 +67,20 @@ class Ledger:
         ]
 
 
-class Watched:
-    """A context manager: follows all pods and PodGroups of a cluster by watch from here to its end.
+@contextmanager
+def watched(cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str] = ()) -> Iterator[Ledger]:
+    """Follow all pods and PodGroups of a cluster by watch from here to the end of the block.
 
     Args:
         cluster: the host.
         protected: pods that must stay as they are.
         spaces: host namespaces of tenants with a KAI of their own.
     """
-
-    def __init__(self, cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str] = ()) -> None:
-        names = {pod.uid: f"pod {pod.namespace}/{pod.name}" for pod in protected}
-        self.ledger = Ledger(names, frozenset(spaces))
-        self._streams = Informers([InformerSource("host", cluster, ("Pod", "PodGroup"))])
-        self._stop = threading.Event()
-        self._listed = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="watched", daemon=True)
-        self._failure: Exception | None = None
-
-    def __enter__(self) -> Ledger:
-        self._streams.__enter__()
-        self._thread.start()
-        assert self._listed.wait(WAIT), "the pods could not be listed"
-        return self.ledger
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(WAIT)
-        self._streams.__exit__(kind, error, trace)
-        if self._failure is not None and error is None:
-            raise self._failure
-
-    def _follow(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._take(_TAKE_SECONDS)
-            while self._take(0.0):
-                pass
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            self._failure = error
-            self._listed.set()
-
-    def _take(self, seconds: float) -> bool:
-        news = self._streams.take(seconds)
-        if news is None:
-            return False
-        self.ledger.hear(news)
-        if news.kind == "Pod" and news.listed:
-            self._listed.set()
-        return True
+    ledger = Ledger({pod.uid: f"pod {pod.namespace}/{pod.name}" for pod in protected}, frozenset(spaces))
+    informers = Informers([InformerSource("host", cluster, ("Pod", "PodGroup"))])
+    with EventLoop(informers, ledger.hear, "watched") as loop:
+        assert loop.wait_for(lambda: ("host", "Pod") in loop.listed, WAIT), "the pods could not be listed"
+        yield ledger
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus
-from .churn import Side, Watched, churn, log_of
+from .churn import Side, churn, log_of, watched
 from .scheduling_decisions import WAIT, everyone, refused
 from .without_measures import node_of, settled, without_opt_in, without_own_nodes, without_policy
 
@@ -145,7 +145,7 @@ def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
 
         return of_round
 
-    with Watched(cluster, protected, [space]) as ledger:
+    with watched(cluster, protected, [space]) as ledger:
         done = churn([Side(inside, coming(inner_queue)), Side(on_host, coming(queue))], rounds)
     assert set(done.values()) == {2 * rounds}
     assert ledger.losses == []
@@ -255,7 +255,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
     request.addfinalizer(lambda: isolation.apply(context))
     pods = pair(place, inner_queue)
     (held,) = holders(cluster, gpu_group(*pods), tenant_namespace(tenant.name))
-    with Watched(cluster, [*pods, held]) as ledger:
+    with watched(cluster, [*pods, held]) as ledger:
         cluster.delete_all("Pod", NAMESPACE, labels="app=binder", grace=0)
         cluster.wait(
             "Pod",

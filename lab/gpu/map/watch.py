@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,19 +14,21 @@ from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import Ask, lab_nodes, nobody
 from lab.gpu.map.pods import sort_pods, waiting_inside
 from lab.kube import Cluster
-from lab.kube.reflector import Change, Reflector, key_of
+from lab.kube.informers import NOT_READ, Cache, Informers, InformerSource
 from lab.objects.fields import Obj, parts
 from lab.objects.redact import redact
 from lab.objects.views import GPU_RESOURCE, NodeView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
-STEP = 0.25
-"""Seconds that one set is waited for before the other is looked at; changes of both come at once."""
-
+BURST_SECONDS = 0.25
+"""How long further changes are collected after the first: those of pods and nodes come together."""
 
 ASK_SECONDS = 5.0
 """How long a tenant may take to list its pods, for a map that is read once."""
+
+_HOST = ""
+"""Name of the cluster itself among what is followed; the others are tenants."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,6 @@ def gpu_node_names(world: ClusterSnapshot) -> list[str]:
     return [NodeView.of(obj).name for obj in world.of("Node") if GPU_RESOURCE in (parts(obj)[2].get("capacity") or {})]
 
 
-@dataclass
 class GpuFollow:
     """A context manager; ``next`` gives a new map whenever something about GPUs changed.
 
@@ -84,38 +85,32 @@ class GpuFollow:
     when a pod with GPUs, or what a node offers, has changed.
     """
 
-    source: GpuSource
-    _sets: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
-    _followers: dict[str, Reflector] = field(default_factory=dict)
-    _inner: dict[str, Reflector] = field(default_factory=dict)
-    _inside: dict[str, dict[tuple[str, str, str], Obj]] = field(default_factory=dict)
-    _silent: set[str] = field(default_factory=set)
-    _refused: set[str] = field(default_factory=set)
-    _seen: object = None
-    _last: GpuMap | None = None
+    def __init__(self, source: GpuSource) -> None:
+        self.source = source
+        self._host = Cache(KINDS, redact)
+        self._inside = {name: Cache(("Pod",), redact) for name in source.tenants}
+        self._informers = Informers(
+            [
+                InformerSource(_HOST, source.cluster, KINDS),
+                *(InformerSource(name, tenant, ("Pod",)) for name, tenant in source.tenants.items()),
+            ]
+        )
+        self._seen: object = None
+        self._last: GpuMap | None = None
 
     def __enter__(self) -> GpuFollow:
-        cluster = self.source.cluster
-        with contextlib.ExitStack() as stack:
-            for kind in KINDS:
-                follower = Reflector(cluster.calls, cluster.kinds.named(kind), None, {})
-                self._followers[kind] = stack.enter_context(follower)
-            for name, tenant in self.source.tenants.items():
-                follower = Reflector(tenant.calls, tenant.kinds.named("Pod"), None, {})
-                self._inner[name] = stack.enter_context(follower)
-            self._stack = stack.pop_all()
+        self._informers.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._informers.__exit__(kind, error, trace)
 
     @property
     def trouble(self) -> str:
         """Why no changes come at the moment; empty when all is well."""
-        found = next((f.trouble for f in self._followers.values() if f.trouble is not None), None)
-        return str(found).splitlines()[0] if found else ""
+        return next((doubt for kind in KINDS if (doubt := self._host.doubt(kind)) not in ("", NOT_READ)), "")
 
     def next(self, seconds: float) -> GpuMap | None:
         """The next map that differs from the last one, or None when none came within about ``seconds``.
@@ -124,47 +119,39 @@ class GpuFollow:
             ApiFailed: the server refuses to list pods or nodes.
             Interrupted: the run was cancelled.
         """
-        tries = max(1, round(seconds / (STEP * len(KINDS))))
-        for _ in range(tries):
-            # All at once: while both sets are silent this takes STEP for each.
-            changed = [self._take(kind) for kind in KINDS]
-            changed += [self._look_inside(name) for name in self._inner]
-            if any(changed) and len(self._sets) == len(KINDS) and (found := self._map()) is not None:
+        end = time.monotonic() + seconds
+        while self._take(end - time.monotonic()):
+            burst = time.monotonic() + BURST_SECONDS
+            while self._take(burst - time.monotonic()):
+                pass
+            if self._host.synced and (found := self._map()) is not None:
                 return found
+            if time.monotonic() >= end:
+                break
         return None
 
-    def _take(self, kind: str) -> bool:
-        """Take in what has come of one kind; whether anything has."""
-        batch = self._followers[kind].take(STEP)
-        came = batch is not None
-        while batch is not None:
-            self._apply(kind, batch)
-            batch = self._followers[kind].take(0.0)
-        return came
-
-    def _apply(self, kind: str, batch: list[Change]) -> None:
-        _enter(self._sets.setdefault(kind, {}), batch)
-
-    def _look_inside(self, name: str) -> bool:
-        """Take in what has come from a tenant, without waiting; whether anything is new."""
-        follower, was, came = self._inner[name], name in self._silent, False
-        try:
-            while (batch := follower.take(0.0)) is not None:
-                _enter(self._inside.setdefault(name, {}), batch)
-                came = True
-        except ApiFailed:
-            self._refused.add(name)  # its follower has ended
-        if follower.trouble is not None or name in self._refused:
-            self._silent.add(name)
-        else:
-            self._silent.discard(name)
-        return came or was != (name in self._silent)
+    def _take(self, seconds: float) -> bool:
+        """Take in what comes next; False when nothing did within ``seconds``."""
+        event = self._informers.take(seconds)
+        if event is None:
+            return False
+        if event.source != _HOST:
+            self._inside[event.source].update(event)
+            return True
+        if event.error is not None:
+            raise event.error
+        self._host.update(event)
+        return True
 
     def _map(self) -> GpuMap | None:
         """A new map, unless it shows the same as the last one."""
-        world = ClusterSnapshot(datetime.now(UTC), {kind: tuple(objs.values()) for kind, objs in self._sets.items()})
-        inside: dict[str, tuple[Obj, ...] | None] = {name: tuple(pods.values()) for name, pods in self._inside.items()}
-        inside |= dict.fromkeys(sorted(self._silent))  # what is known of them grows old
+        world = ClusterSnapshot(datetime.now(UTC), {kind: self._host.objects(kind) for kind in KINDS})
+        # What is known of a tenant that does not answer grows old; one that has not been read yet is left out.
+        inside = {
+            name: None if doubt else cache.objects("Pod")
+            for name, cache in self._inside.items()
+            if (doubt := cache.doubt("Pod")) != NOT_READ
+        }
         waiting = [None if pods is None else waiting_inside(name, pods) for name, pods in inside.items()]
         if (seen := (_matters(world), waiting)) == self._seen:
             return None
@@ -177,14 +164,6 @@ class GpuFollow:
         )
         self._last = found
         return None if same else found
-
-
-def _enter(known: dict[tuple[str, str, str], Obj], batch: list[Change]) -> None:
-    for change, obj in batch:
-        if change == "DELETED":
-            known.pop(key_of(obj), None)
-        else:
-            known[key_of(obj)] = redact(obj)
 
 
 def _matters(world: ClusterSnapshot) -> object:

@@ -11,15 +11,16 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, WaitTimeout
-from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.views import PodView
+from lab.tools.background import Background
 from lab.workloads.modifiers import brief
 from lab.workloads.pods import cpu_pod
 from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, Sample, VigilReport
@@ -41,24 +42,6 @@ FIRST_SECONDS = 60.0
 SETTLE_SECONDS = 180.0
 
 Json = dict[str, Any]
-
-
-class Feed(Protocol):
-    """Where news comes from: ``lab.kube.informers.Streams``, or a script of a test."""
-
-    def __enter__(self) -> Feed:
-        """Start."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        ...
-
-    def take(self, seconds: float) -> InformerEvent | None:
-        """The next piece of news, or None when none came within ``seconds``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +92,7 @@ class Vigil:
         limit: seconds that a small pod is given.
         pause: seconds between two of them.
         clock: seconds.
-        feed: makes the feed.
+        feed: makes what follows the neighbours; tests pass a script.
 
     Raises:
         WaitTimeout: at the start, when a neighbour's own pods do not run or its pods cannot be listed.
@@ -122,25 +105,23 @@ class Vigil:
         limit: float = LIMIT,
         pause: float = PAUSE,
         clock: Callable[[], float] = time.monotonic,
-        feed: Callable[[Iterable[InformerSource]], Feed] = Informers,
+        feed: Callable[[Iterable[InformerSource]], Informers] = Informers,
     ) -> None:
         self._neighbours = tuple(neighbours)
         self._limit = limit
         self._pause = pause
         self._clock = clock
-        self._feed = feed([InformerSource(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours])
+        sources = [InformerSource(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours]
+        self._loop = EventLoop(feed(sources), self._hear, "vigil")
         self._guards = {one.name: Guard(one.ignore, MARK) for one in self._neighbours}
         self._awaited: dict[str, _Awaited] = {}
-        self._listed: set[str] = set()
         self._watched: dict[str, int] = {}
         self._samples: list[Sample] = []
         self._findings: list[Finding] = []
         self._gaps: list[str] = []
         self._phase = BEFORE
         self._began = clock()
-        self._trouble: Exception | None = None
-        self._change = threading.Condition()
-        self._stop = threading.Event()
+        self._change = self._loop.changed
         self._stack = ExitStack()
 
     def __enter__(self) -> Vigil:
@@ -154,23 +135,24 @@ class Vigil:
                     place.submit(pod)
                 for place, pod in wave:
                     place.running(pod["metadata"]["name"], timeout=SETTLE_SECONDS)
-            stack.enter_context(self._feed)
-            stack.enter_context(self._thread(self._pump, "vigil"))
+            stack.enter_context(self._loop)
             self._wait(
-                lambda: len(self._listed) == len(self._neighbours), FIRST_SECONDS, "the neighbours' pods are listed"
+                lambda: len(self._loop.listed) == len(self._neighbours),
+                FIRST_SECONDS,
+                "the neighbours' pods are listed",
             )
             with self._change:
                 self._watched = {name: guard.fix() for name, guard in self._guards.items()}
             self._began = self._clock()
             for one in self._neighbours:
-                stack.enter_context(self._thread(functools.partial(self._probe, one), f"vigil {one.name}"))
+                stack.enter_context(Background(functools.partial(self._probe, one), f"vigil {one.name}"))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._loop.stop()
         self._stack.__exit__(kind, error, trace)
 
     def begin(self, phase: str) -> None:
@@ -202,72 +184,33 @@ class Vigil:
         return sum((one.neighbour, one.phase) == (name, self._phase) for one in self._samples)
 
     def _wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
-        with self._change:
-            done = self._change.wait_for(lambda: self._trouble is not None or until(), seconds)
-        if self._trouble is not None:
-            raise self._trouble
-        if not done:
+        if not self._loop.wait_for(until, seconds):
             raise WaitTimeout(
                 f"{what}: not within {seconds:g} s",
                 evidence=self._gaps[-5:],
                 fix="see whether the neighbours' APIs answer",
             )
 
-    @contextlib.contextmanager
-    def _thread(self, work: Callable[[], None], name: str) -> Iterator[None]:
-        """Work beside the caller until the vigil ends; what ends it before is raised where somebody waits."""
-
-        def run() -> None:
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001 - raised by ``_wait``
-                with self._change:
-                    self._trouble = self._trouble or error
-                    self._change.notify_all()
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._end()
-            thread.join()
-
-    def _end(self) -> None:
-        with self._change:
-            self._stop.set()
-            self._change.notify_all()
-
-    def _pump(self) -> None:
-        """Take in what the watches tell."""
-        while not self._stop.is_set():
-            news = self._feed.take(0.5)
-            if news is None:
-                continue
-            now = self._clock()
-            with self._change:
-                self._hear(news, now)
-                self._change.notify_all()
-
-    def _hear(self, news: InformerEvent, now: float) -> None:
+    def _hear(self, news: InformerEvent) -> None:
+        now = self._clock()
         if trouble := news.trouble or news.refused:
             self._gaps.append(f"{now - self._began:.1f} s, {news.source}: {trouble}")
         for pod, what in self._guards[news.source].hear(news.changes):
             self._findings.append(Finding(news.source, self._phase, pod, what, round(now - self._began, 2)))
-        if news.listed:
-            self._listed.add(news.source)
         if awaited := self._awaited.get(news.source):
             for kind, obj in news.changes:
                 if kind != "DELETED":
                     awaited.see(PodView.of(obj), now)
 
-    def _probe(self, one: Neighbour) -> None:
+    def _probe(self, one: Neighbour, stopping: threading.Event) -> None:
         """One small pod after the other."""
-        number = 0
-        while not self._stop.is_set():
-            number += 1
-            self._once(one, f"small-{number}")
-            self._stop.wait(self._pause)
+        try:
+            for number in itertools.count(1):
+                self._once(one, f"small-{number}")
+                if self._loop.stopping.wait(self._pause):
+                    return
+        except Exception as error:  # noqa: BLE001 - raised by ``_wait``
+            self._loop.fail(error)
 
     def _once(self, one: Neighbour, name: str) -> None:
         place, pod = one.place, brief(cpu_pod(name, queue=one.queue, scheduler=one.scheduler))
@@ -282,8 +225,8 @@ class Vigil:
             trouble = error.what
         else:
             with self._change:
-                self._change.wait_for(lambda: awaited.running is not None or self._stop.is_set(), self._limit)
-        if self._stop.is_set() and awaited.running is None:
+                self._change.wait_for(lambda: awaited.running is not None or self._loop.stopping.is_set(), self._limit)
+        if self._loop.stopping.is_set() and awaited.running is None:
             return
         sample = Sample(one.name, phase, _since(began, awaited.scheduled), _since(began, awaited.running), trouble)
         with self._change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from lab.kube.reflector import Change, key_of
+from lab.kube.store import Store
 from lab.objects.views import PodView
 
 Key = tuple[str, str, str]
@@ -21,13 +22,13 @@ class Guard:
     def __init__(self, ignore: Collection[str], mark: str) -> None:
         self._ignore = frozenset(ignore)
         self._mark = mark
-        self._there: dict[Key, PodView] = {}
+        self._there = Store(lambda obj: (key_of(obj), PodView.of(obj)))
         self._watched: dict[Key, PodView] = {}
         self._told: set[tuple[Key, str]] = set()
 
     def fix(self) -> int:
         """Watch over the pods that run now; how many there are."""
-        self._watched = {key: pod for key, pod in self._there.items() if pod.ready and not pod.deleting}
+        self._watched = {key: pod for key, pod in self._there if pod.ready and not pod.deleting}
         self._told.clear()
         return len(self._watched)
 
@@ -40,10 +41,7 @@ class Guard:
             pod, key = PodView.of(obj), key_of(obj)
             if pod.namespace in self._ignore or self._mark in pod.labels:
                 continue
-            if kind == "DELETED":
-                self._there.pop(key, None)
-            else:
-                self._there[key] = pod
+            self._there.update((kind, obj))
             if (before := self._watched.get(key)) is None:
                 continue
             for word, what in _changed(kind, before, pod):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.compare import record
 from lab.compare.annotation_diff import SchedulerMarks
 from lab.compare.compare import apart, compare, pending
 from lab.compare.measure import Round, measure
@@ -142,8 +141,7 @@ SOME_PODS = "/api/v1/namespaces/{space}/pods"
 def scripted(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A lab with the tenant ``ml`` whose namespace is always ``ns``; pods of it come to rest at once."""
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
-    for module, name in ((informers, "TAKE_SECONDS"), (record, "_TAKE_SECONDS")):
-        monkeypatch.setattr(module, name, 0.05)
+    monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
     monkeypatch.setattr("lab.compare.settling.CALM", 0.02)
     monkeypatch.setattr("lab.compare.settling.PATIENT", 0.02)
     monkeypatch.setattr("lab.workloads.namespace.secrets.token_hex", lambda _: "abc123")

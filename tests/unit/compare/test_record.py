@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab.compare import record
 from lab.compare.record import UID_ANNOTATION, ComparisonRecorder
 from lab.compare.recording import EvictSeen, evictions
 from lab.compare.settling import CALM, PATIENT, SettledPod, stands
@@ -39,7 +38,6 @@ def place(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(informers, "ABSENT_SECONDS", 0.01)
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
-    monkeypatch.setattr(record, "_TAKE_SECONDS", 0.05)
     host = Cluster(Path("/lab/kubeconfig"), transport=host_api)
     return WorkloadNamespace("demo", host, Cluster(Path("/lab/tenant"), transport=tenant_api), "ns", "ml")
 
@@ -87,7 +85,8 @@ def test_both_sides_are_recorded_and_strangers_are_not(
     with ComparisonRecorder(place) as recorder:
         recorder.sent("Pod/a")
         go.set()
-        recorder._until(lambda: bool(len(recorder._pods) == 3 and recorder._groups and recorder._evictions), 30.0)
+        arrived = lambda: bool(len(recorder._pods) == 3 and recorder._groups and recorder._evictions)  # noqa: E731
+        assert recorder._loop.wait_for(arrived, 30.0)
         assert not recorder.rest(2, 0.0), "a second pod never came"
         found = recorder.recording(False)
     by_side = {side: [one.pod.view.phase for one in found.pods if one.side == side] for side in (TENANT, HOST)}
@@ -119,7 +118,7 @@ def test_trouble_of_a_watch_is_kept(place: WorkloadNamespace, tenant_api: FakeAp
     host_api.on("GET", EVENTS, status(403, "not allowed"))
     host_api.on("GET", GROUPS, (404, "no"), query=ONE, always=True)
     with ComparisonRecorder(place) as recorder:
-        recorder._until(lambda: bool(recorder._troubles), 30.0)
+        assert recorder._loop.wait_for(lambda: bool(recorder._troubles), 30.0)
         (told,) = recorder.recording(False).troubles
     assert told.startswith("Event of the host: ")
     assert "not allowed" in told
@@ -131,7 +130,7 @@ def test_what_following_met_is_raised_where_somebody_waits(
     serve(tenant_api, Stream())
     serve(host_api, Stream())
     with ComparisonRecorder(place) as recorder:
-        recorder._failed = ApiFailed("gone")
+        recorder._loop.fail(ApiFailed("gone"))
         with pytest.raises(ApiFailed, match="gone"):
             recorder.rest(1, 30.0)
 

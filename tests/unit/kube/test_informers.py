@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import Interrupted
 from lab.kube import Cluster, informers, reflector
-from lab.kube.informers import InformerEvent, Informers, InformerSource
+from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from tests.support.kube_fake import CUT, REFUSED, FakeApi, Stream, listing, pod, status
 
 PODS = "/api/v1/pods"
@@ -155,3 +155,42 @@ def test_a_defect_below_reaches_whoever_takes(api: FakeApi, cluster: Cluster) ->
     ):
         streams.take(5)
     api.unexpected.clear()
+
+
+def test_an_event_loop_wakes_whoever_waits(api: FakeApi, cluster: Cluster) -> None:
+    go, seen = threading.Event(), list[str]()
+    api.on("GET", PODS, listing(pod("a")))
+    api.on("GET", PODS, Stream(go, ("ADDED", pod("b"))))
+    handle = lambda event: seen.extend(obj["metadata"]["name"] for _, obj in event.changes)  # noqa: E731
+    with EventLoop(Informers([InformerSource("lab", cluster, ("Pod",))]), handle, "test") as loop:
+        assert loop.wait_for(lambda: ("lab", "Pod") in loop.listed, 5)
+        assert not loop.wait_for(lambda: "b" in seen, 0.05)
+        go.set()
+        assert loop.wait_for(lambda: "b" in seen, 5)
+
+
+def test_what_ends_an_event_loop_is_raised_where_somebody_waits(api: FakeApi, cluster: Cluster) -> None:
+    def handle(event: InformerEvent) -> None:
+        raise ValueError("cannot be handled")
+
+    api.on("GET", PODS, listing())
+    api.on("GET", PODS, Stream(), always=True)
+    with (
+        EventLoop(Informers([InformerSource("lab", cluster, ("Pod",))]), handle, "test") as loop,
+        pytest.raises(ValueError, match="cannot be handled"),
+    ):
+        loop.wait_for(lambda: False, 5)
+
+
+def test_what_nobody_waited_for_is_raised_at_the_end(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", PODS, listing())
+    api.on("GET", PODS, Stream(), always=True)
+    loop = EventLoop(Informers([InformerSource("lab", cluster, ("Pod",))]), lambda _: None, "test")
+
+    def block() -> None:
+        with loop:
+            assert loop.wait_for(lambda: bool(loop.listed), 5)
+            loop.fail(ValueError("late"))
+
+    with pytest.raises(ValueError, match="late"):
+        block()

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from rich.console import Console
 
-from lab.errors import ApiFailed
 from lab.gpu.map.diff import changes
 from lab.gpu.map.model import GpuMap, GpuState
 from lab.gpu.map.text import gpu_lines
 from lab.gpu.map.watch import GpuFollow, GpuSource
 from lab.kube import Cluster as Server
-from lab.kube import reflector
-from lab.kube.reflector import Change
+from lab.kube import informers, reflector
 from lab.ui.gpus import render_gpus
 from tests.support.gpu_map_world import Cluster, Machine, pod
-from tests.support.kube_fake import FakeApi, Stream, listing, status
+from tests.support.kube_fake import CUT, FakeApi, Stream, listing, status
 from tests.unit.steps.kai.test_values import lab
 from tests.unit.tenants.vcluster.test_values import one
 
@@ -182,30 +180,23 @@ def test_pods_inside_are_followed(api: FakeApi, inner: FakeApi, monkeypatch: pyt
         assert [(w.title, w.tenant) for w in next_of(maps).waiting] == [("default/late", "ml")]
 
 
-class Words:
-    """A follower that says what a test gives it."""
-
-    def __init__(self) -> None:
-        self.trouble: Exception | None = None
-        self.batches: list[list[Change]] = []
-
-    def take(self, seconds: float) -> list[Change] | None:
-        assert seconds == 0.0
-        return self.batches.pop(0) if self.batches else None
-
-
-def test_a_tenant_that_falls_silent_is_told_and_heard_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenant_that_falls_silent_is_told_and_heard_again(
+    api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = threading.Event()
     quiet_host(api)
-    ml = Words()
-    with GpuFollow(GpuSource(server(api, monkeypatch))) as maps:
-        maps._inner["ml"] = cast("reflector.Follower", ml)
-        ml.batches.append([("ADDED", LATE)])
-        assert len(next_of(maps).waiting) == 1
-        ml.trouble = ApiFailed("no answer")
+    inner.on("GET", PODS, listing(LATE), listing(LATE))
+    inner.on("GET", PODS, Stream(broken, CUT), Stream())
+    source = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)})
+    monkeypatch.setattr(reflector, "PAUSE", 1.0)  # longer than a map waits for the end of a burst
+    monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
+    with GpuFollow(source) as maps:
+        found = next_of(maps)
+        assert len((found if found.waiting else next_of(maps)).waiting) == 1
+        broken.set()
         silent = next_of(maps)
         assert (silent.waiting, len(silent.notes)) == ((), 1)
-        ml.trouble = None  # listed again, nothing is new
-        again = next_of(maps)
+        again = next_of(maps)  # listed again, nothing is new
         assert (len(again.waiting), again.notes) == (1, ())
 
 

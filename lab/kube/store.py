@@ -1,0 +1,53 @@
+"""Keeps the objects that watches have shown, as client-go's Store and Indexer do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from lab.kube.reflector import Change, key_of
+from lab.kube.rest import Json
+
+T = TypeVar("T")
+Key = tuple[str, str, str]
+
+
+class Store(Generic[T]):
+    """Objects of one kind by their key, in the order in which they came.
+
+    Args:
+        view: what is kept of an object.
+        indexers: by name of an index, the values under which it finds an item.
+    """
+
+    def __init__(
+        self, view: Callable[[Json], T], indexers: Mapping[str, Callable[[T], Iterable[str]]] | None = None
+    ) -> None:
+        self._view = view
+        self._items: dict[Key, T] = {}
+        self._indexers = dict(indexers or {})
+        self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._indexers}
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def update(self, change: Change) -> tuple[T | None, T | None]:
+        """Take a change in; returns the item before and after it."""
+        key, before = key_of(change[1]), None
+        if key in self._items:
+            before = self._items[key]
+            for name, index in self._indexes.items():
+                for value in self._indexers[name](before):
+                    index[value].pop(key, None)
+        if change[0] == "DELETED":
+            self._items.pop(key, None)
+            return before, None
+        after = self._items[key] = self._view(change[1])
+        for name, index in self._indexes.items():
+            for value in self._indexers[name](after):
+                index.setdefault(value, {})[key] = after
+        return before, after
+
+    def by_index(self, name: str, value: str) -> Mapping[Key, T]:
+        """The items that an index finds under a value, by their key."""
+        return self._indexes[name].get(value, {})
