@@ -79,8 +79,7 @@ def delete_one(api: Api, kind: str, name: str, namespace: str | None, grace: int
         return
     uid = before["metadata"].get("uid")
     try:
-        one = f"metadata.name={name}"
-        gone = Wait(api, kind, namespace=namespace, labels=None, fields=one, timeout=wait, what=f"{title} is gone")
+        gone = Wait(api, kind, namespace, selector(None, f"metadata.name={name}"), wait, f"{title} is gone")
         # One of the same name and another uid was made anew by somebody else.
         gone.until(lambda objects: all(obj["metadata"].get("uid") != uid for obj in objects))
     except WaitTimeout as error:

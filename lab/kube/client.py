@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from lab.kube.api import Api, selector
 from lab.kube.apply import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
 from lab.kube.exec import run_in_pod
-from lab.kube.reflector import Change, Reflector
 from lab.kube.rest import MERGE_PATCH, Json
 from lab.kube.wait import FailFast, Predicate, Wait, judge_ready
 
@@ -90,26 +88,6 @@ class Cluster(Api):
         """
         return run_in_pod(self.calls, namespace, pod, container, argv, timeout)
 
-    def watch(
-        self,
-        kind: str,
-        namespace: str | None = None,
-        labels: str | None = None,
-        fields: str | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[Change]:
-        """What is there (as ADDED), then each change as it comes, for ``timeout`` seconds.
-
-        Goes on through disconnects and expired versions by listing again; what happened meanwhile shows as
-        one change of each object.
-        """
-        resource = self.kinds.named(kind)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with Reflector(self.calls, resource, namespace, selector(labels, fields)) as follower:
-            while deadline is None or time.monotonic() < deadline:
-                left = 1.0 if deadline is None else deadline - time.monotonic()
-                yield from follower.take(left) or []
-
     def wait(
         self,
         kind: str,
@@ -143,8 +121,7 @@ class Cluster(Api):
             ApiFailed: the server refused, or never answered.
             Interrupted: the run was cancelled.
         """
-        wait = Wait(self, kind, namespace=namespace, labels=labels, fields=fields, timeout=timeout, what=what)
-        return wait.until(predicate, fail, hold)
+        return Wait(self, kind, namespace, selector(labels, fields), timeout, what).until(predicate, fail, hold)
 
     def wait_ready(
         self,

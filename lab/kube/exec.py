@@ -9,6 +9,7 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kube.rest import RestClient
 from lab.kube.rest_mapper import POD
+from lab.kube.retry import retry
 from lab.kube.transport import ExecOutcome, TransportError
 
 LINES = 12
@@ -16,9 +17,6 @@ LINES = 12
 _NOT_BEGUN = "waiting for init preliminary setup"
 """What runc says when the process that was to become the command died before it began: it has not run, and is asked for
 again. Seen with runc 1.1.15 on a busy node, once in some thousand commands."""
-
-_PAUSE = 0.5
-"""Seconds before that."""
 
 
 def read_log(
@@ -42,16 +40,15 @@ def run_in_pod(
     what = f"{shlex.join(argv)} in {POD.title(namespace, pod)}, container {container}"
     query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", a) for a in argv)]
     path = POD.path(namespace, pod, "exec")
-    for last in (False, False, True):
+
+    def once() -> str:
         outcome = _ask(calls, path, query, timeout, what)
         if outcome.status is not None and outcome.status.get("status") == "Success":
             return outcome.out
-        ending = _ending(outcome.status)
-        if last or _NOT_BEGUN not in ending:
-            lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
-            raise ApiFailed(f"{what}: {ending}", evidence=lines, fix="see its output above")
-        calls.pause(_PAUSE)
-    raise AssertionError(what)
+        lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
+        raise ApiFailed(f"{what}: {_ending(outcome.status)}", evidence=lines, fix="see its output above")
+
+    return retry(once, when=lambda error: _NOT_BEGUN in error.what, attempts=3, interval=0.5, sleep=calls.pause)
 
 
 def _ask(calls: RestClient, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from lab.errors import ApiFailed, WaitTimeout
-from lab.kube.api import Api, selector
+from lab.kube.api import Api
 from lab.kube.describe import gather, state_of, title_of
 from lab.kube.readiness import is_ready, replaced, why_never
 from lab.kube.reflector import Reflector, key_of
 from lab.kube.rest import Json
+from lab.kube.store import Store
 
 log = logging.getLogger("lab.kube.wait")
 
@@ -25,37 +26,19 @@ FailFast = Callable[[list[Json]], str | None]
 
 
 class Wait:
-    """One wait.
-
-    Args:
-        api: whose objects.
-        kind: which kind.
-        namespace: None for all of them.
-        labels: label selector.
-        fields: field selector.
-        timeout: seconds.
-        what: the condition in words, such as "the operator is available".
-    """
+    """One wait; its arguments are those of ``Cluster.wait``."""
 
     def __init__(
-        self,
-        api: Api,
-        kind: str,
-        *,
-        namespace: str | None,
-        labels: str | None,
-        fields: str | None,
-        timeout: float,
-        what: str,
+        self, api: Api, kind: str, namespace: str | None, selector: Mapping[str, str], timeout: float, what: str
     ) -> None:
         self._api = api
         self._kind = kind
         self._namespace = namespace
-        self._selector = selector(labels, fields)
+        self._selector = selector
         # how long to wait at most, for runs in which waits are meant to fail
         self._timeout = min(timeout, float(os.environ.get("KAILAB_WAIT_LIMIT") or "inf"))
         self._what = what
-        self._objects: dict[tuple[str, str, str], Json] = {}
+        self._store: Store[Json] = Store(lambda obj: obj)
         self._lines: dict[tuple[str, str, str], str] = {}
 
     def until(self, predicate: Predicate, fail: FailFast | None = None, hold: float = 0.0) -> list[Json]:
@@ -75,14 +58,14 @@ class Wait:
             while True:
                 now = time.monotonic()
                 if since is not None and now - since >= hold:
-                    return list(self._objects.values())
+                    return list(self._store)
                 limit = deadline if listed else max(deadline, start + FIRST_LIST)
                 wake = limit if since is None else min(limit, since + hold)
                 batch = follower.take(wake - now)
                 if batch is not None:
                     listed = True
                     self._merge(batch)
-                    objects = list(self._objects.values())
+                    objects = list(self._store)
                     if not predicate(objects):
                         since = None
                         if fail is not None and (reason := fail(objects)):
@@ -97,12 +80,11 @@ class Wait:
     def _merge(self, batch: Iterable[tuple[str, Json]]) -> None:
         for change, obj in batch:
             key = key_of(obj)
+            self._store.update((change, obj))
             if change == "DELETED":
-                self._objects.pop(key, None)
                 self._lines.pop(key, None)
                 log.debug("%s: gone", title_of(obj))
                 continue
-            self._objects[key] = obj
             line = state_of(obj)
             if self._lines.get(key) != line:
                 self._lines[key] = line
@@ -115,7 +97,7 @@ class Wait:
                 *(f"with {value}" for value in self._selector.values()),
             ]
         )
-        objects = list(self._objects.values())
+        objects = list(self._store)
         evidence = gather(self._api, self._kind, objects, self._namespace, where)
         if trouble is not None:
             evidence.append(f"API: {str(trouble).splitlines()[0]}")
@@ -125,7 +107,7 @@ class Wait:
 
     def _describe(self) -> list[str]:
         args = ["describe", self._kind.lower()]
-        unready = [obj for obj in self._objects.values() if not is_ready(obj)]
+        unready = [obj for obj in self._store if not is_ready(obj)]
         if len(unready) == 1:
             meta = unready[0].get("metadata", {})
             space = ["-n", meta["namespace"]] if meta.get("namespace") else []

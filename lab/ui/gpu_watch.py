@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import IO, Protocol
+from typing import IO
 
 from rich.console import Console
 from rich.console import Console as RichConsole
@@ -17,6 +17,7 @@ from rich.text import Text
 from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import summary_line
+from lab.gpu.map.watch import GpuFollow
 from lab.ui.gpus import GpuTable
 from lab.ui.terminal import Terminal
 
@@ -27,23 +28,10 @@ LOOK = 1.0
 """Seconds without a change after which a live display looks whether its window has changed."""
 
 
-class Maps(Protocol):
-    """Where new maps come from; see ``GpuFollow``."""
-
-    @property
-    def trouble(self) -> str:
-        """Why none come at the moment."""
-        ...
-
-    def next(self, seconds: float) -> GpuMap | None:
-        """The next one, or None when none came in time."""
-        ...
-
-
 Now = Callable[[], datetime]
 
 
-def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Console | None = None) -> None:
+def watch_gpus(maps: GpuFollow, title: str, *, as_json: bool = False, console: Console | None = None) -> None:
     """Show the map and what changes, until the run is cancelled.
 
     Args:
@@ -67,7 +55,7 @@ def watch_gpus(maps: Maps, title: str, *, as_json: bool = False, console: Consol
         write_changes(maps, console.file)
 
 
-def write_changes(maps: Maps, stream: IO[str], *, as_json: bool = False, now: Now | None = None) -> None:
+def write_changes(maps: GpuFollow, stream: IO[str], *, as_json: bool = False, now: Now | None = None) -> None:
     """Write a line for what is there, then one for each change. Ends only by an exception."""
     now = now or datetime.now
     words = Terminal(getattr(stream, "encoding", None) or "utf-8")
@@ -86,7 +74,7 @@ def write_changes(maps: Maps, stream: IO[str], *, as_json: bool = False, now: No
             _write(stream, json.dumps(line) if as_json else f"{now():%H:%M:%S} {words.clean(change.text)}")
 
 
-def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) -> None:
+def draw_live(maps: GpuFollow, title: str, console: Console, now: Now | None = None) -> None:
     """Draw the table anew at each change, the last changes under it. Ends only by an exception."""
     now = now or datetime.now
     words = Terminal(console.encoding)
@@ -108,7 +96,7 @@ def draw_live(maps: Maps, title: str, console: Console, now: Now | None = None) 
             live.update(GpuTable(current, title, words, console.size.height - 1, tuple(below)), refresh=True)
 
 
-def _pairs(maps: Maps) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
+def _pairs(maps: GpuFollow) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
     """The map before and the map now; None for a while in which nothing changed."""
     before: GpuMap | None = None
     while True:

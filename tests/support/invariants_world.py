@@ -182,7 +182,7 @@ class Script:
         self.open = False
 
     def __call__(self, sources: object) -> Script:
-        """Stands in for ``Streams``."""
+        """Stands in for ``Informers``."""
         return self
 
     def __enter__(self) -> Script:

@@ -48,12 +48,13 @@ class AdmissionBridge(Background):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
+        self.stop()
         try:
             self._cluster.delete("Pod", BRIDGE, self._namespace, grace=1)
         except LabError:
             if error is None:
                 raise
+        super().__exit__(kind, error, trace)
 
     def step_aside(self) -> None:
         """Send no new connection to the pod any more; those that are open are served until the end.

@@ -39,8 +39,6 @@ class DowntimeProbe(Background):
         self, cluster: Cluster, lab: str, queue: str, note: Callable[[str], None], timeout: float = 300.0
     ) -> None:
         super().__init__(self._follow, "first pod", join=0)
-        self.trouble: LabError | None = None
-        """Why it came to nothing."""
         self._cluster = cluster
         self._note = note
         self._timeout = timeout
@@ -55,27 +53,25 @@ class DowntimeProbe(Background):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
+        self.stop()
         try:
             self._cluster.delete("Pod", NAME, NAMESPACE, grace=0)
         except LabError:
             if error is None:
                 raise
+        super().__exit__(kind, error, trace)
 
-    def result(self) -> LabError | None:
-        """Wait until it runs, or never will; what went wrong."""
+    def result(self) -> None:
+        """Wait until it runs. Raises LabError: it never will."""
         self.join(self._timeout * 2)
-        return self.trouble
+        self.check()
 
     def _follow(self, stopping: threading.Event) -> None:
-        try:
-            self._send()
-            self._wait(lambda pod: bool(pod.node), "is scheduled")
-            self._note(SCHEDULED)
-            self._wait(lambda pod: pod.ready, "is Ready")
-            self._note(RUNNING)
-        except LabError as error:
-            self.trouble = error
+        self._send()
+        self._wait(lambda pod: bool(pod.node), "is scheduled")
+        self._note(SCHEDULED)
+        self._wait(lambda pod: pod.ready, "is Ready")
+        self._note(RUNNING)
 
     def _send(self) -> None:
         retry(

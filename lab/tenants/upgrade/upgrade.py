@@ -20,7 +20,7 @@ from typing import Any
 from lab.config import LabSpec, TenantSpec
 from lab.engine.events import Bus, Event, StepProgress
 from lab.engine.step import State
-from lab.errors import WaitTimeout
+from lab.errors import LabError, WaitTimeout
 from lab.kube import Cluster
 from lab.session.context import LabContext
 from lab.steps.kai.step import Kai
@@ -174,9 +174,8 @@ def change_kai(
         ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
         stop(inner, how)
         times.note(STOPPED)
-        with (
-            DowntimeProbe(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else _Nobody() as first
-        ):
+        probe = DowntimeProbe(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else None
+        with probe or contextlib.nullcontext():
             with AdmissionBridge(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
                 kai.apply(inner)
                 times.note(READY)
@@ -188,8 +187,11 @@ def change_kai(
                 kai.verify(inner)
                 times.note(ANSWER)
                 queues.verify(inner)
-            if trouble := first.result():
-                problems.append(trouble.what)
+            try:
+                if probe is not None:
+                    probe.result()
+            except LabError as error:
+                problems.append(error.what)
     ctx.progress("watching what runs")
     _hold(cluster, before)
     return _ended(tenant, before, how, times, look(cluster), tuple(problems))
@@ -217,19 +219,6 @@ def _hold(cluster: Cluster, before: WorkloadSnapshot) -> None:
             what="all pods that ran before are still there",
             hold=_HOLD_SECONDS,
         )
-
-
-class _Nobody:
-    """Stands in for ``DowntimeProbe`` where nobody asked for it."""
-
-    def __enter__(self) -> _Nobody:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def result(self) -> None:
-        return None
 
 
 def _ended(

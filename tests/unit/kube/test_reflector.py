@@ -9,6 +9,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
+from lab.kube.reflector import Reflector
 from lab.kube.transport import TransportError
 from tests.support.kube_fake import CUT, PODS, REFUSED, FakeApi, Json, Stream, listing, pod, running, status, wait_for
 
@@ -137,14 +138,17 @@ def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, clu
     assert seen == [0, 1]
 
 
-def test_watch_yields_changes_across_a_new_list(api: FakeApi, cluster: Cluster) -> None:
+def followed(cluster: Cluster) -> Reflector:
+    return Reflector(cluster.calls, cluster.kinds.named("Pod"), "ns", {})
+
+
+def test_changes_go_on_across_a_new_list(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a"), pod("b"), pod("c")), listing(pod("b"), pod("c", version="9"), pod("d")))
     api.on("GET", PODS, Stream(CUT), Stream(("DELETED", pod("d"))))
-    changes = []
-    for kind, obj in cluster.watch("Pod", "ns", timeout=5):
-        changes.append((kind, obj["metadata"]["name"]))
-        if (kind, obj["metadata"]["name"]) == ("DELETED", "d"):
-            break
+    changes: list[tuple[str, str]] = []
+    with followed(cluster) as reflector:
+        while ("DELETED", "d") not in changes:
+            changes += [(change, obj["metadata"]["name"]) for change, obj in reflector.take(5) or []]
     assert changes == [
         ("ADDED", "a"),
         ("ADDED", "b"),
@@ -156,11 +160,13 @@ def test_watch_yields_changes_across_a_new_list(api: FakeApi, cluster: Cluster) 
     ]
 
 
-def test_watch_ends_with_its_time(api: FakeApi, cluster: Cluster) -> None:
+def test_the_end_of_the_block_gives_the_watch_up(api: FakeApi, cluster: Cluster) -> None:
     stream = Stream()
     api.on("GET", PODS, listing())
     api.on("GET", PODS, stream)
-    assert list(cluster.watch("Pod", "ns", timeout=0.1)) == []
+    with followed(cluster) as reflector:
+        assert reflector.take(5) == []
+        assert reflector.take(0.1) is None
     assert stream.given_up.wait(1)
 
 

@@ -16,7 +16,7 @@ def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
     fake.installed.set()
     noted: list[str] = []
     with DowntimeProbe(fake, "demo", "test", noted.append) as first:  # type: ignore[arg-type]
-        assert first.result() is None
+        first.result()
     assert noted == [SCHEDULED, RUNNING]
     assert fake.slept == pytest.approx(0.5)
 
@@ -24,5 +24,9 @@ def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
 def test_the_first_pod_takes_no_for_an_answer() -> None:
     fake = TenantFake([])
     fake.first_refusals = [DENIED]
-    with DowntimeProbe(fake, "demo", "test", lambda name: None) as first:  # type: ignore[arg-type]
-        assert first.result() is DENIED
+    with (
+        DowntimeProbe(fake, "demo", "test", lambda name: None) as first,  # type: ignore[arg-type]
+        pytest.raises(ApiFailed) as caught,
+    ):
+        first.result()
+    assert caught.value is DENIED
