@@ -39,7 +39,7 @@ class InformerSource:
     """What is followed of one cluster."""
 
     name: str
-    """Comes back with every piece of news."""
+    """Comes back with every event."""
     cluster: Api
     kinds: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class InformerEvent:
 
 
 class Informers:
-    """A context manager; ``take`` gives the news as it comes.
+    """A context manager; ``take`` gives the events as they come.
 
     Args:
         sources: what to follow. The clusters stay open.
@@ -93,7 +93,7 @@ class Informers:
             thread.stop()
 
     def take(self, seconds: float) -> InformerEvent | None:
-        """The next piece of news, or None when none came within ``seconds``.
+        """The next event, or None when none came within ``seconds``.
 
         Raises:
             Interrupted: the run was cancelled.
