@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lab.kai.names import KAI_SCHEDULER, RESERVATION_APP
 from lab.objects.fields import Obj
 from lab.objects.redact import REDACTED
-from lab.snapshot.capture import COMPONENT_NAMESPACE, RESERVATION_NAMESPACE
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 _DROPPED = frozenset({"Service", "ServiceAccount", "Endpoints", "PersistentVolume", "Topology"})
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 def trimmed(world: ClusterSnapshot, namespaces: Collection[str]) -> ClusterSnapshot:
     """What explains pods of ``namespaces``: these in full, KAI's own too, of everything else what counts on nodes."""
-    near = {*namespaces, COMPONENT_NAMESPACE, RESERVATION_NAMESPACE}
+    near = {*namespaces, KAI_SCHEDULER, RESERVATION_APP}
     objects = {
         kind: tuple(_kept(kind, obj, near) for obj in objs if _wanted(kind, obj, near))
         for kind, objs in world.objects.items()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from lab.explain.pod_context import PodContext
 from lab.explain.selectors import node_matches, tolerated
-from lab.objects.fields import GPU_RESOURCE, parts
+from lab.kai.names import GPU_RESOURCE
+from lab.objects.fields import parts
 from lab.snapshot.node_info import NodeInfo
 
 # In the order in which they are told. The first group is what a node is, the second what state it is in.

@@ -20,6 +20,7 @@ from lab.explain.component_messages import (
 )
 from lab.explain.finding import PodStage
 from lab.explain.installation import KaiInstallation, installation
+from lab.kai.names import QUEUE_LABEL
 from lab.objects.bind_request import BindRequestView
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
@@ -181,7 +182,7 @@ class PodContext:
         """
         if self.group is not None:
             return self.group.queue
-        key = self.kai.queue_key if self.kai else "kai.scheduler/queue"
+        key = self.kai.queue_key if self.kai else QUEUE_LABEL
         owner = self.workload
         own = labels_of(parts(self.pod_obj)[0])
         return (owner.labels.get(key) if owner else None) or own.get(key) or own.get("project") or "default-queue"

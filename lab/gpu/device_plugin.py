@@ -13,11 +13,12 @@ from typing import Any
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, StepFailed, WaitTimeout
-from lab.gpu.pools import PRESENT_LABEL, pools_by_node, said
+from lab.gpu.pools import pools_by_node, said
 from lab.gpu.simulated.devices import CUDA_VERSION, DRIVER_VERSION
 from lab.gpu.simulated.health import Health
 from lab.gpu.simulated.nodes import failures, gpu_nodes
 from lab.gpu.simulated.nvml_build import node_arch, source_digest
+from lab.kai.names import GPU_PRESENT_LABEL
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
@@ -98,7 +99,7 @@ class GpuPlugin(LabStep):
             f"{name}: the device plugin does not run, or not for these GPUs" for name in starts if name not in running
         ]
         offers = self.offers(ctx)
-        nodes = cluster.list("Node", labels=f"{PRESENT_LABEL}=true")
+        nodes = cluster.list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
         diff += short_of(offers, nodes)
         if diff:
             return Observed.drifted("GPUs are not offered as planned", diff)
@@ -133,7 +134,7 @@ class GpuPlugin(LabStep):
             cluster.wait(
                 "Node",
                 lambda nodes: not short_of(offers, nodes),
-                labels=f"{PRESENT_LABEL}=true",
+                labels=f"{GPU_PRESENT_LABEL}=true",
                 timeout=_ALLOCATABLE_SECONDS,
                 what=f"the GPU nodes offer {', '.join(f'{name}: {offer}' for name, offer in offers.items())}",
             )
@@ -181,7 +182,7 @@ class GpuPlugin(LabStep):
 
         It never takes back that a GPU is unhealthy (k8s-device-plugin v0.18.0, internal/plugin/server.go).
         """
-        nodes = cluster.list("Node", labels=f"{PRESENT_LABEL}=true")
+        nodes = cluster.list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
         for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR):
             view = PodView.of(pod)
             mine = {name: offer for name, offer in offers.items() if name == view.node}

@@ -15,9 +15,10 @@ from lab.config import LabSpec, NodePool
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR
-from lab.gpu.pools import PRESENT_LABEL, pools_by_node
+from lab.gpu.pools import pools_by_node
 from lab.gpu.simulated.devices import product_label
 from lab.gpu.simulated.nodes import each, gpu_nodes
+from lab.kai.names import GPU_COUNT_LABEL, GPU_MEMORY_LABEL, GPU_PRESENT_LABEL, GPU_PRODUCT_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
@@ -41,7 +42,7 @@ class GpuLabels(LabStep):
     def effects(self) -> tuple[Effect, ...]:
         """See Step."""
         found = dict.fromkeys(
-            f"nvidia.com/gpu.memory={pool.memory}, nvidia.com/gpu.product={product_label(pool.model)}"
+            f"{GPU_MEMORY_LABEL}={pool.memory}, {GPU_PRODUCT_LABEL}={product_label(pool.model)}"
             for pool in pools_by_node(self.spec).values()
         )
         return (
@@ -55,9 +56,9 @@ class GpuLabels(LabStep):
     def expected(self, pool: NodePool) -> dict[str, str]:
         """The labels of a node that follow from its pool."""
         return {
-            "nvidia.com/gpu.count": str(pool.per_node),
-            "nvidia.com/gpu.memory": str(pool.memory),
-            "nvidia.com/gpu.product": product_label(pool.model),
+            GPU_COUNT_LABEL: str(pool.per_node),
+            GPU_MEMORY_LABEL: str(pool.memory),
+            GPU_PRODUCT_LABEL: product_label(pool.model),
         }
 
     def observe(self, ctx: LabContext) -> Observed:
@@ -76,7 +77,7 @@ class GpuLabels(LabStep):
         ]
         if diff:
             return Observed.drifted("labels differ", diff)
-        return Observed.ready(", ".join(dict.fromkeys(labels["nvidia.com/gpu.product"] for labels in wanted.values())))
+        return Observed.ready(", ".join(dict.fromkeys(labels[GPU_PRODUCT_LABEL] for labels in wanted.values())))
 
     def apply(self, ctx: LabContext) -> None:
         """See Step.
@@ -128,4 +129,4 @@ def found(output: str) -> dict[str, str]:
 
 
 def _nodes(ctx: LabContext) -> list[dict[str, Any]]:
-    return ctx.cluster().list("Node", labels=f"{PRESENT_LABEL}=true")
+    return ctx.cluster().list("Node", labels=f"{GPU_PRESENT_LABEL}=true")

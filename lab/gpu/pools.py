@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 
 from lab.config import GpuSpec, LabSpec, NodePool
+from lab.kai.names import GPU_PRESENT_LABEL
 
 POOL_LABEL = "kailab/pool"
 """Label of the nodes of a named pool; its value is the pool's name."""
 
 RUNTIME_CLASS = "nvidia"
 """RuntimeClass of the GPU nodes."""
-
-PRESENT_LABEL = "nvidia.com/gpu.present"
-"""Label of GPU nodes; the RuntimeClass and the device plugin select by it."""
 
 
 def node_name(lab: str, role: str, index: int) -> str:
@@ -47,7 +45,7 @@ def pools_by_node(spec: LabSpec) -> dict[str, NodePool]:
 def node_labels(pool: NodePool) -> dict[str, str]:
     """The labels that a GPU node has from its pool."""
     own = {POOL_LABEL: pool.name} if pool.name else {}
-    return {**pool.labels, **own, PRESENT_LABEL: "true"}
+    return {**pool.labels, **own, GPU_PRESENT_LABEL: "true"}
 
 
 def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:

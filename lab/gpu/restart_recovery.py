@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
+from lab.kai.names import RESERVATION_APP
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.workloads.namespace import VIRTUAL_NAMESPACE_LABEL
 
-RESERVATION_NAMESPACE = "kai-resource-reservation"
 _REFUSED = "UnexpectedAdmissionError"
 _VIRTUAL_OWNER = "vcluster.loft.sh/owner-set-kind"
 
@@ -89,7 +89,7 @@ def sort_out(pods: Sequence[PodView]) -> BrokenReservation:
 
 def _reserves(pod: PodView) -> bool:
     """Whether a KAI made the pod to hold a GPU: the host's, or a tenant's own, whose pods the host has as copies."""
-    return RESERVATION_NAMESPACE in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
+    return RESERVATION_APP in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
 
 
 def heal_reservations(ctx: LabContext) -> BrokenReservation:

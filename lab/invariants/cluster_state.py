@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lab.objects.fields import GPU_RESOURCE, Obj, parts, whole
-from lab.objects.kai import RESERVATION_APP, PodGroupView, QueueView
+from lab.kai.names import (
+    GPU_COUNT_LABEL,
+    GPU_REPLICAS_LABEL,
+    GPU_RESOURCE,
+    KAI_SCHEDULER,
+    RESERVATION_APP,
+    RESERVED_GPU_ANNOTATION,
+)
+from lab.objects.fields import Obj, parts, whole
+from lab.objects.kai import PodGroupView, QueueView
 from lab.objects.node import NodeView
 from lab.objects.pod import PodView
 from lab.objects.pod_requests import PodRequests
-from lab.objects.views import RESERVED_GPU_ANNOTATION
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-KAI_SCHEDULER = "kai-scheduler"
-"""schedulerName of KAI's default shard and the namespace of its components, in KAI 0.7.11 to 0.17.0."""
-
-GPU_COUNT_LABEL = "nvidia.com/gpu.count"
-GPU_REPLICAS_LABEL = "nvidia.com/gpu.replicas"
-"""Time slicing: so many nvidia.com/gpu for each GPU (GPU feature discovery)."""
 
 # What vCluster writes on the host's copy of a pod (0.36.1, pkg/controllers/resources/pods/translate).
 MANAGED_BY = "vcluster.loft.sh/managed-by"

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
-
-CONFIGMAP_ANNOTATION = "runai/shared-gpu-configmap"
-"""On a fractional pod: how the names of its ConfigMaps start."""
+from lab.kai.names import CONFIGMAP_ANNOTATION
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.invariants.cluster_state import KAI_SCHEDULER, ClusterState, PodState
+from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
+from lab.kai.names import KAI_SCHEDULER, SUBGROUP_LABEL
 from lab.objects.fields import Obj
-
-SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 
 
 def gang_whole(scene: ClusterState) -> Iterator[Breach]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.kai.names import GPU_RESOURCE
 from lab.objects.redact import redact
-
-GPU_RESOURCE = "nvidia.com/gpu"
 
 Obj = Mapping[str, Any]
 

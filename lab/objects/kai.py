@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from lab.objects.fields import GPU_RESOURCE, Obj, annotations_of, labels_of, parts
+from lab.kai.names import GPU_RESOURCE, RESERVATION_APP, RESERVED_GPU_ANNOTATION
+from lab.objects.fields import Obj, annotations_of, labels_of, parts
 from lab.objects.pod import PodView
-
-RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"
-"""A GPU's UUID, despite the name: the reservation pod writes it onto itself."""
-
-RESERVATION_APP = "kai-resource-reservation"
-"""Label app of reservation pods, and the namespace they are in (chart value global.resourceReservation)."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL
 from lab.objects.fields import Condition, Obj, gpus_in, is_true, labels_of, parts, whole
-
-GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
-GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 
 
 @dataclass(frozen=True)

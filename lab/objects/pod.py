@@ -1,13 +1,18 @@
-"""The frozen view of a pod, with KAI's labels and annotations on it.
-
-These are the same in KAI 0.7.11 to 0.17.0 (pkg/common/constants/constants.go).
-"""
+"""The frozen view of a pod, with KAI's labels and annotations on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lab.kai.names import (
+    FRACTION_ANNOTATION,
+    GPU_GROUP_LABEL,
+    MEMORY_ANNOTATION,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+    RECEIVED_ANNOTATION,
+)
 from lab.objects.fields import (
     Condition,
     Obj,
@@ -20,13 +25,6 @@ from lab.objects.fields import (
     parts,
     whole,
 )
-
-GPU_GROUP_LABEL = "runai-gpu-group"
-QUEUE_LABEL = "kai.scheduler/queue"
-POD_GROUP_ANNOTATION = "pod-group-name"
-RECEIVED_ANNOTATION = "received-resource-type"
-FRACTION_ANNOTATION = "gpu-fraction"
-MEMORY_ANNOTATION = "gpu-memory"
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.objects.fields import GPU_RESOURCE, Obj, annotations_of, number, parts, whole
+from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, MIG_PREFIX
+from lab.objects.fields import Obj, annotations_of, number, parts, whole
 from lab.objects.kai import quantity
-from lab.objects.pod import FRACTION_ANNOTATION, MEMORY_ANNOTATION
-
-DEVICES_ANNOTATION = "gpu-fraction-num-devices"
-CONTAINER_ANNOTATION = "gpu-fraction-container-name"
-"""The container that gets the fraction; the first one when it names none (KAI 0.10 and newer)."""
-MIG_PREFIX = "nvidia.com/mig-"
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab.errors import ApiFailed
+from lab.kai.names import KAI_SCHEDULER, RESERVATION_APP
 from lab.kube import Cluster
 from lab.objects.fields import Obj
 from lab.objects.redact import redact_text
 
 LOG_LINES = 120
-COMPONENT_NAMESPACE = "kai-scheduler"
-RESERVATION_NAMESPACE = "kai-resource-reservation"
 SHARED_GPU = "-shared-gpu"
 """In the names of the ConfigMaps by which KAI's binder tells a container its GPU (KAI 0.7.11 to 0.17.0)."""
 
@@ -59,7 +58,7 @@ def _talkers(pod: Obj) -> list[tuple[str, tuple[str, str, str, bool]]]:
     meta = pod["metadata"]
     space, name = meta.get("namespace", ""), meta["name"]
     states = (pod.get("status") or {}).get("containerStatuses") or []
-    if space == COMPONENT_NAMESPACE and states:
+    if space == KAI_SCHEDULER and states:
         app = (meta.get("labels") or {}).get("app") or name
         return [(app, (space, name, states[0]["name"], False))]
     for state in states:
@@ -68,7 +67,7 @@ def _talkers(pod: Obj) -> list[tuple[str, tuple[str, str, str, bool]]]:
             return [(f"{space}/{name}", (space, name, state["name"], True))]
         if (now.get("terminated") or {}).get("exitCode"):
             return [(f"{space}/{name}", (space, name, state["name"], False))]
-    if space == RESERVATION_NAMESPACE and states:
+    if space == RESERVATION_APP and states:
         return [(f"{space}/{name}", (space, name, states[0]["name"], False))]
     return []
 

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.objects.fields import GPU_RESOURCE, Obj, parts
+from lab.kai.names import GPU_RESOURCE
+from lab.objects.fields import Obj, parts
 from lab.objects.kai import quantity
 from lab.objects.node import NodeView
 from lab.objects.pod import PodView

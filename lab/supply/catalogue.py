@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 from lab.errors import SpecError
 from lab.kai import line_of
+from lab.kai.names import KAI_CHART
 
 Row = TypeVar("Row")
 
-KAI_CHART = "kai-scheduler"
-"""The chart whose address depends on its version."""
 
 _TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{kubernetes}"
 """The image that vCluster takes a tenant's API server, controller manager and scheduler from."""

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from lab.config import LabSpec
 from lab.errors import CommandFailed, Unavailable
+from lab.kai.names import KAI_CHART
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
 from lab.supply.cache import making
-from lab.supply.catalogue import KAI_CHART, ChartRow, Item, beside, chart_version, load
+from lab.supply.catalogue import ChartRow, Item, beside, chart_version, load
 from lab.supply.recipes import Progress
 from lab.supply.resolve import Choice, Chooser, wanted_version
 from lab.tools.container import ContainerEngine

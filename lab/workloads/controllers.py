@@ -6,10 +6,8 @@ import copy
 from typing import Any
 
 from lab.errors import LabError
+from lab.kai.names import MIN_MEMBER_ANNOTATION
 from lab.paths import assets
-
-MIN_MEMBER_ANNOTATION = "kai.scheduler/batch-min-member"
-"""How many pods of a Job must start together: KAI 0.14.7 and newer (plugins/constants/constants.go)."""
 
 APP_LABEL = "app"
 """Label of the pods of a Deployment or Job; the value is its name."""

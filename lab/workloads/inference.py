@@ -8,8 +8,8 @@ from typing import Any
 
 from lab.config import InferenceSpec
 from lab.errors import LabError
+from lab.kai.names import FRACTION_ANNOTATION, QUEUE_LABEL
 from lab.kube.proxy import Proxy
-from lab.objects.views import FRACTION_ANNOTATION, QUEUE_LABEL
 from lab.paths import assets
 from lab.workloads.controllers import APP_LABEL
 from lab.workloads.namespace import WorkloadNamespace

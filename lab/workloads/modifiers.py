@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from lab.objects.views import POD_GROUP_ANNOTATION
+from lab.kai.names import POD_GROUP_ANNOTATION
 
 PRIORITY_LABEL = "priorityClassName"
 """Label by which KAI's pod-grouper takes the PriorityClass of a pod or of its owner, before the pod's own field.

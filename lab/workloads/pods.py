@@ -6,16 +6,19 @@ from decimal import Decimal
 from typing import Any
 
 from lab.errors import LabError
-from lab.objects.views import FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, QUEUE_LABEL
+from lab.kai.names import (
+    DEVICES_ANNOTATION,
+    FRACTION_ANNOTATION,
+    GPU_RESOURCE,
+    KAI_SCHEDULER,
+    MEMORY_ANNOTATION,
+    QUEUE_LABEL,
+)
 from lab.paths import assets
 
 IMAGE = "registry.kailab.dev/probe:2"
 """Image of all workload pods: kind/probe and a shell. The lab puts it into its nodes; no registry has it."""
 
-KAI_SCHEDULER = "kai-scheduler"
-"""schedulerName of KAI's default shard, in all versions."""
-
-DEVICES_ANNOTATION = "gpu-fraction-num-devices"
 
 Pod = dict[str, Any]
 

@@ -12,12 +12,11 @@ from typing import Any
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, LabError, WaitTimeout
-from lab.invariants.reservations import CONFIGMAP_ANNOTATION
 from lab.kai import line_of
+from lab.kai.names import CONFIGMAP_ANNOTATION, FRACTION_ANNOTATION, RESERVATION_APP
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
-from lab.objects.kai import RESERVATION_APP
-from lab.objects.views import FRACTION_ANNOTATION, PodView
+from lab.objects.views import PodView
 from lab.tenants.removal import timeline as moment
 from lab.tenants.removal.footprint import Footprint, disturbed, reserved
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck

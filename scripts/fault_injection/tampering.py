@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from lab.kai.names import KAI_SCHEDULER, RESERVED_GPU_ANNOTATION
 from lab.kube import Cluster
-from lab.objects.views import RESERVED_GPU_ANNOTATION, NodeView, PodView
+from lab.objects.views import NodeView, PodView
 from lab.steps.kai.step import RESERVATIONS
 from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import TEST_LABEL
-from lab.workloads.pods import KAI_SCHEDULER
 from tests.e2e.nodes import ZONE_AND_RACK
 from tests.e2e.noisy_neighbour.course import BASELINE
 from tests.e2e.noisy_neighbour.monitor import MARK

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import pytest
 
+from lab.kai.names import GPU_GROUP_LABEL, KAI_SCHEDULER
 from lab.kube import Cluster
-from lab.objects.views import GPU_GROUP_LABEL, NodeView, PodGroupView, PodView, ReservationView
+from lab.objects.views import NodeView, PodGroupView, PodView, ReservationView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.pods import KAI_SCHEDULER
 
 Test = TypeVar("Test", bound=Callable[..., object])
 

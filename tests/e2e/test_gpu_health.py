@@ -11,6 +11,7 @@ from lab.engine.step import State
 from lab.gpu.pools import short_name
 from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, fail, heal
 from lab.gpu.simulated.health import OFF_THE_BUS, Health, failures_on
+from lab.kai.names import KAI_SCHEDULER
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.operations.status import status
@@ -18,7 +19,7 @@ from lab.pytest_plugin.gpu_fixtures import HOME
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
+from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, on_one_node
 from .scheduling_decisions import bound

@@ -14,8 +14,9 @@ import pytest
 
 from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import beside_host_kai
+from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import Cluster
-from lab.objects.views import GPU_GROUP_LABEL, PodView
+from lab.objects.views import PodView
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
 from lab.steps.kai import binder_placeholders

@@ -10,12 +10,13 @@ import pytest
 from lab.config.node_assignment import tenant_nodes
 from lab.gpu.pools import short_name
 from lab.kai import VersionLine, line_of, lines
+from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
 from lab.pytest_plugin.fixtures import TenantFixture, matching
 from lab.session.lab import Lab
 from lab.workloads.namespace import Inside, WorkloadNamespace
-from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod, gpu_pod
+from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .noisy_neighbour.own_kai import OwnKai, with_class
 from .scheduling_decisions import WAIT, bound, refusal

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from lab.config import QueueResource, QueueSpec
+from lab.kai.names import KAI_SCHEDULER
 from lab.kube import Cluster
 from lab.objects.views import QueueView
 from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, gpu_pod
+from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, on_one_node
 from .contention import DEPARTMENT, GPUS, contend, leaf

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import Cluster
-from lab.objects.views import GPU_GROUP_LABEL, PodView, ReservationView
+from lab.objects.views import PodView, ReservationView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod

@@ -11,10 +11,11 @@ from packaging.version import Version
 from lab.config import LabSpec, load_profile
 from lab.errors import LabError
 from lab.kai import line_of
+from lab.kai.names import KAI_CHART
 from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
-from lab.steps.kai.values import CHART, kai_images
+from lab.steps.kai.values import kai_images
 from lab.supply.bundle import installed
 from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.integration.conftest import Cli
@@ -37,7 +38,7 @@ def two_lines() -> tuple[str, str]:
         entry.version.removeprefix("v")
         for bundle in installed()
         for entry in bundle.entries
-        if (entry.kind, entry.name) == ("chart", CHART)
+        if (entry.kind, entry.name) == ("chart", KAI_CHART)
     }
     usable = sorted((version for version in charts if not line_of(version).kubernetes_max), key=Version)
     if len({line_of(version).name for version in usable}) < 2:

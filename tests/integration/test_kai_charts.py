@@ -10,7 +10,7 @@ import pytest
 from lab.config import load_profile
 from lab.kai import line_of, lines, release
 from lab.kai.chart import differences
-from lab.steps.kai.values import CHART
+from lab.kai.names import KAI_CHART
 from lab.supply import Item, Supply
 from lab.supply.bundle import Bundle, installed
 from lab.tools.container import ContainerEngine
@@ -28,7 +28,7 @@ class Found:
     @property
     def path(self) -> Path:
         """The chart's file, after its sum was checked."""
-        entry = self.bundle.find(Item("chart", CHART), f"v{self.version}")
+        entry = self.bundle.find(Item("chart", KAI_CHART), f"v{self.version}")
         assert entry is not None
         return self.bundle.trusted(entry)
 
@@ -39,7 +39,7 @@ def charts() -> list[Found]:
         Found(entry.version.removeprefix("v"), bundle)
         for bundle in installed()
         for entry in bundle.entries
-        if (entry.kind, entry.name) == ("chart", CHART)
+        if (entry.kind, entry.name) == ("chart", KAI_CHART)
     ]
 
 

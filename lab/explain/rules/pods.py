@@ -8,8 +8,9 @@ from lab.explain.component_messages import of_conditions
 from lab.explain.finding import Certainty, Finding, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
+from lab.kai.names import GPU_RESOURCE
 from lab.objects.container import ContainerView
-from lab.objects.fields import GPU_RESOURCE, parts
+from lab.objects.fields import parts
 
 _FAILED = (PodStage.FAILED,)
 _KUBELET_SAYS_NO = "OutOf"

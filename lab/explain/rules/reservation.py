@@ -9,8 +9,9 @@ from lab.explain.component_messages import of_event
 from lab.explain.finding import Certainty, Finding, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, WAITING, rule
+from lab.kai.names import CONFIGMAP_ANNOTATION, RESERVATION_APP
 from lab.objects.container import ContainerView
-from lab.objects.kai import RESERVATION_APP, ReservationView
+from lab.objects.kai import ReservationView
 from lab.objects.pod import PodView
 
 _RECENT = timedelta(minutes=10)
@@ -216,11 +217,11 @@ def configmaps(case: PodContext) -> Finding | None:
     told = [s for s in case.kubelet if "shared-gpu" in s.text and "not found" in s.text]
     if not told or (case.twin is not None and not case.schedules):
         return None
-    wanted = case.annotation("runai/shared-gpu-configmap")
+    wanted = case.annotation(CONFIGMAP_ANNOTATION)
     return Finding(
         f"{case.title} waits for the ConfigMaps by which KAI tells it its GPU",
         f"if they do not come, see the binder: {case.kubectl('get', 'configmaps', '-n', case.pod.namespace)}",
-        (told[0].line, f"annotation runai/shared-gpu-configmap: {wanted or 'missing'}"),
+        (told[0].line, f"annotation {CONFIGMAP_ANNOTATION}: {wanted or 'missing'}"),
     )
 
 

@@ -7,9 +7,8 @@ import difflib
 from lab.explain.finding import Certainty, Finding, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, KAI_SCHEDULER, MEMORY_ANNOTATION, QUEUE_LABEL
 from lab.objects.fields import annotations_of, labels_of, parts
-from lab.objects.pod import FRACTION_ANNOTATION, MEMORY_ANNOTATION
-from lab.objects.pod_requests import DEVICES_ANNOTATION
 
 _ALIVE = (PodStage.UNBOUND, PodStage.BOUND, PodStage.RUNNING)
 _SHARE_KEYS = (FRACTION_ANNOTATION, MEMORY_ANNOTATION, DEVICES_ANNOTATION)
@@ -31,7 +30,7 @@ def gates(case: PodContext) -> Finding | None:
 @rule("spec.kai-not-here", "No KAI in this cluster", UNBOUND, "spec.schedulerName kai-scheduler, all versions")
 def kai_not_here(case: PodContext) -> Finding | None:
     """The pod asks for KAI where none is installed."""
-    if not case.schedules or case.kai is not None or case.pod.scheduler_name != "kai-scheduler":
+    if not case.schedules or case.kai is not None or case.pod.scheduler_name != KAI_SCHEDULER:
         return None
     if not case.world.has("Deployment"):
         return None
@@ -52,7 +51,7 @@ def no_such_scheduler(case: PodContext) -> Finding | None:
     """Nobody reports under the name, holds a Lease of it, or is started with it."""
     name = case.pod.scheduler_name
     known = [_DEFAULT, *([case.kai.scheduler_name] if case.kai else [])]
-    if not case.schedules or not name or name in (*known, "kai-scheduler") or _heard_of(case, name):
+    if not case.schedules or not name or name in (*known, KAI_SCHEDULER) or _heard_of(case, name):
         return None
     near = difflib.get_close_matches(name, known, 1, 0.6)
     return Finding(
@@ -133,9 +132,7 @@ def queue_key(case: PodContext) -> Finding | None:
     wrong = []
     if key in annotations_of(meta):
         wrong.append(f"annotation {key}={annotations_of(meta)[key]}")
-    wrong += [
-        f"label {old}={labels[old]}" for old in ("runai/queue", "kai.scheduler/queue") if old != key and old in labels
-    ]
+    wrong += [f"label {old}={labels[old]}" for old in ("runai/queue", QUEUE_LABEL) if old != key and old in labels]
     if not wrong:
         return None
     return Finding(

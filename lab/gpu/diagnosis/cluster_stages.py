@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 
 from lab.gpu.diagnosis.node_facts import HANDLER
 from lab.gpu.diagnosis.node_stages import GpuPathStage, Trouble
-from lab.gpu.pools import PRESENT_LABEL
 from lab.host.verdict import Level
+from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRESENT_LABEL
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import is_reservation
-from lab.objects.views import GPU_MEMORY_LABEL, NodeView, PodView
+from lab.objects.views import NodeView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest")
@@ -47,7 +47,7 @@ def state_of(obj: Obj) -> str:
 
 def gpu_nodes_of(world: ClusterSnapshot) -> dict[str, int]:
     """The GPU nodes of a cluster that the lab did not make, and what they have: what the kubelet knows of."""
-    return {node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(PRESENT_LABEL) == "true"}
+    return {node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(GPU_PRESENT_LABEL) == "true"}
 
 
 def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: bool = True) -> tuple[GpuPathStage, ...]:
@@ -79,7 +79,7 @@ def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: boo
         stages.append(
             GpuPathStage("allocatable", "GPUs offered", name, tuple(_offered(node, count)), f"{node.gpus} of {count}")
         )
-        told = f"{PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
+        told = f"{GPU_PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
         stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), told))
     stages += [
         GpuPathStage("labels", "labels", node.name, (Trouble(f"label {FAKE_LABEL} is true"),), "")
@@ -129,8 +129,8 @@ def _offered(node: NodeView, gpus: int) -> Iterator[Trouble]:
 
 
 def _labels(node: NodeView, need: Level) -> Iterator[Trouble]:
-    if node.labels.get(PRESENT_LABEL) != "true":
-        yield Trouble(f"label {PRESENT_LABEL} is missing", need)
+    if node.labels.get(GPU_PRESENT_LABEL) != "true":
+        yield Trouble(f"label {GPU_PRESENT_LABEL} is missing", need)
     if node.gpu_memory is None:
         yield Trouble(f"label {GPU_MEMORY_LABEL} is missing", need)
     if node.labels.get(FAKE_LABEL) == "true":

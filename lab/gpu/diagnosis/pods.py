@@ -11,10 +11,11 @@ from lab.errors import ApiFailed
 from lab.gpu.diagnosis.cluster_stages import is_plugin, title_of
 from lab.gpu.diagnosis.node_facts import HANDLER
 from lab.gpu.diagnosis.symptoms import Evidence
+from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
-from lab.objects.kai import RESERVATION_APP, is_reservation
+from lab.objects.kai import is_reservation
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot

@@ -15,8 +15,8 @@ from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_builder import NodeDraft
 from lab.gpu.map.node_query import NodeEvidence
 from lab.gpu.map.pods import GpuPod, GpuPods, sort_pods, waiting_inside
+from lab.kai.names import MIG_PREFIX
 from lab.objects.fields import Obj, parts
-from lab.objects.pod_requests import MIG_PREFIX
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node")

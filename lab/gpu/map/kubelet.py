@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.objects.fields import GPU_RESOURCE, Obj
+from lab.kai.names import GPU_RESOURCE
+from lab.objects.fields import Obj
 
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 """Written at each admission of a pod with devices, and whenever a device becomes healthy or unhealthy."""

@@ -9,11 +9,9 @@ from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
 from lab.gpu.map.pods import GpuPod
+from lab.kai.names import GPU_REPLICAS_LABEL
 from lab.objects.fields import Obj, gpus_in, parts, whole
 from lab.objects.node import NodeView
-
-REPLICAS_LABEL = "nvidia.com/gpu.replicas"
-"""GPU feature discovery: to how many pods one GPU is given (time-slicing)."""
 
 
 @dataclass
@@ -32,7 +30,7 @@ class NodeDraft:
     def of(cls, obj: Obj, evidence: Mapping[str, NodeEvidence]) -> NodeDraft:
         """A node with the GPUs that it told of, and unnamed ones up to its capacity."""
         view = NodeView.of(obj)
-        replicas = max(1, whole(view.labels.get(REPLICAS_LABEL)) or 1)
+        replicas = max(1, whole(view.labels.get(GPU_REPLICAS_LABEL)) or 1)
         most = max(gpus_in(parts(obj)[2].get("capacity")), view.gpus)
         said = evidence.get(view.name, NodeEvidence())
         draft = cls(view, most // replicas, view.gpus // replicas, replicas, said)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lab.gpu.map.kubelet import told_by_status
 from lab.gpu.map.model import Holder, WaitingPod
+from lab.kai.names import RESERVATION_APP, RESERVED_GPU_ANNOTATION
 from lab.objects.fields import Obj
-from lab.objects.kai import RESERVATION_APP, RESERVED_GPU_ANNOTATION
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import PodView
 from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAME, VIRTUAL_NAMESPACE_LABEL

@@ -13,11 +13,12 @@ from lab.gpu.map.build import KINDS, map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import Ask, lab_nodes, nobody
 from lab.gpu.map.pods import sort_pods, waiting_inside
+from lab.kai.names import GPU_RESOURCE
 from lab.kube import Cluster
 from lab.kube.informers import NOT_READ, Cache, Informers, InformerSource
 from lab.objects.fields import Obj, parts
 from lab.objects.redact import redact
-from lab.objects.views import GPU_RESOURCE, NodeView
+from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 

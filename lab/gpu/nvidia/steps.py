@@ -13,10 +13,10 @@ from lab.gpu.feature_labels import GpuLabels
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.nodes import RealGpuNodes
 from lab.gpu.nvidia.verify import RealGpuProof
-from lab.gpu.pools import PRESENT_LABEL
 from lab.gpu.restart_recovery import GpuHeal
 from lab.gpu.simulated.devices import product_label
 from lab.host.nvml import GpuDevice
+from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRESENT_LABEL, GPU_PRODUCT_LABEL
 from lab.paths import assets
 from lab.session.context import LabContext
 
@@ -64,25 +64,25 @@ class RealGpuLabels(GpuLabels):
 
     def observe(self, ctx: LabContext) -> Observed:
         """See Step. KAI needs the memory; product and count are compared with what NVML told of the machine."""
-        nodes = ctx.cluster().list("Node", labels=f"{PRESENT_LABEL}=true")
+        nodes = ctx.cluster().list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
         present = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
         shares = recorded(ctx.journal)
         seen = {node: present.get(node, {}) for node in shares}
-        if not any("nvidia.com/gpu.memory" in labels for labels in seen.values()):
+        if not any(GPU_MEMORY_LABEL in labels for labels in seen.values()):
             return Observed.absent()
         diff = [line for node, gpus in shares.items() for line in _unlike(node, gpus, seen[node])]
         if diff:
             return Observed.drifted("labels differ", diff)
-        return Observed.ready(", ".join(dict.fromkeys(labels["nvidia.com/gpu.product"] for labels in seen.values())))
+        return Observed.ready(", ".join(dict.fromkeys(labels[GPU_PRODUCT_LABEL] for labels in seen.values())))
 
 
 def _unlike(node: str, gpus: tuple[GpuDevice, ...], labels: dict[str, str]) -> list[str]:
     """Where a node's labels do not fit its GPUs; discovery describes one model where there are several."""
-    product, memory = labels.get("nvidia.com/gpu.product"), labels.get("nvidia.com/gpu.memory")
+    product, memory = labels.get(GPU_PRODUCT_LABEL), labels.get(GPU_MEMORY_LABEL)
     fitting = [gpu for gpu in gpus if product_label(gpu.name) == product]
     if not fitting:
         names = ", ".join(dict.fromkeys(product_label(gpu.name) for gpu in gpus))
-        return [f"{node}: label nvidia.com/gpu.product is {product or 'missing'}, should be {names}"]
+        return [f"{node}: label {GPU_PRODUCT_LABEL} is {product or 'missing'}, should be {names}"]
     if memory not in {str(gpu.memory_mib) for gpu in fitting}:
-        return [f"{node}: label nvidia.com/gpu.memory is {memory or 'missing'}, should be {fitting[0].memory_mib}"]
+        return [f"{node}: label {GPU_MEMORY_LABEL} is {memory or 'missing'}, should be {fitting[0].memory_mib}"]
     return []

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from lab.config.rules import perhaps
 from lab.errors import LabError, SpecError, WaitTimeout
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_of, short_of
-from lab.gpu.pools import PRESENT_LABEL, short_name
+from lab.gpu.pools import short_name
 from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
 from lab.gpu.simulated.health import APPLICATION_XIDS, WELL, Failures, Health, failures_on, with_failures
 from lab.gpu.simulated.node_files import NVML_CONFIG, nvml_config
 from lab.gpu.simulated.nodes import gpu_nodes
+from lab.kai.names import GPU_PRESENT_LABEL
 from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext
 
@@ -158,7 +159,7 @@ def _wait(ctx: LabContext, node: str, offer: Offer, *, timeout: float = _SECONDS
     ctx.cluster().wait(
         "Node",
         lambda nodes: not short_of({node: offer}, nodes),
-        labels=f"{PRESENT_LABEL}=true",
+        labels=f"{GPU_PRESENT_LABEL}=true",
         timeout=timeout,
         hold=hold,
         what=f"{node} offers {offer} GPUs",

@@ -11,12 +11,13 @@ from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.gpu.pool_labels import missing_lines, put_labels
-from lab.gpu.pools import PRESENT_LABEL, pools_by_node, said, short_name
+from lab.gpu.pools import pools_by_node, said, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.gpu.simulated.health import Health, failures_on, with_failures
 from lab.gpu.simulated.node_files import CDI_SPEC, HOME, LIBRARY, NVML_CONFIG, RUNTIME_CONFIG, UNIT, NodeFiles, files_of
 from lab.gpu.simulated.node_state import NodeState, differences, look
 from lab.gpu.simulated.nvml_build import build_library, node_arch, source_digest
+from lab.kai.names import GPU_PRESENT_LABEL
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.tools.container import Container
@@ -72,7 +73,7 @@ class GpuNodes(LabStep):
             Effect(
                 "node", f"{LIBRARY}, {NVML_CONFIG}, {CDI_SPEC}, {RUNTIME_CONFIG}, device nodes by {UNIT} on these nodes"
             ),
-            Effect("cluster", f"label these nodes {PRESENT_LABEL}=true, and with the labels of their pool"),
+            Effect("cluster", f"label these nodes {GPU_PRESENT_LABEL}=true, and with the labels of their pool"),
         )
 
     def observe(self, ctx: LabContext) -> Observed:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.kai.names import GPU_RESOURCE
 from lab.lint.model import Found, LintContext, Manifest, resources_of, rule
 
-_GPU = "nvidia.com/gpu"
 _KUBERNETES = "Kubernetes: extended resources are whole, and requests equal limits"
 
 
@@ -16,11 +16,11 @@ def not_whole(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
         for side in ("limits", "requests"):
-            text = str(resources_of(container, side).get(_GPU, "0"))
+            text = str(resources_of(container, side).get(GPU_RESOURCE, "0"))
             if not text.isdigit():
                 yield Found(
-                    (*at, "resources", side, _GPU),
-                    f"{_GPU}: {text} is refused by the API server: the resource comes in whole GPUs",
+                    (*at, "resources", side, GPU_RESOURCE),
+                    f"{GPU_RESOURCE}: {text} is refused by the API server: the resource comes in whole GPUs",
                     f'leave it out and write the annotation {setting.line.keys.fraction}: "{text}" on the pod',
                 )
 
@@ -30,12 +30,13 @@ def without_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """The API server refuses a request of an extended resource that is not its limit."""
     pod = manifest.pod
     for at, container in pod.containers() if pod else ():
-        asked, most = resources_of(container, "requests").get(_GPU), resources_of(container, "limits").get(_GPU)
+        asked, most = (resources_of(container, side).get(GPU_RESOURCE) for side in ("requests", "limits"))
         if asked is not None and str(asked) != str(most):
             yield Found(
-                (*at, "resources", "requests", _GPU),
-                f"{_GPU}: requests {asked}, limits {'nothing' if most is None else most}: the API server refuses it",
-                f"set limits {_GPU}: {asked}",
+                (*at, "resources", "requests", GPU_RESOURCE),
+                f"{GPU_RESOURCE}: requests {asked}, limits {'nothing' if most is None else most}:"
+                " the API server refuses it",
+                f"set limits {GPU_RESOURCE}: {asked}",
             )
 
 
@@ -48,12 +49,12 @@ def more_than_a_node(manifest: Manifest, setting: LintContext) -> Iterator[Found
     counts = [
         (at, int(text))
         for at, container in pod.containers()
-        if (text := str(resources_of(container, "limits").get(_GPU, ""))).isdigit() and "containers" in at
+        if (text := str(resources_of(container, "limits").get(GPU_RESOURCE, ""))).isdigit() and "containers" in at
     ]
     total = sum(count for _, count in counts)
     if total > setting.gpus_per_node:
         yield Found(
-            (*counts[0][0], "resources", "limits", _GPU),
+            (*counts[0][0], "resources", "limits", GPU_RESOURCE),
             f"{total} GPUs, and no node has more than {setting.gpus_per_node}: Pending for ever",
             "ask for fewer, or spread the work over several pods",
         )
@@ -71,9 +72,9 @@ def runtime_class(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
         return
     added = setting.line.workload_class_pods == "gpu" and pod.scheduler == setting.line.scheduler_name
     for at, container in pod.containers():
-        if _GPU in resources_of(container, "limits") and not added:
+        if GPU_RESOURCE in resources_of(container, "limits") and not added:
             yield Found(
-                (*at, "resources", "limits", _GPU),
+                (*at, "resources", "limits", GPU_RESOURCE),
                 "no runtimeClassName: where the node's default runtime is runc, the container sees no GPU"
                 f" (KAI {setting.line.version} adds the class to"
                 f" {'fractions only' if setting.line.workload_class_pods == 'fraction' else 'no pod of this kind'})",

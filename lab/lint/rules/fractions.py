@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from lab.kai.names import GPU_RESOURCE
 from lab.lint.document import Loc
 from lab.lint.model import Found, LintContext, Manifest, PodPart, resources_of, rule
 
 _VALIDATOR = "KAI v0.16.8, pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go"
-_GPU = "nvidia.com/gpu"
 
 
 def _shared(manifest: Manifest, setting: LintContext) -> Iterator[tuple[PodPart, dict[str, tuple[Loc, str]]]]:
@@ -48,12 +48,12 @@ def with_whole_gpu(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     """A share and a limit of nvidia.com/gpu exclude each other."""
     for pod, keys in _shared(manifest, setting):
         for at, container in pod.containers():
-            if _GPU in resources_of(container, "limits") and {"fraction", "gpu_memory"} & keys.keys():
+            if GPU_RESOURCE in resources_of(container, "limits") and {"fraction", "gpu_memory"} & keys.keys():
                 name = "gpu-fraction" if "fraction" in keys else "gpu-memory"
                 yield Found(
-                    (*at, "resources", "limits", _GPU),
+                    (*at, "resources", "limits", GPU_RESOURCE),
                     f"{name} and a limit of whole GPUs: admission refuses the pod",
-                    f"leave out {_GPU} for a shared GPU, or the annotation for a whole one",
+                    f"leave out {GPU_RESOURCE} for a shared GPU, or the annotation for a whole one",
                 )
 
 

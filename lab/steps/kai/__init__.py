@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lab.config import LabSpec
 from lab.errors import Unavailable
+from lab.kai.names import KAI_CHART
 from lab.steps.kai.step import Kai
-from lab.steps.kai.values import CHART, kai_images
+from lab.steps.kai.values import kai_images
 
 __all__ = ["Kai", "charts", "images", "kai_steps", "wanted"]
 
@@ -22,7 +23,7 @@ def images(spec: LabSpec) -> tuple[str, ...]:
 
 def charts(spec: LabSpec) -> tuple[str, ...]:
     """The charts KAI needs, by their name in the supply."""
-    return (CHART,) if wanted(spec) else ()
+    return (KAI_CHART,) if wanted(spec) else ()
 
 
 def kai_steps(spec: LabSpec, available: bool) -> list[Kai]:

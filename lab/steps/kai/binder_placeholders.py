@@ -18,9 +18,9 @@ from typing import Any
 from lab.config.labels import OWN_KAI_LABEL
 from lab.explain.installation import BINDER, installation
 from lab.kai import VersionLine
+from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
-from lab.objects.views import GPU_GROUP_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
 STAND_IN = "kailab-stand-in"

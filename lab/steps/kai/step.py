@@ -14,6 +14,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of, lines
 from lab.kai.chart import differences
+from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
 from lab.session.context import LabContext
@@ -23,7 +24,7 @@ from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import required_crds
 from lab.steps.kai.binder_placeholders import sheltered  # that part has this one inside tenants
 from lab.steps.kai.chart import chart_seen, config_documents
-from lab.steps.kai.values import CHART, kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
+from lab.steps.kai.values import kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
 from lab.tools.helm import Helm
 
@@ -98,7 +99,7 @@ class Kai(LabStep):
         """See Step."""
         cluster = ctx.cluster()
         helm = helm_release.helm_for(ctx)
-        chart = ctx.supply.chart(CHART, self.line.tag)
+        chart = ctx.supply.chart(KAI_CHART, self.line.tag)
         by_lab = own_hooks(self.spec)
         if not self.line.exact:
             self._say_surprises(ctx, helm, chart)

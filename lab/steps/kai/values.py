@@ -12,9 +12,6 @@ from lab.kai import VersionLine, line_of
 from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 
-CHART = "kai-scheduler"
-"""Name of the chart in the lab's supply."""
-
 
 def kai_values(spec: LabSpec) -> dict[str, Any]:
     """The values KAI is installed with; ``kai.values`` of the lab file is merged last.

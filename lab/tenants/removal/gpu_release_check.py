@@ -14,9 +14,10 @@ from typing import Any
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
+from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import NodeView, PodView
-from lab.workloads.pods import KAI_SCHEDULER, gpu_pod
+from lab.workloads.pods import gpu_pod
 
 _NAMESPACE = "default"
 _GONE_SECONDS = 60.0

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.config.labels import NODE_LABEL, tenant_namespace
+from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
-from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.tenants.removal.footprint import reserved

@@ -23,8 +23,8 @@ from typing import Any
 from lab.config import TenantSpec
 from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
+from lab.kai.names import RESERVATION_APP
 from lab.kube import OWNER_LABEL, Cluster
-from lab.objects.kai import RESERVATION_APP
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release

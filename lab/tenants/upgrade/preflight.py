@@ -8,8 +8,9 @@ from lab.config import TenantSpec, queue_rules
 from lab.config.rules import kai_on
 from lab.errors import SpecError, Unavailable
 from lab.kai import line_of, release
+from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
-from lab.steps.kai.values import CHART, kai_images
+from lab.steps.kai.values import kai_images
 from lab.supply import Choice, Item
 from lab.tenants.vcluster.inner_lab import inside
 
@@ -60,13 +61,13 @@ def versions_at_hand(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
         entry.version.removeprefix("v")
         for bundle in ctx.supply.bundles
         for entry in bundle.entries
-        if (entry.kind, entry.name) == ("chart", CHART)
+        if (entry.kind, entry.name) == ("chart", KAI_CHART)
     }
     return tuple(sorted((v for v in charts if v != tenant.kai_version and _fits(ctx, tenant, v)), key=release))
 
 
 def _items(ctx: LabContext, tenant: TenantSpec) -> Iterator[Item]:
-    yield Item("chart", CHART, line_of(str(tenant.kai_version)).tag)
+    yield Item("chart", KAI_CHART, line_of(str(tenant.kai_version)).tag)
     for reference in kai_images(inside(ctx, tenant).spec):
         yield Item("image", reference)
 

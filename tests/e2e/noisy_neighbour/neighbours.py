@@ -7,12 +7,13 @@ from typing import Any
 
 from lab.config import TenantSpec
 from lab.config.labels import NODE_LABEL
+from lab.kai.names import KAI_SCHEDULER
 from lab.objects.views import NodeView
 from lab.pytest_plugin.fixtures import HOST
 from lab.session.lab import Lab
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.pods import KAI_SCHEDULER, cpu_pod, fraction_pod
+from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.e2e.noisy_neighbour.monitor import Neighbour
 
 from .own_kai import OwnKai, with_class

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, release
+from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, names, release
 from lab.kai.files import laid_over, source, sources
-from lab.objects import kai, pod
 from lab.steps.helm_release import base_values
 
 EVERY: dict[str, Any] = {
@@ -183,13 +182,15 @@ def test_the_files_have_values_of_the_right_type() -> None:
 def test_the_views_of_the_cluster_read_the_keys_that_every_line_writes() -> None:
     for line in lines().values():
         keys = line.keys
-        assert keys.queue == pod.QUEUE_LABEL
-        assert keys.gpu_group == pod.GPU_GROUP_LABEL
-        assert keys.pod_group == pod.POD_GROUP_ANNOTATION
-        assert keys.received_type == pod.RECEIVED_ANNOTATION
-        assert keys.fraction == pod.FRACTION_ANNOTATION
-        assert keys.gpu_memory == pod.MEMORY_ANNOTATION
-        assert keys.reserved_gpu == kai.RESERVED_GPU_ANNOTATION
+        assert keys.queue == names.QUEUE_LABEL
+        assert keys.gpu_group == names.GPU_GROUP_LABEL
+        assert keys.pod_group == names.POD_GROUP_ANNOTATION
+        assert keys.received_type == names.RECEIVED_ANNOTATION
+        assert keys.fraction == names.FRACTION_ANNOTATION
+        assert keys.gpu_memory == names.MEMORY_ANNOTATION
+        assert keys.reserved_gpu == names.RESERVED_GPU_ANNOTATION
+        assert (line.scheduler_name, line.namespace) == (names.KAI_SCHEDULER, names.KAI_SCHEDULER)
+        assert line.reservation_namespace == names.RESERVATION_APP
 
 
 def test_plain_data_has_no_sets() -> None:
