@@ -16,12 +16,10 @@ from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.gpu.map.pods import gpu_pod
 from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
-from lab.objects.fields import Obj, annotations_of, parts
+from lab.objects.fields import Obj, parts
+from lab.objects.synced import SyncedObject
 from lab.objects.views import PodGroupView
 from lab.workloads.namespace import WorkloadNamespace
-
-UID_ANNOTATION = "vcluster.loft.sh/object-uid"
-"""On a pod of the host: the UID of the tenant's pod (vCluster 0.36.1, pkg/util/translate/types.go)."""
 
 _KINDS = ("Pod", "PodGroup", "Event")
 _LIST_SECONDS = 30.0
@@ -122,7 +120,7 @@ class ComparisonRecorder:
             mine = mine and pod.tenant == self._place.tenant
         if not mine:
             return
-        uid = pod.view.uid if side == TENANT else annotations_of(parts(obj)[0]).get(UID_ANNOTATION, "")
+        uid = pod.view.uid if side == TENANT else SyncedObject.of(obj).uid
         seen = PodSeen(self._now(), side, uid, pod, gone)
         self._pods.append(seen)
         if side == TENANT:

@@ -9,14 +9,10 @@ from lab.errors import SpecError
 from lab.explain.diagnosis import explain
 from lab.explain.finding import Explanation
 from lab.explain.pod_context import PodContext, SyncedCounterpart
-from lab.objects.fields import Obj, annotations_of, labels_of, parts
+from lab.objects.fields import Obj, parts
+from lab.objects.synced import SyncedObject
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-# vCluster writes these onto what it syncs (v0.36.1, pods/translate/translator.go).
-VIRTUAL_NAME = "vcluster.loft.sh/object-name"
-VIRTUAL_NAMESPACE = "vcluster.loft.sh/object-namespace"
-MANAGED_BY = "vcluster.loft.sh/managed-by"
 
 _NEAR = 6
 
@@ -55,7 +51,7 @@ class LabSnapshot:
         """
         if not tenant:
             obj = find(self.host, name, namespace)
-            owner = labels_of(parts(obj)[0]).get(MANAGED_BY, "") if obj.get("kind", "Pod") == "Pod" else ""
+            owner = SyncedObject.of(obj).tenant if obj.get("kind", "Pod") == "Pod" else ""
             of = next((t for t in self.tenants if t.name == owner), None)
             return self._of_host(obj, of) if of else (PodContext(self.host, obj, self._side, command=self.command),)
         of = next((t for t in self.tenants if t.name == tenant), None)
@@ -73,8 +69,8 @@ class LabSnapshot:
         return "host" if self.tenants else ""
 
     def _of_host(self, obj: Obj, tenant: TenantSnapshot) -> tuple[PodContext, ...]:
-        notes = annotations_of(parts(obj)[0])
-        virtual = tenant.world.get("Pod", notes.get(VIRTUAL_NAME, ""), notes.get(VIRTUAL_NAMESPACE, ""))
+        synced = SyncedObject.of(obj)
+        virtual = tenant.world.get("Pod", synced.name, synced.namespace)
         return (self._host_case(obj, tenant, virtual),)
 
     def _host_case(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:
@@ -82,14 +78,11 @@ class LabSnapshot:
         return PodContext(self.host, obj, "host", twin, not tenant.own_scheduler, self.command)
 
     def _synced(self, tenant: TenantSnapshot, obj: Obj) -> Obj | None:
-        """The pod that the syncer made of a tenant's pod. Its name is cut and hashed: never computed."""
+        """The pod that the syncer made of a tenant's pod."""
         meta = parts(obj)[0]
-        wanted = {VIRTUAL_NAME: meta.get("name"), VIRTUAL_NAMESPACE: meta.get("namespace")}
-        for pod in self.host.of("Pod"):
-            other = parts(pod)[0]
-            if labels_of(other).get(MANAGED_BY) == tenant.name and wanted.items() <= annotations_of(other).items():
-                return pod
-        return None
+        wanted = tenant.name, meta.get("namespace"), meta.get("name")
+        synced = ((pod, SyncedObject.of(pod)) for pod in self.host.of("Pod"))
+        return next((pod for pod, of in synced if (of.tenant, of.namespace, of.name) == wanted), None)
 
 
 def find(world: ClusterSnapshot, name: str, namespace: str) -> Obj:

@@ -9,8 +9,9 @@ from typing import Any
 from lab.explain.diagnosis import explain
 from lab.explain.finding import Explanation, PodStage
 from lab.explain.installation import KaiInstallation, installation
-from lab.explain.lookup import MANAGED_BY, LabSnapshot
+from lab.explain.lookup import LabSnapshot
 from lab.explain.rules.queues import describe
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.node_info import NodeInfo, rooms
@@ -92,7 +93,7 @@ class Overview:
 def overview_of(worlds: LabSnapshot) -> Overview:
     """The picture of a host and its tenants. Pods of tenants are told in their tenant, not on the host again."""
     read = {tenant.name for tenant in worlds.tenants}
-    own = [pod for pod in worlds.host.pods if pod.labels.get(MANAGED_BY) not in read]
+    own = [pod for pod in worlds.host.pods if pod.labels.get(MANAGED_BY_LABEL) not in read]
     sides = [_side(worlds, worlds.host, "", [(pod.namespace, pod.name) for pod in own])]
     for tenant in worlds.tenants:
         names = [(pod.namespace, pod.name) for pod in tenant.world.pods]

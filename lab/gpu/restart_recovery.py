@@ -7,19 +7,20 @@ GPU group still counts as placed while the kubelet takes the GPU for free.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.kai.names import RESERVATION_APP
+from lab.objects.fields import Obj
+from lab.objects.synced import OWNER_KIND_ANNOTATION, SyncedObject
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
-from lab.workloads.namespace import VIRTUAL_NAMESPACE_LABEL
 
 _REFUSED = "UnexpectedAdmissionError"
-_VIRTUAL_OWNER = "vcluster.loft.sh/owner-set-kind"
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,19 @@ class GpuHeal(LabStep):
 
 def broken_pods(ctx: LabContext) -> BrokenReservation:
     """The pods that a restart left in the way, in all namespaces. Raises ApiFailed."""
-    return sort_out([PodView.of(pod) for pod in ctx.cluster().list("Pod")])
-
-
-def sort_out(pods: Sequence[PodView]) -> BrokenReservation:
-    """Pick the broken ones out of all pods."""
-    living = [pod for pod in pods if not pod.deleting]
-    reservations = [pod for pod in living if _reserves(pod) and pod.phase == "Failed"]
+    objects = ctx.cluster().list("Pod")
+    reserving = [pod for pod in map(PodView.of, filter(_reserves, objects)) if not pod.deleting]
+    rest = [pod for pod in map(PodView.of, itertools.filterfalse(_reserves, objects)) if not pod.deleting]
+    reservations = [pod for pod in reserving if pod.phase == "Failed"]
     groups = {group for pod in reservations for group in pod.gpu_groups}
-    rest = [pod for pod in living if not _reserves(pod)]
     refused = [pod for pod in rest if pod.phase == "Failed" and pod.reason == _REFUSED]
     fractions = [pod for pod in rest if not pod.ended and groups & set(pod.gpu_groups)]
     return BrokenReservation(tuple(reservations), tuple(fractions), tuple(refused))
 
 
-def _reserves(pod: PodView) -> bool:
+def _reserves(obj: Obj) -> bool:
     """Whether a KAI made the pod to hold a GPU: the host's, or a tenant's own, whose pods the host has as copies."""
-    return RESERVATION_APP in (pod.namespace, pod.labels.get(VIRTUAL_NAMESPACE_LABEL))
+    return SyncedObject.of(obj).namespace == RESERVATION_APP
 
 
 def heal_reservations(ctx: LabContext) -> BrokenReservation:
@@ -116,7 +113,7 @@ def _told(broken: BrokenReservation) -> str:
 
 def _owned(pod: PodView) -> bool:
     """Whether a controller makes the pod again; of a tenant's pod vCluster writes its kind into the host's copy."""
-    return bool(pod.owner or pod.annotations.get(_VIRTUAL_OWNER))
+    return bool(pod.owner or pod.annotations.get(OWNER_KIND_ANNOTATION))
 
 
 def _name(pod: PodView) -> str:

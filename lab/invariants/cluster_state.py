@@ -19,13 +19,8 @@ from lab.objects.kai import PodGroupView, QueueView
 from lab.objects.node import NodeView
 from lab.objects.pod import PodView
 from lab.objects.pod_requests import PodRequests
+from lab.objects.synced import SyncedObject
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-# What vCluster writes on the host's copy of a pod (0.36.1, pkg/controllers/resources/pods/translate).
-MANAGED_BY = "vcluster.loft.sh/managed-by"
-VIRTUAL_NAMESPACE = "vcluster.loft.sh/namespace"
-VIRTUAL_NAME = "vcluster.loft.sh/object-name"
-VIRTUAL_UID = "vcluster.loft.sh/object-uid"
 
 
 @dataclass(frozen=True)
@@ -34,11 +29,8 @@ class PodState:
 
     view: PodView
     needs: PodRequests
-    tenant: str
-    """The vCluster that it is a copy for; empty for the cluster's own."""
-    virtual_namespace: str
-    virtual_name: str
-    virtual_uid: str
+    synced: SyncedObject
+    """Whose it is, and under which name."""
     gpus_told: tuple[str, ...] = ()
     """UUIDs of GPUs it has to itself, where its kubelet tells (feature gate ResourceHealthStatus); else nobody does."""
 
@@ -46,16 +38,12 @@ class PodState:
     def of(cls, obj: Obj) -> PodState:
         """The state of a Pod object."""
         view = PodView.of(obj)
-        tenant = view.labels.get(MANAGED_BY, "")
-        return cls(
-            view=view,
-            needs=PodRequests.of(obj),
-            tenant=tenant,
-            virtual_namespace=view.labels.get(VIRTUAL_NAMESPACE, "") if tenant else "",
-            virtual_name=view.annotations.get(VIRTUAL_NAME, "") if tenant else "",
-            virtual_uid=view.annotations.get(VIRTUAL_UID, "") if tenant else "",
-            gpus_told=_gpus_told(obj),
-        )
+        return cls(view=view, needs=PodRequests.of(obj), synced=SyncedObject.of(obj), gpus_told=_gpus_told(obj))
+
+    @property
+    def tenant(self) -> str:
+        """The vCluster that it is a copy for; empty for the cluster's own."""
+        return self.synced.tenant
 
     @property
     def bound(self) -> bool:
@@ -73,8 +61,7 @@ class PodState:
     @property
     def reservation(self) -> bool:
         """Whether KAI made it to hold a GPU; also as a tenant's copy."""
-        namespace = self.virtual_namespace if self.tenant else self.view.namespace
-        return namespace == RESERVATION_APP and self.view.labels.get("app") == RESERVATION_APP
+        return self.synced.namespace == RESERVATION_APP and self.view.labels.get("app") == RESERVATION_APP
 
     @property
     def gpu_uuid(self) -> str:
@@ -87,7 +74,7 @@ class PodState:
         name = f"pod {self.view.namespace}/{self.view.name}"
         if not self.tenant:
             return name
-        return f"{name} ({self.virtual_namespace}/{self.virtual_name} of tenant {self.tenant})"
+        return f"{name} ({self.synced.title} of tenant {self.tenant})"
 
     @property
     def line(self) -> str:
@@ -189,7 +176,7 @@ class ClusterState:
 
 def tenants_with_kai(pods: Iterable[PodState]) -> frozenset[str]:
     """The tenants that run KAI's components themselves."""
-    return frozenset(pod.tenant for pod in pods if pod.tenant and pod.virtual_namespace == KAI_SCHEDULER)
+    return frozenset(pod.tenant for pod in pods if pod.tenant and pod.synced.namespace == KAI_SCHEDULER)
 
 
 def _gpus_told(obj: Obj) -> tuple[str, ...]:

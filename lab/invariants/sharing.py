@@ -126,7 +126,7 @@ def own_groups(scene: ClusterState) -> Iterator[Breach]:
         if pod.tenant not in scene.own_kai or side is None or not side.world.has("PodGroup"):
             continue
         group = pod.view.pod_group
-        if group and pod.staying and (pod.virtual_namespace, group) not in side.pod_groups:
+        if group and pod.staying and (pod.synced.namespace, group) not in side.pod_groups:
             hosts = (pod.view.namespace, group) in scene.pod_groups
             whose = "the host's KAI has one of that name" if hosts else "nobody has one of that name"
             yield Breach(

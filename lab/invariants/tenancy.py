@@ -14,8 +14,9 @@ def own_pods(scene: ClusterState) -> Iterator[Breach]:
 
     A pod that a scheduler inside has bound and that never started may have none: the host can refuse it, by a quota.
     """
-    by_uid = {pod.virtual_uid: pod for pod in scene.pods if pod.virtual_uid}
-    by_name = {(pod.tenant, pod.virtual_namespace, pod.virtual_name): pod for pod in scene.pods if pod.tenant}
+    copies = [pod for pod in scene.pods if pod.tenant]
+    by_uid = {pod.synced.uid: pod for pod in copies}
+    by_name = {(pod.tenant, pod.synced.namespace, pod.synced.name): pod for pod in copies}
     for tenant, side in scene.tenants.items():
         for pod in side.pods:
             view = pod.view

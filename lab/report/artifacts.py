@@ -14,12 +14,13 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import Cluster
+from lab.objects.synced import selector
 from lab.report.object_text import dump, events_of, gpus_of, summary
 from lab.report.scrub import scrub
 from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.kai.step import RESERVATIONS
-from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
+from lab.workloads.namespace import WorkloadNamespace
 
 LOG_LINES = 400
 _THREADS = 4
@@ -174,7 +175,7 @@ def _add_place(work: _Work, place: WorkloadNamespace) -> None:
 
 def _tenant_on_host(work: _Work, host: Cluster, tenant: str) -> str:
     """Summary of the tenant's host namespace, wherever that is; adds the files that need to know it."""
-    pods = host.list("Pod", labels=f"{MANAGED_BY_LABEL}={tenant}")
+    pods = host.list("Pod", labels=selector(tenant))
     control = host.list("Pod", labels=f"app=vcluster,release={tenant}")
     spaces = sorted({pod["metadata"]["namespace"] for pod in [*pods, *control]})
     work.add(f"{tenant}/on-host/pods.yaml", lambda: dump(pods))

@@ -12,16 +12,11 @@ from lab.errors import WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import why_never
+from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
 
 Json = dict[str, Any]
 Until = Callable[[PodView], bool]
-
-# vCluster notes a pod's virtual name, namespace and tenant in these (v0.36.1, pods/translate/translator.go).
-# The pod's name on the host is cut and hashed when long: never computed here.
-VIRTUAL_NAME = "vcluster.loft.sh/object-name"
-VIRTUAL_NAMESPACE_LABEL = "vcluster.loft.sh/namespace"
-MANAGED_BY_LABEL = "vcluster.loft.sh/managed-by"
 
 _MARK = "--- devices"
 # The environment that the workload itself got; /dev/nvidia* are the GPUs the container runtime let in.
@@ -223,7 +218,7 @@ class WorkloadNamespace:
         for side in (self._own, self._on_host) if self.tenant else (self._own,):
             side.cluster.wait(
                 "Pod",
-                lambda pods: not any(not names or self._name(pod) in names for pod in pods),
+                lambda pods: not any(not names or SyncedObject.of(pod).name in names for pod in pods),
                 namespace=side.namespace,
                 labels=side.labels,
                 timeout=timeout,
@@ -249,13 +244,7 @@ class WorkloadNamespace:
     def _on_host(self) -> _Side:
         if not self.tenant:
             return self._own
-        labels = f"{MANAGED_BY_LABEL}={self.tenant},{VIRTUAL_NAMESPACE_LABEL}={self.namespace}"
-        return _Side(self.host, labels=labels)
-
-    def _name(self, obj: Json) -> str:
-        """The name a pod has in this place, whichever side it was read from."""
-        meta = obj.get("metadata", {})
-        return str((meta.get("annotations") or {}).get(VIRTUAL_NAME) or meta.get("name", ""))
+        return _Side(self.host, labels=selector(self.tenant, self.namespace))
 
     def _wait(
         self, side: _Side, until: Until, names: tuple[str, ...], timeout: float, what: str
@@ -263,7 +252,7 @@ class WorkloadNamespace:
         seen: set[str] = set()
 
         def mine(objects: list[Json]) -> dict[str, Json]:
-            found = {self._name(obj): obj for obj in objects}
+            found = {SyncedObject.of(obj).name: obj for obj in objects}
             return {name: found[name] for name in names if name in found}
 
         def holds(objects: list[Json]) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lab.objects.synced import selector
 from lab.objects.views import EventView, PodView
-from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAMESPACE_LABEL, WorkloadNamespace
+from lab.workloads.namespace import WorkloadNamespace
 
 WAIT = 150.0
 """Seconds that a decision may take on a busy machine; waits watch, so that none takes longer than the decision."""
@@ -54,14 +55,11 @@ def everyone(place: WorkloadNamespace, until: Callable[[list[PodView]], bool], w
     Raises:
         WaitTimeout: it does not in time.
     """
-    labels = None
-    if place.tenant:
-        labels = f"{MANAGED_BY_LABEL}={place.tenant},{VIRTUAL_NAMESPACE_LABEL}={place.namespace}"
     objects = place.host.wait(
         "Pod",
         lambda objects: until([PodView.of(obj) for obj in objects]),
         namespace=None if place.tenant else place.namespace,
-        labels=labels,
+        labels=selector(place.tenant, place.namespace) if place.tenant else None,
         timeout=WAIT,
         what=what,
     )

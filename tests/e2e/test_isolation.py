@@ -16,6 +16,7 @@ from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import Cluster
+from lab.objects.synced import selector
 from lab.objects.views import PodView
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
@@ -26,7 +27,7 @@ from lab.tenants.isolation.checks import missing_measures
 from lab.tenants.isolation.step import Isolation, look
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.modifiers import brief, on_node
-from lab.workloads.namespace import MANAGED_BY_LABEL, WorkloadNamespace
+from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus
@@ -165,7 +166,7 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
     def stuck(pods: list[PodView]) -> bool:
         return bool(pods) and all("CreateContainerConfigError" in pod.waiting_reasons for pod in pods)
 
-    labels = f"{MANAGED_BY_LABEL}={tenant.name}"
+    labels = selector(tenant.name)
     with without_opt_in(lab, tenant.name):
         place.submit(half)
         # For a moment this may pass by itself, as the ConfigMap is synced after the pod.

@@ -37,7 +37,7 @@ def seen(name: str, at: float, *, side: str = TENANT, gone: bool = False, **more
             "uid": f"host-{name}",
         }
         meta["labels"] |= {"vcluster.loft.sh/managed-by": TENANT_NAME, "vcluster.loft.sh/namespace": SPACE}
-        meta["annotations"] |= {"vcluster.loft.sh/object-name": name}
+        meta["annotations"] |= {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": SPACE}
     return PodSeen(at, side, f"uid-{SPACE}-{name}", gpu_pod(obj), gone)
 
 

@@ -155,7 +155,7 @@ def pod(
     meta: Json = {"name": name, "namespace": ns, "uid": f"{tenant}/{ns}/{name}"}
     if tenant:
         labels |= {"vcluster.loft.sh/managed-by": tenant, "vcluster.loft.sh/namespace": ns}
-        annotations["vcluster.loft.sh/object-name"] = name
+        annotations |= {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": ns}
         meta |= {"name": f"{name}-x-{ns}-x-{tenant}", "namespace": f"vcluster-{tenant}"}
     limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
     conditions = [{"type": "Ready", "status": str(phase == "Running")}]

@@ -115,6 +115,7 @@ def copy_of(obj: Json, tenant: str, **more: str) -> Json:
     notes = {
         **about.get("annotations", {}),
         "vcluster.loft.sh/object-name": about["name"],
+        "vcluster.loft.sh/object-namespace": about["namespace"],
         "vcluster.loft.sh/object-uid": about["uid"],
         **more,
     }

@@ -162,7 +162,8 @@ def pod(
     node: str = "worker",
 ) -> Json:
     """A pod that is Ready; ``virtual`` is its ``namespace/name`` inside the tenant."""
-    doc = running_pod(name, namespace, labels=labels or {})
+    synced = {"vcluster.loft.sh/managed-by": SPACE.removeprefix("vcluster-")} if virtual else {}
+    doc = running_pod(name, namespace, labels={**(labels or {}), **synced})
     space, _, inner = virtual.partition("/")
     notes = {"vcluster.loft.sh/object-name": inner, "vcluster.loft.sh/object-namespace": space} if virtual else {}
     doc["metadata"] |= {"uid": f"uid-{name}", "annotations": notes}

@@ -10,8 +10,8 @@ from lab.gpu.map.model import Holder, WaitingPod
 from lab.kai.names import RESERVATION_APP, RESERVED_GPU_ANNOTATION
 from lab.objects.fields import Obj
 from lab.objects.pod_requests import PodRequests
+from lab.objects.synced import SyncedObject
 from lab.objects.views import PodView
-from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAME, VIRTUAL_NAMESPACE_LABEL
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -125,13 +125,13 @@ def sort_pods(pods: Iterable[Obj]) -> GpuPods:
 def gpu_pod(obj: Obj) -> GpuPod:
     """A Pod object of the host, named as its owner sees it."""
     view = PodView.of(obj)
-    tenant = view.labels.get(MANAGED_BY_LABEL, "")
+    synced = SyncedObject.of(obj)
     return GpuPod(
         view=view,
         needs=PodRequests.of(obj),
-        tenant=tenant,
-        namespace=view.labels.get(VIRTUAL_NAMESPACE_LABEL, view.namespace) if tenant else view.namespace,
-        name=view.annotations.get(VIRTUAL_NAME, view.name) if tenant else view.name,
+        tenant=synced.tenant,
+        namespace=synced.namespace,
+        name=synced.name,
         told=told_by_status(obj),
     )
 

@@ -20,10 +20,10 @@ from lab.errors import LabError, StepFailed
 from lab.gpu.pools import node_name
 from lab.kube import Cluster
 from lab.kube.retry import retry
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
-from lab.workloads.namespace import MANAGED_BY_LABEL
 
 _EFFECT = "NoSchedule"
 _TRIES = 5

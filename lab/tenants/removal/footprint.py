@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.objects.kai import is_reservation
+from lab.objects.synced import SyncedObject
 from lab.objects.views import PodView
-from lab.workloads.namespace import VIRTUAL_NAME
-
-VIRTUAL_NAMESPACE = "vcluster.loft.sh/object-namespace"
-"""Annotation of a synced object: its namespace inside the tenant (vCluster 0.36.1, pkg/util/translate/types.go)."""
 
 OWN_GRACE = 30
 """Kubernetes' terminationGracePeriodSeconds of pods that do not say."""
@@ -72,7 +69,7 @@ class Footprint:
             pods=len(mine),
             gpus=dict(gpus),
             groups=groups,
-            graces={_inside(obj): grace_of(obj) for obj, pod in mine if pod.node and not pod.ended},
+            graces={SyncedObject.of(obj).title: grace_of(obj) for obj, pod in mine if pod.node and not pod.ended},
             others={
                 key: standing
                 for obj, pod in rest
@@ -133,11 +130,3 @@ def _standing(obj: Json, pod: PodView) -> OtherPod | None:
 def _ready_since(obj: Json) -> str:
     conditions = (obj.get("status") or {}).get("conditions") or []
     return next((str(c.get("lastTransitionTime", "")) for c in conditions if c.get("type") == "Ready"), "")
-
-
-def _inside(obj: Json) -> str:
-    """The name that a pod's owner knows; pods of the tenant's own control plane go by their name on the host."""
-    meta = obj.get("metadata") or {}
-    notes = meta.get("annotations") or {}
-    name = notes.get(VIRTUAL_NAME)
-    return f"{notes.get(VIRTUAL_NAMESPACE, '')}/{name}" if name else f"{meta.get('namespace')}/{meta.get('name')}"

@@ -18,10 +18,10 @@ from typing import Any
 from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.tenants.removal.footprint import reserved
-from lab.workloads.namespace import MANAGED_BY_LABEL
 
 Json = dict[str, Any]
 

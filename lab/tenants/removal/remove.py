@@ -25,6 +25,7 @@ from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release
@@ -47,7 +48,6 @@ from lab.tenants.removal.terminated_pods import let_go
 from lab.tenants.removal.timeline import Removal, Stopwatch
 from lab.tenants.upgrade import rollback_record
 from lab.tenants.vcluster import access
-from lab.workloads.namespace import MANAGED_BY_LABEL
 
 DEADLINE = 60.0
 """Seconds after which a namespace that is still there counts as hanging."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.compare.record import UID_ANNOTATION, ComparisonRecorder
+from lab.compare.record import ComparisonRecorder
 from lab.compare.recording import EvictSeen, evictions
 from lab.compare.settling import CALM, PATIENT, SettledPod, stands
 from lab.errors import ApiFailed
@@ -55,7 +55,9 @@ def serve(api: FakeApi, pods: Stream, *, events: tuple[Json, ...] = (), groups: 
 
 def synced(name: str, uid: str, tenant: str = "ml") -> Json:
     labels = {"vcluster.loft.sh/managed-by": tenant, "vcluster.loft.sh/namespace": "ns"}
-    notes = {"vcluster.loft.sh/object-name": name, UID_ANNOTATION: uid}
+    notes = {
+        f"vcluster.loft.sh/object-{key}": value for key, value in (("name", name), ("namespace", "ns"), ("uid", uid))
+    }
     made = pod(f"{name}-x-ns-x-ml", uid=f"host-{name}")
     return {
         **made,

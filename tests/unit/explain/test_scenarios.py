@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.explain import LabSnapshot, PodStage, TenantSnapshot, all_rules, explain, explained
-from lab.explain.lookup import MANAGED_BY
+from lab.objects.synced import MANAGED_BY_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from scripts import scenarios
 
@@ -43,7 +43,7 @@ def test_the_reason_is_found(path: Path) -> None:
 def test_pods_that_run_give_no_alarm(path: Path) -> None:
     data, worlds = load(path)
     for pod in worlds.host.pods:
-        mine = pod.namespace == data["subject"]["namespace"] or MANAGED_BY in pod.labels
+        mine = pod.namespace == data["subject"]["namespace"] or MANAGED_BY_LABEL in pod.labels
         if pod.ready and not pod.deleting and not mine:
             assert explain(*worlds.cases(pod.name, pod.namespace)).findings == (), f"{pod.namespace}/{pod.name}"
 

@@ -57,8 +57,9 @@ def test_a_restart_is_healed_and_told(world: World) -> None:
 
 def test_pods_of_a_tenants_own_kai_are_healed_by_their_copies(world: World) -> None:
     def copy(name: str, inside: str, phase: str = "Running", owner: str = "", **more: Any) -> Json:
-        labels = {"runai-gpu-group": "g1", "vcluster.loft.sh/namespace": inside}
-        notes = {"vcluster.loft.sh/owner-set-kind": owner} if owner else {}
+        labels = {"runai-gpu-group": "g1", "vcluster.loft.sh/managed-by": "ml", "vcluster.loft.sh/namespace": inside}
+        notes = {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": inside}
+        notes |= {"vcluster.loft.sh/owner-set-kind": owner} if owner else {}
         return make_pod(name, phase, "vcluster-ml", meta={"labels": labels, "annotations": notes}, **more)
 
     world.cluster.objects += [

@@ -53,9 +53,10 @@ def in_tenant(host: Cluster, tenant_api: FakeApi) -> WorkloadNamespace:
 
 def synced(name: str, phase: str = "Pending") -> Json:
     """A tenant's pod as the host has it."""
-    annotations = {"vcluster.loft.sh/object-name": name}
+    labels = {"vcluster.loft.sh/managed-by": "ml", "vcluster.loft.sh/namespace": "ns"}
+    annotations = {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": "ns"}
     obj = pod(f"{name}-x-ns-x-ml", phase, uid=f"host-{name}")
-    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels, "annotations": annotations}}
 
 
 def test_name_of_a_new_namespace_is_a_label_and_unique(host: Cluster, host_api: FakeApi) -> None:
