@@ -18,11 +18,11 @@ from lab.config.labels import NODE_LABEL
 from lab.errors import SpecError, WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
 from lab.gpu.map.model import GpuMap
-from lab.gpu.map.pods import sort_pods
 from lab.gpu.map.watch import GpuSource
 from lab.lint import ManifestDocument
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
+from lab.snapshot.pod_info import GpuRole, PodInfo
 from lab.workloads.namespace import WorkloadNamespace
 
 Say = Callable[[str], None]
@@ -188,7 +188,13 @@ class _OneRun:
         try:
             self.lab.cluster.wait(
                 "Pod",
-                lambda pods: not any(groups & {*pod.view.gpu_groups} for pod in sort_pods(pods).reservations),
+                lambda pods: (
+                    not any(
+                        groups & {*pod.view.gpu_groups}
+                        for pod in map(PodInfo.of, pods)
+                        if pod.gpu_role is GpuRole.RESERVATION
+                    )
+                ),
                 timeout=_FREE_SECONDS,
                 what="the reservation pods of the run are gone",
             )

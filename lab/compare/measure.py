@@ -13,7 +13,7 @@ from lab.compare.model import ComparedGpu, Fairness, Letter, Packing, PodRun, Ru
 from lab.compare.recording import HOST, TENANT, EvictSeen, PodSeen, Recording
 from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder
-from lab.gpu.map.pods import GpuPod
+from lab.gpu.map.pods import asked
 from lab.objects.views import PodView
 
 _HASH_LABEL = "pod-template-hash"
@@ -157,15 +157,6 @@ def packing(mine: Sequence[tuple[Holder, Gpu | None]], lanes: Mapping[str, str])
     return Packing(tuple(devices), round(sum(device.fill for device in devices), 6), unplaced)
 
 
-def shares_of(pod: GpuPod, memory: Mapping[str, int]) -> float:
-    """GPUs that a pod holds or wants; of a pod that asks for memory only once its node is known."""
-    needs = pod.needs
-    if needs.fraction is None and needs.gpu_memory is not None:
-        whole = memory.get(pod.view.node, 0)
-        return round(needs.devices * needs.gpu_memory / whole, 6) if whole else 0.0
-    return needs.gpu_total
-
-
 def _pod(
     lane: str, seen: Sequence[PodSeen], recording: Recording, planned: Sequence[Planned], memory: Mapping[str, int]
 ) -> PodRun:
@@ -180,8 +171,8 @@ def _pod(
         workload=workload,
         name=view.name,
         queue=next((one.queue for one in planned if one.workload == workload), ""),
-        asked=last.pod.asked() if last.pod.needs.wants_gpu else "no GPU",
-        gpus=shares_of(last.pod, memory),
+        asked=asked(last.pod) if last.pod.requests.wants_gpu else "no GPU",
+        gpus=round(last.pod.gpus(memory.get(view.node)), 6),
         created=round(min(sent, first.at) if not first.pod.view.owner else first.at, 3),
         scheduled=_first(seen, lambda one: bool(one.node)),
         running=running,

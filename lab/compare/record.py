@@ -14,11 +14,10 @@ from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, P
 from lab.compare.settling import SettledPod
 from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
-from lab.gpu.map.pods import gpu_pod
 from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, parts
-from lab.objects.synced import SyncedObject
 from lab.objects.views import PodGroupView
+from lab.snapshot.pod_info import PodInfo
 from lab.workloads.namespace import WorkloadNamespace
 
 _KINDS = ("Pod", "PodGroup", "Event")
@@ -114,13 +113,13 @@ class ComparisonRecorder:
                 self._evictions += evictions(self._now(), obj)
 
     def _pod(self, side: str, obj: Obj, *, gone: bool) -> None:
-        pod = gpu_pod(obj)
-        mine = pod.namespace == self._place.namespace
+        pod = PodInfo.of(obj)
+        mine = pod.synced.namespace == self._place.namespace
         if side == HOST:
             mine = mine and pod.tenant == self._place.tenant
         if not mine:
             return
-        uid = pod.view.uid if side == TENANT else SyncedObject.of(obj).uid
+        uid = pod.view.uid if side == TENANT else pod.synced.uid
         seen = PodSeen(self._now(), side, uid, pod, gone)
         self._pods.append(seen)
         if side == TENANT:

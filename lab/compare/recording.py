@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.gpu.map.pods import GpuPod
 from lab.objects.fields import Obj, annotations_of, parts
 from lab.objects.views import EventView, PodGroupView
+from lab.snapshot.pod_info import PodInfo
 
 TENANT, HOST = "tenant", "host"
 
@@ -21,7 +21,7 @@ class PodSeen:
     at: float
     side: str
     uid: str
-    pod: GpuPod
+    pod: PodInfo
     gone: bool = False
 
 

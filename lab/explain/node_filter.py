@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.explain.pod_context import PodContext
@@ -44,6 +44,10 @@ _CORDON = "node.kubernetes.io/unschedulable"
 _BAD = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
+_UNITS = {"cpu": ("cpu", "m cpu", 1.0, ".0f"), "memory": ("memory", " MiB memory", 2.0**20, ".0f")}
+"""Resource → kind of obstacle, unit, what one unit is, and format; every other resource counts as it is."""
+
+
 @dataclass(frozen=True)
 class Obstacle:
     """One thing that keeps a pod off a node."""
@@ -73,7 +77,7 @@ class NodeFit:
 @functools.lru_cache(maxsize=4)
 def fits(case: PodContext) -> tuple[NodeFit, ...]:
     """Every node with its obstacles."""
-    return tuple(NodeFit(room.node.name, tuple(_obstacles(case, room))) for room in case.rooms)
+    return tuple(NodeFit(info.node.name, tuple(_obstacles(case, info))) for info in case.node_infos)
 
 
 def decisive(found: Sequence[NodeFit]) -> dict[str, tuple[NodeFit, ...]]:
@@ -91,91 +95,82 @@ def decisive(found: Sequence[NodeFit]) -> dict[str, tuple[NodeFit, ...]]:
     return {kind: nodes for kind, nodes in kinds.items() if nodes}
 
 
-def _obstacles(case: PodContext, room: NodeInfo) -> list[Obstacle]:
-    found = [*_selection(case, room), *_gpus(case, room), *_amounts(case, room), *_state(case, room)]
+def _obstacles(case: PodContext, info: NodeInfo) -> list[Obstacle]:
+    found = [*_selection(case, info), *_gpus(case, info), *_amounts(case, info), *_state(case, info)]
     order = {kind: number for number, kind in enumerate((NO_GPUS, *LAST, *BY_NATURE, *BY_STATE))}
     return sorted(found, key=lambda obstacle: order[obstacle.kind])
 
 
-def _selection(case: PodContext, room: NodeInfo) -> list[Obstacle]:
+def _selection(case: PodContext, info: NodeInfo) -> list[Obstacle]:
     found = []
     spec = parts(case.pod_obj)[1]
-    if why := node_matches(spec, room.node):
+    if why := node_matches(spec, info.node):
         found.append(Obstacle("selector", why))
     if case.by_kai and case.kai is not None and (key := case.kai.pool_key):
-        pool = room.node.labels.get(key, "")
+        pool = info.node.labels.get(key, "")
         if pool not in case.kai.pools:
             found.append(Obstacle("pool", f"in node pool {pool} ({key}), which no scheduler serves"))
     return found
 
 
-def _gpus(case: PodContext, room: NodeInfo) -> list[Obstacle]:
-    needs, node = case.needs, room.node
+def _gpus(case: PodContext, info: NodeInfo) -> list[Obstacle]:
+    needs, node = case.needs, info.node
     if needs.shares_gpu:
-        return _share(case, room)
+        return _share(case, info)
     if not needs.gpus:
         return []
-    if not room.capacity_gpus:
+    if not info.capacity_gpus:
         return [Obstacle(NO_GPUS, "has no GPUs")]
     if needs.gpus > node.gpus:
-        sick = f", {room.capacity_gpus - node.gpus} unhealthy" if room.capacity_gpus > node.gpus else ""
+        sick = f", {info.capacity_gpus - node.gpus} unhealthy" if info.capacity_gpus > node.gpus else ""
         return [Obstacle("gpus", f"has {node.gpus} GPUs{sick}, the pod wants {needs.gpus}")]
-    if needs.gpus > room.gpus_free:
-        return [Obstacle("gpus-taken", f"{room.gpus_free} of {node.gpus} GPUs free, the pod wants {needs.gpus}")]
+    if needs.gpus > info.gpus_free:
+        return [Obstacle("gpus-taken", f"{info.gpus_free} of {node.gpus} GPUs free, the pod wants {needs.gpus}")]
     return []
 
 
-def _share(case: PodContext, room: NodeInfo) -> list[Obstacle]:
-    needs, node = case.needs, room.node
+def _share(case: PodContext, info: NodeInfo) -> list[Obstacle]:
+    needs, node = case.needs, info.node
     if not node.gpus:
         return [Obstacle(NO_GPUS, "has no GPUs")]
     if needs.devices > node.gpus:
         return [Obstacle("devices", f"has {node.gpus} GPUs, the pod wants a part of {needs.devices}")]
     if needs.gpu_memory is not None:
-        if room.gpu_memory is None:
+        if info.gpu_memory is None:
             return [Obstacle("gpu-memory-label", "no label nvidia.com/gpu.memory tells its GPUs' memory")]
-        if needs.gpu_memory > room.gpu_memory:
-            return [Obstacle("gpu-memory", f"its GPUs have {room.gpu_memory} MiB, the pod wants {needs.gpu_memory}")]
-    part = needs.fraction if needs.fraction is not None else room.portion_of(needs.gpu_memory or 0)
-    fitting = sum(gpu.free + 1e-9 >= part for gpu in room.shared) + room.gpus_free
+        if needs.gpu_memory > info.gpu_memory:
+            return [Obstacle("gpu-memory", f"its GPUs have {info.gpu_memory} MiB, the pod wants {needs.gpu_memory}")]
+    part = needs.fraction if needs.fraction is not None else info.portion_of(needs.gpu_memory or 0)
+    fitting = sum(gpu.free + 1e-9 >= part for gpu in info.shared) + info.gpus_free
     if fitting >= needs.devices:
         return []
-    best = max((gpu.free for gpu in room.shared), default=0.0)
+    best = max((gpu.free for gpu in info.shared), default=0.0)
     return [
         Obstacle(
             "share-taken",
             f"{fitting} GPUs with {part:g} free, the pod wants {needs.devices}"
-            f" ({room.gpus_free} whole free; most that is left of a shared one: {best:g})",
+            f" ({info.gpus_free} whole free; most that is left of a shared one: {best:g})",
         )
     ]
 
 
-def _amounts(case: PodContext, room: NodeInfo) -> list[Obstacle]:
-    needs = case.needs
+def _amounts(case: PodContext, info: NodeInfo) -> list[Obstacle]:
     found = []
-    for kind, unit, factor, want, have, used in (
-        ("cpu", "m cpu", 1.0, needs.cpu, room.cpu, room.cpu_used),
-        ("memory", " MiB memory", 2.0**20, needs.memory, room.memory, room.memory_used),
-    ):
-        if want > have:
-            found.append(Obstacle(kind, f"has {have / factor:.0f}{unit}, the pod wants {want / factor:.0f}"))
-        elif want > have - used:
-            free = max(0.0, have - used) / factor
-            found.append(Obstacle(f"{kind}-taken", f"{free:.0f}{unit} free, the pod wants {want / factor:.0f}"))
-    wanted: Mapping[str, float] = {**needs.others, **needs.mig}
-    for name, want in wanted.items():
-        if name == GPU_RESOURCE:
+    for name, want in case.needs.amounts.items():
+        if name == GPU_RESOURCE or not want:
             continue
-        have, used = room.others.get(name, (0.0, 0.0))
+        kind, unit, factor, digits = _UNITS.get(name, ("resource", f" {name}", 1.0, "g"))
+        have, free = info.allocatable.get(name, 0.0), info.free(name)
+        wanted = f"the pod wants {want / factor:{digits}}"
         if want > have:
-            found.append(Obstacle("resource", f"has {have:g} {name}, the pod wants {want:g}"))
-        elif want > have - used:
-            found.append(Obstacle("resource-taken", f"{have - used:g} {name} free, the pod wants {want:g}"))
+            found.append(Obstacle(kind, f"has {have / factor:{digits}}{unit}, {wanted}"))
+        elif want > free:
+            found.append(Obstacle(f"{kind}-taken", f"{free / factor:{digits}}{unit} free, {wanted}"))
     return found
 
 
-def _state(case: PodContext, room: NodeInfo) -> list[Obstacle]:
-    node = room.node
+def _state(case: PodContext, info: NodeInfo) -> list[Obstacle]:
+    node = info.node
     tolerations = parts(case.pod_obj)[1].get("tolerations") or []
     found = []
     for taint in node.taints:

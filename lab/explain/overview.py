@@ -14,7 +14,7 @@ from lab.explain.rules.queues import describe
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.snapshot.node_info import NodeInfo, rooms
+from lab.snapshot.node_info import NodeInfo, node_infos
 
 _WELL = (PodStage.RUNNING, PodStage.SUCCEEDED)
 
@@ -26,7 +26,7 @@ class ClusterOverview:
     side: str
     """``host``, ``tenant NAME``, or empty for a cluster without tenants."""
     kai: KaiInstallation | None
-    rooms: tuple[NodeInfo, ...]
+    node_infos: tuple[NodeInfo, ...]
     queues: tuple[str, ...]
     """Each with its use against quota and limit, parents first."""
     pods: Mapping[str, int]
@@ -38,11 +38,11 @@ class ClusterOverview:
     def troubles(self) -> tuple[str, ...]:
         """What is wrong with KAI's components and with nodes."""
         lines = [line for c in (self.kai.components.values() if self.kai else ()) if not c.up for line in c.state()]
-        for room in self.rooms:
-            if not room.node.ready:
-                lines.append(f"node {room.node.name} is not Ready")
-            if room.capacity_gpus > room.node.gpus:
-                lines.append(f"node {room.node.name}: {room.node.gpus} of {room.capacity_gpus} GPUs allocatable")
+        for info in self.node_infos:
+            if not info.node.ready:
+                lines.append(f"node {info.node.name} is not Ready")
+            if info.capacity_gpus > info.node.gpus:
+                lines.append(f"node {info.node.name}: {info.node.gpus} of {info.capacity_gpus} GPUs allocatable")
         return tuple(lines)
 
     def as_json(self) -> dict[str, Any]:
@@ -58,14 +58,14 @@ class ClusterOverview:
             },
             "nodes": [
                 {
-                    "name": room.node.name,
-                    "ready": room.node.ready,
-                    "cordoned": room.node.unschedulable,
-                    "gpus": room.node.gpus,
-                    "gpusFree": room.gpus_free,
-                    "shared": [{"gpu": g.uuid or g.group, "free": g.free, "pods": list(g.pods)} for g in room.shared],
+                    "name": info.node.name,
+                    "ready": info.node.ready,
+                    "cordoned": info.node.unschedulable,
+                    "gpus": info.node.gpus,
+                    "gpusFree": info.gpus_free,
+                    "shared": [{"gpu": g.name, "free": g.free, "pods": list(g.pod_keys)} for g in info.shared],
                 }
-                for room in self.rooms
+                for info in self.node_infos
             ],
             "queues": list(self.queues),
             "pods": dict(self.pods),
@@ -111,7 +111,7 @@ def _side(worlds: LabSnapshot, world: ClusterSnapshot, tenant: str, names: list[
     return ClusterOverview(
         side=f"tenant {tenant}" if tenant else ("host" if worlds.tenants else ""),
         kai=installation(world),
-        rooms=() if tenant else rooms(world),
+        node_infos=() if tenant else node_infos(world),
         queues=tuple(describe(queue) for queue in ordered),
         pods=counts,
         unwell=tuple(one for one in told if one.findings or one.stage not in _WELL),

@@ -30,7 +30,7 @@ from lab.objects.pod import PodView
 from lab.objects.pod_requests import PodRequests
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.snapshot.node_info import NodeInfo, rooms
+from lab.snapshot.node_info import NodeInfo, node_infos
 
 _KUBELET = (
     "Failed",
@@ -222,9 +222,9 @@ class PodContext:
         return next((node for node in self.world.nodes if node.name == self.pod.node), None)
 
     @cached_property
-    def rooms(self) -> tuple[NodeInfo, ...]:
+    def node_infos(self) -> tuple[NodeInfo, ...]:
         """All nodes, with what is free on them."""
-        return rooms(self.world)
+        return node_infos(self.world)
 
     @cached_property
     def owners(self) -> tuple[WorkloadView, ...]:

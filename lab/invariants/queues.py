@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.cluster_state import ClusterState, PodState
-from lab.invariants.gpus import share, some
+from lab.invariants.cluster_state import ClusterState
+from lab.invariants.gpus import some
 from lab.invariants.model import Breach
 from lab.objects.kai import QueueShare, QueueView
+from lab.snapshot.pod_info import PodInfo
 
 UNLIMITED = -1.0
 MEGABYTE = 1_000_000
@@ -16,7 +17,7 @@ MEGABYTE = 1_000_000
 
 def within_limit(scene: ClusterState) -> Iterator[Breach]:
     """The pods of a queue and of all queues below it hold at most its limit."""
-    members: dict[str, list[PodState]] = {}
+    members: dict[str, list[PodInfo]] = {}
     for leaf, pods in _workloads(scene):
         for name in _up(scene, leaf):
             # KAI no longer counts pods that it has told to go (pod_status.AllocatedStatus).
@@ -24,9 +25,9 @@ def within_limit(scene: ClusterState) -> Iterator[Breach]:
     for name, pods in members.items():
         queue = scene.queues[name]
         for word, unit, part, taken in (
-            ("GPUs", "", queue.gpu, sum(_gpus(scene, pod) for pod in pods)),
-            ("cpu", "m", queue.cpu, sum(pod.needs.cpu for pod in pods)),
-            ("memory", " MB", queue.memory, sum(pod.needs.memory for pod in pods) / MEGABYTE),
+            ("GPUs", "", queue.gpu, sum(pod.gpus(scene.gpu_memory_of(pod.view.node)) for pod in pods)),
+            ("cpu", "m", queue.cpu, sum(pod.requests.cpu for pod in pods)),
+            ("memory", " MB", queue.memory, sum(pod.requests.memory for pod in pods) / MEGABYTE),
         ):
             if _over(part, taken):
                 yield Breach(
@@ -54,11 +55,11 @@ def leaves_only(scene: ClusterState) -> Iterator[Breach]:
             )
 
 
-def _workloads(scene: ClusterState) -> list[tuple[str, list[PodState]]]:
+def _workloads(scene: ClusterState) -> list[tuple[str, list[PodInfo]]]:
     """Each queue with its bound pods, by their PodGroups; pods without one are another rule's business."""
-    found: dict[str, list[PodState]] = {}
+    found: dict[str, list[PodInfo]] = {}
     for pod in scene.pods:
-        if pod.bound and scene.mine(pod) and not pod.reservation:
+        if pod.bound and scene.mine(pod) and not pod.is_reservation:
             group = scene.pod_groups.get((pod.view.namespace, pod.view.pod_group))
             if group is not None:
                 found.setdefault(group.queue, []).append(pod)
@@ -72,11 +73,6 @@ def _up(scene: ClusterState, name: str) -> list[str]:
         chain.append(name)
         name = scene.queues[name].parent
     return chain
-
-
-def _gpus(scene: ClusterState, pod: PodState) -> float:
-    shared = share(pod, scene.gpu_memory_of(pod.view.node)) * pod.needs.devices if pod.needs.shares_gpu else 0.0
-    return pod.needs.gpus + shared
 
 
 def _over(part: QueueShare, taken: float) -> bool:

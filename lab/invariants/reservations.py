@@ -7,26 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.invariants.cluster_state import ClusterState, PodState
+from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
 from lab.kai.names import CONFIGMAP_ANNOTATION
+from lab.snapshot.pod_info import PodInfo
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 
 def one_each(scene: ClusterState) -> Iterator[Breach]:
     """A GPU group has one live reservation pod at most."""
-    for group, pods in scene.reservations.items():
+    for group, pods in scene.gpus.reservations.items():
         if len(pods) > 1:
             yield Breach(group, f"GPU group {group} has {len(pods)} reservation pods", lines(pods))
 
 
 def reserved(scene: ClusterState) -> Iterator[Breach]:
     """A pod that shares a GPU has a live reservation pod."""
-    for group, pods in scene.users.items():
+    for group, pods in scene.gpus.users.items():
         mine = [pod for pod in pods if scene.mine(pod) and pod.staying]
-        if mine and group not in scene.reservations:
+        if mine and group not in scene.gpus.reservations:
             yield Breach(
                 group,
                 f"GPU group {group} has {len(mine)} pods and no reservation pod: its GPU is free to others",
@@ -36,8 +37,8 @@ def reserved(scene: ClusterState) -> Iterator[Breach]:
 
 def one_node(scene: ClusterState) -> Iterator[Breach]:
     """A GPU group with its reservation pod is on one node."""
-    for group, pods in scene.users.items():
-        every = (*pods, *scene.reservations.get(group, ()))
+    for group, pods in scene.gpus.users.items():
+        every = (*pods, *scene.gpus.reservations.get(group, ()))
         nodes = sorted({pod.view.node for pod in every})
         if len(nodes) > 1:
             yield Breach(group, f"GPU group {group} is on {len(nodes)} nodes: {', '.join(nodes)}", lines(every))
@@ -48,8 +49,8 @@ def told(scene: ClusterState) -> Iterator[Breach]:
 
     A tenant with a KAI of its own is judged by its own API: the syncer copies the UUID and the pod in two steps.
     """
-    for group, pods in scene.users.items():
-        silent = [pod for pod in scene.reservations.get(group, ()) if not pod.gpu_uuid]
+    for group, pods in scene.gpus.users.items():
+        silent = [pod for pod in scene.gpus.reservations.get(group, ()) if not pod.reserved_gpu]
         staying = [pod for pod in pods if pod.staying and pod.tenant not in scene.own_kai]
         if silent and staying:
             yield Breach(
@@ -67,9 +68,9 @@ def used(scene: ClusterState) -> Iterator[Breach]:
     }
     # KAI labels a pod with its group before it binds it, and such a pod counts.
     wanted.update(
-        group for pod in scene.pods if not pod.reservation and not pod.view.ended for group in pod.view.gpu_groups
+        group for pod in scene.pods if not pod.is_reservation and not pod.view.ended for group in pod.view.gpu_groups
     )
-    for group, pods in scene.reservations.items():
+    for group, pods in scene.gpus.reservations.items():
         idle = [pod for pod in pods if pod.tenant not in scene.own_kai]
         if idle and group not in wanted:
             yield Breach(group, f"GPU group {group} is held for nobody", lines(idle))
@@ -101,9 +102,11 @@ def given(scene: ClusterState) -> Iterator[Breach]:
                 )
 
 
-def _held(scene: ClusterState, pod: PodState) -> set[str] | None:
+def _held(scene: ClusterState, pod: PodInfo) -> set[str] | None:
     """The UUIDs of a pod's GPU groups; None where one is not known."""
-    uuids = [next((r.gpu_uuid for r in scene.reservations.get(group, ())), "") for group in pod.view.gpu_groups]
+    uuids = [
+        next((r.reserved_gpu for r in scene.gpus.reservations.get(group, ())), "") for group in pod.view.gpu_groups
+    ]
     return set(uuids) if all(uuids) else None
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lab.config.labels import NODE_LABEL
-from lab.invariants.cluster_state import ClusterState, PodState
+from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import Breach
 from lab.objects.fields import labels_of
 from lab.objects.kai import quantity
+from lab.snapshot.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
 """The cluster's own, in kind: what runs there has been there before any node was given away, and wants no GPU."""
@@ -21,10 +22,10 @@ SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
 ON_EVERY_NODE = ("DaemonSet/", "Node/")
 """Owners of pods that belong to a node rather than to anybody on it; Node owns static pods."""
 
-_COUNTED: dict[str, tuple[str, Callable[[PodState], float]]] = {
-    "requests.nvidia.com/gpu": ("GPUs", lambda pod: pod.needs.gpus),
-    "requests.cpu": ("cpu", lambda pod: pod.needs.cpu / 1000),
-    "requests.memory": ("bytes of memory", lambda pod: pod.needs.memory),
+_COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
+    "requests.nvidia.com/gpu": ("GPUs", lambda pod: pod.requests.gpus),
+    "requests.cpu": ("cpu", lambda pod: pod.requests.cpu / 1000),
+    "requests.memory": ("bytes of memory", lambda pod: pod.requests.memory),
     "pods": ("pods", lambda pod: 1),
 }
 
@@ -32,19 +33,19 @@ _COUNTED: dict[str, tuple[str, Callable[[PodState], float]]] = {
 def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
     """A GPU belongs to one tenant with a KAI of its own, or to the host with all its other tenants."""
     told = {
-        (_owner(scene, pod), pod.view.node, group): pod.gpu_uuid
-        for group, pods in scene.reservations.items()
+        (_owner(scene, pod), pod.view.node, group): pod.reserved_gpu
+        for group, pods in scene.gpus.reservations.items()
         for pod in pods
-        if pod.gpu_uuid
+        if pod.reserved_gpu
     }
     anyones = {(node, group): uuid for (_, node, group), uuid in told.items()}
-    found: dict[tuple[str, str], dict[str, dict[str, PodState]]] = {}
+    found: dict[tuple[str, str], dict[str, dict[str, PodInfo]]] = {}
     for pod in scene.pods:
         if not pod.bound:
             continue
         owner, node = _owner(scene, pod), pod.view.node
         shared = [told.get((owner, node, group)) or anyones.get((node, group)) for group in pod.view.gpu_groups]
-        for uuid in (*pod.gpus_told, *([pod.gpu_uuid] if pod.reservation else []), *shared):
+        for uuid in (*pod.reported_gpus, *([pod.reserved_gpu] if pod.is_reservation else []), *shared):
             if uuid:
                 found.setdefault((node, uuid), {}).setdefault(owner, {})[pod.view.uid] = pod
     for (node, uuid), owners in found.items():
@@ -136,14 +137,14 @@ def own_groups(scene: ClusterState) -> Iterator[Breach]:
             )
 
 
-def _owner(scene: ClusterState, pod: PodState) -> str:
+def _owner(scene: ClusterState, pod: PodInfo) -> str:
     """Whose KAI, or whose scheduler, decides on a pod: a tenant's own, or empty for the host's."""
     return pod.tenant if pod.tenant in scene.own_kai else ""
 
 
-def _of_the_node(pod: PodState) -> bool:
+def _of_the_node(pod: PodInfo) -> bool:
     """Whether a pod belongs to its node, or only follows others there: the host's reservation pods do."""
     if pod.tenant:
         return False
     view = pod.view
-    return view.owner.startswith(ON_EVERY_NODE) or view.namespace in SYSTEM_NAMESPACES or pod.reservation
+    return view.owner.startswith(ON_EVERY_NODE) or view.namespace in SYSTEM_NAMESPACES or pod.is_reservation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from lab.invariants.cluster_state import ClusterState, PodState, tenants_with_kai
+from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.invariants.model import Invariant
 from lab.kube.informers import Cache, InformerEvent
 from lab.kube.store import Store
@@ -14,6 +14,7 @@ from lab.objects.node import NodeView
 from lab.objects.redact import redact
 from lab.snapshot.capture import slim
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.pod_info import PodInfo
 
 HOST = ""
 """Name of the cluster itself among its sides; the others are tenants."""
@@ -27,7 +28,7 @@ class AffectedPods:
     groups: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, pods: Iterable[PodState]) -> AffectedPods:
+    def of(cls, pods: Iterable[PodInfo]) -> AffectedPods:
         """Where these pods are."""
         every = tuple(pods)
         return cls(
@@ -47,13 +48,13 @@ class ClusterStore(Cache):
         self._kinds = tuple(kinds)
         self.nodes: dict[str, NodeView] = {}
         self.pods = Store(
-            PodState.of,
+            PodInfo.of,
             {"node": lambda pod: (pod.view.node,) if pod.view.node else (), "group": lambda pod: pod.view.gpu_groups},
         )
 
-    def take(self, event: InformerEvent) -> list[PodState]:
+    def take(self, event: InformerEvent) -> list[PodInfo]:
         """Take an event in; the pods that hold something else than before, as they were and as they are."""
-        moved: list[PodState] = []
+        moved: list[PodInfo] = []
         for change in self.update(event):
             if event.kind == "Pod":
                 before, after = self.pods.update(change)
@@ -67,7 +68,7 @@ class ClusterStore(Cache):
                     self.nodes[view.name] = view
         return moved
 
-    def affected(self, part: AffectedPods) -> tuple[PodState, ...]:
+    def affected(self, part: AffectedPods) -> tuple[PodInfo, ...]:
         """The pods on these nodes and in these groups."""
         places = [*(("node", node) for node in part.nodes), *(("group", group) for group in part.groups)]
         return tuple({key: pod for place in places for key, pod in self.pods.by_index(*place).items()}.values())
@@ -162,7 +163,7 @@ def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for group in groups for kind in group))
 
 
-def _holds(pod: PodState) -> tuple[object, ...]:
+def _holds(pod: PodInfo) -> tuple[object, ...]:
     """What the rules that hold in every state look at."""
     view = pod.view
     return (
@@ -171,6 +172,6 @@ def _holds(pod: PodState) -> tuple[object, ...]:
         view.deleting,
         view.gpu_groups,
         view.received_resource_type,
-        pod.gpu_uuid,
-        pod.gpus_told,
+        pod.reserved_gpu,
+        pod.reported_gpus,
     )

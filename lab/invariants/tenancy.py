@@ -51,7 +51,7 @@ def no_host_kai(scene: ClusterState) -> Iterator[Breach]:
     for tenant, side in scene.tenants.items():
         if tenant in scene.own_kai:
             continue
-        held = [pod for pod in side.pods if pod.reservation]
+        held = [pod for pod in side.pods if pod.is_reservation]
         if held:
             yield Breach(f"{tenant} Pod", f"tenant {tenant} sees {len(held)} reservation pods of the host", lines(held))
         for kind in ("Queue", "PodGroup"):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.invariants.cluster_state import ClusterState, PodState
+from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines
 from lab.invariants.model import Breach
 from lab.kai.names import KAI_SCHEDULER, SUBGROUP_LABEL
 from lab.objects.fields import Obj
+from lab.snapshot.pod_info import PodInfo
 
 
 def gang_whole(scene: ClusterState) -> Iterator[Breach]:
     """Of a PodGroup at least minMember pods are bound, or none (KAI's own measure: PodGroupInfo.IsStale)."""
-    members: dict[tuple[str, str], list[PodState]] = {}
+    members: dict[tuple[str, str], list[PodInfo]] = {}
     for pod in scene.pods:
         if pod.view.pod_group and scene.mine(pod):
             members.setdefault((pod.view.namespace, pod.view.pod_group), []).append(pod)
@@ -67,7 +68,7 @@ def left_alone(scene: ClusterState) -> Iterator[Breach]:
     """KAI gives nothing to pods of other schedulers."""
     for pod in scene.pods:
         view = pod.view
-        other = view.scheduler_name != KAI_SCHEDULER and not pod.reservation and not view.ended
+        other = view.scheduler_name != KAI_SCHEDULER and not pod.is_reservation and not view.ended
         if other and (view.received_resource_type or view.gpu_groups):
             yield Breach(
                 f"{view.namespace}/{view.name}",
@@ -76,7 +77,7 @@ def left_alone(scene: ClusterState) -> Iterator[Breach]:
             )
 
 
-def _parts(group: Obj, least: int, bound: Sequence[PodState]) -> Iterator[tuple[str, int, Sequence[PodState]]]:
+def _parts(group: Obj, least: int, bound: Sequence[PodInfo]) -> Iterator[tuple[str, int, Sequence[PodInfo]]]:
     """What must be whole: the group, or each of its subgroups; with minSubGroup the subgroups are elastic."""
     spec = group.get("spec") or {}
     subgroups = [sub for sub in spec.get("subGroups") or [] if sub.get("minMember")]

@@ -180,6 +180,14 @@ def quantity(value: object) -> float:
     return float(text)
 
 
+def amount(value: object) -> float:
+    """A Kubernetes quantity as ``quantity`` reads it; 0 for what is none."""
+    try:
+        return quantity(value)
+    except (ValueError, ArithmeticError):
+        return 0.0
+
+
 _SUFFIXES = {
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, MIG_PREFIX
 from lab.objects.fields import Obj, annotations_of, number, parts, whole
-from lab.objects.kai import quantity
+from lab.objects.kai import amount
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class PodRequests:
         """GPUs as queues count them, without gpu-memory, whose share depends on the node's GPUs."""
         shared = self.fraction * self.devices if self.fraction is not None else 0.0
         return self.gpus + shared
+
+    @property
+    def amounts(self) -> Mapping[str, float]:
+        """Resource → amount, without shares of GPUs; cpu in millicores, memory in bytes."""
+        return {"cpu": self.cpu, "memory": self.memory, GPU_RESOURCE: self.gpus, **self.others, **self.mig}
 
     def in_words(self) -> str:
         """Such as ``0.5 of 1 GPU, 100m cpu, 64 MiB memory``."""
@@ -108,7 +113,7 @@ def _total(spec: Obj) -> dict[str, float]:
         peak = {name: max(peak.get(name, 0.0), beside.get(name, 0.0)) for name in peak.keys() | beside.keys()}
     _add(running, sidecars)
     total = {name: max(running.get(name, 0.0), peak.get(name, 0.0)) for name in running.keys() | peak.keys()}
-    _add(total, {name: _amount(value) for name, value in (spec.get("overhead") or {}).items()})
+    _add(total, {name: amount(value) for name, value in (spec.get("overhead") or {}).items()})
     return total
 
 
@@ -116,16 +121,9 @@ def _requests(container: Mapping[str, Any]) -> dict[str, float]:
     """Requests of a container; the API server fills in what only the limits name, a template may not."""
     resources = container.get("resources") or {}
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: _amount(value) for name, value in asked.items()}
-
-
-def _amount(value: object) -> float:
-    try:
-        return quantity(value)
-    except (ValueError, ArithmeticError):
-        return 0.0
+    return {name: amount(value) for name, value in asked.items()}
 
 
 def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0.0) + amount
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value

@@ -1,176 +1,115 @@
-"""What is free on each node, as schedulers count it: cpu, memory, pods, whole GPUs, and parts of shared GPUs."""
+"""What is allocatable, requested and free on each node (kube-scheduler's NodeInfo), parts of shared GPUs included."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from lab.kai.names import GPU_RESOURCE
+from lab.kube.client import Cluster
 from lab.objects.fields import Obj, parts
-from lab.objects.kai import quantity
+from lab.objects.kai import amount
 from lab.objects.node import NodeView
-from lab.objects.pod import PodView
-from lab.objects.pod_requests import PodRequests
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-UNKNOWN_MEMORY = 100
-"""MiB that KAI takes for a GPU whose memory no label tells (node_info.go, DefaultGpuMemory)."""
-
-
-@dataclass(frozen=True)
-class SharedGpu:
-    """A GPU that fractions share."""
-
-    group: str
-    """KAI's name for it; the label of its pods and of its reservation pod."""
-    uuid: str
-    """Empty while no reservation pod has told."""
-    reservation: str
-    """Name of its reservation pod; empty: there is none."""
-    used: float
-    """Sum of the fractions on it."""
-    pods: tuple[str, ...]
-    """``namespace/name`` of the pods on it."""
-
-    @property
-    def free(self) -> float:
-        """What is left of it."""
-        return max(0.0, round(1.0 - self.used, 4))
+from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, portion
+from lab.snapshot.pod_info import PodInfo
 
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node with what its pods have asked for."""
+    """A node with what its pods have requested. Amounts are by resource: cpu in millicores, memory in bytes."""
 
     node: NodeView
     capacity_gpus: int
     """GPUs that the node has; more than are allocatable when some are unhealthy."""
-    cpu: float
-    """Allocatable millicores."""
-    cpu_used: float
-    memory: float
-    """Allocatable bytes."""
-    memory_used: float
-    pods: int
-    """How many pods it takes."""
-    pods_used: int
-    gpus_used: int
-    """Whole GPUs: those of pods, and those that reservation pods hold for fractions."""
+    allocatable: Mapping[str, float]
+    requested: Mapping[str, float]
+    """Of GPUs: those of pods, and those that reservation pods hold, or are about to, for fractions."""
+    pods: tuple[PodInfo, ...]
+    """Those that have not ended."""
     shared: tuple[SharedGpu, ...]
-    holders: tuple[tuple[str, int], ...]
-    """Pod as ``namespace/name``, and its whole GPUs; without reservation pods."""
-    others: Mapping[str, tuple[float, float]]
-    """Other resource → allocatable and used."""
+
+    def free(self, resource: str) -> float:
+        """What is left of a resource."""
+        return max(0.0, self.allocatable.get(resource, 0.0) - self.requested.get(resource, 0.0))
 
     @property
     def gpus_free(self) -> int:
         """GPUs that nobody holds."""
-        return max(0, self.node.gpus - self.gpus_used)
+        return int(self.free(GPU_RESOURCE))
 
     @property
     def gpu_memory(self) -> int | None:
         """MiB of one GPU as KAI counts, rounded down to hundreds; None where no label tells."""
-        told = self.node.gpu_memory
-        return None if told is None else told - told % 100
+        memory = self.node.gpu_memory
+        return None if memory is None else memory - memory % 100
+
+    @property
+    def holders(self) -> tuple[tuple[str, int], ...]:
+        """Pod as ``namespace/name``, and its whole GPUs; without reservation pods."""
+        return tuple(
+            sorted((pod.key, pod.requests.gpus) for pod in self.pods if pod.requests.gpus and not pod.is_reservation)
+        )
 
     def portion_of(self, mib: int) -> float:
-        """The part of one of its GPUs that ``mib`` MiB are, rounded up to hundredths as KAI does."""
-        return math.ceil(100 * mib / (self.gpu_memory or UNKNOWN_MEMORY)) / 100
+        """The part of one of its GPUs that ``mib`` MiB are to KAI."""
+        return portion(mib, self.node.gpu_memory)
+
+
+@dataclass(frozen=True)
+class FreeGpus:
+    """What a pod could get: whole GPUs, and the largest free share of one that is shared already."""
+
+    gpus: int
+    share: float
+
+    @classmethod
+    def of(cls, infos: Iterable[NodeInfo]) -> FreeGpus:
+        """What is free on the nodes that take pods."""
+        usable = [info for info in infos if info.node.ready and not info.node.unschedulable]
+        shares = (gpu.free for info in usable for gpu in info.shared)
+        return cls(sum(info.gpus_free for info in usable), max(shares, default=0.0))
 
 
 @functools.lru_cache(maxsize=4)
-def rooms(world: ClusterSnapshot) -> tuple[NodeInfo, ...]:
+def node_infos(snapshot: ClusterSnapshot) -> tuple[NodeInfo, ...]:
     """All nodes by name. A pod that KAI has decided on and not bound yet counts on the node it was given."""
-    chosen = {(request.namespace, request.pod): request for request in world.bind_requests}
-    placed: dict[str, list[tuple[Obj, PodView, tuple[str, ...]]]] = {}
-    for obj, pod in zip(world.of("Pod"), world.pods, strict=True):
-        request = chosen.get((pod.namespace, pod.name))
-        where = pod.node or (request.node if request else "")
-        groups = pod.gpu_groups or (request.gpu_groups if request else ())
-        if where and not pod.ended:
-            placed.setdefault(where, []).append((obj, pod, groups))
-    nodes = sorted(zip(world.of("Node"), world.nodes, strict=True), key=lambda pair: pair[1].name)
-    return tuple(_room(obj, view, placed.get(view.name, []), world) for obj, view in nodes)
+    allocation = GpuAllocation.of(snapshot)
+    pods: dict[str, list[PodInfo]] = {}
+    for pod in allocation.pods:
+        if pod.bound:
+            pods.setdefault(pod.view.node, []).append(pod)
+    shared: dict[str, list[SharedGpu]] = {}
+    for gpu in allocation.shared:
+        shared.setdefault(gpu.node, []).append(gpu)
+    nodes = sorted(zip(snapshot.of("Node"), snapshot.nodes, strict=True), key=lambda pair: pair[1].name)
+    return tuple(_info(obj, node, pods.get(node.name, []), shared.get(node.name, [])) for obj, node in nodes)
 
 
-def _room(
-    obj: Obj, node: NodeView, placed: list[tuple[Obj, PodView, tuple[str, ...]]], world: ClusterSnapshot
-) -> NodeInfo:
-    _, _, status = parts(obj)
-    allocatable = {name: _number(value) for name, value in (status.get("allocatable") or {}).items()}
-    reserving = {(r.namespace, r.name) for r in world.reservations}
-    used: dict[str, float] = {}
-    gpus, holders, sharers = 0, [], []
-    for raw, pod, groups in placed:
-        needs = PodRequests.of(raw)
-        used["cpu"] = used.get("cpu", 0.0) + needs.cpu
-        used["memory"] = used.get("memory", 0.0) + needs.memory
-        for name, amount in {**needs.others, **needs.mig}.items():
-            used[name] = used.get(name, 0.0) + amount
-        gpus += needs.gpus
-        if (pod.namespace, pod.name) in reserving:
-            continue
-        if needs.gpus:
-            holders.append((f"{pod.namespace}/{pod.name}", needs.gpus))
-        if groups:
-            sharers.append((pod, needs, groups))
-    capacity = status.get("capacity") or {}
-    room = NodeInfo(
-        node=node,
-        capacity_gpus=int(_number(capacity.get(GPU_RESOURCE, node.gpus))),
-        cpu=allocatable.get("cpu", 0.0) * 1000,
-        cpu_used=used.pop("cpu", 0.0),
-        memory=allocatable.get("memory", 0.0),
-        memory_used=used.pop("memory", 0.0),
-        pods=int(allocatable.get("pods", 0)),
-        pods_used=len(placed),
-        gpus_used=gpus,
-        shared=(),
-        holders=tuple(sorted(holders)),
-        others={
-            name: (allocatable.get(name, 0.0), used.get(name, 0.0))
-            for name in sorted({*allocatable, *used} - {"cpu", "memory", "pods", GPU_RESOURCE})
-        },
-    )
-    shared = _shared(room, sharers, world)
+def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
+    """All nodes of a cluster as they are now, by its nodes and pods. Raises ApiFailed."""
+    objects = {kind: tuple(cluster.list(kind)) for kind in ("Node", "Pod")}
+    return node_infos(ClusterSnapshot(datetime.now(UTC), objects))
+
+
+def _info(obj: Obj, node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeInfo:
+    status = parts(obj)[2]
+    allocatable = {name: amount(value) for name, value in (status.get("allocatable") or {}).items()}
+    requested: dict[str, float] = {"pods": len(pods)}
+    for pod in pods:
+        for name, count in pod.requests.amounts.items():
+            requested[name] = requested.get(name, 0.0) + count
     # Between the scheduler's decision and the reservation pod, nobody holds the GPU yet.
-    unheld = sum(not gpu.reservation for gpu in shared)
-    return NodeInfo(**{**vars(room), "shared": shared, "gpus_used": gpus + unheld})
-
-
-def _shared(
-    room: NodeInfo, sharers: list[tuple[PodView, PodRequests, tuple[str, ...]]], world: ClusterSnapshot
-) -> tuple[SharedGpu, ...]:
-    used: dict[str, float] = {}
-    names: dict[str, list[str]] = {}
-    for pod, needs, groups in sharers:
-        part = needs.fraction
-        if part is None:
-            part = room.portion_of(needs.gpu_memory) if needs.gpu_memory is not None else 0.0
-        for group in groups:
-            used[group] = used.get(group, 0.0) + part
-            names.setdefault(group, []).append(f"{pod.namespace}/{pod.name}")
-    holding = {
-        r.gpu_group: r
-        for r in world.reservations
-        if r.node == room.node.name and r.gpu_group and r.phase not in ("Succeeded", "Failed")
-    }
-    return tuple(
-        SharedGpu(
-            group=group,
-            uuid=holding[group].gpu_uuid if group in holding else "",
-            reservation=holding[group].name if group in holding else "",
-            used=round(used.get(group, 0.0), 4),
-            pods=tuple(sorted(names.get(group, []))),
-        )
-        for group in sorted({*used, *holding})
+    unheld = sum(not gpu.reservations for gpu in shared)
+    requested[GPU_RESOURCE] = requested.get(GPU_RESOURCE, 0.0) + unheld
+    capacity = status.get("capacity") or {}
+    return NodeInfo(
+        node=node,
+        capacity_gpus=int(amount(capacity.get(GPU_RESOURCE, node.gpus))),
+        allocatable={**allocatable, "cpu": allocatable.get("cpu", 0.0) * 1000},
+        requested=requested,
+        pods=tuple(pods),
+        shared=tuple(shared),
     )
-
-
-def _number(value: object) -> float:
-    try:
-        return quantity(value)
-    except (ValueError, ArithmeticError):
-        return 0.0

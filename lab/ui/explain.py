@@ -84,12 +84,12 @@ def _side(page: TextWriter, side: ClusterOverview) -> None:
         words = f"down: {', '.join(down)}" if down else f"all {len(side.kai.components)} components are up"
         page.columns([[("KAI", "dim"), f"{side.kai.version or 'of an unknown version'}, {words}"]], indent=2)
     rows: list[list[Cell]] = []
-    for room in side.rooms:
-        state = [] if room.node.ready else ["not Ready"]
-        state += ["cordoned"] if room.node.unschedulable else []
-        gpus = f"{room.gpus_free} of {room.node.gpus} GPUs free" if room.node.gpus else "no GPUs"
-        parts = [f"{gpu.free:g} left of {gpu.uuid or gpu.group}" for gpu in room.shared]
-        rows.append([("node", "dim"), room.node.name, "; ".join([*state, gpus, *parts])])
+    for info in side.node_infos:
+        state = [] if info.node.ready else ["not Ready"]
+        state += ["cordoned"] if info.node.unschedulable else []
+        gpus = f"{info.gpus_free} of {info.node.gpus} GPUs free" if info.node.gpus else "no GPUs"
+        parts = [f"{gpu.free:g} left of {gpu.name}" for gpu in info.shared]
+        rows.append([("node", "dim"), info.node.name, "; ".join([*state, gpus, *parts])])
     page.columns(rows, indent=2)
     for line in side.queues:
         page.sentence((" ", ""), line, indent=1)

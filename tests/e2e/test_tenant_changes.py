@@ -9,8 +9,8 @@ import pytest
 from lab.operations.tenant.rehearse import rehearse, roll_back
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
+from lab.snapshot.node_info import FreeGpus, read_node_infos
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
-from lab.tenants.upgrade.smoke_test import FreeGpus
 from lab.tenants.upgrade.upgrade import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
@@ -39,7 +39,7 @@ def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNam
     """A whole-GPU pod, and two fractions on one GPU, that run in the tenant."""
     if not tenant.spec.gpu_sharing:
         pytest.skip(f"needs gpuSharing in tenant {tenant.name}")
-    room = FreeGpus.of(tenant.cluster.list("Node"), tenant.cluster.list("Pod"))
+    room = FreeGpus.of(read_node_infos(tenant.cluster))
     if room.gpus < 2:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
     queue = trial_queue(inner_spec(lab.spec, tenant.spec))

@@ -10,10 +10,10 @@ from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, P
 from lab.compare.target import DEFAULT_SCHEDULER, Target
 from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
-from lab.gpu.map.pods import gpu_pod
 from lab.kai import line_of
 from lab.lint import LintContext, QueueFact
 from lab.objects.views import PodGroupView
+from lab.snapshot.pod_info import PodInfo
 from tests.support.explain_world import GPU, GROUP, UUID, pod
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ def seen(name: str, at: float, *, side: str = TENANT, gone: bool = False, **more
         }
         meta["labels"] |= {"vcluster.loft.sh/managed-by": TENANT_NAME, "vcluster.loft.sh/namespace": SPACE}
         meta["annotations"] |= {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": SPACE}
-    return PodSeen(at, side, f"uid-{SPACE}-{name}", gpu_pod(obj), gone)
+    return PodSeen(at, side, f"uid-{SPACE}-{name}", PodInfo.of(obj), gone)
 
 
 def life(

@@ -162,18 +162,18 @@ def _finder(kind: str, what: str, action: str) -> Callable[[PodContext], Finding
 def _holders(case: PodContext, kind: str, nodes: tuple[NodeFit, ...]) -> list[str]:
     """Who has what is missing."""
     names = {fit.node for fit in nodes}
-    rooms = [room for room in case.rooms if room.node.name in names]
+    node_infos = [info for info in case.node_infos if info.node.name in names]
     lines = []
     if kind in ("gpus-taken", "share-taken"):
         lines += [
-            f"{room.node.name}: {gpus} GPU{'s' if gpus > 1 else ''} held by {pod}"
-            for room in rooms
-            for pod, gpus in room.holders
+            f"{info.node.name}: {gpus} GPU{'s' if gpus > 1 else ''} held by {pod}"
+            for info in node_infos
+            for pod, gpus in info.holders
         ]
         lines += [
-            f"{room.node.name}: shared GPU {gpu.uuid or gpu.group}, {gpu.free:g} left: {', '.join(gpu.pods) or '-'}"
-            for room in rooms
-            for gpu in room.shared
+            f"{info.node.name}: shared GPU {gpu.name}, {gpu.free:g} left: {', '.join(gpu.pod_keys) or '-'}"
+            for info in node_infos
+            for gpu in info.shared
         ]
     return lines[:8]
 
@@ -181,11 +181,11 @@ def _holders(case: PodContext, kind: str, nodes: tuple[NodeFit, ...]) -> list[st
 @rule("nodes.no-gpus", "The cluster has no GPUs", UNBOUND, "Kubernetes device plugins: allocatable nvidia.com/gpu")
 def no_gpus(case: PodContext) -> Finding | None:
     """A device plugin that is not there or not registered leaves every node at 0."""
-    if not case.schedules or case.request or not (case.needs.gpus or case.needs.shares_gpu) or not case.rooms:
+    if not case.schedules or case.request or not (case.needs.gpus or case.needs.shares_gpu) or not case.node_infos:
         return None
-    if any(room.node.gpus for room in case.rooms):
+    if any(info.node.gpus for info in case.node_infos):
         return None
-    marked = [room.node.name for room in case.rooms if room.node.gpu_product or room.capacity_gpus]
+    marked = [info.node.name for info in case.node_infos if info.node.gpu_product or info.capacity_gpus]
     plugins = [pod for pod in case.world.pods if "device-plugin" in pod.name]
     told = [f"nodes that are labelled as GPU nodes: {', '.join(marked)}"] if marked else []
     told += [f"pod {p.namespace}/{p.name}: {p.phase}{'' if p.ready else ', not ready'}" for p in plugins[:4]]
@@ -205,7 +205,7 @@ def no_gpus(case: PodContext) -> Finding | None:
 )
 def gpus_unhealthy(case: PodContext) -> Finding | None:
     """A device that the plugin calls unhealthy still counts as capacity."""
-    sick = [room for room in case.rooms if room.capacity_gpus > room.node.gpus]
+    sick = [info for info in case.node_infos if info.capacity_gpus > info.node.gpus]
     kinds = decisive(fits(case))
     if (
         not case.schedules

@@ -23,12 +23,10 @@ def _message(case: PodContext) -> str:
 def _holders(case: PodContext) -> list[str]:
     """Who holds GPUs of the pod's node, on either side of a vCluster."""
     lines = []
-    for room in case.rooms:
-        if room.node.name == case.pod.node:
-            lines += [f"{room.node.name}: {gpus} GPUs held by {pod}" for pod, gpus in room.holders]
-            lines += [
-                f"{room.node.name}: shared GPU {gpu.uuid or gpu.group} by {', '.join(gpu.pods)}" for gpu in room.shared
-            ]
+    for info in case.node_infos:
+        if info.node.name == case.pod.node:
+            lines += [f"{info.node.name}: {gpus} GPUs held by {pod}" for pod, gpus in info.holders]
+            lines += [f"{info.node.name}: shared GPU {gpu.name} by {', '.join(gpu.pod_keys)}" for gpu in info.shared]
     return lines[:6]
 
 

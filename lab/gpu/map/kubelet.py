@@ -1,4 +1,4 @@
-"""Which pod has which GPU, by those who know: the kubelet's own record, and the status of pods.
+"""Which pod has which GPU by the kubelet's own record.
 
 Kubernetes does not say in the API which GPU a pod with ``nvidia.com/gpu`` got. The kubelet keeps it in a file
 of the node (pkg/kubelet/cm/devicemanager/checkpoint), and tells it in the status of pods where its feature gate
@@ -8,18 +8,15 @@ ResourceHealthStatus is on (alpha since Kubernetes 1.31).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.kai.names import GPU_RESOURCE
-from lab.objects.fields import Obj
+from lab.snapshot.pod_info import gpu_of
 
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 """Written at each admission of a pod with devices, and whenever a device becomes healthy or unhealthy."""
-
-_REPLICA = "::"
-"""Between a GPU's UUID and the number of a replica (k8s-device-plugin with sharing.timeSlicing)."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +45,6 @@ def parse_checkpoint(text: str) -> Allocations:
     registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
     offered = None if registered is None else frozenset(map(gpu_of, registered))
     return Allocations(found, offered)
-
-
-def told_by_status(pod: Obj) -> tuple[str, ...]:
-    """UUIDs of the GPUs in the status of a Pod object; none where its kubelet does not tell."""
-    return tuple(dict.fromkeys(_told(pod)))
-
-
-def gpu_of(device: str) -> str:
-    """UUID of the GPU that a device of the plugin is, or is a replica of."""
-    return device.partition(_REPLICA)[0]
-
-
-def _told(pod: Obj) -> Iterator[str]:
-    for state in (pod.get("status") or {}).get("containerStatuses") or []:
-        for resource in state.get("allocatedResourcesStatus") or []:
-            if resource.get("name") == GPU_RESOURCE:
-                for device in resource.get("resources") or []:
-                    yield gpu_of(str(device.get("resourceID", "")))
 
 
 def _ids(devices: Any) -> tuple[str, ...]:

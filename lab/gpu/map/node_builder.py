@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
-from lab.gpu.map.pods import GpuPod
+from lab.gpu.map.pods import holder
 from lab.kai.names import GPU_REPLICAS_LABEL
 from lab.objects.fields import Obj, gpus_in, parts, whole
 from lab.objects.node import NodeView
+from lab.snapshot.pod_info import PodInfo
 
 
 @dataclass
@@ -54,34 +55,34 @@ class NodeDraft:
         """The first GPU of which nothing is known and that can be given to one more pod."""
         return next((n for n, gpu in enumerate(self.gpus) if not gpu.uuid and gpu.claims < self.replicas), None)
 
-    def told(self, pod: GpuPod) -> tuple[str, ...]:
+    def told(self, pod: PodInfo) -> tuple[str, ...]:
         """UUIDs of a pod's GPUs by the kubelet's record, or by the pod's status."""
-        return self.said.allocations.by_pod.get(pod.view.uid) or pod.told
+        return self.said.allocations.by_pod.get(pod.view.uid) or pod.reported_gpus
 
-    def reserve(self, number: int, pod: GpuPod) -> None:
+    def reserve(self, number: int, pod: PodInfo) -> None:
         """Note a reservation pod on a GPU."""
         gpu = self.gpus[number]
         self.gpus[number] = replace(
             gpu,
-            reservations=(*gpu.reservations, pod.on_host),
-            reserved_by=(*gpu.reserved_by, pod.reserver),
+            reservations=(*gpu.reservations, pod.key),
+            reserved_by=(*gpu.reserved_by, _reserver(pod)),
             group=gpu.group or next(iter(pod.view.gpu_groups), ""),
             claims=gpu.claims + 1,
         )
 
-    def place_whole(self, pod: GpuPod) -> None:
+    def place_whole(self, pod: PodInfo) -> None:
         """Put a pod on the GPUs it has of its own; those that nobody can tell stay beside the GPUs."""
-        holder = pod.holder(1 / self.replicas)
+        whole = holder(pod, 1 / self.replicas)
         known = [self.place_of(uuid) for uuid in self.told(pod)]
-        for number in [*known, *[None] * (pod.needs.gpus - len(known))]:
+        for number in [*known, *[None] * (pod.requests.gpus - len(known))]:
             place = self.unnamed() if number is None else number
             if place is None:
-                self.unplaced.append(holder)
+                self.unplaced.append(whole)
             else:
                 gpu = self.gpus[place]
-                self.gpus[place] = replace(gpu, claims=gpu.claims + 1, holders=(*gpu.holders, holder))
+                self.gpus[place] = replace(gpu, claims=gpu.claims + 1, holders=(*gpu.holders, whole))
 
-    def place_sharing(self, pod: GpuPod, reserved: Mapping[tuple[str, str], int]) -> None:
+    def place_sharing(self, pod: PodInfo, reserved: Mapping[tuple[str, str], int]) -> None:
         """Put a pod on the GPUs of its groups.
 
         Args:
@@ -93,10 +94,9 @@ class NodeDraft:
         found = [place for place in places if place is not None]
         for place in found:
             gpu = self.gpus[place]
-            holder = pod.holder(self._share(pod, gpu))
-            self.gpus[place] = replace(gpu, holders=(*gpu.holders, holder))
+            self.gpus[place] = replace(gpu, holders=(*gpu.holders, holder(pod, pod.share(gpu.memory))))
         if not found:
-            self.unplaced.append(pod.holder(pod.needs.fraction))
+            self.unplaced.append(holder(pod, pod.requests.fraction))
 
     def done(self) -> NodeGpus:
         """The node, with the GPUs that it does not offer marked."""
@@ -127,12 +127,6 @@ class NodeDraft:
                 gpus[number], missing = _withheld(gpu), missing - 1
         return tuple(gpus), max(0, missing)
 
-    def _share(self, pod: GpuPod, gpu: Gpu) -> float | None:
-        """The part of a GPU that a fraction, or an amount of memory, is."""
-        if pod.needs.fraction is not None:
-            return pod.needs.fraction
-        return pod.needs.gpu_memory / gpu.memory if pod.needs.gpu_memory and gpu.memory else None
-
     def _new(self, device: QueriedDevice) -> Gpu:
         return Gpu(
             self.view.name,
@@ -143,6 +137,11 @@ class NodeDraft:
             trouble=device.trouble,
             replicas=self.replicas,
         )
+
+
+def _reserver(pod: PodInfo) -> str:
+    """A reservation pod as its owner sees it: a tenant's own KAI made it, or the host's."""
+    return f"{pod.synced.name} of tenant {pod.tenant}" if pod.tenant else pod.synced.name
 
 
 def _withheld(gpu: Gpu) -> Gpu:

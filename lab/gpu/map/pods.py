@@ -1,138 +1,55 @@
-"""Sorts pods by what they have to do with GPUs: reservation pods, pods on GPUs, pods that wait for one."""
+"""Pods as the map of GPUs shows them: on a GPU, or waiting for one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
-from lab.gpu.map.kubelet import told_by_status
 from lab.gpu.map.model import Holder, WaitingPod
-from lab.kai.names import RESERVATION_APP, RESERVED_GPU_ANNOTATION
 from lab.objects.fields import Obj
-from lab.objects.pod_requests import PodRequests
-from lab.objects.synced import SyncedObject
 from lab.objects.views import PodView
-
-DEFAULT_SCHEDULER = "default-scheduler"
-
-
-@dataclass(frozen=True)
-class GpuPod:
-    """A pod that has or wants GPUs, with its names on both sides."""
-
-    view: PodView
-    needs: PodRequests
-    tenant: str
-    namespace: str
-    name: str
-    told: tuple[str, ...]
-    """UUIDs of its GPUs by its status, where the kubelet tells."""
-
-    @property
-    def on_host(self) -> str:
-        """``namespace/name`` on the host."""
-        return f"{self.view.namespace}/{self.view.name}"
-
-    @property
-    def reserver(self) -> str:
-        """A reservation pod as its owner sees it: a tenant's own KAI made it, or the host's."""
-        return f"{self.name} of tenant {self.tenant}" if self.tenant else self.name
-
-    @property
-    def phase(self) -> str:
-        """Its phase, or that it is being deleted, or why its container does not start."""
-        if self.view.deleting:
-            return "Deleting"
-        if self.view.phase == "Pending" and self.view.waiting_reasons:
-            return self.view.waiting_reasons[0]
-        return "Starting" if self.view.phase == "Pending" else self.view.phase
-
-    @property
-    def reserved_uuid(self) -> str:
-        """Of a reservation pod: the GPU it says it found."""
-        return self.view.annotations.get(RESERVED_GPU_ANNOTATION, "")
-
-    def asked(self) -> str:
-        """What it asks for, in words."""
-        needs = self.needs
-        times = f" × {needs.devices}" if needs.shares_gpu and needs.devices > 1 else ""
-        if needs.fraction is not None:
-            return f"{needs.fraction:g}{times}"
-        if needs.gpu_memory is not None:
-            return f"{needs.gpu_memory} MiB{times}"
-        return f"{needs.gpus} GPU{'s' if needs.gpus != 1 else ''}"
-
-    def holder(self, share: float | None) -> Holder:
-        """The pod as a holder of ``share`` of one GPU."""
-        return Holder(
-            namespace=self.namespace,
-            name=self.name,
-            tenant=self.tenant,
-            queue=self.view.queue,
-            asked=self.asked(),
-            share=share,
-            phase=self.phase,
-            uid=self.view.uid,
-            node=self.view.node,
-            on_host=self.on_host,
-        )
-
-    def waiting(self) -> WaitingPod:
-        """The pod as one that waits."""
-        needs = self.needs
-        total = None if needs.fraction is None and needs.gpu_memory is not None else needs.gpu_total
-        return WaitingPod(
-            namespace=self.namespace,
-            name=self.name,
-            tenant=self.tenant,
-            queue=self.view.queue,
-            asked=self.asked(),
-            gpus=total,
-            why=_why(self.view),
-            uid=self.view.uid,
-        )
+from lab.snapshot.pod_info import GpuRole, PodInfo
 
 
-@dataclass(frozen=True)
-class GpuPods:
-    """All pods that have to do with GPUs."""
-
-    reservations: tuple[GpuPod, ...] = ()
-    """Living ones, by name. Those of a tenant with a KAI of its own are the tenant's."""
-    failed_reservations: tuple[GpuPod, ...] = ()
-    """KAI leaves them lying; their GPU is free for the kubelet."""
-    sharing: tuple[GpuPod, ...] = ()
-    """Bound pods that share GPUs."""
-    whole: tuple[GpuPod, ...] = ()
-    """Bound pods with GPUs of their own."""
-    waiting: tuple[GpuPod, ...] = ()
-    """Pods without a node."""
+def asked(pod: PodInfo) -> str:
+    """What a pod asks for, in words."""
+    requests = pod.requests
+    times = f" × {requests.devices}" if requests.shares_gpu and requests.devices > 1 else ""
+    if requests.fraction is not None:
+        return f"{requests.fraction:g}{times}"
+    if requests.gpu_memory is not None:
+        return f"{requests.gpu_memory} MiB{times}"
+    return f"{requests.gpus} GPU{'s' if requests.gpus != 1 else ''}"
 
 
-def sort_pods(pods: Iterable[Obj]) -> GpuPods:
-    """Sort Pod objects; those that have nothing to do with GPUs are left out, and so are those that have ended."""
-    found: dict[str, list[GpuPod]] = {}
-    for obj in pods:
-        pod = gpu_pod(obj)
-        found.setdefault(_kind(pod), []).append(pod)
+def holder(pod: PodInfo, share: float | None) -> Holder:
+    """A pod as a holder of ``share`` of one GPU."""
+    return Holder(
+        namespace=pod.synced.namespace,
+        name=pod.synced.name,
+        tenant=pod.tenant,
+        queue=pod.view.queue,
+        asked=asked(pod),
+        share=share,
+        phase=_phase(pod.view),
+        uid=pod.view.uid,
+        node=pod.view.node,
+        on_host=pod.key,
+    )
 
-    def of(kind: str) -> tuple[GpuPod, ...]:
-        return tuple(sorted(found.get(kind, ()), key=lambda pod: pod.on_host))
 
-    return GpuPods(of("reservation"), of("failed reservation"), of("sharing"), of("whole"), of("waiting"))
-
-
-def gpu_pod(obj: Obj) -> GpuPod:
-    """A Pod object of the host, named as its owner sees it."""
-    view = PodView.of(obj)
-    synced = SyncedObject.of(obj)
-    return GpuPod(
-        view=view,
-        needs=PodRequests.of(obj),
-        tenant=synced.tenant,
-        namespace=synced.namespace,
-        name=synced.name,
-        told=told_by_status(obj),
+def waiting(pod: PodInfo, tenant: str = "") -> WaitingPod:
+    """A pod as one that waits; ``tenant``: whose API it was read from."""
+    requests = pod.requests
+    total = None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total
+    return WaitingPod(
+        namespace=pod.synced.namespace,
+        name=pod.synced.name,
+        tenant=tenant or pod.tenant,
+        queue=pod.view.queue,
+        asked=asked(pod),
+        gpus=total,
+        why=_why(pod.view),
+        uid=pod.view.uid,
     )
 
 
@@ -141,23 +58,17 @@ def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
 
     vCluster brings them to the host only once they have a node (0.36.1, pkg/controllers/resources/pods/syncer.go).
     """
-    return tuple(replace(pod.waiting(), tenant=tenant) for pod in sort_pods(pods).waiting)
+    found = [pod for pod in map(PodInfo.of, pods) if pod.gpu_role is GpuRole.WAITING]
+    return tuple(waiting(pod, tenant) for pod in sorted(found, key=lambda pod: pod.key))
 
 
-def _kind(pod: GpuPod) -> str:
-    """What a pod is here; empty for one that has nothing to do with GPUs, or no longer."""
-    if pod.namespace == RESERVATION_APP and pod.view.labels.get("app") == RESERVATION_APP:
-        failed = pod.view.phase == "Failed"
-        return "failed reservation" if failed else "" if pod.view.ended else "reservation"
-    if pod.view.ended or not (pod.needs.gpus or pod.needs.shares_gpu):
-        return ""
-    # To every scheduler but KAI the annotations of a fraction mean nothing: such a pod has no GPU.
-    by_kai = pod.view.scheduler_name != DEFAULT_SCHEDULER or bool(pod.view.gpu_groups)
-    if not pod.needs.gpus and not by_kai:
-        return ""
-    if not pod.view.node:
-        return "waiting"
-    return "whole" if pod.needs.gpus else "sharing"
+def _phase(view: PodView) -> str:
+    """A pod's phase, or that it is being deleted, or why its container does not start."""
+    if view.deleting:
+        return "Deleting"
+    if view.phase == "Pending" and view.waiting_reasons:
+        return view.waiting_reasons[0]
+    return "Starting" if view.phase == "Pending" else view.phase
 
 
 def _why(view: PodView) -> str:

@@ -12,7 +12,7 @@ from lab.errors import ApiFailed
 from lab.gpu.map.build import KINDS, map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import Ask, lab_nodes, nobody
-from lab.gpu.map.pods import sort_pods, waiting_inside
+from lab.gpu.map.pods import waiting_inside
 from lab.kai.names import GPU_RESOURCE
 from lab.kube import Cluster
 from lab.kube.informers import NOT_READ, Cache, Informers, InformerSource
@@ -21,6 +21,7 @@ from lab.objects.redact import redact
 from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
+from lab.snapshot.pod_info import PodInfo
 
 BURST_SECONDS = 0.25
 """How long further changes are collected after the first: those of pods and nodes come together."""
@@ -169,13 +170,13 @@ class GpuFollow:
 
 def _matters(world: ClusterSnapshot) -> object:
     """What a map depends on; equal values mean that no node has anything new to tell."""
-    pods = sort_pods(world.of("Pod"))
+    pods = [pod for pod in map(PodInfo.of, world.of("Pod")) if pod.gpu_role is not None]
     nodes = [
         (n, (parts(obj)[2].get("capacity") or {}).get(GPU_RESOURCE))
         for obj in world.of("Node")
         for n in [NodeView.of(obj)]
     ]
     return (
-        pods,
+        sorted(pods, key=lambda pod: pod.key),
         [(node.name, node.ready, node.unschedulable, node.gpus, node.gpu_memory, capacity) for node, capacity in nodes],
     )

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.objects.kai import is_reservation
-from lab.objects.synced import SyncedObject
 from lab.objects.views import PodView
+from lab.snapshot.pod_info import PodInfo
 
 OWN_GRACE = 30
 """Kubernetes' terminationGracePeriodSeconds of pods that do not say."""
@@ -54,26 +53,27 @@ class Footprint:
             pods: Pod objects of all namespaces.
             namespace: where the tenant lives.
         """
-        every = [(obj, PodView.of(obj)) for obj in pods]
-        mine = [(obj, pod) for obj, pod in every if pod.namespace == namespace]
-        rest = [(obj, pod) for obj, pod in every if pod.namespace != namespace]
-        used = {group for obj, pod in rest if not is_reservation(obj) for group in pod.gpu_groups}
-        groups = frozenset(group for _, pod in mine for group in pod.gpu_groups) - used
-        reserving = [pod for obj, pod in rest if is_reservation(obj) and groups & set(pod.gpu_groups)]
+        every = [(obj, PodInfo.of(obj)) for obj in pods]
+        mine = [(obj, pod) for obj, pod in every if pod.view.namespace == namespace]
+        rest = [(obj, pod) for obj, pod in every if pod.view.namespace != namespace]
+        used = {group for _, pod in rest if not pod.is_reservation for group in pod.view.gpu_groups}
+        groups = frozenset(group for _, pod in mine for group in pod.view.gpu_groups) - used
+        reserving = [pod for _, pod in rest if pod.is_reservation and groups & set(pod.view.gpu_groups)]
         gpus: Counter[str] = Counter()
         for pod in (*(pod for _, pod in mine), *reserving):
-            if pod.node and pod.gpu_limit and not pod.ended:
-                gpus[pod.node] += pod.gpu_limit
-        theirs = {(pod.namespace, pod.name) for pod in reserving}
+            if pod.bound and pod.requests.gpus:
+                gpus[pod.view.node] += pod.requests.gpus
+        theirs = {(pod.view.namespace, pod.view.name) for pod in reserving}
         return cls(
             pods=len(mine),
             gpus=dict(gpus),
             groups=groups,
-            graces={SyncedObject.of(obj).title: grace_of(obj) for obj, pod in mine if pod.node and not pod.ended},
+            graces={pod.synced.title: grace_of(obj) for obj, pod in mine if pod.bound},
             others={
                 key: standing
                 for obj, pod in rest
-                if (key := (pod.namespace, pod.name)) not in theirs and (standing := _standing(obj, pod)) is not None
+                if (key := (pod.view.namespace, pod.view.name)) not in theirs
+                and (standing := _standing(obj, pod.view)) is not None
             },
         )
 
@@ -117,7 +117,7 @@ def reserved(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, ...]:
     """Names of the reservation pods of the host's KAI for these GPU groups."""
     wanted = set(groups)
     return tuple(
-        pod.name for obj in pods for pod in [PodView.of(obj)] if is_reservation(obj) and wanted & set(pod.gpu_groups)
+        pod.view.name for pod in map(PodInfo.of, pods) if pod.is_reservation and wanted & set(pod.view.gpu_groups)
     )
 
 

@@ -16,7 +16,8 @@ from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
 from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
-from lab.objects.views import NodeView, PodView
+from lab.objects.views import PodView
+from lab.snapshot.node_info import read_node_infos
 from lab.workloads.pods import gpu_pod
 
 _NAMESPACE = "default"
@@ -80,14 +81,8 @@ class GpuReleaseCheck:
 
     def _wanted(self) -> dict[str, int]:
         """All GPUs that nobody else has, by node."""
-        pods = [pod for pod in map(PodView.of, self.cluster.list("Pod")) if not pod.ended]
-        wanted = {}
-        for obj in self.cluster.list("Node"):
-            node = NodeView.of(obj)
-            free = node.gpus - sum(pod.gpu_limit for pod in pods if pod.node == node.name)
-            if node.name in self.held and free > 0:
-                wanted[node.name] = free
-        return wanted
+        free = {info.node.name: info.gpus_free for info in read_node_infos(self.cluster)}
+        return {node: gpus for node, gpus in free.items() if node in self.held and gpus}
 
     def _pod(self, node: str, gpus: int) -> Json:
         by_kai = self.spec.scheduler == "kai" and self.tenant.mode != "own-kai"

@@ -6,14 +6,12 @@ Each takes only what is free, so that nothing is evicted for it; what does not f
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.errors import LabError
-from lab.objects.kai import is_reservation
-from lab.objects.views import NodeView, PodView
+from lab.snapshot.node_info import FreeGpus, read_node_infos
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
@@ -44,31 +42,6 @@ class SmokeTest:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class FreeGpus:
-    """What is free in a tenant: whole GPUs, and the largest free share of one that is shared already."""
-
-    gpus: int
-    share: float
-
-    @classmethod
-    def of(cls, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> FreeGpus:
-        """The room by API objects; pods that have ended take none."""
-        views = [(PodView.of(obj), is_reservation(obj)) for obj in pods]
-        living = [(view, reserves) for view, reserves in views if view.node and not view.ended]
-        taken = Counter[str]()
-        shares: defaultdict[str, float] = defaultdict(float)
-        for view, _ in living:
-            taken[view.node] += view.gpu_limit  # reservation pods ask for the GPU that they hold
-        for view, reserves in living:
-            for group in view.gpu_groups:
-                # a share that is asked for in MiB is not known here: such a GPU counts as full
-                shares[group] += 0.0 if reserves else 1.0 if view.gpu_fraction is None else view.gpu_fraction
-        usable = [NodeView.of(obj) for obj in nodes]
-        free = sum(max(0, node.gpus - taken[node.name]) for node in usable if node.ready and not node.unschedulable)
-        return cls(free, max((1.0 - share for share in shares.values()), default=0.0))
-
-
 def try_out(
     place: WorkloadNamespace,
     queue: str,
@@ -91,20 +64,20 @@ def try_out(
         "gpu": gpu_pod("trial-gpu", queue=queue),
         "fraction": fraction_pod("trial-fraction", fraction=FRACTION, queue=queue),
     }
-    room = FreeGpus.of(place.cluster.list("Node"), place.cluster.list("Pod"))
-    without = dict(_too_much(room, sharing=sharing))
+    free = FreeGpus.of(read_node_infos(place.cluster))
+    without = dict(_too_much(free, sharing=sharing))
     return tuple(
         SmokeTest(name, skipped=without[name]) if name in without else _try(place, name, pod, timeout, clock)
         for name, pod in pods.items()
     )
 
 
-def _too_much(room: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
-    if not room.gpus:
+def _too_much(free: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
+    if not free.gpus:
         yield "gpu", "the tenant has no free GPU"
     if not sharing:
         yield "fraction", "gpuSharing is off"
-    elif not room.gpus and room.share < FRACTION:
+    elif not free.gpus and free.share < FRACTION:
         yield "fraction", f"no GPU of the tenant has {FRACTION:g} free"
 
 

@@ -94,7 +94,7 @@ def test_both_sides_are_recorded_and_strangers_are_not(
     by_side = {side: [one.pod.view.phase for one in found.pods if one.side == side] for side in (TENANT, HOST)}
     assert by_side == {TENANT: ["Pending", "Running"], HOST: ["Pending"]}
     assert {one.uid for one in found.pods} == {"uid-a"}
-    assert {one.pod.name for one in found.pods} == {"a"}
+    assert {one.pod.synced.name for one in found.pods} == {"a"}
     assert [one.workload for one in found.created] == ["Pod/a"]
     assert [one.group.name for one in found.groups] == ["pg"]
     assert [(one.group, one.action) for one in found.evictions] == [("pg", "preempt")]

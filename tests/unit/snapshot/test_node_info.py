@@ -8,8 +8,8 @@ import pytest
 
 from lab.objects.pod_requests import PodRequests
 from lab.objects.workload import ClaimView, QuotaView, WorkloadView
-from lab.snapshot.node_info import rooms
-from tests.support.explain_world import GROUP, UUID, Scene, node, pod, request, reservation
+from lab.snapshot.node_info import FreeGpus, node_infos
+from tests.support.explain_world import GPU, GROUP, UUID, Scene, node, pod, request, reservation
 
 
 def container(**resources: Any) -> dict[str, Any]:
@@ -75,14 +75,16 @@ def test_room_of_nodes() -> None:
     scene.add(pod("mib", node="worker-1", ready=True, memory=1530, labels={"runai-gpu-group": GROUP}))
     scene.add(pod("whole", node="worker-1", ready=True, gpus=1), pod("done", node="worker-1", phase="Failed", gpus=1))
     scene.add(node("worker-2", gpus=1, capacity=2))
-    _, one, two = rooms(scene.world)
-    assert (one.node.name, one.gpus_used, one.gpus_free) == ("worker-1", 2, 0)
+    _, one, two = node_infos(scene.world)
+    assert (one.node.name, one.requested[GPU], one.gpus_free) == ("worker-1", 2, 0)
     (gpu,) = one.shared
     # 1530 of 15300 MiB: KAI takes the label rounded down to hundreds, and parts rounded up to hundredths.
-    assert (gpu.uuid, gpu.reservation, gpu.used, gpu.free) == (UUID, "gpu-reservation-1", 0.6, 0.4)
-    assert gpu.pods == ("team/half", "team/mib")
+    assert (gpu.uuid, gpu.used, gpu.free) == (UUID, 0.6, 0.4)
+    assert [pod.view.name for pod in gpu.reservations] == ["gpu-reservation-1"]
+    assert gpu.pod_keys == ("team/half", "team/mib")
     assert one.holders == (("team/whole", 1),)
-    assert (one.cpu, one.cpu_used, one.pods, one.pods_used) == (8000, 400, 110, 4)
+    assert [(one.allocatable[name], one.requested[name]) for name in ("cpu", "pods")] == [(8000, 400), (110, 4)]
+    assert one.free("cpu") == 7600
     assert (two.capacity_gpus, two.node.gpus, two.gpus_free, two.gpu_memory) == (2, 1, 1, 15300)
 
 
@@ -90,9 +92,28 @@ def test_a_pod_that_is_being_bound_counts_on_its_node() -> None:
     scene = Scene()
     scene.pending(fraction=0.5)
     scene.add(request(selectedGPUGroups=["new"]))
-    room = rooms(scene.world)[1]
-    (gpu,) = room.shared
-    assert (gpu.group, gpu.reservation, gpu.free, room.gpus_free) == ("new", "", 0.5, 1)
+    info = node_infos(scene.world)[1]
+    (gpu,) = info.shared
+    assert (gpu.name, gpu.reservations, gpu.free, info.gpus_free) == ("new", (), 0.5, 1)
+
+
+def test_free_gpus_are_those_of_nodes_that_take_pods() -> None:
+    scene = Scene().add(reservation(), node("worker-2", cordoned=True), node("worker-3", gpus=4, ready="False"))
+    half = {"node": "worker-1", "ready": True, "labels": {"runai-gpu-group": GROUP}}
+    scene.add(pod("half", fraction=0.5, **half))
+    assert FreeGpus.of(node_infos(scene.world)) == FreeGpus(1, 0.5)
+    scene.add(pod("whole", node="worker-1", ready=True, gpus=1), pod("mib", memory=15300, **half))
+    assert FreeGpus.of(node_infos(scene.world)) == FreeGpus(0, 0.0)
+
+
+def test_gpu_memory_of_an_unknown_gpu_leaves_nothing_free() -> None:
+    scene = Scene().add(reservation())
+    del next(obj for obj in scene.objects["Node"] if obj["metadata"]["name"] == "worker-1")["metadata"]["labels"][
+        "nvidia.com/gpu.memory"
+    ]
+    scene.add(pod("mib", memory=200, node="worker-1", ready=True, labels={"runai-gpu-group": GROUP}))
+    (gpu,) = node_infos(scene.world)[1].shared
+    assert (gpu.used, gpu.free) == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(

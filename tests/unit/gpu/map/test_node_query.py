@@ -11,9 +11,10 @@ import pytest
 
 from lab.errors import Interrupted
 from lab.gpu.map import node_query
-from lab.gpu.map.kubelet import Allocations, parse_checkpoint, told_by_status
+from lab.gpu.map.kubelet import Allocations, parse_checkpoint
 from lab.gpu.map.node_query import lab_nodes, parse
 from lab.host.nvml import GpuDevice, Nvml
+from lab.snapshot.pod_info import reported_gpus
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from tests.support.fakes import FakeRunner
@@ -62,8 +63,8 @@ def test_kubelet_that_never_heard_of_gpus_offers_unknown_ones() -> None:
 
 
 def test_status_without_the_feature_tells_nothing() -> None:
-    assert told_by_status({}) == ()
-    assert told_by_status({"status": {"containerStatuses": [{"name": "c"}]}}) == ()
+    assert reported_gpus({}) == ()
+    assert reported_gpus({"status": {"containerStatuses": [{"name": "c"}]}}) == ()
 
 
 def test_simulated_gpus_are_those_of_nvml_conf() -> None:

@@ -18,7 +18,7 @@ from lab.paths import LabPaths
 from lab.tenants.removal.timeline import Milestone
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, last_change, record
-from lab.tenants.upgrade.smoke_test import FreeGpus, SmokeTest
+from lab.tenants.upgrade.smoke_test import SmokeTest
 from lab.tenants.upgrade.uninstall import ANEW
 from lab.tenants.upgrade.upgrade import READY, SCHEDULED, Change
 from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot
@@ -269,32 +269,3 @@ def test_without_suites_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run_suites(SimpleNamespace(), "ml")  # type: ignore[arg-type]
     assert not found.ran
     assert "no suites" in found.summary
-
-
-def gpu_node(gpus: int) -> dict[str, Any]:
-    ready = [{"type": "Ready", "status": "True"}]
-    return {
-        "metadata": {"name": "worker2"},
-        "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": ready},
-    }
-
-
-def gpu_user(name: str, *, whole: int = 0, group: str = "", fraction: str = "", app: str = "") -> dict[str, Any]:
-    space = "kai-resource-reservation" if app else "team"
-    labels = {**({"runai-gpu-group": group} if group else {}), **({"app": app} if app else {})}
-    notes = {"gpu-fraction": fraction} if fraction else {}
-    limits = {"limits": {"nvidia.com/gpu": str(whole)}} if whole else {}
-    return {
-        "metadata": {"name": name, "namespace": space, "labels": labels, "annotations": notes},
-        "spec": {"nodeName": "worker2", "containers": [{"resources": limits}]},
-        "status": {"phase": "Running"},
-    }
-
-
-def test_room_for_trial_pods() -> None:
-    held = gpu_user("res", whole=1, group="g", app="kai-resource-reservation")
-    half = gpu_user("half", group="g", fraction="0.5")
-    room = FreeGpus.of([gpu_node(2)], [held, half])
-    assert (room.gpus, room.share) == (1, 0.5)
-    room = FreeGpus.of([gpu_node(2)], [held, half, gpu_user("whole", whole=1), gpu_user("memory", group="g")])
-    assert (room.gpus, room.share) == (0, -0.5)
