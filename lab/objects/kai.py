@@ -162,7 +162,7 @@ class ReservationView:
 
 
 def is_reservation(obj: Obj) -> bool:
-    """Whether a Pod object is one of KAI's reservation pods."""
+    """Whether a Pod object is a reservation pod of the KAI in its own cluster; see also ``PodInfo.is_reservation``."""
     meta = obj.get("metadata") or {}
     return meta.get("namespace") == RESERVATION_APP and labels_of(meta).get("app") == RESERVATION_APP
 
