@@ -15,6 +15,7 @@ from lab.gpu import gpu_steps
 from lab.gpu.nvidia.resolve import resolve_here
 from lab.gpu.pools import said
 from lab.host.nvidia.discovery import NvidiaFacts
+from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
 from lab.steps import kai
 from lab.steps.cluster import KindCluster
@@ -147,9 +148,7 @@ def resolve_scheduler(
                 "the lab file says scheduler: default, but KAI is required", fix="set scheduler to kai or auto"
             )
         return spec, "the lab file asks for the default scheduler", ()
-    choices = tuple(
-        supply.choose([Item("chart", "kai-scheduler"), *(Item("image", r) for r in kai.images(spec))]).values()
-    )
+    choices = tuple(supply.choose([Item("chart", KAI_CHART), *(Item("image", r) for r in kai.images(spec))]).values())
     missing = [choice for choice in choices if not choice.available]
     if not missing:
         return spec.model_copy(update={"scheduler": "kai"}), "", choices
@@ -175,13 +174,13 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
         images.append(DEVICE_PLUGIN)
     if spec.scheduler == "kai":
         images += [Item("image", reference) for reference in kai.images(spec)]
-        items.append(Item("chart", "kai-scheduler"))
+        items.append(Item("chart", KAI_CHART))
     if spec.tenants:
         images += [Item("image", reference) for reference in tenants.images(spec)]
         items += [supply.item("chart", "vcluster", tenant.vcluster) for tenant in spec.tenants]
     for inner in (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai"):
         images += [Item("image", reference) for reference in kai.images(inner)]
-        items.append(supply.item("chart", "kai-scheduler", inner.kai.version))
+        items.append(supply.item("chart", KAI_CHART, inner.kai.version))
     if spec.tenants or spec.scheduler == "kai":
         items.append(Item("binary", "helm"))
     images += [Item("image", reference) for reference in spec.images]
