@@ -24,7 +24,7 @@ from lab.kai.names import QUEUE_LABEL
 from lab.objects.bind_request import BindRequestView
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
-from lab.objects.kai import PodGroupView, QueueView, ReservationView
+from lab.objects.kai import PodGroupView, QueueView
 from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView
 from lab.objects.pod_requests import PodRequests
@@ -211,10 +211,10 @@ class PodContext:
         return None if found is None else BindRequestView.of(found)
 
     @cached_property
-    def reservations(self) -> tuple[ReservationView, ...]:
+    def reservations(self) -> tuple[PodView, ...]:
         """The reservation pods of the GPUs that it shares, or is to share."""
         groups = {*self.pod.gpu_groups, *(self.request.gpu_groups if self.request else ())}
-        return tuple(r for r in self.world.reservations if r.gpu_group in groups)
+        return tuple(r for r in self.world.reservations if groups & {*r.gpu_groups})
 
     @cached_property
     def node(self) -> NodeView | None:

@@ -75,9 +75,9 @@ def held_once(scene: ClusterState) -> Iterator[Breach]:
     holders: dict[tuple[str, str], dict[str, PodInfo]] = {}
     for pods in scene.gpus.reservations.values():
         for pod in pods:
-            if pod.reserved_gpu:
+            if pod.view.reserved_gpu:
                 # Real GPUs are seen by all nodes of a kind cluster alike: the node belongs to the key.
-                holders.setdefault((pod.view.node, pod.reserved_gpu), {})[pod.view.uid] = pod
+                holders.setdefault((pod.view.node, pod.view.reserved_gpu), {})[pod.view.uid] = pod
     for (node, uuid), found in holders.items():
         if len(found) > 1:
             yield Breach(

@@ -50,7 +50,7 @@ def told(scene: ClusterState) -> Iterator[Breach]:
     A tenant with a KAI of its own is judged by its own API: the syncer copies the UUID and the pod in two steps.
     """
     for group, pods in scene.gpus.users.items():
-        silent = [pod for pod in scene.gpus.reservations.get(group, ()) if not pod.reserved_gpu]
+        silent = [pod for pod in scene.gpus.reservations.get(group, ()) if not pod.view.reserved_gpu]
         staying = [pod for pod in pods if pod.staying and pod.tenant not in scene.own_kai]
         if silent and staying:
             yield Breach(
@@ -105,7 +105,7 @@ def given(scene: ClusterState) -> Iterator[Breach]:
 def _held(scene: ClusterState, pod: PodInfo) -> set[str] | None:
     """The UUIDs of a pod's GPU groups; None where one is not known."""
     uuids = [
-        next((r.reserved_gpu for r in scene.gpus.reservations.get(group, ())), "") for group in pod.view.gpu_groups
+        next((r.view.reserved_gpu for r in scene.gpus.reservations.get(group, ())), "") for group in pod.view.gpu_groups
     ]
     return set(uuids) if all(uuids) else None
 

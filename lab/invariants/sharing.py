@@ -33,10 +33,10 @@ _COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
 def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
     """A GPU belongs to one tenant with a KAI of its own, or to the host with all its other tenants."""
     told = {
-        (_owner(scene, pod), pod.view.node, group): pod.reserved_gpu
+        (_owner(scene, pod), pod.view.node, group): pod.view.reserved_gpu
         for group, pods in scene.gpus.reservations.items()
         for pod in pods
-        if pod.reserved_gpu
+        if pod.view.reserved_gpu
     }
     anyones = {(node, group): uuid for (_, node, group), uuid in told.items()}
     found: dict[tuple[str, str], dict[str, dict[str, PodInfo]]] = {}
@@ -45,7 +45,7 @@ def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
             continue
         owner, node = _owner(scene, pod), pod.view.node
         shared = [told.get((owner, node, group)) or anyones.get((node, group)) for group in pod.view.gpu_groups]
-        for uuid in (*pod.reported_gpus, *([pod.reserved_gpu] if pod.is_reservation else []), *shared):
+        for uuid in (*pod.reported_gpus, *([pod.view.reserved_gpu] if pod.is_reservation else []), *shared):
             if uuid:
                 found.setdefault((node, uuid), {}).setdefault(owner, {})[pod.view.uid] = pod
     for (node, uuid), owners in found.items():

@@ -172,6 +172,6 @@ def _holds(pod: PodInfo) -> tuple[object, ...]:
         view.deleting,
         view.gpu_groups,
         view.received_resource_type,
-        pod.reserved_gpu,
+        view.reserved_gpu,
         pod.reported_gpus,
     )

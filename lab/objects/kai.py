@@ -1,4 +1,4 @@
-"""Frozen views of KAI's own objects: PodGroups, queues and reservation pods."""
+"""Frozen views of KAI's own objects: PodGroups and queues."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from lab.kai.names import GPU_RESOURCE, RESERVATION_APP, RESERVED_GPU_ANNOTATION
+from lab.kai.names import GPU_RESOURCE, RESERVATION_APP
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
-from lab.objects.pod import PodView
 
 
 @dataclass(frozen=True)
@@ -128,36 +127,6 @@ class QueueView:
             labels=labels_of(meta),
             allocated=_usage(status.get("allocated")),
             allocated_non_preemptible=_usage(status.get("allocatedNonPreemptible")),
-        )
-
-
-@dataclass(frozen=True)
-class ReservationView:
-    """A pod of kai-resource-reservation: it holds one GPU for the fractions of one GPU group."""
-
-    name: str
-    namespace: str
-    node: str
-    gpu_group: str
-    gpu_uuid: str
-    """Empty until the pod has found its GPU."""
-    phase: str
-    ready: bool
-    deleting: bool
-
-    @classmethod
-    def of(cls, obj: Obj) -> ReservationView:
-        """The view of a Pod object."""
-        pod = PodView.of(obj)
-        return cls(
-            name=pod.name,
-            namespace=pod.namespace,
-            node=pod.node,
-            gpu_group=next(iter(pod.gpu_groups), ""),
-            gpu_uuid=pod.annotations.get(RESERVED_GPU_ANNOTATION, ""),
-            phase=pod.phase,
-            ready=pod.ready,
-            deleting=pod.deleting,
         )
 
 

@@ -12,6 +12,7 @@ from lab.kai.names import (
     POD_GROUP_ANNOTATION,
     QUEUE_LABEL,
     RECEIVED_ANNOTATION,
+    RESERVED_GPU_ANNOTATION,
 )
 from lab.objects.fields import (
     Condition,
@@ -74,6 +75,11 @@ class PodView:
     conditions: tuple[Condition, ...]
     owner: str
     """Its controller as ``Kind/name``; empty for a bare pod."""
+
+    @property
+    def reserved_gpu(self) -> str:
+        """UUID of the GPU that a reservation pod has found; empty before that."""
+        return self.annotations.get(RESERVED_GPU_ANNOTATION, "")
 
     @property
     def waiting_reasons(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.objects.fields import Condition
-from lab.objects.kai import PodGroupView, QueueShare, QueueView, Refusal, ReservationView, quantity
+from lab.objects.kai import PodGroupView, QueueShare, QueueView, Refusal, quantity
 from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView, Waiting
 
@@ -16,7 +16,6 @@ __all__ = [
     "QueueShare",
     "QueueView",
     "Refusal",
-    "ReservationView",
     "Waiting",
     "quantity",
 ]

@@ -16,7 +16,7 @@ from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.bind_request import BindRequestView
 from lab.objects.fields import Obj
-from lab.objects.kai import PodGroupView, QueueView, ReservationView, is_reservation
+from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView
 from lab.objects.redact import redact
@@ -113,9 +113,9 @@ class ClusterSnapshot:
         return tuple(QueueView.of(obj) for obj in self.of("Queue"))
 
     @cached_property
-    def reservations(self) -> tuple[ReservationView, ...]:
+    def reservations(self) -> tuple[PodView, ...]:
         """KAI's reservation pods."""
-        return tuple(ReservationView.of(obj) for obj in self.of("Pod") if is_reservation(obj))
+        return tuple(view for obj, view in zip(self.of("Pod"), self.pods, strict=True) if is_reservation(obj))
 
     @cached_property
     def bind_requests(self) -> tuple[BindRequestView, ...]:

@@ -111,7 +111,9 @@ class GpuAllocation:
         Groups are one GPU where their reservation pods that stay hold the same UUID.
         """
         holding = self._by_group(lambda pod: pod.bound and pod.is_reservation)
-        uuids = {(pod.view.node, group): pod.reserved_gpu for group, pods in self.reservations.items() for pod in pods}
+        uuids = {
+            (pod.view.node, group): pod.view.reserved_gpu for group, pods in self.reservations.items() for pod in pods
+        }
         groups: dict[tuple[str, str], set[str]] = {}
         for group, pods in (*holding.items(), *self.users.items()):
             for node in {pod.view.node for pod in pods}:
@@ -127,7 +129,7 @@ class GpuAllocation:
             found.append(
                 SharedGpu(
                     node=node,
-                    uuid=next((pod.reserved_gpu for pod in reservations if pod.reserved_gpu), ""),
+                    uuid=next((pod.view.reserved_gpu for pod in reservations if pod.view.reserved_gpu), ""),
                     groups=ordered,
                     memory=self.nodes[node].gpu_memory if node in self.nodes else None,
                     reservations=tuple(reservations),

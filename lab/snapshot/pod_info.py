@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from lab.kai.names import GPU_RESOURCE, RESERVATION_APP, RESERVED_GPU_ANNOTATION
+from lab.kai.names import GPU_RESOURCE, RESERVATION_APP
 from lab.objects.bind_request import BindRequestView
 from lab.objects.fields import Obj, parts
 from lab.objects.pod import PodView
@@ -77,11 +77,6 @@ class PodInfo:
         return self.synced.namespace == RESERVATION_APP and self.view.labels.get("app") == RESERVATION_APP
 
     @property
-    def reserved_gpu(self) -> str:
-        """UUID of the GPU that a reservation pod has found; empty before that."""
-        return self.view.annotations.get(RESERVED_GPU_ANNOTATION, "")
-
-    @property
     def gpu_role(self) -> GpuRole | None:
         """What it has to do with GPUs; None for nothing, or no longer."""
         if self.is_reservation and self.view.phase == "Failed":
@@ -130,7 +125,7 @@ class PodInfo:
         if view.deleting:
             words.append("being deleted")
         if self.is_reservation:
-            words.append(f"holds GPU {self.reserved_gpu or '(not told yet)'}")
+            words.append(f"holds GPU {self.view.reserved_gpu or '(not told yet)'}")
         elif self.requests.wants_gpu:
             words.append(f"wants {self.requests.in_words()}")
         if view.gpu_groups:

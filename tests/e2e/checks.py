@@ -10,7 +10,7 @@ import pytest
 
 from lab.kai.names import GPU_GROUP_LABEL, KAI_SCHEDULER
 from lab.kube import Cluster
-from lab.objects.views import NodeView, PodGroupView, PodView, ReservationView
+from lab.objects.views import NodeView, PodGroupView, PodView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import WorkloadNamespace
 
@@ -56,10 +56,10 @@ def gpu_group(*pods: PodView) -> str:
     return group
 
 
-def reservations(cluster: Cluster, group: str) -> list[ReservationView]:
+def reservations(cluster: Cluster, group: str) -> list[PodView]:
     """The reservation pods of a GPU group, as they are now."""
     pods = cluster.list("Pod", RESERVATIONS, labels=f"{GPU_GROUP_LABEL}={group}")
-    return [ReservationView.of(pod) for pod in pods]
+    return [PodView.of(pod) for pod in pods]
 
 
 def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
@@ -67,9 +67,9 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
     held: defaultdict[str, float] = defaultdict(float)
     for pod in pods:
         (reservation,) = reservations(cluster, gpu_group(pod))
-        assert reservation.gpu_uuid
+        assert reservation.reserved_gpu
         assert reservation.node == pod.node
-        held[reservation.gpu_uuid] += pod.gpu_fraction or 0.0
+        held[reservation.reserved_gpu] += pod.gpu_fraction or 0.0
     return dict(held)
 
 

@@ -70,7 +70,7 @@ def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
     place.submit(gpu_pod("others", gpus=home.gpus - 1, scheduler=None))
     (others,) = place.running("others", timeout=WAIT)
     (held,) = reservations(cluster, gpu_group(half))
-    assert held.gpu_uuid not in probe(others).visible
+    assert held.reserved_gpu not in probe(others).visible
 
 
 @on_one_node()

@@ -9,7 +9,7 @@ import pytest
 from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.objects.views import NodeView, PodView, ReservationView
+from lab.objects.views import NodeView, PodView
 from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.controllers import deployment
@@ -97,7 +97,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
     assert all(used <= 1 for used in shares(cluster, after).values())
     cluster.wait(
         "Pod",
-        lambda pods: all(ReservationView.of(pod).node != node for pod in pods),
+        lambda pods: all(PodView.of(pod).node != node for pod in pods),
         namespace=RESERVATIONS,
         timeout=WAIT,
         what=f"no GPU of {node} is reserved",

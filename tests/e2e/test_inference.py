@@ -12,7 +12,7 @@ import pytest
 from lab.config import QueueSpec
 from lab.errors import ApiFailed
 from lab.kube import Cluster
-from lab.objects.views import NodeView, PodView, ReservationView
+from lab.objects.views import NodeView, PodView
 from lab.session.lab import Lab
 from lab.workloads.controllers import APP_LABEL
 from lab.workloads.inference import InferenceServer, inference, service
@@ -93,7 +93,7 @@ def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
         assert (group.queue, group.priority_class) == (serving, "inference")
         assert pod.node == held.node
         inside = probe(pod)
-        assert inside.visible == (held.gpu_uuid,)
+        assert inside.visible == (held.reserved_gpu,)
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
         assert_answers(place, server, name, pod)
     if server.stand_in:  # another server does not tell what it sees
@@ -160,12 +160,12 @@ def assert_third_waits_beside_full_gpus(
 
 
 def assert_served_by_another_gpu(
-    place: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: ReservationView
+    place: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: PodView
 ) -> None:
     """The third server has a GPU of its own, and answers from there."""
     (third,) = ready(place, server, THIRD)
     (other,) = reservations(cluster, gpu_group(third))
-    assert other.gpu_uuid != first.gpu_uuid
-    assert place.look(third).visible == (other.gpu_uuid,)
+    assert other.reserved_gpu != first.reserved_gpu
+    assert place.look(third).visible == (other.reserved_gpu,)
     served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
     assert server.model in [model["id"] for model in served]

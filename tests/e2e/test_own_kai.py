@@ -12,7 +12,7 @@ from lab.gpu.pools import short_name
 from lab.kai import VersionLine, line_of, lines
 from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
-from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView, ReservationView
+from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView
 from lab.pytest_plugin.fixtures import TenantFixture, matching
 from lab.session.lab import Lab
 from lab.workloads.namespace import Inside, WorkloadNamespace
@@ -108,16 +108,16 @@ def on_host(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     return dict(zip(names, place.running(*names, timeout=WAIT), strict=True))
 
 
-def reserved(own: OwnKai, until: Callable[[list[ReservationView]], bool], what: str) -> list[ReservationView]:
+def reserved(own: OwnKai, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
     """Wait on the tenant's own reservation pods. Raises WaitTimeout."""
     pods = own.cluster.wait(
         "Pod",
-        lambda pods: until([ReservationView.of(pod) for pod in pods]),
+        lambda pods: until([PodView.of(pod) for pod in pods]),
         namespace=line_of(own.kai_version).reservation_namespace,
         timeout=WAIT,
         what=what,
     )
-    return [ReservationView.of(pod) for pod in pods]
+    return [PodView.of(pod) for pod in pods]
 
 
 def scheduled_by(cluster: Cluster, pod: PodView) -> str:
@@ -167,7 +167,7 @@ def test_all_kinds_of_pods_run_at_the_same_time(
     known = of_own_nodes(own, gpu_uuids)
     assert known is None or whole in known
     (held,) = reserved(own, lambda pods: [pod.ready for pod in pods] == [True], "one GPU is reserved")
-    assert whole != held.gpu_uuid
+    assert whole != held.reserved_gpu
 
 
 def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
@@ -176,16 +176,16 @@ def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
     (group,) = {group for pod in sharing.values() for group in pod.gpu_groups}
     assert all(pod.labels.get(line.keys.gpu_group) == group for pod in sharing.values())
     assert all(pod.annotations[line.keys.received_type] == "Fraction" for pod in sharing.values())
-    (held,) = reserved(own, lambda pods: any(pod.gpu_uuid for pod in pods), "the reservation pod knows its GPU")
-    assert (held.gpu_group, held.phase) == (group, "Running")
+    (held,) = reserved(own, lambda pods: any(pod.reserved_gpu for pod in pods), "the reservation pod knows its GPU")
+    assert (held.gpu_groups, held.phase) == ((group,), "Running")
     assert {held.node} == {pod.node for pod in sharing.values()}
     start = f"gpu-reservation-{held.node}-" if line.reservation_name == "node" else "gpu-reservation-"
     assert held.name.startswith(start)
     known = of_own_nodes(own, gpu_uuids)
-    assert known is None or held.gpu_uuid in known
+    assert known is None or held.reserved_gpu in known
     for name, pod in on_host(place, *SHARES).items():
         within: Inside = place.look(pod)
-        assert within.visible == (held.gpu_uuid,)
+        assert within.visible == (held.reserved_gpu,)
         assert len(within.gpus) == 1
         assert float(within.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
 

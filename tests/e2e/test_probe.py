@@ -70,8 +70,8 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, place: WorkloadNamespace, cluster: C
     (pod,) = place.running("half", timeout=WAIT)
     facts = facts_in(place, pod)
     (held,) = reservations(cluster, gpu_group(pod))
-    assert facts.uuids == (held.gpu_uuid,)
-    assert facts.env["NVIDIA_VISIBLE_DEVICES"].rpartition("=")[2] == held.gpu_uuid
+    assert facts.uuids == (held.reserved_gpu,)
+    assert facts.env["NVIDIA_VISIBLE_DEVICES"].rpartition("=")[2] == held.reserved_gpu
     assert float(facts.env["GPU_PORTION"]) == pytest.approx(0.5)
     assert facts.env["RUNAI_NUM_OF_GPUS"] == facts.env["GPU_PORTION"]
     (device,) = facts.devices

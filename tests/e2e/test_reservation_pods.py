@@ -8,7 +8,7 @@ import pytest
 
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import Cluster
-from lab.objects.views import PodView, ReservationView
+from lab.objects.views import PodView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod
@@ -45,12 +45,12 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
     assert held.phase == "Running"
     assert held.name.startswith("gpu-reservation-")
     assert {held.node} == {pod.node for pod in sharing}
-    assert held.gpu_uuid.startswith("GPU-")
+    assert held.reserved_gpu.startswith("GPU-")
     known = gpu_uuids(held.node)
-    assert known is None or held.gpu_uuid in known
+    assert known is None or held.reserved_gpu in known
     for pod, share in zip(sharing, SHARES.values(), strict=True):
         inside = probe(pod)
-        assert inside.visible == (held.gpu_uuid,)
+        assert inside.visible == (held.reserved_gpu,)
         assert len(inside.gpus) == 1
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
 
@@ -62,13 +62,13 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
         # Pods that go while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
         place.running("fourth")
         (other,) = reservations(cluster, gpu_group(fourth))
-        assert other.gpu_uuid != held.gpu_uuid
+        assert other.reserved_gpu != held.reserved_gpu
     place.remove("fourth")
 
     def wait(count: int, hold: float) -> None:
         cluster.wait(
             "Pod",
-            lambda pods: sum(ReservationView.of(pod).phase == "Running" for pod in pods) == len(pods) == count,
+            lambda pods: sum(PodView.of(pod).phase == "Running" for pod in pods) == len(pods) == count,
             namespace=RESERVATIONS,
             labels=f"{GPU_GROUP_LABEL}={group}",
             timeout=60,

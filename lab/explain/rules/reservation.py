@@ -11,8 +11,6 @@ from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, WAITING, rule
 from lab.kai.names import CONFIGMAP_ANNOTATION, RESERVATION_APP
 from lab.objects.container import ContainerView
-from lab.objects.kai import ReservationView
-from lab.objects.pod import PodView
 
 _RECENT = timedelta(minutes=10)
 _CLASS = re.compile(r'RuntimeClass "([^"]+)" not found|no runtime for "([^"]+)" is configured')
@@ -27,10 +25,10 @@ def _voices(case: PodContext) -> list[str]:
     lines = [saying.line for saying in case.bind_errors]
     lines += [
         f"reservation pod {pod.name}: {w.container} waits: {w.reason}: {w.message}"
-        for pod in _pods(case)
+        for pod in case.reservations
         for w in pod.waiting
     ]
-    for pod in _pods(case):
+    for pod in case.reservations:
         obj = case.world.get("Pod", pod.name, pod.namespace) or {}
         lines += [
             f"reservation pod {pod.name}: {c.last_reason} with exit code {c.last_exit}"
@@ -47,16 +45,11 @@ def _voices(case: PodContext) -> list[str]:
     return [*lines, *(f"reservation pod {e.name}: {of_event(e).line}" for e in reversed(events))]
 
 
-def _pods(case: PodContext) -> tuple[PodView, ...]:
-    mine = {(r.namespace, r.name) for r in case.reservations}
-    return tuple(pod for pod in case.world.pods if (pod.namespace, pod.name) in mine)
-
-
 def _stuck(case: PodContext) -> bool:
     """The pod waits for a GPU that it shares: it is being bound, or the binder failed."""
     if not case.needs.shares_gpu or not case.by_kai:
         return False
-    ready = [r for r in case.reservations if r.gpu_uuid and r.phase == "Running"]
+    ready = [r for r in case.reservations if r.reserved_gpu and r.phase == "Running"]
     groups = case.request.gpu_groups if case.request else ()
     return bool(case.bind_errors) or (bool(groups) and len(ready) < len(groups))
 
@@ -133,13 +126,12 @@ def reservation_no_gpu(case: PodContext) -> Finding | None:
     if not case.needs.shares_gpu or not case.by_kai:
         return None
     failed = [r for r in case.reservations if r.phase == "Failed"]
-    pods = [pod for pod in _pods(case) if pod.name in {r.name for r in failed}]
     if not failed:
         return None
     return Finding(
         f"reservation pod {failed[0].name} has failed, so nobody holds the GPU for {case.title}",
         f"delete it and the pods of its GPU: {case.kubectl('delete', 'pod', failed[0].name, '-n', RESERVATION_APP)}",
-        tuple(f"reservation pod {pod.name} on {pod.node}: {pod.phase} {pod.reason}" for pod in pods),
+        tuple(f"reservation pod {pod.name} on {pod.node}: {pod.phase} {pod.reason}" for pod in failed),
     )
 
 
@@ -169,7 +161,7 @@ def reservation_stuck(case: PodContext) -> Finding | None:
     """Without the annotation there is no binding; told where none of the causes above is found."""
     if not _stuck(case) or any(cause.find(case) is not None for cause in _CAUSES):
         return None
-    waiting = [r for r in case.reservations if not r.gpu_uuid]
+    waiting = [r for r in case.reservations if not r.reserved_gpu]
     failed = [s for s in case.bind_errors if _SILENT.search(s.text)]
     if not waiting and not failed:
         return None
@@ -191,7 +183,7 @@ def reservation_missing(case: PodContext) -> Finding | None:
     """The binder deletes such pods at its next look at the node."""
     if not case.by_kai or not case.pod.gpu_groups or not case.world.has("Pod"):
         return None
-    held = {r.gpu_group for r in case.reservations if not _over(r)}
+    held = {group for r in case.reservations if not r.ended for group in r.gpu_groups}
     bare = sorted(set(case.pod.gpu_groups) - held)
     if not bare:
         return None
@@ -200,10 +192,6 @@ def reservation_missing(case: PodContext) -> Finding | None:
         "make the pod anew; find out who deleted the reservation pod",
         tuple(f"GPU group {group}: no live pod in {RESERVATION_APP}" for group in bare),
     )
-
-
-def _over(reservation: ReservationView) -> bool:
-    return reservation.phase in ("Succeeded", "Failed")
 
 
 @rule(

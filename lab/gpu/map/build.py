@@ -88,7 +88,7 @@ def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[s
         if (draft := drafts.get(pod.view.node)) is None:
             continue
         recorded = draft.told(pod)
-        uuid = pod.reserved_gpu or next(iter(recorded), "")
+        uuid = pod.view.reserved_gpu or next(iter(recorded), "")
         if recorded and uuid not in recorded:
             notes.append(
                 f"reservation pod {pod.key} says it holds {uuid}, but the kubelet of {draft.view.name} gave it"

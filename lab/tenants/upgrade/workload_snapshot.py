@@ -10,7 +10,7 @@ from typing import Any
 from lab.kai import lines
 from lab.kube import Cluster
 from lab.objects.kai import is_reservation
-from lab.objects.views import PodGroupView, PodView, QueueShare, QueueView, ReservationView
+from lab.objects.views import PodGroupView, PodView, QueueShare, QueueView
 from lab.steps import helm_release
 
 Json = Mapping[str, Any]
@@ -122,8 +122,8 @@ def look(cluster: Cluster) -> WorkloadSnapshot:
 def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
     objects = [pod for pod in pods if pod["metadata"].get("namespace") != _ANY.namespace]
-    held = [obj for obj in objects if is_reservation(obj) and not ReservationView.of(obj).deleting]
-    reservations = tuple(_reserved(obj) for obj in held)
+    held = [view for view in map(PodView.of, filter(is_reservation, objects)) if not view.deleting]
+    reservations = tuple(_reserved(view) for view in held)
     uuids = {one.group: one.gpu_uuid for one in reservations}
     views = [PodView.of(obj) for obj in objects if not is_reservation(obj)]
     running = [view for view in views if view.node and not view.ended and not view.deleting]
@@ -239,9 +239,8 @@ def _running(view: PodView, uuids: Mapping[str, str]) -> RunningPod:
     )
 
 
-def _reserved(obj: Json) -> Reserved:
-    view = ReservationView.of(obj)
-    return Reserved(view.gpu_group, view.name, PodView.of(obj).uid, view.node, view.gpu_uuid)
+def _reserved(view: PodView) -> Reserved:
+    return Reserved(next(iter(view.gpu_groups), ""), view.name, view.uid, view.node, view.reserved_gpu)
 
 
 def _queue(view: QueueView) -> QueueSeen:

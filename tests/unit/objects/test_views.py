@@ -21,7 +21,6 @@ from lab.objects.views import (
     QueueShare,
     QueueView,
     Refusal,
-    ReservationView,
     Waiting,
     quantity,
 )
@@ -86,17 +85,17 @@ def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
     assert view.restarts == 3
 
 
-def test_reservation_view() -> None:
+def test_reservation_pod() -> None:
     raw = pod(
         "gpu-reservation-1",
         "Running",
         metadata={"labels": {"runai-gpu-group": "g-1"}, "annotations": {"run.ai/reserve_for_gpu_index": "GPU-0"}},
         spec={"nodeName": "n1"},
     )
-    assert ReservationView.of(raw) == ReservationView(
-        "gpu-reservation-1", "ns", "n1", "g-1", "GPU-0", "Running", ready=True, deleting=False
-    )
-    assert ReservationView.of(pod("fresh")).gpu_uuid == ""
+    view = PodView.of(raw)
+    assert (view.node, view.gpu_groups, view.reserved_gpu) == ("n1", ("g-1",), "GPU-0")
+    assert (view.phase, view.ready, view.deleting) == ("Running", True, False)
+    assert PodView.of(pod("fresh")).reserved_gpu == ""
 
 
 def test_pod_group_view() -> None:

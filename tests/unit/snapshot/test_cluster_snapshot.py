@@ -153,7 +153,7 @@ def test_reservations_are_known_by_namespace_and_label() -> None:
     mine = pod("gpu-reservation-1", metadata={"namespace": space, "labels": {"app": space, "runai-gpu-group": "g"}})
     other = pod("debug", metadata={"namespace": space})
     world = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (mine, other)})
-    assert [(view.name, view.gpu_group) for view in world.reservations] == [("gpu-reservation-1", "g")]
+    assert [(view.name, view.gpu_groups) for view in world.reservations] == [("gpu-reservation-1", ("g",))]
 
 
 def test_bind_requests() -> None:
