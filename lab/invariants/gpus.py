@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.model import Breach
-from lab.snapshot.gpu_allocation import UNKNOWN_MEMORY, SharedGpu
+from lab.snapshot.gpu_allocation import SharedGpu, counted_memory
 from lab.snapshot.pod_info import PodInfo
 
 SHOWN = 12
@@ -19,8 +19,7 @@ def slack(device: SharedGpu) -> float:
     KAI cuts the node's memory to hundreds of MiB and each share to whole MiB, so each may be 1 MiB more than it
     counted (pkg/scheduler/api/node_info: getNodeGpuMemory, GetResourceGpuMemory; KAI 0.7.11 to 0.17.0).
     """
-    memory = device.memory or 0
-    return len(device.users) / ((memory - memory % 100) or UNKNOWN_MEMORY) + 1e-9
+    return len(device.users) / counted_memory(device.memory) + 1e-9
 
 
 def fractions(scene: ClusterState) -> Iterator[Breach]:

@@ -14,14 +14,18 @@ from lab.objects.node import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.pod_info import GpuRole, PodInfo
 
-UNKNOWN_MEMORY = 100
+_UNKNOWN_MEMORY = 100
 """MiB that KAI takes for a GPU whose memory no label tells (node_info.go, DefaultGpuMemory)."""
 
 
+def counted_memory(gpu_memory: int | None) -> int:
+    """MiB of a GPU as KAI counts: rounded down to hundreds."""
+    return (gpu_memory or 0) // 100 * 100 or _UNKNOWN_MEMORY
+
+
 def portion(mib: int, gpu_memory: int | None) -> float:
-    """The part of a GPU that ``mib`` MiB are to KAI: it rounds the GPU's MiB down to hundreds, the part up to 0.01."""
-    memory = (gpu_memory or 0) - (gpu_memory or 0) % 100
-    return math.ceil(100 * mib / (memory or UNKNOWN_MEMORY)) / 100
+    """The part of a GPU that ``mib`` MiB are to KAI, rounded up to hundredths."""
+    return math.ceil(100 * mib / counted_memory(gpu_memory)) / 100
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lab.objects.fields import Obj, parts
 from lab.objects.kai import amount
 from lab.objects.node import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, portion
+from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, counted_memory, portion
 from lab.snapshot.pod_info import PodInfo
 
 
@@ -43,8 +43,7 @@ class NodeInfo:
     @property
     def gpu_memory(self) -> int | None:
         """MiB of one GPU as KAI counts, rounded down to hundreds; None where no label tells."""
-        memory = self.node.gpu_memory
-        return None if memory is None else memory - memory % 100
+        return None if self.node.gpu_memory is None else counted_memory(self.node.gpu_memory)
 
     @property
     def holders(self) -> tuple[tuple[str, int], ...]:
