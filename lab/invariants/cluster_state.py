@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lab.kai.names import GPU_COUNT_LABEL, GPU_REPLICAS_LABEL, KAI_SCHEDULER
+from lab.kai.names import GPU_COUNT_LABEL, KAI_SCHEDULER
 from lab.objects.fields import whole
 from lab.objects.kai import PodGroupView, QueueView
 from lab.objects.node import NodeView
@@ -84,7 +84,7 @@ class ClusterState:
         if view is None:
             return 0
         count = whole(view.labels.get(GPU_COUNT_LABEL)) or 0
-        return max(view.gpus, count * (whole(view.labels.get(GPU_REPLICAS_LABEL)) or 1))
+        return max(view.gpus, count * view.gpu_replicas)
 
     def gpu_memory_of(self, node: str) -> int:
         """MiB of each GPU of a node by its label nvidia.com/gpu.memory; 0: not known."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL
+from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL, GPU_REPLICAS_LABEL
 from lab.objects.fields import Condition, Obj, gpus_in, is_true, labels_of, parts, whole
+from lab.objects.kai import amount
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,18 @@ class NodeView:
     labels: Mapping[str, str]
     taints: tuple[str, ...]
     """As kubectl writes them: ``key=value:Effect``."""
+    capacity: Mapping[str, float]
+    """Resource → amount that the node has: cpu in cores, memory in bytes."""
+    allocatable: Mapping[str, float]
+    """Resource → amount for pods; fewer GPUs than the capacity when some are unhealthy."""
     internal_ip: str
     kubelet_version: str
     conditions: tuple[Condition, ...]
+
+    @property
+    def gpu_replicas(self) -> int:
+        """How many pods the device plugin gives one GPU to (time-slicing)."""
+        return max(1, whole(self.labels.get(GPU_REPLICAS_LABEL)) or 1)
 
     @classmethod
     def of(cls, obj: Obj) -> NodeView:
@@ -48,6 +58,8 @@ class NodeView:
                 f"{t['key']}={t['value']}:{t['effect']}" if t.get("value") else f"{t['key']}:{t['effect']}"
                 for t in spec.get("taints") or []
             ),
+            capacity=_amounts(status.get("capacity")),
+            allocatable=_amounts(status.get("allocatable")),
             internal_ip=next((a["address"] for a in addresses if a.get("type") == "InternalIP"), ""),
             kubelet_version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
             conditions=conditions,
@@ -99,3 +111,7 @@ class EventView:
             count=series.get("count") or obj.get("count") or 1,
             last=datetime.fromisoformat(last) if last else None,
         )
+
+
+def _amounts(resources: Obj | None) -> dict[str, float]:
+    return {name: amount(value) for name, value in (resources or {}).items()}

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 
 from lab.kai.names import GPU_RESOURCE
 from lab.kube.client import Cluster
-from lab.objects.fields import Obj, parts
-from lab.objects.kai import amount
 from lab.objects.node import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, counted_memory, portion
@@ -83,8 +81,8 @@ def node_infos(snapshot: ClusterSnapshot) -> tuple[NodeInfo, ...]:
     shared: dict[str, list[SharedGpu]] = {}
     for gpu in allocation.shared:
         shared.setdefault(gpu.node, []).append(gpu)
-    nodes = sorted(zip(snapshot.of("Node"), snapshot.nodes, strict=True), key=lambda pair: pair[1].name)
-    return tuple(_info(obj, node, pods.get(node.name, []), shared.get(node.name, [])) for obj, node in nodes)
+    nodes = sorted(snapshot.nodes, key=lambda node: node.name)
+    return tuple(_info(node, pods.get(node.name, []), shared.get(node.name, [])) for node in nodes)
 
 
 def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
@@ -93,9 +91,7 @@ def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
     return node_infos(ClusterSnapshot(datetime.now(UTC), objects))
 
 
-def _info(obj: Obj, node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeInfo:
-    status = parts(obj)[2]
-    allocatable = {name: amount(value) for name, value in (status.get("allocatable") or {}).items()}
+def _info(node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeInfo:
     requested: dict[str, float] = {"pods": len(pods)}
     for pod in pods:
         for name, count in pod.requests.amounts.items():
@@ -103,11 +99,10 @@ def _info(obj: Obj, node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]
     # Between the scheduler's decision and the reservation pod, nobody holds the GPU yet.
     unheld = sum(not gpu.reservations for gpu in shared)
     requested[GPU_RESOURCE] = requested.get(GPU_RESOURCE, 0.0) + unheld
-    capacity = status.get("capacity") or {}
     return NodeInfo(
         node=node,
-        capacity_gpus=int(amount(capacity.get(GPU_RESOURCE, node.gpus))),
-        allocatable={**allocatable, "cpu": allocatable.get("cpu", 0.0) * 1000},
+        capacity_gpus=int(node.capacity.get(GPU_RESOURCE, node.gpus)),
+        allocatable={**node.allocatable, "cpu": node.allocatable.get("cpu", 0.0) * 1000},
         requested=requested,
         pods=tuple(pods),
         shared=tuple(shared),

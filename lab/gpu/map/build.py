@@ -16,7 +16,7 @@ from lab.gpu.map.node_builder import NodeDraft
 from lab.gpu.map.node_query import NodeEvidence
 from lab.gpu.map.pods import waiting, waiting_inside
 from lab.kai.names import MIG_PREFIX
-from lab.objects.fields import Obj, parts
+from lab.objects.fields import Obj
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation
 from lab.snapshot.pod_info import GpuRole, PodInfo
@@ -40,7 +40,7 @@ def map_of(
     """
     said = evidence or {}
     allocation = GpuAllocation.of(world)
-    drafts = {draft.view.name: draft for draft in (NodeDraft.of(obj, said) for obj in world.of("Node"))}
+    drafts = {draft.view.name: draft for draft in (NodeDraft.of(node, said) for node in world.nodes)}
     notes = [f"{name} could not be asked which GPU is whose: {words.why}" for name, words in said.items() if words.why]
     notes += [f"{name} has MIG devices, which are not on this map" for name in sorted(_sliced(world))]
     notes += _place(drafts, allocation)
@@ -65,11 +65,7 @@ def map_of(
 
 def _sliced(world: ClusterSnapshot) -> set[str]:
     """Nodes that offer slices of GPUs (MIG)."""
-    return {
-        obj["metadata"]["name"]
-        for obj in world.of("Node")
-        if any(resource.startswith(MIG_PREFIX) for resource in parts(obj)[2].get("capacity") or {})
-    }
+    return {node.name for node in world.nodes if any(name.startswith(MIG_PREFIX) for name in node.capacity)}
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:

@@ -9,8 +9,7 @@ from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
 from lab.gpu.map.pods import holder
-from lab.kai.names import GPU_REPLICAS_LABEL
-from lab.objects.fields import Obj, gpus_in, parts, whole
+from lab.kai.names import GPU_RESOURCE
 from lab.objects.node import NodeView
 from lab.snapshot.pod_info import PodInfo
 
@@ -28,11 +27,10 @@ class NodeDraft:
     unplaced: list[Holder] = field(default_factory=list)
 
     @classmethod
-    def of(cls, obj: Obj, evidence: Mapping[str, NodeEvidence]) -> NodeDraft:
+    def of(cls, view: NodeView, evidence: Mapping[str, NodeEvidence]) -> NodeDraft:
         """A node with the GPUs that it told of, and unnamed ones up to its capacity."""
-        view = NodeView.of(obj)
-        replicas = max(1, whole(view.labels.get(GPU_REPLICAS_LABEL)) or 1)
-        most = max(gpus_in(parts(obj)[2].get("capacity")), view.gpus)
+        replicas = view.gpu_replicas
+        most = max(int(view.capacity.get(GPU_RESOURCE, 0)), view.gpus)
         said = evidence.get(view.name, NodeEvidence())
         draft = cls(view, most // replicas, view.gpus // replicas, replicas, said)
         draft.gpus = [draft._new(device) for device in said.devices]

@@ -16,9 +16,8 @@ from lab.gpu.map.pods import waiting_inside
 from lab.kai.names import GPU_RESOURCE
 from lab.kube import Cluster
 from lab.kube.informers import NOT_READ, Cache, Informers, InformerSource
-from lab.objects.fields import Obj, parts
+from lab.objects.fields import Obj
 from lab.objects.redact import redact
-from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 from lab.snapshot.pod_info import PodInfo
@@ -77,7 +76,7 @@ def _pods_of(tenant: Cluster) -> tuple[Obj, ...] | None:
 
 def gpu_node_names(world: ClusterSnapshot) -> list[str]:
     """Nodes that have, or ever had, a device plugin for GPUs."""
-    return [NodeView.of(obj).name for obj in world.of("Node") if GPU_RESOURCE in (parts(obj)[2].get("capacity") or {})]
+    return [node.name for node in world.nodes if GPU_RESOURCE in node.capacity]
 
 
 class GpuFollow:
@@ -172,11 +171,7 @@ def _matters(world: ClusterSnapshot) -> object:
     """What a map depends on; equal values mean that no node has anything new to tell."""
     pods = [pod for pod in map(PodInfo.of, world.of("Pod")) if pod.gpu_role is not None]
     nodes = [
-        (n, (parts(obj)[2].get("capacity") or {}).get(GPU_RESOURCE))
-        for obj in world.of("Node")
-        for n in [NodeView.of(obj)]
+        (node.name, node.ready, node.unschedulable, node.gpus, node.gpu_memory, node.capacity.get(GPU_RESOURCE))
+        for node in world.nodes
     ]
-    return (
-        sorted(pods, key=lambda pod: pod.key),
-        [(node.name, node.ready, node.unschedulable, node.gpus, node.gpu_memory, capacity) for node, capacity in nodes],
-    )
+    return sorted(pods, key=lambda pod: pod.key), nodes
