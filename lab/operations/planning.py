@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lab import tenants
@@ -199,7 +199,6 @@ def build_plan(
     facts: Mapping[str, str],
     added: Collection[str] = (),
     leave_alone: bool = False,
-    made_of: str = "",
 ) -> Plan:
     """Put the steps of a resolved lab together.
 
@@ -209,21 +208,15 @@ def build_plan(
         no_kai: why there is no KAI; empty when there is.
         added: names of tenants that were added to the lab that runs. The node image is made without what they need.
         leave_alone: without the steps of those tenants; what the host does for them stays.
-        made_of: the node image of the cluster that is there, which tenants that came or went do not change.
     """
     of_file = spec.model_copy(update={"tenants": tuple(t for t in spec.tenants if t.name not in added)})
     items = items_needed(of_file, supply)
     choices = tuple(supply.choose(items).values())
-    told = [*notices]
-    if no_kai and spec.queues:
-        told.append(f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.")
     fetches: tuple[Fetch, ...] = builds_needed(choices, supply)
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
     own = own_node(spec, supply)
     node_image = NodeImage.of(spec, supply, in_nodes, first)
-    if made_of:
-        node_image = replace(node_image, tag=made_of)
     steps = _lab_steps(spec, host, fetches, node_image, own, {})
     if leave_alone:
         steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
@@ -242,7 +235,14 @@ def build_plan(
         **facts,
     }
     missing = tuple(choice for choice in choices if not choice.available)
-    return Plan(spec, steps, choices, missing, tuple(told), all_facts, host.effects())
+    return Plan(spec, steps, choices, missing, (*notices, *no_kai_notice(spec, no_kai)), all_facts, host.effects())
+
+
+def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
+    """The warning about a lab whose queues need KAI and that has none; ``no_kai`` says why, or is empty."""
+    if not (no_kai and spec.queues):
+        return ()
+    return (f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.",)
 
 
 def running_steps(

@@ -8,17 +8,16 @@ import yaml
 
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added, with_added
-from lab.engine.run import Engine
 from lab.engine.step import Observed
 from lab.gpu.diagnosis.host import needs_of
 from lab.host import Verdict, doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
+from lab.operations.engine import engine_for
 from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
 from lab.operations.results import PlanReport
 from lab.paths import state_root
-from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.session.run_history import step_seconds
 from lab.session.session import Session
@@ -102,11 +101,6 @@ def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     found, verdicts = prepare(lab, require)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs:
-        seen = engine_of(lab, found).observe()
+        seen = engine_for(lab, found.steps).observe()
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
     return PlanReport(found, seen, verdicts, estimate)
-
-
-def engine_of(lab: Lab, plan: Plan) -> Engine[LabContext]:
-    """The engine that runs the steps of a plan against this lab."""
-    return Engine(plan.steps, lab.session.scope, bus=lab.bus, cancel=lab.session.cancel, lab=lab.spec.name)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from lab.operations.planning import build_plan
-from lab.operations.prepare import engine_of
+from lab.operations.engine import engine_for
+from lab.operations.planning import no_kai_notice, running_steps
 from lab.operations.results import StatusReport
 from lab.session.lab import Lab
-from lab.steps.host import HostReady
 
 
 def status(lab: Lab) -> StatusReport:
-    """How the lab stands now."""
+    """Look at every step of the lab; what is not in the cache any more does not matter to a lab that runs."""
     spec = lab.spec
-    plan = build_plan(
-        spec,
-        lab.session.supply,
-        HostReady(()),
-        no_kai=lab.kai_reason,
-        notices=(),
-        facts={},
-        added=lab.session.added_names,
-        made_of=lab.node_image,
-    )
-    seen = engine_of(lab, plan).observe()
-    notices = plan.notices
-    steps = tuple((s.id, s.title, seen[s.id]) for s in plan.steps if not s.id.startswith(("supply:", "host")))
+    every = running_steps(spec, lab.session.supply, node_image=lab.node_image)
+    shown = [step for step in every if step.id != "host"]
+    seen = engine_for(lab, shown, partial=True).observe()
+    steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
+    notices = no_kai_notice(spec, lab.kai_reason)
     return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig)

@@ -8,8 +8,9 @@ from lab.engine.events import Notice
 from lab.engine.step import Effect
 from lab.errors import HostNotReady
 from lab.host import Verdict
+from lab.operations.engine import engine_for
 from lab.operations.planning import Plan
-from lab.operations.prepare import engine_of, prepare
+from lab.operations.prepare import prepare
 from lab.operations.results import UpReport
 from lab.paths import state_root
 from lab.session.lab import Lab
@@ -39,7 +40,7 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         for text in plan.notices:
             lab.bus.emit(Notice("warning", text))
         estimate = plan.critical_path(step_seconds(state_root() / "runs"))
-        record = engine_of(lab, plan).up(estimate)
+        record = engine_for(lab, plan.steps).up(estimate)
         save_run(lab.paths.runs, record, dict(plan.facts))
         record.raise_failure()
     return UpReport(

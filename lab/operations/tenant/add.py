@@ -15,7 +15,8 @@ from lab.errors import HostNotReady, LabError, SpecError
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
-from lab.operations.tenant.changes import delta, engine_for, host_changes
+from lab.operations.engine import engine_for
+from lab.operations.tenant.changes import delta, host_changes
 from lab.operations.tenant.results import Added
 from lab.session import run_history
 from lab.session.lab import Lab
@@ -61,7 +62,7 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
         session.save()
         for text in notices:
             lab.bus.emit(Notice("warning", text))
-        record = _run(lab, engine_for(lab, steps), tenant)
+        record = _run(lab, engine_for(lab, steps, partial=True), tenant)
     return Added(
         tenant,
         tenant_nodes(lab.spec).get(tenant.name, ()),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.delta import PlanDelta
-from lab.engine.run import Engine
-from lab.engine.step import Effect, Step
+from lab.engine.step import Effect
 from lab.operations.planning import running_steps
 from lab.session.context import LabContext
 from lab.session.lab import Lab
@@ -34,12 +33,6 @@ def delta(lab: Lab, before: LabSpec, after: LabSpec, loaded: Collection[str] = (
     return PlanDelta.between(
         running_steps(before, supply, node_image=image), running_steps(after, supply, node_image=image, loaded=loaded)
     )
-
-
-def engine_for(lab: Lab, steps: Sequence[Step[LabContext]]) -> Engine[LabContext]:
-    """An engine for some steps of the plan: what they need beside each other is there, as the lab runs."""
-    session = lab.session
-    return Engine(steps, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name, partial=True)
 
 
 def host_changes(ctx: LabContext, before: LabSpec, after: LabSpec) -> tuple[Effect, ...]:

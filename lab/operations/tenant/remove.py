@@ -11,7 +11,8 @@ from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
 from lab.engine.step import Effect, Step
 from lab.errors import HostNotReady, LabError
-from lab.operations.tenant.changes import delta, engine_for, host_changes
+from lab.operations.engine import engine_for
+from lab.operations.tenant.changes import delta, host_changes
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
 from lab.session.context import LabContext
@@ -79,7 +80,7 @@ def remove(
         session.change_tenants(asked, added)
         session.save()
         if change.applied:
-            engine_for(lab, change.applied).up(verb=_VERB).raise_failure()
+            engine_for(lab, change.applied, partial=True).up(verb=_VERB).raise_failure()
         if in_file:
             lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'lab up' with it brings it back"))
     return removed
@@ -92,7 +93,7 @@ def _undo(lab: Lab, tenant: TenantSpec, gone: Sequence[Step[LabContext]], grace:
         replace(step, grace=grace, check_gpus=canary, removals=removals) if isinstance(step, VirtualCluster) else step
         for step in gone
     ]
-    record = engine_for(lab, steps).down(_VERB, past_failures=False)
+    record = engine_for(lab, steps, partial=True).down(_VERB, past_failures=False)
     if removals and removals[-1].left and not record.cancelled:
         return removals[-1]  # with all that was measured; the caller says what is left
     record.raise_failure()

@@ -18,8 +18,8 @@ from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
 from lab.kube import Cluster
 from lab.objects.views import PodView
+from lab.operations.engine import engine_for
 from lab.operations.planning import running_steps
-from lab.operations.tenant.changes import engine_for
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.session.lab import Lab
 from lab.steps import helm_release
@@ -94,7 +94,7 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
     found = states(lab, names)
     every = running_steps(lab.spec, lab.session.supply, node_image=lab.node_image)
     mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
-    seen = engine_for(lab, [step for steps in mine.values() for step in steps]).observe()
+    seen = engine_for(lab, [step for steps in mine.values() for step in steps], partial=True).observe()
     return tuple(
         TenantStatus(one, tuple((step.id, step.title, seen[step.id]) for step in mine[one.spec.name])) for one in found
     )

@@ -12,8 +12,9 @@ from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
 from lab.errors import LabError, SpecError
+from lab.operations.engine import engine_for
 from lab.operations.tenant import rehearse
-from lab.operations.tenant.changes import delta, engine_for
+from lab.operations.tenant.changes import delta
 from lab.operations.tenant.rehearse import Rehearsal
 from lab.operations.tenant.status import find
 from lab.operations.tenant.version_skew import forbidden
@@ -127,7 +128,7 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
         session.save()
         for text in notices:
             lab.bus.emit(Notice("warning", text))
-        record = engine_for(lab, steps).up(verb="tenant upgrade")
+        record = engine_for(lab, steps, partial=True).up(verb="tenant upgrade")
         run_history.save_run(lab.paths.runs, record, dict(session.facts))
         record.raise_failure()
 
