@@ -82,7 +82,7 @@ def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
     values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
     found = lint([*documents, *values], setting_of(spec))
     refuse(found)
-    return tuple(f"{one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
+    return tuple(f"{one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 
 
 def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:

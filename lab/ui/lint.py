@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.lint import Finding
+from lab.findings import Finding
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def render_findings(findings: Sequence[Finding], version: str, console: Console 
         for one in (one for one in findings if one.file == file):
             page.line(
                 (f"{one.line:>5}  ", "bold"),
-                (f"{one.level:<8}", _STYLE[one.level]),
-                one.object,
+                (f"{one.severity:<8}", _STYLE[one.severity]),
+                one.subject,
                 (f"  [{one.rule}]", "dim"),
             )
             page.line(one.what, indent=15)
-            page.line(("next: ", "dim"), one.fix, indent=15)
+            page.line(("next: ", "dim"), one.next, indent=15)
             page.line((f"source: {one.source}", "dim"), indent=15)
-    counts = {level: sum(one.level == level for one in findings) for level in _STYLE}
+    counts = {level: sum(one.severity == level for one in findings) for level in _STYLE}
     said = ", ".join(f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items() if count)
     page.line((f"KAI {version}: {said or 'nothing found'}", "bold" if findings else "green"))
 
