@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lab.explain.finding import Certainty, Explanation, Finding, PodStage
+from lab.explain.explanation import Explanation, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
+from lab.findings import Certainty, Finding
 from lab.snapshot.cluster_snapshot import UNREAD
 
 _SURE = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
@@ -45,7 +46,7 @@ _NEEDED = frozenset({"Event", "Node", "Pod"})
 
 
 def _findings(case: PodContext) -> list[Finding]:
-    return [finding for rule in all_rules() if (finding := rule.apply(case)) is not None]
+    return [finding for rule in all_rules() for finding in rule.apply(case)]
 
 
 def _without_echo(found: Iterable[Finding]) -> list[Finding]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.explain import Explanation, Finding, Overview, Rule
+from lab.explain import Explanation, Overview, PodRule
 from lab.explain.overview import ClusterOverview
+from lab.findings import Finding
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _side(page: TextWriter, side: ClusterOverview) -> None:
             page.sentence((page.words.glyph("next"), "cyan"), (finding.next, "cyan"), indent=5)
 
 
-def render_rules(rules: Sequence[Rule], console: Console | None = None) -> None:
+def render_rules(rules: Sequence[PodRule], console: Console | None = None) -> None:
     """All rules by theme: id, situation, when it is asked, and where the fact comes from."""
     page = TextWriter(console)
     page.line((f"{len(rules)} rules", "bold"), ("  in the order of a pod's life", "dim"))
