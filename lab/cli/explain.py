@@ -13,7 +13,8 @@ from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explained, overview_of
 from lab.operations.explain import open_cluster, read
 from lab.session.lab import Lab
-from lab.ui.explain import render_explained, render_picture, render_rules
+from lab.ui.explain import render_explained, render_picture
+from lab.ui.findings import render_rules
 
 app = command_app()
 
@@ -45,7 +46,15 @@ def explain(
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
     if rules:
         rows = all_rules()
-        print_json([rule.as_json() for rule in rows]) if as_json else render_rules(rows)
+        if as_json:
+            print_json([rule.as_json() for rule in rows])
+            return
+        render_rules(
+            [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rows],
+            ("rule", "situation", "asked when", "source"),
+            f"{len(rows)} rules",
+            "in the order of a pod's life",
+        )
         return
     _check(pod, tenant, all_, kubeconfig, context)
     worlds = _read(name, tenant, kubeconfig, context)

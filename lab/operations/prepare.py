@@ -10,8 +10,9 @@ from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added, with_added
 from lab.engine.run import Engine
 from lab.engine.step import Observed
+from lab.findings import Finding
 from lab.gpu.diagnosis.host import needs_of
-from lab.host import Verdict, doctor, gather, needed_fixes
+from lab.host import doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
@@ -29,7 +30,7 @@ from lab.steps.queues import queue_documents
 from lab.tenants import validate_tenants
 
 
-def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Verdict, ...]]:
+def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Finding, ...]]:
     """Look at the machine and the sources, and make the plan. Changes nothing; takes seconds.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.engine.run import RunRecord
 from lab.engine.step import Observed, State
-from lab.host import Verdict
+from lab.findings import Finding
 from lab.operations.planning import Plan
 
 
@@ -19,7 +19,7 @@ class PlanReport:
 
     plan: Plan
     seen: Mapping[str, Observed]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Finding, ...]
     estimate: float | None
 
     def as_json(self) -> dict[str, Any]:

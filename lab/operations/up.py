@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lab.engine.events import Notice
 from lab.engine.step import Effect
 from lab.errors import HostNotReady
-from lab.host import Verdict
+from lab.findings import Finding
 from lab.operations.planning import Plan
 from lab.operations.prepare import engine_of, prepare
 from lab.operations.results import UpReport
@@ -17,7 +17,6 @@ from lab.session.run_history import save_run, step_seconds
 from lab.steps.host import HostReady
 
 Ask = Callable[[tuple[Effect, ...]], bool]
-_BLOCKING = "fail"
 
 
 def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
@@ -52,14 +51,14 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
     )
 
 
-def _refuse_host(plan: Plan, verdicts: tuple[Verdict, ...], ask: Ask) -> None:
+def _refuse_host(plan: Plan, verdicts: tuple[Finding, ...], ask: Ask) -> None:
     fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
-    bad = [v for v in verdicts if v.level == _BLOCKING and (v.fix_id is None or v.fix_id not in fixable)]
+    bad = [v for v in verdicts if v.severity == "error" and v.fix_id not in fixable]
     if bad:
         raise HostNotReady(
             f"this machine is not ready: {bad[0].what}",
             evidence=[f"{v.title}: {v.what}" for v in bad],
-            fix=bad[0].fix or "lab doctor",
+            fix=bad[0].next or "lab doctor",
         )
     if plan.host_effects and not ask(plan.host_effects):
         raise HostNotReady(
