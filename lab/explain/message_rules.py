@@ -25,7 +25,7 @@ def patterns() -> Registry[PatternRule]:
 def message_rules() -> tuple[PodRule, ...]:
     """The rules of all rows, in their order. Raises LabError when a row is not well-formed."""
     return tuple(
-        PodRule(row.id, row.title, row.source, _finder(row), row.general, stages=tuple(map(PodStage, row.stages)))
+        PodRule(row.id, row.title, _finder(row), row.source, row.general, stages=tuple(map(PodStage, row.stages)))
         for row in patterns().values()
     )
 

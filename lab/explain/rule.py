@@ -60,7 +60,7 @@ def rule(
     """Put the decorated function into the registry."""
 
     def enter(find: Find) -> Find:
-        RULES.add(PodRule(rule_id, title, source, find, general, stages=stages))
+        RULES.add(PodRule(rule_id, title, find, source, general, stages=stages))
         return find
 
     return enter

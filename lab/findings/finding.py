@@ -60,7 +60,7 @@ class Finding:
         """The finding as plain data: rule to source always, the other keys where they have a value."""
         always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source")
         data = {
-            name: getattr(self, name) for name in (*always, *(f.name for f in fields(self) if f.name not in always))
+            name: getattr(self, name) for name in (*always, *(f.name for f in fields(Finding) if f.name not in always))
         }
         data |= {"evidence": list(self.evidence), "at": ".".join(map(str, self.at))}
         names = {"fix_id": "fixId", "at": "field"}

@@ -20,10 +20,10 @@ class Rule(Generic[P]):
     """Stable, as tests and reports name it."""
     title: str
     """The situation in a few words, for the table of rules."""
-    source: str
-    """Where the fact comes from: an upstream file, an issue, or what was seen."""
     find: Callable[P, Iterable[Finding] | Finding | None]
     """Pure: the same input gives the same findings."""
+    source: str = ""
+    """Where the fact comes from: an upstream file, an issue, or what was seen."""
     general: bool = False
     """Only repeats the message of a component: left out when another rule gives a reason."""
     advisory: bool = False

@@ -52,7 +52,7 @@ def check(name: str, title: str, *, advisory: bool = False) -> Callable[[Find], 
     """Put the decorated function into the registry. Without what it asks for no lab comes up, unless ``advisory``."""
 
     def enter(find: Find) -> Find:
-        CHECKS.add(Rule(name, title, "", find, advisory=advisory))
+        CHECKS.add(Rule(name, title, find, advisory=advisory))
         return find
 
     return enter

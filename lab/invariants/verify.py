@@ -9,8 +9,8 @@ from dataclasses import replace
 from lab.errors import ApiFailed
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Invariant
+from lab.invariants.report import InvariantReport
 from lab.invariants.scope import Scope
-from lab.invariants.verdict import InvariantReport
 from lab.invariants.watcher import Watcher
 from lab.kube.informers import Informers, InformerSource
 

@@ -165,7 +165,7 @@ def rule(name: str, title: str, source: str) -> Callable[[Look], Look]:
     """Put the decorated function into the registry."""
 
     def enter(look: Look) -> Look:
-        RULES.add(Rule(name, title, source, look))
+        RULES.add(Rule(name, title, look, source))
         return look
 
     return enter

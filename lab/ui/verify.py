@@ -54,10 +54,10 @@ def render_verify(report: InvariantReport, title: str, console: Console | None =
 
 
 def _name(verdict: InvariantResult) -> str:
-    return verdict.invariant.id + (f" ({verdict.where})" if verdict.where else "")
+    return verdict.invariant.id + (f" ({verdict.side.removeprefix('tenant ')})" if verdict.side else "")
 
 
 def _detail(verdict: InvariantResult) -> tuple[str, str]:
     if verdict.state == "not judged":
         return verdict.why, "dim"
-    return verdict.invariant.statement, "" if verdict.state == "broken" else "dim"
+    return verdict.invariant.title, "" if verdict.state == "broken" else "dim"

@@ -29,7 +29,7 @@ def toml(folder: Path, **change: object) -> Path:
 
 
 def test_a_rule_adds_its_id_title_and_source() -> None:
-    (found,) = Rule("r", "t", "s", lambda text: Finding(f"{text} is broken", "mend it")).apply("it")
+    (found,) = Rule("r", "t", lambda text: Finding(f"{text} is broken", "mend it"), "s").apply("it")
     assert (found.rule, found.title, found.source) == ("r", "t", "s")
     assert (found.what, found.next, found.severity) == ("it is broken", "mend it", "error")
 
@@ -39,13 +39,13 @@ def test_a_rule_may_find_nothing_or_several_things() -> None:
         yield Finding("one")
         yield Finding("two", severity="ok")
 
-    assert Rule("r", "t", "s", lambda: None).apply() == ()
-    assert [one.what for one in Rule("r", "t", "s", two).apply()] == ["one", "two"]
-    assert [one.severity for one in Rule("r", "t", "s", two, advisory=True).apply()] == ["warning", "ok"]
+    assert Rule("r", "t", lambda: None).apply() == ()
+    assert [one.what for one in Rule("r", "t", two).apply()] == ["one", "two"]
+    assert [one.severity for one in Rule("r", "t", two, advisory=True).apply()] == ["warning", "ok"]
 
 
 def test_an_id_is_there_once() -> None:
-    rule = Rule("r", "t", "s", lambda: None)
+    rule = Rule("r", "t", lambda: None)
     rules = Registry("area", [rule])
     assert (dict(rules), len(rules)) == ({"r": rule}, 1)
     with pytest.raises(LabError, match="area: two rules have the id r"):

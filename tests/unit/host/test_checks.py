@@ -231,5 +231,5 @@ def test_an_advisory_check_never_fails(world: World) -> None:
         yield fail("broken", "mend it", "sysctls")
 
     at = Look(GOOD, world.runner, world.machine)
-    assert Rule("x", "x", "", look, advisory=True).apply(at)[0].severity == "warning"
-    assert Rule("x", "x", "", look).apply(at)[0].severity == "error"
+    assert Rule("x", "x", look, advisory=True).apply(at)[0].severity == "warning"
+    assert Rule("x", "x", look).apply(at)[0].severity == "error"

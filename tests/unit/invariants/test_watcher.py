@@ -48,7 +48,7 @@ def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope
 
 
 def broken(one: Watcher) -> list[str]:
-    return [violation.invariant for violation in one.violations]
+    return [violation.rule for violation in one.violations]
 
 
 def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
@@ -56,7 +56,7 @@ def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
         clock, *lists(reservation(), share("a", 0.5), share("b", 0.5)), 1.0, news("ADDED", LATE), news("DELETED", LATE)
     )
     (violation,) = one.violations
-    assert violation.invariant == "gpu-fractions"
+    assert violation.rule == "gpu-fractions"
     assert "1.5 times" in violation.what
     assert one.waiting() == 0
 
@@ -98,8 +98,8 @@ def test_a_breach_is_told_when_its_grace_is_over_though_nothing_happens(clock: F
         clock, *lists(reservation(), share("a", 0.5)), news("MODIFIED", share("a", 0.5, phase="Succeeded")), 31.0
     )
     (violation,) = one.violations
-    assert violation.invariant == "reservation-used"
-    assert 30 < (violation.told - violation.since).total_seconds() < 31
+    assert violation.rule == "reservation-used"
+    assert 30 < (violation.reported - violation.since).total_seconds() < 31
 
 
 def test_the_grace_begins_anew_when_the_breach_has_ended_meanwhile(clock: FakeClock) -> None:
@@ -183,7 +183,7 @@ def test_a_tenant_with_its_own_kai_is_a_scope_of_its_own(clock: FakeClock) -> No
     pods = [share("a", 0.6), share("b", 0.6), reservation()]
     one = watched(clock, *lists(), *lists(*pods, source="ml/"), scopes=(HOST, own))
     (violation,) = one.violations
-    assert (violation.where, violation.invariant) == ("ml", "gpu-fractions")
+    assert (violation.side, violation.rule) == ("tenant ml", "gpu-fractions")
     assert violation.lines()[0].startswith("gpu-fractions in tenant ml at ")
 
 
@@ -250,7 +250,7 @@ def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
     script = Script(clock, *lists(reservation(), share("a", 0.5)), 1.0, news("ADDED", share("b", 0.6)))
     with Watcher([HOST], clock=clock, feed=script, tell=told.append) as one:
         one.run(lambda: not script.steps)
-        assert [violation.invariant for violation in told] == ["gpu-fractions"]
+        assert [violation.rule for violation in told] == ["gpu-fractions"]
         assert told == list(one.violations)
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from lab.errors import InvariantBroken
-from lab.invariants.model import Breach, Invariant, Violation
+from lab.findings import Finding
+from lab.invariants.model import Invariant, Violation
 
 State = Literal["held", "broken", "not judged"]
 
@@ -17,12 +18,12 @@ class InvariantResult:
     """How one invariant fared in one cluster."""
 
     invariant: Invariant
-    where: str
-    """Empty for the cluster that was named, otherwise a tenant with a KAI of its own."""
+    side: str
+    """Empty for the cluster that was named, otherwise ``tenant NAME`` of one with a KAI of its own."""
     violations: tuple[Violation, ...] = ()
     why: str = ""
     """Why it was not judged."""
-    waiting: tuple[Breach, ...] = ()
+    waiting: tuple[Finding, ...] = ()
     """What was wrong at the end, for less than its grace."""
 
     @property
@@ -35,15 +36,12 @@ class InvariantResult:
     def as_json(self) -> dict[str, Any]:
         """The verdict as plain data."""
         return {
-            "invariant": self.invariant.id,
-            "statement": self.invariant.statement,
-            "grace": self.invariant.grace,
-            "why_grace": self.invariant.why_grace,
-            "where": self.where,
+            **self.invariant.as_json(),
+            "side": self.side,
             "state": self.state,
             "why": self.why,
-            "violations": [violation.as_json() for violation in self.violations],
-            "within_grace": [breach.what for breach in self.waiting],
+            "findings": [violation.as_json() for violation in self.violations],
+            "withinGrace": [breach.as_json() for breach in self.waiting],
         }
 
 
@@ -84,7 +82,7 @@ class InvariantReport:
 
     def error(self) -> InvariantBroken:
         """The violations as an error."""
-        names = sorted({violation.invariant for violation in self.violations})
+        names = sorted({violation.rule for violation in self.violations})
         return broken(self.violations, f"{len(names)} of {len(self.verdicts)} invariants broken: {', '.join(names)}")
 
 
