@@ -57,14 +57,13 @@ class Finding:
     """Path of the value in the object; ``file`` and ``line`` locate it."""
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as plain data: rule to source always, the other keys where they have a value."""
-        always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source")
+        """The finding as plain data: rule to certainty always, the other keys where they have a value."""
+        always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source", "certainty")
         data = {
             name: getattr(self, name) for name in (*always, *(f.name for f in fields(Finding) if f.name not in always))
         }
         data |= {"evidence": list(self.evidence), "at": ".".join(map(str, self.at))}
-        names = {"fix_id": "fixId", "at": "field"}
-        return {names.get(name, name): value for name, value in data.items() if name in always or value}
+        return {"field" if name == "at" else name: value for name, value in data.items() if name in always or value}
 
 
 def document(**parts: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Invariant(Rule[[ClusterState]]):
 
     def as_json(self) -> dict[str, Any]:
         """The row of this invariant in a report."""
-        return {**super().as_json(), "grace": self.grace, "whyGrace": self.why_grace}
+        return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class InvariantResult:
             "state": self.state,
             "why": self.why,
             "findings": [violation.as_json() for violation in self.violations],
-            "withinGrace": [breach.as_json() for breach in self.waiting],
+            "within_grace": [breach.as_json() for breach in self.waiting],
         }
 
 

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lab.errors import Interrupted, LabError
 from lab.findings import Finding
@@ -52,15 +51,6 @@ class Diagnosis:
     def broken(self) -> bool:
         """Whether a stage fails."""
         return any(finding.severity == "error" for finding in self.path)
-
-    def as_json(self) -> dict[str, Any]:
-        """The diagnosis as plain data."""
-        return {
-            "lab": self.lab,
-            "findings": [finding.as_json() for finding in self.path],
-            "symptoms": [found.as_json() for found in self.symptoms],
-            "unread": list(self.unread),
-        }
 
 
 def expected(ctx: LabContext) -> dict[str, Expected]:

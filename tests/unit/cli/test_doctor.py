@@ -148,7 +148,7 @@ def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
     assert [one["rule"] for one in told["findings"]] == ["memory", "nvidia", "gpu-path.devices", "gpu-path.handler"]
     assert [one["rule"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
     assert told["symptoms"][1]["subject"] == "kailab-demo-worker"
-    assert (told["lab"], told["unread"]) == ("demo", ["Job objects"])
+    assert (told["schemaVersion"], told["lab"], told["unread"]) == (1, "demo", ["Job objects"])
     assert ONE not in done.output
     assert facts_from(told["facts"])[0].cores == HOST.cores
 
@@ -177,7 +177,7 @@ def test_a_log_without_a_known_failure_and_one_that_cannot_be_read(stage: Stage)
 
 
 def test_all_symptoms_are_listed(stage: Stage) -> None:
-    assert len(json.loads(run("--symptoms", "--json").output)) == len(symptoms())
+    assert len(json.loads(run("--symptoms", "--json").output)["rules"]) == len(symptoms())
     assert "fake-gpu-label" in run("--symptoms").output
     assert stage.judged == []
 

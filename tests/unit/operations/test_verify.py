@@ -213,12 +213,12 @@ def test_the_command_ends_with_13_when_an_invariant_is_broken(monkeypatch: pytes
 
 def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
     data = json.loads(invoke(monkeypatch, bad, "--json").stdout)
-    assert data["ok"] is False
+    assert (data["schemaVersion"], data["ok"]) == (1, False)
     rows = {row["id"]: row for row in data["invariants"]}
     assert len(rows) == len(ALL)
     assert rows["gpu-fractions"]["findings"][0]["evidence"]
     assert rows["tenant-own-pods"]["why"] == "no tenant is named"
-    assert rows["reservation-used"]["whyGrace"]
+    assert rows["reservation-used"]["why_grace"]
 
 
 def test_a_cluster_that_is_not_quiet_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
