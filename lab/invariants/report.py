@@ -1,4 +1,4 @@
-"""What came of watching: a verdict for each invariant, and the whole as data."""
+"""What came of watching: a result for each invariant, and the whole as data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InvariantResult:
         return "not judged" if self.why else "held"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as plain data."""
+        """The result as plain data."""
         return {
             **self.invariant.as_json(),
             "side": self.side,
@@ -47,13 +47,13 @@ class InvariantResult:
 
 @dataclass(frozen=True)
 class InvariantReport:
-    """All verdicts."""
+    """The results of all invariants."""
 
     at: datetime
     """When watching ended (UTC)."""
     seconds: float
     """For how long it went on."""
-    verdicts: tuple[InvariantResult, ...]
+    results: tuple[InvariantResult, ...]
     gaps: tuple[str, ...] = ()
     """When a watch broke off: what happened then was seen as one step, and what passed within was not seen."""
     quiet: bool | None = None
@@ -62,7 +62,7 @@ class InvariantReport:
     @property
     def violations(self) -> tuple[Violation, ...]:
         """All violations, oldest first."""
-        return tuple(sorted((v for verdict in self.verdicts for v in verdict.violations), key=lambda v: v.since))
+        return tuple(sorted((v for result in self.results for v in result.violations), key=lambda v: v.since))
 
     @property
     def ok(self) -> bool:
@@ -75,7 +75,7 @@ class InvariantReport:
             "ok": self.ok,
             "at": self.at.isoformat(),
             "seconds": round(self.seconds, 3),
-            "invariants": [verdict.as_json() for verdict in self.verdicts],
+            "invariants": [result.as_json() for result in self.results],
             "gaps": list(self.gaps),
             "quiet": self.quiet,
         }
@@ -83,7 +83,7 @@ class InvariantReport:
     def error(self) -> InvariantBroken:
         """The violations as an error."""
         names = sorted({violation.rule for violation in self.violations})
-        return broken(self.violations, f"{len(names)} of {len(self.verdicts)} invariants broken: {', '.join(names)}")
+        return broken(self.violations, f"{len(names)} of {len(self.results)} invariants broken: {', '.join(names)}")
 
 
 def broken(violations: tuple[Violation, ...], what: str, shown: int = 8) -> InvariantBroken:

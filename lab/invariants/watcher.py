@@ -141,16 +141,16 @@ class Watcher:
 
     def report(self) -> InvariantReport:
         """What is known of each invariant."""
-        verdicts = []
+        results = []
         for name, judge in self._judges.items():
             for invariant in judge.invariants:
                 found = tuple(v for v in self._violations if (v.side, v.rule) == (judge.scope.side, invariant.id))
                 waiting = tuple(s.breach for s in judge.waiting() if s.invariant is invariant)
                 why = "" if judge.judged(invariant) else judge.ledger.why_not(invariant) or "nothing was read"
                 if not (name and invariant.tenant_needs):
-                    verdicts.append(InvariantResult(invariant, judge.scope.side, found, why, waiting))
+                    results.append(InvariantResult(invariant, judge.scope.side, found, why, waiting))
         gaps = tuple(gap for judge in self._judges.values() for gap in judge.gaps)
-        return InvariantReport(datetime.now(UTC), self.seconds, tuple(verdicts), gaps)
+        return InvariantReport(datetime.now(UTC), self.seconds, tuple(results), gaps)
 
     def _take(self, seconds: float) -> bool:
         """Take one piece of news in; whether there was one."""

@@ -41,7 +41,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     asked = lab.session.asked
     host = gather(lab.runner)
     needs = needs_of(asked)
-    verdicts = doctor(host, lab.runner, needs=needs)
+    findings = doctor(host, lab.runner, needs=needs)
     running = [engine.name for engine in host.engines if engine.running]
     wanted = asked.cluster.engine
     name = wanted if wanted != "auto" else next(iter(running), "docker")
@@ -54,7 +54,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     spec, gpu_notices = resolve_gpus(asked, nvidia, lab.session.journal)
     spec, no_kai, _ = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
-    step = HostReady(needed_fixes(verdicts))
+    step = HostReady(needed_fixes(findings))
     plan = build_plan(
         spec,
         lab.session.supply,
@@ -72,7 +72,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
         leave_alone=True,
     )
     lab.session.facts = dict(plan.facts)
-    return plan, verdicts
+    return plan, findings
 
 
 def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
@@ -100,12 +100,12 @@ def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
 
 def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     """What ``up`` would do, and how everything stands now."""
-    found, verdicts = prepare(lab, require)
+    found, findings = prepare(lab, require)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs:
         seen = engine_of(lab, found).observe()
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
-    return PlanReport(found, seen, verdicts, estimate)
+    return PlanReport(found, seen, findings, estimate)
 
 
 def engine_of(lab: Lab, plan: Plan) -> Engine[LabContext]:

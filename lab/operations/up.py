@@ -31,9 +31,9 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         LabError: a step failed; the same command goes on from there.
     """
     with lab.session.locked():
-        plan, verdicts = prepare(lab, require)
+        plan, findings = prepare(lab, require)
         plan.refuse_missing()
-        _refuse_host(plan, verdicts, ask)
+        _refuse_host(plan, findings, ask)
         lab.session.save()
         for text in plan.notices:
             lab.bus.emit(Notice("warning", text))
@@ -51,13 +51,13 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
     )
 
 
-def _refuse_host(plan: Plan, verdicts: tuple[Finding, ...], ask: Ask) -> None:
+def _refuse_host(plan: Plan, findings: tuple[Finding, ...], ask: Ask) -> None:
     fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
-    bad = [v for v in verdicts if v.severity == "error" and v.fix_id not in fixable]
+    bad = [one for one in findings if one.severity == "error" and one.fix_id not in fixable]
     if bad:
         raise HostNotReady(
             f"this machine is not ready: {bad[0].what}",
-            evidence=[f"{v.title}: {v.what}" for v in bad],
+            evidence=[f"{one.title}: {one.what}" for one in bad],
             fix=bad[0].next or "lab doctor",
         )
     if plan.host_effects and not ask(plan.host_effects):

@@ -170,7 +170,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     watch = config.stash.get(_WATCH, None)
     if watch is None or watch.report is None:
         return
-    states = [verdict.state for verdict in watch.report.verdicts]
+    states = [result.state for result in watch.report.results]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     terminalreporter.write_sep("-", "invariants")
     terminalreporter.write_line(f"{counts}; watched for {watch.report.seconds:.0f} s")

@@ -99,7 +99,7 @@ def _steps(page: TextWriter, report: PlanReport) -> None:
 
 
 def _doctor(page: TextWriter, report: PlanReport) -> None:
-    bad = [finding for finding in report.verdicts if finding.severity not in ("ok", "skipped")]
+    bad = [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]
     if not bad:
         return
     page.heading("This machine", "lab doctor shows the fixes")

@@ -123,7 +123,7 @@ def test_nothing_is_judged_before_it_is_known(clock: FakeClock) -> None:
 def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
     absent = [InformerEvent("/", kind, absent=True) for kind in ("PodGroup", "Queue", "BindRequest")]
     one = watched(clock, *lists(share("a", 0.5), kinds=("Pod", "Node", "ConfigMap")), *absent)
-    states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
+    states = {result.invariant.id: result for result in one.report().results}
     assert states["leaf-queues"].state == "not judged"
     assert states["leaf-queues"].why == "PodGroup: the server does not have it"
     assert states["gpu-fractions"].state == "held"
@@ -143,7 +143,7 @@ def test_a_kind_that_comes_later_is_judged_from_then_on(clock: FakeClock) -> Non
 def test_a_kind_that_may_not_be_read_says_so(clock: FakeClock) -> None:
     refused = InformerEvent("/", "ConfigMap", refused="GET ConfigMap objects: forbidden (HTTP 403)")
     one = watched(clock, refused, *lists(kinds=("Pod", "Node", "BindRequest", "PodGroup", "Queue")))
-    states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
+    states = {result.invariant.id: result for result in one.report().results}
     assert "forbidden" in states["gpu-given"].why
 
 
@@ -223,7 +223,7 @@ def test_settling_has_a_limit(clock: FakeClock) -> None:
     with watcher(clock, *lists(bind_request("a"))) as one:
         one.settle(limit=10)
         assert one.seconds < 12
-    (waiting,) = [verdict.waiting for verdict in one.report().verdicts if verdict.waiting]
+    (waiting,) = [result.waiting for result in one.report().results if result.waiting]
     assert waiting[0].what == "pod t/a is neither bound nor refused"
 
 
@@ -240,7 +240,7 @@ def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock)
     with watcher(clock, InformerEvent("/", "Pod", trouble="Connection refused")) as one:
         one.look()
         assert FIRST_SECONDS < one.seconds < FIRST_SECONDS + 2
-        verdicts = one.report().verdicts
+        verdicts = one.report().results
     assert {verdict.state for verdict in verdicts} == {"not judged"}
     assert "Pod: Connection refused" in {verdict.why for verdict in verdicts}
 

@@ -35,7 +35,7 @@ def verified(clock: FakeClock, *steps: InformerEvent | float, **more: Any) -> In
 
 
 def states(report: InvariantReport) -> dict[str, str]:
-    return {verdict.invariant.id: verdict.state for verdict in report.verdicts}
+    return {result.invariant.id: result.state for result in report.results}
 
 
 def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
