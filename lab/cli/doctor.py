@@ -12,13 +12,14 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
+from lab.findings import document
 from lab.gpu.diagnosis.anonymize import portable
 from lab.gpu.diagnosis.diagnose import diagnose
 from lab.gpu.diagnosis.host import examine
 from lab.gpu.diagnosis.symptoms import in_text, symptoms
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
-from lab.ui.doctor import render_diagnosis, render_known, render_machine, render_symptoms
+from lab.ui.findings import render_diagnosis, render_machine, render_rules, render_symptoms
 
 app = command_app()
 
@@ -60,23 +61,23 @@ def _examine(
     here = examine(HostRunner(), spec)
     seen = diagnose(lab.context("doctor")) if lab is not None else None
     found = (*here.symptoms, *(seen.symptoms if seen else ()))
-    verdicts = (*here.verdicts, *(seen.path if seen else ()))
+    findings = (*here.findings, *(seen.path if seen else ()))
     if as_json:
         print_json(
-            {
-                "facts": portable(here.facts, here.nvidia),
-                "verdicts": [verdict.as_json() for verdict in verdicts],
-                "symptoms": [one.as_json() for one in found],
-                "lab": seen.lab if seen else None,
-                "unread": list(seen.unread) if seen else [],
-            }
+            document(
+                facts=portable(here.facts, here.nvidia),
+                findings=[one.as_json() for one in findings],
+                symptoms=[one.as_json() for one in found],
+                lab=seen.lab if seen else None,
+                unread=list(seen.unread) if seen else [],
+            )
         )
     else:
-        render_machine(here.verdicts)
+        render_machine(here.findings)
         if seen is not None:
             render_diagnosis(seen)
         render_symptoms(found)
-    if any(verdict.level == "fail" for verdict in verdicts):
+    if any(one.severity == "error" for one in findings):
         raise typer.Exit(NOT_READY)
 
 
@@ -107,7 +108,7 @@ def _log(log: str, as_json: bool) -> None:
         raise SpecError(f"--log {log}: {error.strerror}", fix="name a file that can be read, or - for stdin") from error
     found = in_text(text, "stdin" if log == "-" else Path(log).name)
     if as_json:
-        print_json({"symptoms": [one.as_json() for one in found]})
+        print_json(document(symptoms=[one.as_json() for one in found]))
     else:
         render_symptoms(found, nothing="no known failure is in this text; lab logs collects more of a lab")
     if not found:
@@ -116,4 +117,11 @@ def _log(log: str, as_json: bool) -> None:
 
 def _known(as_json: bool) -> None:
     rows = tuple(symptoms().values())
-    print_json([row.as_json() for row in rows]) if as_json else render_known(rows)
+    if as_json:
+        print_json(document(rules=[row.as_json() for row in rows]))
+        return
+    render_rules(
+        [[row.id, row.title, row.next.replace("{where}", "NODE")] for row in rows],
+        ("symptom", "what one sees", "fix"),
+        f"{len(rows)} known failures of the way to a GPU",
+    )

@@ -11,9 +11,11 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explained, overview_of
+from lab.findings import document
 from lab.operations.explain import open_cluster, read
 from lab.session.lab import Lab
-from lab.ui.explain import render_explained, render_picture, render_rules
+from lab.ui.explain import render_explained, render_picture
+from lab.ui.findings import render_rules
 
 app = command_app()
 
@@ -45,18 +47,26 @@ def explain(
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
     if rules:
         rows = all_rules()
-        print_json([rule.as_json() for rule in rows]) if as_json else render_rules(rows)
+        if as_json:
+            print_json(document(rules=[rule.as_json() for rule in rows]))
+            return
+        render_rules(
+            [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rows],
+            ("rule", "situation", "asked when", "source"),
+            f"{len(rows)} rules",
+            "in the order of a pod's life",
+        )
         return
     _check(pod, tenant, all_, kubeconfig, context)
     worlds = _read(name, tenant, kubeconfig, context)
     if all_:
         seen = overview_of(worlds)
-        print_json(seen.as_json()) if as_json else render_picture(seen)
+        print_json(document(**seen.as_json())) if as_json else render_picture(seen)
         return
 
     space, _, short = (pod or "").rpartition("/")
     told = explained(worlds, short, space or namespace or "default", tenant or "")
-    print_json(told.as_json()) if as_json else render_explained(told)
+    print_json(document(**told.as_json())) if as_json else render_explained(told)
     if not told.settled:
         raise typer.Exit(1)
 

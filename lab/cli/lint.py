@@ -11,11 +11,12 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
+from lab.findings import document
 from lab.kai import line_of
 from lab.lint import RULES, LintContext, lint_files
 from lab.lint.setting import setting_of
 from lab.session.session import Session, name_of
-from lab.ui.lint import render_findings, render_rules
+from lab.ui.findings import render_by_file, render_rules
 
 app = command_app()
 
@@ -40,8 +41,11 @@ def lint(
     Without -f, --profile or --name the lab that is up counts, else the lab file here or the profile demo.
     """
     if rules:
-        rows = [{"id": one.id, "title": one.title, "source": one.source} for one in RULES.values()]
-        print_json(rows) if as_json else render_rules(rows)
+        rows = RULES.values()
+        if as_json:
+            print_json(document(rules=[rule.as_json() for rule in rows]))
+        else:
+            render_rules([[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in rows])
         return
     if not files:
         raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
@@ -49,8 +53,11 @@ def lint(
         raise SpecError("--anywhere knows no tenants", fix="leave --anywhere or --tenant out")
     setting = _setting(file, profile, settings, name, kai, anywhere, tenant)
     findings = lint_files(files, setting)
-    print_json([one.as_json() for one in findings]) if as_json else render_findings(findings, setting.line.version)
-    if any(one.level == "error" for one in findings):
+    if as_json:
+        print_json(document(findings=[one.as_json() for one in findings]))
+    else:
+        render_by_file(findings, setting.line.version)
+    if any(one.severity == "error" for one in findings):
         raise typer.Exit(12)
 
 

@@ -113,7 +113,7 @@ def _linted(documents: Sequence[ManifestDocument], target: Target) -> Iterator[s
         raise ManifestsRefused(
             f"tenant {target.tenant}: {error.what}", evidence=error.evidence, fix=error.fix
         ) from error
-    return (f"{target.tenant}: {one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
+    return (f"{target.tenant}: {one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 
 
 def _refuse_kind(manifest: Manifest, target: Target, notes: _Notes) -> None:

@@ -4,23 +4,21 @@ Pure: everything works on snapshots that were read before. ``lab.operations.expl
 """
 
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Certainty, Explanation, Finding, PodStage
+from lab.explain.explanation import Explanation, PodStage
 from lab.explain.lookup import LabSnapshot, NoSuchPod, TenantSnapshot, explain_pod, explained, find
 from lab.explain.overview import Overview, overview_of
 from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.explain.registry import all_rules
-from lab.explain.rule import Rule
+from lab.explain.rule import PodRule
 
 __all__ = [
-    "Certainty",
     "Explanation",
-    "Finding",
     "LabSnapshot",
     "NoSuchPod",
     "Overview",
     "PodContext",
+    "PodRule",
     "PodStage",
-    "Rule",
     "SyncedCounterpart",
     "TenantSnapshot",
     "all_rules",

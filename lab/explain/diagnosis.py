@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from lab.explain.finding import Certainty, Explanation, Finding, PodStage
+from lab.explain.explanation import Explanation, PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
+from lab.findings import Certainty, Finding
 from lab.snapshot.cluster_snapshot import UNREAD
 
-_SURE = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
+_SURE = tuple(Certainty)
 
 
 def explain(case: PodContext, *others: PodContext) -> Explanation:
@@ -24,7 +25,6 @@ def explain(case: PodContext, *others: PodContext) -> Explanation:
         told once, as the person who asks sees it.
     """
     cases = (case, *others)
-    found = _without_echo([finding for one in cases for finding in _findings(one)])
     unread = sorted({kind for one in cases for kind in one.world.absent} & _NEEDED)
     late = [one.world.facts[UNREAD] for one in cases if UNREAD in one.world.facts]
     return Explanation(
@@ -33,7 +33,7 @@ def explain(case: PodContext, *others: PodContext) -> Explanation:
         kind=case.kind,
         stage=case.stage,
         summary=_summary(case),
-        findings=_ordered(found),
+        findings=_reasons(cases),
         side=case.side,
         unread=tuple(dict.fromkeys([*unread, *late])),
         facts=_facts(cases),
@@ -44,26 +44,19 @@ _NEEDED = frozenset({"Event", "Node", "Pod"})
 """Kinds that every cluster has: where one cannot be read, the rules that need it said nothing."""
 
 
-def _findings(case: PodContext) -> list[Finding]:
-    return [finding for rule in all_rules() if (finding := rule.apply(case)) is not None]
+def _reasons(cases: Sequence[PodContext]) -> tuple[Finding, ...]:
+    """One finding of each rule, the most certain and fundamental first.
 
-
-def _without_echo(found: Iterable[Finding]) -> list[Finding]:
-    """One finding a rule; and none that only repeats what was said beside one that says what it means."""
-    general = {rule.id for rule in all_rules() if rule.general}
+    A general one, which repeats the message of a component, only where no other explains it.
+    """
+    rules = {rule.id: (rule.general, number) for number, rule in enumerate(all_rules())}
     once: dict[str, Finding] = {}
-    for finding in found:
+    for finding in (finding for case in cases for rule in all_rules() for finding in rule.apply(case)):
         once.setdefault(finding.rule, finding)
-    specific = [f for f in once.values() if f.rule not in general]
-    if any(f.certainty is not Certainty.POSSIBLE for f in specific):
-        return specific
-    return list(once.values())
-
-
-def _ordered(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    place = {rule.id: number for number, rule in enumerate(all_rules())}
-    general = {rule.id for rule in all_rules() if rule.general}
-    return tuple(sorted(found, key=lambda f: (_SURE[f.certainty], f.rule in general, place[f.rule])))
+    found = [one for one in once.values() if not rules[one.rule][0]]
+    if all(one.certainty is Certainty.POSSIBLE for one in found):
+        found = list(once.values())
+    return tuple(sorted(found, key=lambda one: (_SURE.index(one.certainty), *rules[one.rule])))
 
 
 def _summary(case: PodContext) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lab.errors import SpecError
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Explanation
+from lab.explain.explanation import Explanation
 from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.objects.fields import Obj, parts
 from lab.objects.synced import SyncedObject

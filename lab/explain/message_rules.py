@@ -3,80 +3,43 @@
 from __future__ import annotations
 
 import functools
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lab.errors import LabError
 from lab.explain.component_messages import ComponentMessage
-from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
-from lab.explain.rule import Rule
+from lab.explain.rule import Find, PodRule
+from lab.findings import Finding, PatternRule, Registry, load
 
 _FILES = ("messages.toml", "kubelet.toml")
-_KEYS = {"id", "title", "source", "voice", "stages", "pattern", "unless", "what", "next", "general", "certainty"}
-_VOICES = ("refusals", "verdicts", "bind_errors", "kubelet")
-_LONG = 300
-
-
-@dataclass(frozen=True)
-class Message:
-    """What a text means."""
-
-    voice: str
-    pattern: re.Pattern[str]
-    unless: re.Pattern[str] | None
-    what: str
-    next: str
-    certainty: Certainty
-
-    def __call__(self, case: PodContext) -> Finding | None:
-        """The finding when a component said something of the kind."""
-        sayings: tuple[ComponentMessage, ...] = getattr(case, self.voice)
-        for saying in sayings:
-            match = self.pattern.search(f"{saying.who}: {saying.text}" if self.voice == "kubelet" else saying.text)
-            if match is None or (self.unless and self.unless.search(saying.text)):
-                continue
-            words = {name: _short(text) for name, text in match.groupdict().items()}
-            fields = {**_names(case), **words}
-            return Finding(
-                " ".join(self.what.format_map(fields).split()),
-                " ".join(self.next.format_map(fields).split()),
-                (saying.line,),
-                self.certainty,
-            )
-        return None
+_STREAMS = ("refusals", "verdicts", "bind_errors", "kubelet")
+"""Attributes of PodContext."""
 
 
 @functools.cache
-def message_rules() -> tuple[Rule, ...]:
-    """The rules of all rows, in their order.
-
-    Raises:
-        LabError: a row is not well-formed.
-    """
-    rows = [row for name in _FILES for row in tomllib.loads(Path(__file__).with_name(name).read_text())["message"]]
-    return tuple(_rule(row) for row in rows)
+def patterns() -> Registry[PatternRule]:
+    """The rows. Raises LabError when one is not well-formed."""
+    return load((Path(__file__).with_name(name) for name in _FILES), _STREAMS)
 
 
-def _rule(row: Mapping[str, Any]) -> Rule:
-    if strange := sorted(set(row) - _KEYS):
-        raise LabError(f"lab/explain: {row.get('id')}: no such key: {', '.join(strange)}")
-    if row["voice"] not in _VOICES:
-        raise LabError(f"lab/explain: {row['id']}: nobody speaks as {row['voice']}")
-    message = Message(
-        voice=row["voice"],
-        pattern=re.compile(row["pattern"]),
-        unless=re.compile(row["unless"]) if "unless" in row else None,
-        what=row["what"],
-        next=row["next"],
-        certainty=Certainty(row.get("certainty", "certain")),
+def message_rules() -> tuple[PodRule, ...]:
+    """The rules of all rows, in their order. Raises LabError when a row is not well-formed."""
+    return tuple(
+        PodRule(row.id, row.title, _finder(row), row.source, row.general, stages=tuple(map(PodStage, row.stages)))
+        for row in patterns().values()
     )
-    stages = tuple(PodStage(stage) for stage in row["stages"])
-    return Rule(row["id"], row["title"], stages, row["source"], message, row.get("general", False))
+
+
+def _finder(row: PatternRule) -> Find:
+    def find(case: PodContext) -> Finding | None:
+        for stream in _STREAMS:
+            messages: tuple[ComponentMessage, ...] = getattr(case, stream) if stream in row.streams else ()
+            for message in messages:
+                if match := row.search(message.text, message.who if stream == "kubelet" else ""):
+                    return row.finding(match, (message.line,), _names(case))
+        return None
+
+    return find
 
 
 def _names(case: PodContext) -> dict[str, str]:
@@ -88,8 +51,3 @@ def _names(case: PodContext) -> dict[str, str]:
         "scheduler": case.pod.scheduler_name,
         "kubectl": case.kubectl(),
     }
-
-
-def _short(text: str | None) -> str:
-    words = " ".join((text or "").split())
-    return words if len(words) <= _LONG else words[:_LONG] + "…"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.explain.diagnosis import explain
-from lab.explain.finding import Explanation, PodStage
+from lab.explain.explanation import Explanation, PodStage
 from lab.explain.installation import KaiInstallation, installation
 from lab.explain.lookup import LabSnapshot
 from lab.explain.rules.queues import describe

@@ -18,7 +18,7 @@ from lab.explain.component_messages import (
     of_event,
     unique,
 )
-from lab.explain.finding import PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.installation import KaiInstallation, installation
 from lab.kai.names import QUEUE_LABEL
 from lab.objects.bind_request import BindRequestView

@@ -5,21 +5,10 @@ from __future__ import annotations
 import functools
 
 from lab.errors import LabError
+from lab.explain import rules as _rules  # noqa: F401 - enters the rules into the registry
 from lab.explain.message_rules import message_rules
-from lab.explain.rule import Rule
-from lab.explain.rules import (
-    binding,
-    components,
-    containers,
-    groups,
-    nodes,
-    pods,
-    queues,
-    reservation,
-    spec,
-    tenants,
-    volumes,
-)
+from lab.explain.rule import RULES, PodRule
+from lab.findings import Registry
 
 THEMES = (
     "spec",
@@ -44,16 +33,13 @@ THEMES = (
 
 
 @functools.cache
-def all_rules() -> tuple[Rule, ...]:
+def all_rules() -> tuple[PodRule, ...]:
     """Every rule, by theme.
 
     Raises:
         LabError: an id is there twice, or its theme is not known.
     """
-    modules = (spec, components, tenants, groups, queues, nodes, volumes, reservation, binding, pods, containers)
-    found = [rule for module in modules for rule in module.RULES] + list(message_rules())
-    ids = [rule.id for rule in found]
-    for rule in found:
-        if ids.count(rule.id) > 1 or rule.theme not in THEMES:
-            raise LabError(f"lab/explain: rule {rule.id}: its id is not unique, or its theme is not known")
-    return tuple(sorted(found, key=lambda rule: THEMES.index(rule.theme)))
+    found = Registry(RULES.area, (*RULES.values(), *message_rules()))
+    if strange := [rule.id for rule in found.values() if rule.theme not in THEMES]:
+        raise LabError(f"explain: no such theme: {', '.join(strange)}")
+    return tuple(sorted(found.values(), key=lambda rule: THEMES.index(rule.theme)))

@@ -1,13 +1,15 @@
-"""A rule: one situation that keeps pods from running, known by its id."""
+"""A rule about pods, and the decorator that registers one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from lab.explain.finding import Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
+from lab.findings import Certainty, Finding, Registry, Rule, Severity
 
 UNBOUND = (PodStage.UNBOUND,)
 BOUND = (PodStage.BOUND,)
@@ -15,54 +17,50 @@ WAITING = (PodStage.UNBOUND, PodStage.BOUND)
 REFUSED = (PodStage.MISSING, PodStage.UNBOUND)
 """Where a refusal at admission shows: no pod at all, or a tenant's pod that the host did not take."""
 
-Find = Callable[["PodContext"], Finding | None]
+_SEVERITIES: Mapping[Certainty, Severity] = MappingProxyType(
+    {Certainty.CERTAIN: "error", Certainty.LIKELY: "warning", Certainty.POSSIBLE: "note"}
+)
+
+Find = Callable[[PodContext], Finding | None]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One rule. Pure: a function over a frozen Case."""
+class PodRule(Rule[[PodContext]]):
+    """A rule about one pod; its id is ``theme.name``."""
 
-    id: str
-    """``theme.name``; stable, as tests and reports name it."""
-    title: str
-    """The situation in a few words, for the table of rules."""
-    stages: tuple[PodStage, ...]
+    stages: tuple[PodStage, ...] = ()
     """When it is asked."""
-    source: str
-    """Where the fact comes from: an upstream file, an issue, or what was seen."""
-    find: Find
-    general: bool = False
-    """Only repeats what somebody said: left out when another rule is certain of a reason."""
 
     @property
     def theme(self) -> str:
         """The first part of the id."""
         return self.id.partition(".")[0]
 
+    def apply(self, case: PodContext) -> tuple[Finding, ...]:
+        """What it finds in a pod of one of its stages; the less certain, the less severe."""
+        if case.stage not in self.stages:
+            return ()
+        return tuple(
+            replace(one, subject=case.title, side=one.side or case.side, severity=_SEVERITIES[one.certainty])
+            for one in super().apply(case)
+        )
+
     def as_json(self) -> dict[str, Any]:
         """The row of this rule in the table of rules."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "stages": [stage.value for stage in self.stages],
-            "source": self.source,
-            "general": self.general,
-        }
+        return {**super().as_json(), "stages": [stage.value for stage in self.stages]}
 
-    def apply(self, case: PodContext) -> Finding | None:
-        """The finding with this rule's id, or None."""
-        if case.stage not in self.stages:
-            return None
-        found = self.find(case)
-        return None if found is None else replace(found, rule=self.id, side=found.side or case.side)
+
+RULES: Registry[PodRule] = Registry("explain")
+"""The rules of ``lab/explain/rules``, in the order in which they are defined."""
 
 
 def rule(
     rule_id: str, title: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False
-) -> Callable[[Find], Rule]:
-    """Make a Rule of a function over a Case."""
+) -> Callable[[Find], Find]:
+    """Put the decorated function into the registry."""
 
-    def make(find: Find) -> Rule:
-        return Rule(rule_id, title, stages, source, find, general)
+    def enter(find: Find) -> Find:
+        RULES.add(PodRule(rule_id, title, find, source, general, stages=stages))
+        return find
 
-    return make
+    return enter

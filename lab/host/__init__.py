@@ -1,20 +1,9 @@
 """Facts about this machine, the doctor's checks, and fixes that are journalled and can be undone."""
 
+from lab.host.check import HostNeeds
 from lab.host.checks import doctor
 from lab.host.facts import HostFacts, gather
 from lab.host.fixes import Fix, all_fixes, needed_fixes, undo_all
 from lab.host.machine import Machine
-from lab.host.verdict import HostNeeds, Verdict
 
-__all__ = [
-    "Fix",
-    "HostFacts",
-    "HostNeeds",
-    "Machine",
-    "Verdict",
-    "all_fixes",
-    "doctor",
-    "gather",
-    "needed_fixes",
-    "undo_all",
-]
+__all__ = ["Fix", "HostFacts", "HostNeeds", "Machine", "all_fixes", "doctor", "gather", "needed_fixes", "undo_all"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from lab.findings import Finding
 from lab.host import engine_checks, sources
+from lab.host.check import CHECKS, HostNeeds, Look, check, fail, ok, warn
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
-from lab.host.verdict import CHECKS, Finding, HostNeeds, Look, Verdict, check, fail, ok, warn
 from lab.tools.go import MINIMUM
 from lab.tools.process import Runner
 
@@ -111,7 +112,7 @@ def disk(at: Look) -> Iterator[Finding]:
             yield ok(said)
 
 
-@check("sources", "sources", "advised")
+@check("sources", "sources", advisory=True)
 def reachability(at: Look) -> Iterator[Finding]:
     """Do the places answer that binaries, images and charts can come from?"""
     reached = sorted({s.name for s, why in at.reach.items() if not why})
@@ -129,7 +130,7 @@ def reachability(at: Look) -> Iterator[Finding]:
         )
 
 
-@check("build-tools", "build tools", "advised")
+@check("build-tools", "build tools", advisory=True)
 def build_tools(at: Look) -> Iterator[Finding]:
     """Can the probe image be built here, and where no registry answers all the rest?"""
     missing: list[str] = []
@@ -140,7 +141,7 @@ def build_tools(at: Look) -> Iterator[Finding]:
     if missing:
         command = at.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")
         where = at.facts.os.debian
-        yield fail(f"not installed: {', '.join(missing)}", command, "build-tools" if where else None)
+        yield fail(f"not installed: {', '.join(missing)}", command, "build-tools" if where else "")
     if go is None or go < MINIMUM:
         said = "Go is not installed" if go is None else f"Go is {go[0]}.{go[1]}"
         need = f"{MINIMUM[0]}.{MINIMUM[1]}"
@@ -170,7 +171,7 @@ def doctor(
     needs: HostNeeds | None = None,
     machine: Machine | None = None,
     probe: sources.Probe | None = None,
-) -> tuple[Verdict, ...]:
+) -> tuple[Finding, ...]:
     """Judge the machine.
 
     Args:
@@ -181,7 +182,7 @@ def doctor(
         probe: asks one address; a fake in tests.
 
     Returns:
-        All verdicts, in the order of the checks.
+        All findings, in the order of the checks.
     """
     here = machine or Machine()
 
@@ -191,4 +192,4 @@ def doctor(
     reach = sources.reach(sources.configured(run, here), probe or ask)
     at = Look(facts, run, here, needs or HostNeeds(), reach)
     with ThreadPoolExecutor(4, thread_name_prefix="doctor") as pool:
-        return tuple(v for found in pool.map(lambda c: c.verdicts(at), CHECKS.values()) for v in found)
+        return tuple(one for found in pool.map(lambda rule: rule.apply(at), CHECKS.values()) for one in found)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from lab import paths
 from lab.errors import CommandFailed
+from lab.findings import Finding
+from lab.host.check import Look, check, fail, ok, skip, warn
 from lab.host.engines import NAMES, EngineFacts
 from lab.host.nvidia.engine_config import RUNTIME as NVIDIA
 from lab.host.nvidia.toolkit import hands_over
-from lab.host.verdict import Finding, Look, check, fail, ok, skip, warn
 from lab.tools.container import ContainerEngine
 
 OLDEST = {"docker": (20, 10), "podman": (4, 0), "nerdctl": (1, 7)}
@@ -87,7 +88,7 @@ def version(at: Look) -> Iterator[Finding]:
         yield ok(f"{found.name} {found.version}")
 
 
-@check("storage", "storage driver", "advised")
+@check("storage", "storage driver", advisory=True)
 def storage(at: Look) -> Iterator[Finding]:
     """Does the engine share layers between containers, or copy them?"""
     found = at.facts.engine(at.needs.engine)
@@ -125,7 +126,7 @@ def caps(at: Look) -> Iterator[Finding]:
         )
 
 
-@check("leftovers", "leftovers of earlier labs", "advised")
+@check("leftovers", "leftovers of earlier labs", advisory=True)
 def leftovers(at: Look) -> Iterator[Finding]:
     """Are there containers of a lab that has no state here any more?"""
     found = at.facts.engine(at.needs.engine)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from lab.errors import LabError, Leftovers
+from lab.findings import Finding
 from lab.host.daemon import StartEngine
 from lab.host.file_backup import HostJournal
 from lab.host.kernel import CgroupMounts, Sysctls
@@ -18,7 +19,6 @@ from lab.host.nvidia.cdi_fix import NvidiaCdi
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
 from lab.host.packages import BuildTools, InstallEngine
 from lab.host.runtime import RuntimeWrapper
-from lab.host.verdict import Verdict
 from lab.tools.process import Runner
 
 
@@ -27,7 +27,7 @@ class Fix(Protocol):
 
     @property
     def id(self) -> str:
-        """Stable name; the ``fix_id`` of verdicts and the ``step`` of journal records."""
+        """Stable name; the ``fix_id`` of findings and the ``step`` of journal records."""
         ...
 
     @property
@@ -64,9 +64,9 @@ def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
     )
 
 
-def needed_fixes(verdicts: Iterable[Verdict], machine: Machine | None = None) -> tuple[Fix, ...]:
+def needed_fixes(findings: Iterable[Finding], machine: Machine | None = None) -> tuple[Fix, ...]:
     """The fixes for what the doctor found missing, in the order in which they are applied."""
-    wanted = {verdict.fix_id for verdict in verdicts if verdict.level in ("fail", "warn")}
+    wanted = {finding.fix_id for finding in findings if finding.severity in ("error", "warning")}
     return tuple(fix for fix in all_fixes(machine) if fix.id in wanted)
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from lab.invariants.catalogue import ALL, known
 from lab.invariants.cluster_state import ClusterState
-from lab.invariants.model import Breach, Invariant, Violation
+from lab.invariants.model import Invariant, Violation
+from lab.invariants.report import InvariantReport, InvariantResult, broken
 from lab.invariants.scope import Scope, scopes_of
-from lab.invariants.verdict import InvariantReport, InvariantResult, broken
 from lab.invariants.watcher import Watcher
 
 __all__ = [
     "ALL",
-    "Breach",
     "ClusterState",
     "Invariant",
     "InvariantReport",

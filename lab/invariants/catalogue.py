@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.errors import SpecError
+from lab.findings import Registry
 from lab.invariants import gpus, queues, reservations, sharing, tenancy, workloads
 from lab.invariants.model import Invariant
 
@@ -199,6 +200,8 @@ ALL: tuple[Invariant, ...] = (
 )
 """Those with a grace of 0 must hold in every single state."""
 
+_BY_ID = Registry("invariants", ALL)
+
 
 def known(ids: Iterable[str]) -> tuple[Invariant, ...]:
     """The invariants of these ids.
@@ -206,8 +209,7 @@ def known(ids: Iterable[str]) -> tuple[Invariant, ...]:
     Raises:
         SpecError: there is none of such an id.
     """
-    by_id = {invariant.id: invariant for invariant in ALL}
     wanted = tuple(ids)
-    if strange := [name for name in wanted if name not in by_id]:
-        raise SpecError(f"no such invariant: {', '.join(strange)}", fix=f"take one of: {', '.join(by_id)}")
-    return tuple(by_id[name] for name in wanted)
+    if strange := [name for name in wanted if name not in _BY_ID]:
+        raise SpecError(f"no such invariant: {', '.join(strange)}", fix=f"take one of: {', '.join(_BY_ID)}")
+    return tuple(_BY_ID[name] for name in wanted)

@@ -37,7 +37,7 @@ class Evaluator:
             invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
             for invariant in self.invariants
         }
-        self.tracker = GraceTracker(zero, scope.name, {key: note for key, note in notes.items() if note})
+        self.tracker = GraceTracker(zero, scope.side, {key: note for key, note in notes.items() if note})
         self.changed_at = float("-inf")
         """When something last changed that does not change by itself, in seconds of the clock."""
         self.gaps: list[str] = []
@@ -72,7 +72,7 @@ class Evaluator:
             violation
             for invariant in self.invariants
             if not invariant.grace and not self.ledger.why_not(invariant)
-            for violation in self.tracker.add(invariant, invariant.rule(scene), now)
+            for violation in self.tracker.add(invariant, invariant.apply(scene), now)
         ]
 
     def look(self, now: float) -> list[Violation]:
@@ -85,7 +85,7 @@ class Evaluator:
                     self.tracker.forget(invariant)
                 elif self._affected(invariant):
                     self._judged.add(invariant.id)
-                    told += self.tracker.see(invariant, invariant.rule(scene), now)
+                    told += self.tracker.see(invariant, invariant.apply(scene), now)
             self._dirty.clear()
         self._looked = now
         return told + self.tracker.ripe(now)

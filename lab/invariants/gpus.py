@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
-from lab.invariants.model import Breach
+from lab.invariants.model import breach
 from lab.snapshot.gpu_allocation import SharedGpu, counted_memory
 from lab.snapshot.pod_info import PodInfo
 
@@ -22,7 +23,7 @@ def slack(device: SharedGpu) -> float:
     return len(device.users) / counted_memory(device.memory) + 1e-9
 
 
-def fractions(scene: ClusterState) -> Iterator[Breach]:
+def fractions(scene: ClusterState) -> Iterator[Finding]:
     """The shares of a GPU add up to at most 1; where all ask for MiB it is for ``memory`` to judge."""
     for device in scene.gpus.shared:
         if all(pod.requests.fraction is None for pod in device.users):
@@ -31,14 +32,14 @@ def fractions(scene: ClusterState) -> Iterator[Breach]:
         total = sum(shares)
         if total > 1 + slack(device):
             words = " + ".join(f"{part:.4g}" for part in shares)
-            yield Breach(
+            yield breach(
                 f"{device.node} {device.name}",
                 f"{device.title} is shared out {total:.4g} times ({words})",
                 lines(device.users),
             )
 
 
-def memory(scene: ClusterState) -> Iterator[Breach]:
+def memory(scene: ClusterState) -> Iterator[Finding]:
     """The memory promised of a GPU is at most what it has; where all ask for fractions, those say the same."""
     for device in scene.gpus.shared:
         there = device.memory
@@ -50,14 +51,14 @@ def memory(scene: ClusterState) -> Iterator[Breach]:
         ]
         if sum(parts) > there + len(parts):  # a MiB for each pod, see ``slack``
             words = " + ".join(map(str, parts))
-            yield Breach(
+            yield breach(
                 f"{device.node} {device.name}",
                 f"{device.title} has {there} MiB, and {sum(parts)} MiB are promised ({words})",
                 lines(device.users),
             )
 
 
-def exclusive(scene: ClusterState) -> Iterator[Breach]:
+def exclusive(scene: ClusterState) -> Iterator[Finding]:
     """Pods with GPUs of their own, and reservation pods, take at most the GPUs that a node has."""
     holders: dict[str, list[PodInfo]] = {}
     for pod in scene.pods:
@@ -66,10 +67,10 @@ def exclusive(scene: ClusterState) -> Iterator[Breach]:
     for node, pods in holders.items():
         there, taken = scene.gpus_of(node), sum(pod.requests.gpus for pod in pods)
         if there and taken > there:
-            yield Breach(node, f"node {node} has {there} GPUs, and {taken} are given away", lines(pods))
+            yield breach(node, f"node {node} has {there} GPUs, and {taken} are given away", lines(pods))
 
 
-def held_once(scene: ClusterState) -> Iterator[Breach]:
+def held_once(scene: ClusterState) -> Iterator[Finding]:
     """No two reservation pods hold the same GPU."""
     holders: dict[tuple[str, str], dict[str, PodInfo]] = {}
     for pods in scene.gpus.reservations.values():
@@ -79,14 +80,14 @@ def held_once(scene: ClusterState) -> Iterator[Breach]:
                 holders.setdefault((pod.view.node, pod.view.reserved_gpu), {})[pod.view.uid] = pod
     for (node, uuid), found in holders.items():
         if len(found) > 1:
-            yield Breach(
+            yield breach(
                 f"{node} {uuid}",
                 f"GPU {uuid} of {node} is held by {len(found)} reservation pods",
                 lines(found.values()),
             )
 
 
-def received(scene: ClusterState) -> Iterator[Breach]:
+def received(scene: ClusterState) -> Iterator[Finding]:
     """A bound pod got what it asked for: shares as Fraction in a GPU group each, all else as Regular in none.
 
     KAI's binder writes both onto the pod before it binds it (pkg/binder/binding/binder.go).
@@ -98,7 +99,7 @@ def received(scene: ClusterState) -> Iterator[Breach]:
         wanted = ("Fraction", needs.devices) if needs.shares_gpu else ("Regular", 0)
         got = (view.received_resource_type, len(view.gpu_groups))
         if got != wanted:
-            yield Breach(
+            yield breach(
                 f"{view.namespace}/{view.name}",
                 f"{pod.title} was to get {in_words(*wanted)}, and got {in_words(*got)}",
                 (pod.line,),

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from lab.invariants.model import Breach, Invariant, Violation
+from lab.findings import Finding
+from lab.invariants.model import Invariant, Violation
 
 
 @dataclass
@@ -14,7 +15,7 @@ class PendingBreach:
     """A breach that is there now."""
 
     invariant: Invariant
-    breach: Breach
+    breach: Finding
     since: float
     told: bool = False
 
@@ -29,20 +30,20 @@ class GraceTracker:
 
     Args:
         zero: the time of day (UTC) at second 0 of the clock that ``now`` comes from.
-        where: the cluster, for violations.
+        side: the cluster, for violations.
         notes: id of an invariant → a line for the evidence of its violations.
     """
 
-    def __init__(self, zero: datetime, where: str = "", notes: Mapping[str, str] | None = None) -> None:
+    def __init__(self, zero: datetime, side: str = "", notes: Mapping[str, str] | None = None) -> None:
         self._zero = zero
-        self._where = where
+        self._side = side
         self._notes = notes or {}
         self._standing: dict[tuple[str, str], PendingBreach] = {}
 
-    def add(self, invariant: Invariant, breaches: Iterable[Breach], now: float) -> list[Violation]:
+    def add(self, invariant: Invariant, breaches: Iterable[Finding], now: float) -> list[Violation]:
         """Breaches of one invariant in a part of the cluster; the violations among them."""
         for breach in breaches:
-            key = invariant.id, breach.key
+            key = invariant.id, breach.subject
             standing = self._standing.get(key)
             if standing is None:
                 self._standing[key] = PendingBreach(invariant, breach, now)
@@ -50,9 +51,9 @@ class GraceTracker:
                 standing.breach = breach
         return self.ripe(now)
 
-    def see(self, invariant: Invariant, breaches: Iterable[Breach], now: float) -> list[Violation]:
+    def see(self, invariant: Invariant, breaches: Iterable[Finding], now: float) -> list[Violation]:
         """All breaches of one invariant in the whole cluster: those that stood before and are not there ended."""
-        found = {breach.key: breach for breach in breaches}
+        found = {breach.subject: breach for breach in breaches}
         for key in [k for k in self._standing if k[0] == invariant.id and k[1] not in found]:
             del self._standing[key]
         return self.add(invariant, found.values(), now)
@@ -81,13 +82,9 @@ class GraceTracker:
     def _violation(self, standing: PendingBreach, now: float) -> Violation:
         invariant, breach = standing.invariant, standing.breach
         note = self._notes.get(invariant.id)
+        evidence = (*breach.evidence, *([note] if note else ()))
         return Violation(
-            invariant=invariant.id,
-            statement=invariant.statement,
-            where=self._where,
-            key=breach.key,
-            what=breach.what,
+            **{**vars(breach), "side": self._side, "evidence": evidence},
             since=self._zero + timedelta(seconds=standing.since),
-            told=self._zero + timedelta(seconds=now),
-            evidence=(*breach.evidence, *([note] if note else ())),
+            reported=self._zero + timedelta(seconds=now),
         )

@@ -24,7 +24,7 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     A bind that failed leaves its reason in the BindRequest, also when a later attempt succeeds (seen with KAI 0.16.8).
     What that later attempt does is the defect: it takes away the reservation pod of the GPU that it then gives.
     """
-    if violation.invariant not in _BROKEN_BY_IT or RETRIED not in known_faults(scope.kai_version):
+    if violation.rule not in _BROKEN_BY_IT or RETRIED not in known_faults(scope.kai_version):
         return violation
     for line in violation.evidence:
         if named := _POD.match(line):

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from lab.findings import Certainty, Finding, Rule
 from lab.invariants.cluster_state import ClusterState
 
 
-@dataclass(frozen=True)
-class Breach:
-    """Something that is wrong in one state of the cluster."""
+def breach(key: str, what: str, evidence: tuple[str, ...] = ()) -> Finding:
+    """Something that is wrong in one state of the cluster.
 
-    key: str
-    """The same as long as the same thing is wrong: a GPU, a group, a pod."""
-    what: str
-    """One sentence with the figures."""
-    evidence: tuple[str, ...] = ()
-    """The objects that prove it."""
-
-
-Rule = Callable[[ClusterState], Iterable[Breach]]
-"""Pure: the same state gives the same breaches."""
+    Args:
+        key: a GPU, a group, a pod: the same as long as the same thing is wrong.
+        what: one sentence with the figures.
+        evidence: the objects that prove it.
+    """
+    return Finding(what, subject=key, evidence=evidence)
 
 
 @dataclass(frozen=True)
-class Invariant:
-    """A sentence that is true of every state of a cluster, or of every state that lasts.
+class Invariant(Rule[[ClusterState]]):
+    """A sentence, its title, that is true of every state of a cluster, or of every state that lasts.
 
     A breach is a violation once it has stood for longer than ``grace``. With a grace of 0 it must never be, not
     even between two polls; such a rule looks at pods and nodes only, because the watches of different kinds run
     apart by moments.
     """
 
-    id: str
-    statement: str
-    rule: Rule
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     """Kinds without which it cannot be judged."""
     grace: float = 0.0
     """Seconds."""
@@ -49,49 +41,41 @@ class Invariant:
     defects: tuple[str, ...] = ()
     """Known faults of KAI that break it, by their ids in lab/kai/lines."""
 
+    def as_json(self) -> dict[str, Any]:
+        """The row of this invariant in a report."""
+        return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
+
 
 @dataclass(frozen=True)
-class Violation:
+class Violation(Finding):
     """An invariant that was broken."""
 
-    invariant: str
-    """Its id."""
-    statement: str
-    where: str
-    """The cluster: empty for the one that was named, otherwise a tenant with a KAI of its own."""
-    key: str
-    what: str
-    since: datetime
+    since: datetime = field(kw_only=True)
     """When the breach was first seen (UTC)."""
-    told: datetime
+    reported: datetime = field(kw_only=True)
     """When it had stood for too long."""
-    evidence: tuple[str, ...] = ()
     defect: str = ""
     """The known defect of KAI that is proven to have done it (lab/kai/lines); empty: none is."""
 
     def lines(self) -> list[str]:
         """The violation in words, the evidence indented."""
-        where = f" in tenant {self.where}" if self.where else ""
-        stood = (self.told - self.since).total_seconds()
+        where = f" in {self.side}" if self.side else ""
+        stood = (self.reported - self.since).total_seconds()
         when = f"at {self.since:%H:%M:%S}" + (f" for more than {stood:.0f} s" if stood >= 1 else "")
-        return [f"{self.invariant}{where} {when}: {self.what}", *(f"  {line}" for line in self.evidence)]
+        return [f"{self.rule}{where} {when}: {self.what}", *(f"  {line}" for line in self.evidence)]
 
     def as_json(self) -> dict[str, Any]:
         """The violation as plain data."""
         return {
-            "invariant": self.invariant,
-            "statement": self.statement,
-            "where": self.where,
-            "key": self.key,
-            "what": self.what,
+            **super().as_json(),
             "since": self.since.isoformat(),
-            "told": self.told.isoformat(),
-            "evidence": list(self.evidence),
+            "reported": self.reported.isoformat(),
             "defect": self.defect,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Violation:
         """The violation that ``as_json`` gave."""
-        times = {key: datetime.fromisoformat(data[key]) for key in ("since", "told")}
-        return cls(**{**data, **times, "evidence": tuple(data["evidence"])})
+        times = {key: datetime.fromisoformat(data[key]) for key in ("since", "reported")}
+        certainty = Certainty(data["certainty"])
+        return cls(**{**data, **times, "certainty": certainty, "evidence": tuple(data["evidence"])})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import some
-from lab.invariants.model import Breach
+from lab.invariants.model import breach
 from lab.objects.kai import QueueShare, QueueView
 from lab.snapshot.pod_info import PodInfo
 
@@ -15,7 +16,7 @@ MEGABYTE = 1_000_000
 """Queues count memory in these, whatever KAI's source calls them (pkg/scheduler/plugins/proportion)."""
 
 
-def within_limit(scene: ClusterState) -> Iterator[Breach]:
+def within_limit(scene: ClusterState) -> Iterator[Finding]:
     """The pods of a queue and of all queues below it hold at most its limit."""
     members: dict[str, list[PodInfo]] = {}
     for leaf, pods in _workloads(scene):
@@ -30,25 +31,25 @@ def within_limit(scene: ClusterState) -> Iterator[Breach]:
             ("memory", " MB", queue.memory, sum(pod.requests.memory for pod in pods) / MEGABYTE),
         ):
             if _over(part, taken):
-                yield Breach(
+                yield breach(
                     f"{name} {word}",
                     f"queue {name} may have {part.limit:g}{unit} {word}, and its pods have {taken:.6g}{unit}",
                     (_tree(queue), *some(pods)),
                 )
 
 
-def leaves_only(scene: ClusterState) -> Iterator[Breach]:
+def leaves_only(scene: ClusterState) -> Iterator[Finding]:
     """A queue with bound pods exists, and is nobody's parent."""
     parents = {queue.parent for queue in scene.queues.values()}
     for name, pods in _workloads(scene):
         staying = [pod for pod in pods if pod.staying]
         if staying and name not in scene.queues:
-            yield Breach(
+            yield breach(
                 name or "(none)", f"{len(staying)} pods run in queue {name!r}, which does not exist", some(staying)
             )
         elif staying and name in parents:
             below = sorted(queue.name for queue in scene.queues.values() if queue.parent == name)
-            yield Breach(
+            yield breach(
                 name,
                 f"{len(staying)} pods run in queue {name}, which is the parent of {', '.join(below)}",
                 some(staying),

@@ -41,7 +41,7 @@ class Waiver:
 
         In the aftermath others run already: what names the namespace of a test is theirs.
         """
-        if violation.since < self.begin or (self.invariants and violation.invariant not in self.invariants):
+        if violation.since < self.begin or (self.invariants and violation.rule not in self.invariants):
             return False
         if self.end is not None and violation.since > self.end:
             return violation.since <= self.end + RECOVERY and not names_a_test(violation)
@@ -144,4 +144,4 @@ def text_of(violation: Violation) -> str:
 
 
 def _id(violation: Violation) -> tuple[str, ...]:
-    return violation.where, violation.invariant, violation.key, violation.since.isoformat()
+    return violation.side, violation.rule, violation.subject, violation.since.isoformat()

@@ -27,6 +27,11 @@ class Scope:
     kai_version: str = ""
     """Empty: not known."""
 
+    @property
+    def side(self) -> str:
+        """As findings name it: ``tenant NAME``, or empty."""
+        return f"tenant {self.name}" if self.name else ""
+
 
 @dataclass(frozen=True)
 class Member:

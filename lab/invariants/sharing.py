@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lab.config.labels import NODE_LABEL
+from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
-from lab.invariants.model import Breach
+from lab.invariants.model import breach
 from lab.objects.fields import labels_of
 from lab.objects.kai import quantity
 from lab.snapshot.pod_info import PodInfo
@@ -30,7 +31,7 @@ _COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
 }
 
 
-def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
+def gpus_apart(scene: ClusterState) -> Iterator[Finding]:
     """A GPU belongs to one tenant with a KAI of its own, or to the host with all its other tenants."""
     told = {
         (_owner(scene, pod), pod.view.node, group): pod.view.reserved_gpu
@@ -51,14 +52,14 @@ def gpus_apart(scene: ClusterState) -> Iterator[Breach]:
     for (node, uuid), owners in found.items():
         if len(owners) > 1:
             names = " and ".join(f"tenant {name}" if name else "the host" for name in sorted(owners))
-            yield Breach(
+            yield breach(
                 f"{node} {uuid}",
                 f"GPU {uuid} of {node} is used by {names} at once, and neither's scheduler knows of the other",
                 lines(pod for pods in owners.values() for pod in pods.values()),
             )
 
 
-def own_nodes(scene: ClusterState) -> Iterator[Breach]:
+def own_nodes(scene: ClusterState) -> Iterator[Finding]:
     """A tenant with nodes of its own runs on these alone, and nobody else runs there.
 
     Seen from the host: inside a tenant its nodes carry the label as well, and all pods there are its own.
@@ -79,10 +80,10 @@ def own_nodes(scene: ClusterState) -> Iterator[Breach]:
             what = f"{pod.title} runs on {node}, which belongs to tenant {owners[node]} alone"
         else:
             continue
-        yield Breach(f"{pod.view.namespace}/{pod.view.name}", what, (pod.line,))
+        yield breach(f"{pod.view.namespace}/{pod.view.name}", what, (pod.line,))
 
 
-def within_quota(scene: ClusterState) -> Iterator[Breach]:
+def within_quota(scene: ClusterState) -> Iterator[Finding]:
     """What a tenant's pods hold is at most its ResourceQuota, vCluster's own pods included."""
     for quota in scene.world.of("ResourceQuota"):
         meta = quota["metadata"]
@@ -97,7 +98,7 @@ def within_quota(scene: ClusterState) -> Iterator[Breach]:
                 continue
             taken = sum(amount(pod) for pod in pods)
             if taken > quantity(most) + 1e-6:
-                yield Breach(
+                yield breach(
                     f"{tenant} {name}",
                     f"tenant {tenant} may have {quantity(most):g} {words}, and its pods have {taken:.6g}",
                     (
@@ -107,20 +108,20 @@ def within_quota(scene: ClusterState) -> Iterator[Breach]:
                 )
 
 
-def no_host_groups(scene: ClusterState) -> Iterator[Breach]:
+def no_host_groups(scene: ClusterState) -> Iterator[Finding]:
     """The host's KAI groups no pods of tenants with a KAI of their own."""
     spaces = {pod.view.namespace: pod.tenant for pod in scene.pods if pod.tenant in scene.own_kai}
     for (namespace, name), group in scene.pod_groups.items():
         if tenant := spaces.get(namespace):
             members = [pod for pod in scene.pods if (pod.view.namespace, pod.view.pod_group) == (namespace, name)]
-            yield Breach(
+            yield breach(
                 f"{namespace}/{name}",
                 f"the host's KAI has made PodGroup {name} in {namespace}, whose tenant {tenant} has a KAI of its own",
                 (f"PodGroup {namespace}/{name}: queue {group.queue}", *some(members)),
             )
 
 
-def own_groups(scene: ClusterState) -> Iterator[Breach]:
+def own_groups(scene: ClusterState) -> Iterator[Finding]:
     """The PodGroup that a copy names is one of the tenant's, not one that the host's KAI wrote over it."""
     for pod in scene.pods:
         side = scene.tenants.get(pod.tenant)
@@ -130,7 +131,7 @@ def own_groups(scene: ClusterState) -> Iterator[Breach]:
         if group and pod.staying and (pod.synced.namespace, group) not in side.pod_groups:
             hosts = (pod.view.namespace, group) in scene.pod_groups
             whose = "the host's KAI has one of that name" if hosts else "nobody has one of that name"
-            yield Breach(
+            yield breach(
                 f"{pod.view.namespace}/{pod.view.name}",
                 f"{pod.title} names the PodGroup {group}, which its tenant does not have; {whose}",
                 (pod.line,),

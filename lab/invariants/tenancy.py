@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines
-from lab.invariants.model import Breach
+from lab.invariants.model import breach
 
 
-def own_pods(scene: ClusterState) -> Iterator[Breach]:
+def own_pods(scene: ClusterState) -> Iterator[Finding]:
     """Each bound pod that a tenant sees has its copy on the host, made for this tenant and for this pod.
 
     A pod that a scheduler inside has bound and that never started may have none: the host can refuse it, by a quota.
@@ -27,14 +28,14 @@ def own_pods(scene: ClusterState) -> Iterator[Breach]:
                 continue
             if copy is None or copy.tenant != tenant:
                 whose = f"the copy belongs to tenant {copy.tenant}" if copy else "the host has no copy of it"
-                yield Breach(
+                yield breach(
                     f"{tenant} {view.namespace}/{view.name}",
                     f"tenant {tenant} sees {pod.title}, and {whose}",
                     (f"tenant {tenant}: {pod.line}", *([f"host: {copy.line}"] if copy else [])),
                 )
 
 
-def apart(scene: ClusterState) -> Iterator[Breach]:
+def apart(scene: ClusterState) -> Iterator[Finding]:
     """A namespace of the host holds the pods of one tenant at most."""
     owners: dict[str, dict[str, list[str]]] = {}
     for pod in scene.pods:
@@ -43,21 +44,21 @@ def apart(scene: ClusterState) -> Iterator[Breach]:
     for namespace, found in owners.items():
         if len(found) > 1:
             first = tuple(sorted(pods)[0] for pods in found.values())
-            yield Breach(namespace, f"namespace {namespace} holds pods of tenants {', '.join(sorted(found))}", first)
+            yield breach(namespace, f"namespace {namespace} holds pods of tenants {', '.join(sorted(found))}", first)
 
 
-def no_host_kai(scene: ClusterState) -> Iterator[Breach]:
+def no_host_kai(scene: ClusterState) -> Iterator[Finding]:
     """A tenant without a KAI of its own sees neither queues nor PodGroups nor reservation pods."""
     for tenant, side in scene.tenants.items():
         if tenant in scene.own_kai:
             continue
         held = [pod for pod in side.pods if pod.is_reservation]
         if held:
-            yield Breach(f"{tenant} Pod", f"tenant {tenant} sees {len(held)} reservation pods of the host", lines(held))
+            yield breach(f"{tenant} Pod", f"tenant {tenant} sees {len(held)} reservation pods of the host", lines(held))
         for kind in ("Queue", "PodGroup"):
             seen = [str(obj["metadata"]["name"]) for obj in side.world.of(kind)]
             if seen:
-                yield Breach(
+                yield breach(
                     f"{tenant} {kind}",
                     f"tenant {tenant} sees {len(seen)} {kind} objects",
                     tuple(f"{kind} {name}" for name in sorted(seen)[:8]),

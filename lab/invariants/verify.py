@@ -9,8 +9,8 @@ from dataclasses import replace
 from lab.errors import ApiFailed
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Invariant
+from lab.invariants.report import InvariantReport
 from lab.invariants.scope import Scope
-from lab.invariants.verdict import InvariantReport
 from lab.invariants.watcher import Watcher
 from lab.kube.informers import Informers, InformerSource
 
@@ -59,8 +59,8 @@ def verify(
             settling(waiting)
         watcher.settle()
         report = replace(watcher.report(), quiet=quiet)
-    if all(verdict.state == "not judged" for verdict in report.verdicts):
-        whys = list(dict.fromkeys(verdict.why for verdict in report.verdicts))
+    if all(result.state == "not judged" for result in report.results):
+        whys = list(dict.fromkeys(result.why for result in report.results))
         raise ApiFailed(
             "nothing could be judged", evidence=whys[:6], fix="see whether the API server answers: lab status"
         )

@@ -11,8 +11,8 @@ from lab.invariants.catalogue import ALL
 from lab.invariants.evaluator import Evaluator
 from lab.invariants.known_defects import with_cause
 from lab.invariants.model import Invariant, Violation
+from lab.invariants.report import InvariantReport, InvariantResult
 from lab.invariants.scope import Scope
-from lab.invariants.verdict import InvariantReport, InvariantResult
 from lab.kube.informers import Informers, InformerSource
 from lab.tools.background import Background
 
@@ -141,16 +141,16 @@ class Watcher:
 
     def report(self) -> InvariantReport:
         """What is known of each invariant."""
-        verdicts = []
+        results = []
         for name, judge in self._judges.items():
             for invariant in judge.invariants:
-                found = tuple(v for v in self._violations if (v.where, v.invariant) == (name, invariant.id))
+                found = tuple(v for v in self._violations if (v.side, v.rule) == (judge.scope.side, invariant.id))
                 waiting = tuple(s.breach for s in judge.waiting() if s.invariant is invariant)
                 why = "" if judge.judged(invariant) else judge.ledger.why_not(invariant) or "nothing was read"
                 if not (name and invariant.tenant_needs):
-                    verdicts.append(InvariantResult(invariant, name, found, why, waiting))
+                    results.append(InvariantResult(invariant, judge.scope.side, found, why, waiting))
         gaps = tuple(gap for judge in self._judges.values() for gap in judge.gaps)
-        return InvariantReport(datetime.now(UTC), self.seconds, tuple(verdicts), gaps)
+        return InvariantReport(datetime.now(UTC), self.seconds, tuple(results), gaps)
 
     def _take(self, seconds: float) -> bool:
         """Take one piece of news in; whether there was one."""
@@ -162,8 +162,9 @@ class Watcher:
         return True
 
     def _found(self, violations: Iterable[Violation]) -> None:
+        scopes = {judge.scope.side: judge.scope for judge in self._judges.values()}
         for found in violations:
-            violation = with_cause(found, self._judges[found.where].scope)
+            violation = with_cause(found, scopes[found.side])
             self._violations.append(violation)
             if self._tell is not None:
                 self._tell(violation)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines
-from lab.invariants.model import Breach
+from lab.invariants.model import breach
 from lab.kai.names import KAI_SCHEDULER, SUBGROUP_LABEL
 from lab.objects.fields import Obj
 from lab.snapshot.pod_info import PodInfo
 
 
-def gang_whole(scene: ClusterState) -> Iterator[Breach]:
+def gang_whole(scene: ClusterState) -> Iterator[Finding]:
     """Of a PodGroup at least minMember pods are bound, or none (KAI's own measure: PodGroupInfo.IsStale)."""
     members: dict[tuple[str, str], list[PodInfo]] = {}
     for pod in scene.pods:
@@ -25,7 +26,7 @@ def gang_whole(scene: ClusterState) -> Iterator[Breach]:
             continue
         for what, least, part in _parts(group, scene.pod_groups[key].min_member, bound):
             if len(part) < least:
-                yield Breach(
+                yield breach(
                     "/".join(key),
                     f"PodGroup {'/'.join(key)}: {len(part)} of at least {least} pods{what} are bound",
                     lines(pods),
@@ -33,27 +34,27 @@ def gang_whole(scene: ClusterState) -> Iterator[Breach]:
                 break
 
 
-def group_exists(scene: ClusterState) -> Iterator[Breach]:
+def group_exists(scene: ClusterState) -> Iterator[Finding]:
     """The annotation pod-group-name names a PodGroup of the pod's namespace."""
     for pod in scene.pods:
         view = pod.view
         if not view.pod_group or view.ended or view.deleting or not scene.mine(pod):
             continue
         if (view.namespace, view.pod_group) not in scene.pod_groups:
-            yield Breach(
+            yield breach(
                 f"{view.namespace}/{view.name}",
                 f"{pod.title} names the PodGroup {view.pod_group}, which does not exist",
                 (pod.line,),
             )
 
 
-def bind_ends(scene: ClusterState) -> Iterator[Breach]:
+def bind_ends(scene: ClusterState) -> Iterator[Finding]:
     """A BindRequest is answered."""
     for request in scene.world.bind_requests:
         if request.phase in ("Succeeded", "Failed"):
             continue
         groups = f", GPU groups {', '.join(request.gpu_groups)}" if request.gpu_groups else ""
-        yield Breach(
+        yield breach(
             # A request that is made anew for the same pod is the same trouble.
             f"{request.namespace}/{request.pod}",
             f"pod {request.namespace}/{request.pod} is neither bound nor refused",
@@ -64,13 +65,13 @@ def bind_ends(scene: ClusterState) -> Iterator[Breach]:
         )
 
 
-def left_alone(scene: ClusterState) -> Iterator[Breach]:
+def left_alone(scene: ClusterState) -> Iterator[Finding]:
     """KAI gives nothing to pods of other schedulers."""
     for pod in scene.pods:
         view = pod.view
         other = view.scheduler_name != KAI_SCHEDULER and not pod.is_reservation and not view.ended
         if other and (view.received_resource_type or view.gpu_groups):
-            yield Breach(
+            yield breach(
                 f"{view.namespace}/{view.name}",
                 f"{pod.title} is of scheduler {view.scheduler_name or '(none)'}, and carries what KAI gives",
                 (pod.line, f"received-resource-type: {view.received_resource_type or '(none)'}"),

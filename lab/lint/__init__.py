@@ -7,20 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import ManifestsRefused
+from lab.findings import Finding
 from lab.lint import rules as _rules  # noqa: F401 - enters the rules into the registry
 from lab.lint.document import ManifestDocument, parse, read
-from lab.lint.model import RULES, Finding, Level, LintContext, Manifest, QueueFact, Rule
+from lab.lint.model import RULES, LintContext, Manifest, QueueFact
 from lab.lint.queues import default_queues, queue_facts
 
 __all__ = [
     "RULES",
-    "Finding",
-    "Level",
     "LintContext",
     "Manifest",
     "ManifestDocument",
     "QueueFact",
-    "Rule",
     "lint",
     "lint_files",
     "parse",
@@ -41,20 +39,10 @@ def lint(documents: Iterable[ManifestDocument], setting: LintContext) -> tuple[F
     if spaces := {one.name: one.labels for one in manifests if one.kind == "Namespace"}:
         setting = replace(setting, namespaces={**setting.namespaces, **spaces})
     found = [
-        Finding(
-            rule.id,
-            seen.level,
-            manifest.document.file,
-            manifest.document.line(seen.at),
-            str(manifest),
-            ".".join(map(str, seen.at)),
-            seen.what,
-            seen.fix,
-            rule.source,
-        )
+        replace(one, subject=str(manifest), file=manifest.document.file, line=manifest.document.line(one.at))
         for manifest in manifests
         for rule in RULES.values()
-        for seen in rule.look(manifest, setting)
+        for one in rule.apply(manifest, setting)
     ]
     return tuple(sorted(found, key=lambda one: (one.file, one.line, one.rule)))
 
@@ -71,11 +59,11 @@ def lint_files(files: Iterable[Path], setting: LintContext) -> tuple[Finding, ..
 
 def refuse(findings: Iterable[Finding]) -> None:
     """Raise ManifestsRefused when there is an error among the findings."""
-    errors = [one for one in findings if one.level == "error"]
+    errors = [one for one in findings if one.severity == "error"]
     if errors:
         first = errors[0]
         raise ManifestsRefused(
-            f"{first.object}: {first.what}",
-            evidence=[f"{one.file}:{one.line}: {one.object}: {one.what} ({one.rule})" for one in errors],
-            fix=first.fix,
+            f"{first.subject}: {first.what}",
+            evidence=[f"{one.file}:{one.line}: {one.subject}: {one.what} ({one.rule})" for one in errors],
+            fix=first.next,
         )

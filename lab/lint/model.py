@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
+from lab.findings import Finding, Registry, Rule, Severity
 from lab.kai import VersionLine
 from lab.lint.document import Loc, ManifestDocument
 
 Obj = dict[str, Any]
-Level = Literal["error", "warning", "note"]
-"""error: it will be refused, ignored or never run; warning: probably not what was meant; note: good to know."""
 
 
 @dataclass(frozen=True)
@@ -151,49 +150,14 @@ class Manifest:
         return None
 
 
-@dataclass(frozen=True)
-class Found:
+def found(at: Loc, what: str, fix: str, severity: Severity = "error") -> Finding:
     """What a rule found: where in the object, what will happen, how to mend it."""
-
-    at: Loc
-    what: str
-    fix: str
-    level: Level = "error"
+    return Finding(what, fix, severity=severity, at=at)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a rule found, with file and line."""
+Look = Callable[[Manifest, LintContext], Iterable[Finding]]
 
-    rule: str
-    level: Level
-    file: str
-    line: int
-    object: str
-    field: str
-    what: str
-    fix: str
-    source: str
-
-    def as_json(self) -> dict[str, Any]:
-        """The finding as plain data."""
-        return asdict(self)
-
-
-Look = Callable[[Manifest, LintContext], Iterable[Found]]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule; ``source`` says where the fact is from: a KAI file or issue, Kubernetes, or a measurement."""
-
-    id: str
-    title: str
-    source: str
-    look: Look
-
-
-RULES: dict[str, Rule] = {}
+RULES: Registry[Rule[[Manifest, LintContext]]] = Registry("lint")
 """All rules in the order in which they are tried."""
 
 
@@ -201,7 +165,7 @@ def rule(name: str, title: str, source: str) -> Callable[[Look], Look]:
     """Put the decorated function into the registry."""
 
     def enter(look: Look) -> Look:
-        RULES[name] = Rule(name, title, source, look)
+        RULES.add(Rule(name, title, look, source))
         return look
 
     return enter

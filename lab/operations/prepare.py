@@ -9,8 +9,9 @@ import yaml
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added, with_added
 from lab.engine.step import Observed
+from lab.findings import Finding
 from lab.gpu.diagnosis.host import needs_of
-from lab.host import Verdict, doctor, gather, needed_fixes
+from lab.host import doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.setting import setting_of
@@ -28,7 +29,7 @@ from lab.steps.queues import queue_documents
 from lab.tenants import validate_tenants
 
 
-def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Verdict, ...]]:
+def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Finding, ...]]:
     """Look at the machine and the sources, and make the plan. Changes nothing; takes seconds.
 
     Raises:
@@ -39,7 +40,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     asked = lab.session.asked
     host = gather(lab.runner)
     needs = needs_of(asked)
-    verdicts = doctor(host, lab.runner, needs=needs)
+    findings = doctor(host, lab.runner, needs=needs)
     running = [engine.name for engine in host.engines if engine.running]
     wanted = asked.cluster.engine
     name = wanted if wanted != "auto" else next(iter(running), "docker")
@@ -52,7 +53,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     spec, gpu_notices = resolve_gpus(asked, nvidia, lab.session.journal)
     spec, no_kai, _ = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
-    step = HostReady(needed_fixes(verdicts))
+    step = HostReady(needed_fixes(findings))
     plan = build_plan(
         spec,
         lab.session.supply,
@@ -70,7 +71,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
         leave_alone=True,
     )
     lab.session.facts = dict(plan.facts)
-    return plan, verdicts
+    return plan, findings
 
 
 def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
     values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
     found = lint([*documents, *values], setting_of(spec))
     refuse(found)
-    return tuple(f"{one.object}: {one.what} ({one.rule})" for one in found if one.level == "warning")
+    return tuple(f"{one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 
 
 def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
@@ -98,9 +99,9 @@ def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
 
 def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     """What ``up`` would do, and how everything stands now."""
-    found, verdicts = prepare(lab, require)
+    found, findings = prepare(lab, require)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs:
         seen = engine_for(lab, found.steps).observe()
     estimate = found.critical_path(step_seconds(state_root() / "runs"), seen)
-    return PlanReport(found, seen, verdicts, estimate)
+    return PlanReport(found, seen, findings, estimate)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.engine.run import RunRecord
 from lab.engine.step import Observed, State
-from lab.host import Verdict
+from lab.findings import Finding
 from lab.operations.planning import Plan
 
 
@@ -19,7 +19,7 @@ class PlanReport:
 
     plan: Plan
     seen: Mapping[str, Observed]
-    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
     estimate: float | None
 
     def as_json(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class PlanReport:
             step["state"] = seen.state.value if seen else "unknown"
             step["detail"] = seen.detail if seen else ""
             step["diff"] = list(seen.diff) if seen else []
-        return {**data, "estimate_seconds": self.estimate, "doctor": [verdict.as_json() for verdict in self.verdicts]}
+        return {**data, "estimate_seconds": self.estimate, "doctor": [finding.as_json() for finding in self.findings]}
 
 
 @dataclass(frozen=True)

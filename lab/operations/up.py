@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lab.engine.events import Notice
 from lab.engine.step import Effect
 from lab.errors import HostNotReady
-from lab.host import Verdict
+from lab.findings import Finding
 from lab.operations.engine import engine_for
 from lab.operations.planning import Plan
 from lab.operations.prepare import prepare
@@ -18,7 +18,6 @@ from lab.session.run_history import save_run, step_seconds
 from lab.steps.host import HostReady
 
 Ask = Callable[[tuple[Effect, ...]], bool]
-_BLOCKING = "fail"
 
 
 def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
@@ -33,9 +32,9 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         LabError: a step failed; the same command goes on from there.
     """
     with lab.session.locked():
-        plan, verdicts = prepare(lab, require)
+        plan, findings = prepare(lab, require)
         plan.refuse_missing()
-        _refuse_host(plan, verdicts, ask)
+        _refuse_host(plan, findings, ask)
         lab.session.save()
         for text in plan.notices:
             lab.bus.emit(Notice("warning", text))
@@ -53,14 +52,14 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
     )
 
 
-def _refuse_host(plan: Plan, verdicts: tuple[Verdict, ...], ask: Ask) -> None:
+def _refuse_host(plan: Plan, findings: tuple[Finding, ...], ask: Ask) -> None:
     fixable = {fix.id for step in plan.steps if isinstance(step, HostReady) for fix in step.fixes}
-    bad = [v for v in verdicts if v.level == _BLOCKING and (v.fix_id is None or v.fix_id not in fixable)]
+    bad = [one for one in findings if one.severity == "error" and one.fix_id not in fixable]
     if bad:
         raise HostNotReady(
             f"this machine is not ready: {bad[0].what}",
-            evidence=[f"{v.title}: {v.what}" for v in bad],
-            fix=bad[0].fix or "lab doctor",
+            evidence=[f"{one.title}: {one.what}" for one in bad],
+            fix=bad[0].next or "lab doctor",
         )
     if plan.host_effects and not ask(plan.host_effects):
         raise HostNotReady(

@@ -170,12 +170,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     watch = config.stash.get(_WATCH, None)
     if watch is None or watch.report is None:
         return
-    states = [verdict.state for verdict in watch.report.verdicts]
+    states = [result.state for result in watch.report.results]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     terminalreporter.write_sep("-", "invariants")
     terminalreporter.write_line(f"{counts}; watched for {watch.report.seconds:.0f} s")
     for violation, excuse in watch.blotter.excused():
-        terminalreporter.write_line(f"expected: {violation.invariant} in {excuse.test} ({excuse.reason})")
+        terminalreporter.write_line(f"expected: {violation.rule} in {excuse.test} ({excuse.reason})")
     for violation in watch.blotter.by_defects():
         for number, line in enumerate(violation.lines()):
             words = f"known defect {violation.defect}: {line}" if number == 0 else f"  {line}"
@@ -219,7 +219,7 @@ def _check(item: pytest.Item) -> None:
     mine = tuple(
         violation
         for violation in blotter.violations()
-        if violation.since >= begin and violation.invariant not in expected and _is_of(item, violation)
+        if violation.since >= begin and violation.rule not in expected and _is_of(item, violation)
     )
     if mine:
         blotter.claim(mine, item.nodeid)

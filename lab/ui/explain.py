@@ -1,12 +1,12 @@
-"""Explanations as text: a pod's reasons, a whole lab's picture, and the table of rules."""
+"""Explanations as text: a pod's reasons, and a whole lab's picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.explain import Explanation, Finding, Overview, Rule
+from lab.explain import Explanation, Overview
 from lab.explain.overview import ClusterOverview
+from lab.ui.findings import write_finding
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _STAGES = {
     "failed": "bold red",
     "deleting": "yellow",
 }
-_SURE = {"certain": ("fail", "bold red"), "likely": ("warn", "yellow"), "possible": ("waiting", "dim")}
 
 
 def render_explained(told: Explanation, console: Console | None = None) -> None:
@@ -36,7 +35,7 @@ def render_explained(told: Explanation, console: Console | None = None) -> None:
     page.columns([[(title, "dim"), text] for title, text in (told.facts or {}).items()], indent=2)
     for finding in told.findings:
         page.blank()
-        _finding(page, finding)
+        write_finding(page, finding)
     if not told.findings:
         page.blank()
         page.sentence(*_nothing(page, told))
@@ -48,17 +47,6 @@ def _nothing(page: TextWriter, told: Explanation) -> tuple[tuple[str, str], str]
     if told.settled:
         return (page.words.glyph("ok"), "green"), "nothing is wrong with it"
     return (page.words.glyph("warn"), "yellow"), "no rule knows why: lab logs collects events, objects and logs"
-
-
-def _finding(page: TextWriter, finding: Finding) -> None:
-    glyph, style = _SURE[finding.certainty.value]
-    sure = "" if finding.certainty.value == "certain" else f" ({finding.certainty.value})"
-    side = f", {finding.side}" if finding.side else ""
-    page.sentence((page.words.glyph(glyph), style), (finding.what, "bold"))
-    page.line((f"{finding.rule}{sure}{side}", "dim"), indent=2)
-    for line in finding.evidence:
-        page.sentence(("|", "dim"), line, indent=2)
-    page.sentence((page.words.glyph("next"), "cyan"), ("next: " + finding.next, "cyan"), indent=2)
 
 
 def render_picture(seen: Overview, console: Console | None = None) -> None:
@@ -104,12 +92,3 @@ def _side(page: TextWriter, side: ClusterOverview) -> None:
         for finding in told.findings[:2]:
             page.sentence((finding.rule, "dim"), finding.what, indent=3)
             page.sentence((page.words.glyph("next"), "cyan"), (finding.next, "cyan"), indent=5)
-
-
-def render_rules(rules: Sequence[Rule], console: Console | None = None) -> None:
-    """All rules by theme: id, situation, when it is asked, and where the fact comes from."""
-    page = TextWriter(console)
-    page.line((f"{len(rules)} rules", "bold"), ("  in the order of a pod's life", "dim"))
-    rows: list[list[Cell]] = [[(heading, "dim") for heading in ("rule", "situation", "asked when", "source")]]
-    rows += [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rules]
-    page.columns(rows)

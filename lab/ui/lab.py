@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from lab.engine.run import RunRecord
 from lab.engine.step import Effect
 from lab.errors import LabError
-from lab.host import Verdict
 from lab.operations.results import DownReport, StatusReport, UpReport
 from lab.ui.plan import fact_rows, render_plan, told_effects, told_notices
 from lab.ui.terminal import seconds, steps
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
-    "render_doctor",
     "render_down",
     "render_effects",
     "render_error",
@@ -33,7 +31,6 @@ __all__ = [
     "render_up",
 ]
 
-LEVELS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 STATES = {"ready": "green", "absent": "red", "drifted": "yellow"}
 
 
@@ -153,29 +150,6 @@ def render_down(report: DownReport, console: Console | None = None) -> None:
         if lines:
             page.line(title, (f"  {hint}" if hint else "", "dim"), indent=2)
             page.columns([["-", line] for line in lines], indent=4, gap=1)
-
-
-def render_doctor(verdicts: Sequence[Verdict], console: Console | None = None) -> None:
-    """Every verdict of the doctor, the fix under each that is not good."""
-    page = TextWriter(console)
-    width = max((len(verdict.title) for verdict in verdicts), default=0)
-    fixable = False
-    for verdict in verdicts:
-        style = LEVELS[verdict.level]
-        what = (verdict.what, "dim" if verdict.level == "skip" else "")
-        page.columns([[(page.words.glyph(verdict.level), style), f"{verdict.title:<{width}}", what]])
-        if verdict.level in ("ok", "skip"):
-            continue
-        for number, line in enumerate(verdict.fix.splitlines()):
-            sign = page.words.glyph("next") if number == 0 else " " * len(page.words.glyph("next"))
-            page.line((f"{sign} {line}", "cyan"), indent=width + 5)
-        fixable |= verdict.fix_id is not None
-    counts = [(level, sum(verdict.level == level for verdict in verdicts)) for level in LEVELS]
-    names = {"ok": "good", "warn": "to look at", "fail": "failed", "skip": "not asked"}
-    page.blank()
-    page.line(", ".join(f"{count} {names[level]}" for level, count in counts if count))
-    if fixable:
-        page.line((f"{page.words.glyph('next')} lab up --yes makes the changes that it knows", "cyan"))
 
 
 def _kubeconfigs(page: TextWriter, own: Path, tenants: Mapping[str, Path]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.engine.step import Effect
 from lab.operations.results import PlanReport
+from lab.ui.findings import sign
 from lab.ui.terminal import steps, whole_seconds
 from lab.ui.text_writer import Cell, TextWriter
 
@@ -98,13 +99,11 @@ def _steps(page: TextWriter, report: PlanReport) -> None:
 
 
 def _doctor(page: TextWriter, report: PlanReport) -> None:
-    known = {"ok", "skip"}
-    bad = [verdict for verdict in report.verdicts if verdict.level not in known]
+    bad = [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]
     if not bad:
         return
     page.heading("This machine", "lab doctor shows the fixes")
-    styles = {"warn": "yellow", "fail": "bold red"}
-    page.columns([[(page.words.glyph(v.level), styles[v.level]), v.title, v.what] for v in bad])
+    page.columns([[sign(page, finding.severity), finding.title, finding.what] for finding in bad])
 
 
 def _supply(page: TextWriter, report: PlanReport) -> None:

@@ -29,7 +29,7 @@ class Terminal:
             return False
 
     def glyph(self, state: str) -> str:
-        """The sign of a step's state or outcome, or of a doctor's verdict."""
+        """The sign of a step's state or outcome, or of a finding."""
         return _GLYPHS[state][0 if self.rich else 1]
 
     def spinner(self, seconds: float) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab.findings import Severity
 from lab.invariants import InvariantReport, InvariantResult
+from lab.ui.findings import sign
 from lab.ui.terminal import seconds
 from lab.ui.text_writer import TextWriter
 
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 """Violations of one invariant that are told in full."""
 
-_GLYPHS = {"held": "ok", "broken": "fail", "not judged": "skip"}
-_STYLES = {"held": "green", "broken": "bold red", "not judged": "dim"}
+_SEVERITIES: dict[str, Severity] = {"held": "ok", "broken": "error", "not judged": "skipped"}
 
 
 def render_verify(report: InvariantReport, title: str, console: Console | None = None) -> None:
@@ -23,20 +24,11 @@ def render_verify(report: InvariantReport, title: str, console: Console | None =
     page = TextWriter(console)
     verdict = ("all that was judged holds", "bold green") if report.ok else ("broken", "bold red")
     page.line((f"{title}: ", "bold"), verdict, f"  watched for {seconds(report.seconds)}")
-    names = [_name(one) for one in report.verdicts]
+    names = [_name(one) for one in report.results]
     width = max(map(len, names), default=0)
-    for name, one in zip(names, report.verdicts, strict=True):
-        style = _STYLES[one.state]
-        page.columns(
-            [
-                [
-                    (page.words.glyph(_GLYPHS[one.state]), style),
-                    f"{name:<{width}}",
-                    (f"{one.state:<10}", style),
-                    _detail(one),
-                ]
-            ]
-        )
+    for name, one in zip(names, report.results, strict=True):
+        glyph, style = sign(page, _SEVERITIES[one.state])
+        page.columns([[(glyph, style), f"{name:<{width}}", (f"{one.state:<10}", style), _detail(one)]])
         for violation in one.violations[:SHOWN]:
             head, *evidence = violation.lines()
             page.line((head, "red"), indent=5)
@@ -47,17 +39,17 @@ def render_verify(report: InvariantReport, title: str, console: Console | None =
         for breach in one.waiting:
             page.line((f"wrong for less than {one.invariant.grace:g} s: {breach.what}", "yellow"), indent=5)
     page.blank()
-    counts = {state: sum(one.state == state for one in report.verdicts) for state in _GLYPHS}
+    counts = {state: sum(one.state == state for one in report.results) for state in _SEVERITIES}
     page.line(", ".join(f"{count} {state}" for state, count in counts.items() if count))
     for gap in report.gaps:
         page.line((f"{page.words.glyph('warn')} not seen without a break: {gap}", "yellow"))
 
 
-def _name(verdict: InvariantResult) -> str:
-    return verdict.invariant.id + (f" ({verdict.where})" if verdict.where else "")
+def _name(result: InvariantResult) -> str:
+    return result.invariant.id + (f" ({result.side.removeprefix('tenant ')})" if result.side else "")
 
 
-def _detail(verdict: InvariantResult) -> tuple[str, str]:
-    if verdict.state == "not judged":
-        return verdict.why, "dim"
-    return verdict.invariant.statement, "" if verdict.state == "broken" else "dim"
+def _detail(result: InvariantResult) -> tuple[str, str]:
+    if result.state == "not judged":
+        return result.why, "dim"
+    return result.invariant.title, "" if result.state == "broken" else "dim"

@@ -34,7 +34,7 @@ NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 def is_unwell(seen: Diagnosis) -> bool:
     """Whether the doctor sees anything."""
-    return bool(seen.symptoms or seen.unread) or any(verdict.level != "ok" for verdict in seen.path)
+    return bool(seen.symptoms or seen.unread) or any(verdict.severity != "ok" for verdict in seen.path)
 
 
 @dataclass

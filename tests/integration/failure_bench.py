@@ -33,13 +33,13 @@ LIBRARY = f"{LIBRARIES[platform.machine()]}/libnvidia-ml.so.{VERSION}"
 
 _DOCTOR = """
 import sys
-from lab.host import Machine, Needs, gather
+from lab.host import HostNeeds, Machine, gather
+from lab.host.check import Look
 from lab.host.nvidia.doctor import findings
-from lab.host.verdict import Look
 from lab.tools.process import HostRunner
 run = HostRunner()
-for one in findings(Look(gather(run), run, Machine(), Needs(gpu="nvidia")), sys.argv[1]):
-    if one.level in ("warn", "fail"):
+for one in findings(Look(gather(run), run, Machine(), HostNeeds(gpu="nvidia")), sys.argv[1]):
+    if one.severity in ("warning", "error"):
         print(one.what)
 """
 
@@ -162,7 +162,7 @@ class Bench:
         place.write_text(script())
         facts = parse("node", self.sh(f"{textwrap.dedent(before)}\nsh {place}"))
         stages = node_stages(facts, Expected({gpu.uuid: gpu.minor for gpu in GPUS}, real=True))
-        return "\n".join(trouble.text for stage in stages for trouble in stage.troubles)
+        return "\n".join(trouble.what for stage in stages for trouble in stage.troubles)
 
 
 @contextmanager

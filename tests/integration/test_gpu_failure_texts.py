@@ -259,7 +259,7 @@ def bench() -> Iterator[Bench]:
 @pytest.mark.parametrize("symptom", CASES)
 def test_text(bench: Bench, symptom: str) -> None:
     text = CASES[symptom](bench)
-    assert {found.symptom.id for found in in_text(text)} == {symptom} | ALSO.get(symptom, set()), text
+    assert {found.rule for found in in_text(text)} == {symptom} | ALSO.get(symptom, set()), text
 
 
 def test_a_prepared_machine_and_a_good_container_show_nothing(bench: Bench) -> None:
@@ -287,4 +287,4 @@ def test_docker(engine: HostRunner, symptom: str) -> None:
         text = engine.run(["docker", "run", "--rm", *DOCKER[symptom], image, "/true"], check=False).err
     finally:
         engine.run(["docker", "rmi", "-f", image])
-    assert [found.symptom.id for found in in_text(text)] == [symptom], text
+    assert [found.rule for found in in_text(text)] == [symptom], text

@@ -43,7 +43,7 @@ def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
     seen = ground.well()
     assert seen.symptoms == ()
-    assert [verdict for verdict in seen.path if verdict.level != "ok"] == []
+    assert [verdict for verdict in seen.path if verdict.severity != "ok"] == []
     assert seen.unread == ()
 
 
@@ -58,8 +58,8 @@ def test_failure(ground: Ground, symptom: str) -> None:
     try:
         said = case.produce(ground)
         seen = ground.diagnosed()
-        found = {one.symptom.id for one in (in_text(said) if isinstance(said, str) and said else seen.symptoms)}
-        assert found - case.may == {symptom} | case.also, [one.lines() for one in seen.symptoms]
+        found = {one.rule for one in (in_text(said) if isinstance(said, str) and said else seen.symptoms)}
+        assert found - case.may == {symptom} | case.also, [one.evidence for one in seen.symptoms]
     finally:
         try:
             ground.clear()
@@ -67,13 +67,13 @@ def test_failure(ground: Ground, symptom: str) -> None:
             case.restore(ground)
     after = ground.well()
     assert after.symptoms == ()
-    assert [verdict for verdict in after.path if verdict.level != "ok"] == []
+    assert [verdict for verdict in after.path if verdict.severity != "ok"] == []
 
 
 def test_the_command_says_the_same(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> None:
     command = Cli(tmp_path_factory.mktemp("command"))
     command.env["KAILAB_STATE"] = str(ground.ctx.paths.root.parents[1])
     told = command("doctor", "--name", NAME, "--json", code=None).json()
-    assert {verdict["level"] for verdict in told["verdicts"] if verdict["check"].startswith("gpu-path")} == {"ok"}
+    assert {one["severity"] for one in told["findings"] if one["rule"].startswith("gpu-path")} == {"ok"}
     assert told["lab"] == NAME
     assert told["facts"]["host"]["cores"] > 0

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from lab.invariants import Breach, ClusterState, Invariant, known
+from lab.findings import Finding
+from lab.invariants import ClusterState, Invariant, known
 from lab.kube.informers import InformerEvent
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.fakes import FakeClock
@@ -168,10 +169,12 @@ def world(
     return ClusterSnapshot(AT, {kind: tuple(obj for obj in every if obj["kind"] == kind) for kind in kinds})
 
 
-def breaches(rule: str, *objs: Json, tenants: Mapping[str, ClusterSnapshot] | None = None, **more: Any) -> list[Breach]:
+def breaches(
+    rule: str, *objs: Json, tenants: Mapping[str, ClusterSnapshot] | None = None, **more: Any
+) -> list[Finding]:
     """What one invariant finds wrong with these objects."""
     (invariant,) = known((rule,))
-    return list(invariant.rule(ClusterState.of(world(*objs), tenants, **more)))
+    return list(invariant.apply(ClusterState.of(world(*objs), tenants, **more)))
 
 
 class Script:

@@ -47,7 +47,9 @@ class FakeWatcher:
         now = datetime.now(UTC)
         watcher = FakeWatcher.last
         since, evidence = now - timedelta(seconds=ago), ("pod x/y: Running",)
-        violation = Violation(invariant, "s", "", what, what, since, now, evidence, defect)
+        violation = Violation(
+            what, evidence=evidence, rule=invariant, subject=what, since=since, reported=now, defect=defect
+        )
         watcher.found.append(violation)
         watcher.tell(violation)
 
@@ -71,8 +73,7 @@ class FakeWatcher:
 
     def report(self) -> InvariantReport:
         rows = [
-            InvariantResult(invariant, "", tuple(v for v in self.found if v.invariant == invariant.id))
-            for invariant in ALL
+            InvariantResult(invariant, "", tuple(v for v in self.found if v.rule == invariant.id)) for invariant in ALL
         ]
         return InvariantReport(datetime.now(UTC), 12.0, tuple(rows))
 

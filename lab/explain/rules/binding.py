@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import BINDER
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 
 
 @rule(
@@ -48,6 +48,3 @@ def in_progress(case: PodContext) -> Finding | None:
         (f"BindRequest {request.name}: {request.phase or 'new'}, {request.resource_type}{shares}",),
         Certainty.POSSIBLE,
     )
-
-
-RULES = (given_up, in_progress)

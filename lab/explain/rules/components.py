@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import REFUSED, UNBOUND, rule
+from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
 
 _SILENT = timedelta(seconds=60)
@@ -175,16 +175,3 @@ def kube_scheduler_down(case: PodContext) -> Finding | None:
         case.kubectl("describe", "pod", mine[0].name, "-n", "kube-system"),
         tuple(f"pod {pod.name}: {pod.phase}, {', '.join(pod.waiting_reasons) or 'not ready'}" for pod in mine),
     )
-
-
-RULES = (
-    pod_grouper_down,
-    scheduler_down,
-    binder_down,
-    admission_down,
-    no_shard,
-    crd_missing,
-    kubernetes_too_new,
-    silent,
-    kube_scheduler_down,
-)

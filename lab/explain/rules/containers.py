@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.explain.finding import Certainty, Finding
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
+from lab.findings import Certainty, Finding
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 
@@ -172,6 +172,3 @@ def starting(case: PodContext) -> Finding | None:
         tuple(newest),
         Certainty.POSSIBLE,
     )
-
-
-RULES = (oom, crash_loop, init_container, liveness, startup, not_ready, exited, waits, starting)

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from lab.config.labels import HOST_KAI_LABEL
 from lab.explain.component_messages import newest, of_event
-from lab.explain.finding import Certainty, Finding
 from lab.explain.installation import GROUPER
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')
@@ -208,6 +208,3 @@ def gated(case: PodContext) -> Finding | None:
         f"see who gates {names[0]}: {case.kubectl('get', 'pod', names[0], '-n', case.pod.namespace, '-o', 'yaml')}",
         (f"PodGroup {case.group.name}: minMember {case.group.min_member}", f"gated: {', '.join(names[:5])}"),
     )
-
-
-RULES = (namespace_left_out, skipped, warned, none_yet, missing, node_pool, gives_up, queue_differs, too_few, gated)

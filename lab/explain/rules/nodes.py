@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.explain.finding import Certainty, Finding
 from lab.explain.node_filter import NodeFit, decisive, fits
 from lab.explain.pod_context import PodContext
-from lab.explain.rule import UNBOUND, Rule, rule
+from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 
 _NODE_TALK = re.compile(
     r"o nodes with enough resources|nodes are available|node\(s\)|in a single node|No node in the"
@@ -197,6 +197,10 @@ def no_gpus(case: PodContext) -> Finding | None:
     )
 
 
+for _kind, (_id, _title, _what, _next) in _KINDS.items():
+    rule(_id, _title, UNBOUND, _SOURCE)(_finder(_kind, _what, _next))
+
+
 @rule(
     "nodes.gpus-unhealthy",
     "Some GPUs are unhealthy",
@@ -236,11 +240,3 @@ def no_fit(case: PodContext) -> Finding | None:
         (f"asks for {case.needs.in_words()}", *(fit.line for fit in found)),
         certainty,
     )
-
-
-_BY_KIND = tuple(
-    Rule(rule_id, title, UNBOUND, _SOURCE, _finder(kind, what, action))
-    for kind, (rule_id, title, what, action) in _KINDS.items()
-)
-
-RULES = (no_gpus, *_BY_KIND, gpus_unhealthy, no_fit)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from lab.explain.component_messages import of_conditions
-from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
+from lab.findings import Certainty, Finding
 from lab.kai.names import GPU_RESOURCE
 from lab.objects.container import ContainerView
 from lab.objects.fields import parts
@@ -174,17 +175,3 @@ def readiness_gate(case: PodContext) -> Finding | None:
         tuple(saying.line for saying in of_conditions(case.pod, *open_gates)),
         Certainty.CERTAIN,
     )
-
-
-RULES = (
-    gpu_not_given,
-    resource_not_given,
-    evicted,
-    deadline,
-    node_shutdown,
-    exited,
-    deleting,
-    node_gone,
-    node_not_ready,
-    readiness_gate,
-)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 
-from lab.explain.finding import Certainty, Finding
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
 from lab.objects.kai import QueueShare, QueueView
 
@@ -258,6 +258,3 @@ def _users(case: PodContext, queue: QueueView) -> list[str]:
         below |= {q.name for q in case.world.queues if q.parent in below}
     holding = [group for group in case.world.pod_groups if group.queue in below and group.gpus_allocated]
     return [f"PodGroup {g.namespace}/{g.name}: {g.gpus_allocated:g} GPUs" for g in holding[:5]]
-
-
-RULES = (unknown, no_default, orphan, not_leaf, levels, limit_zero, over_limit, default_queue_quota, over_quota)

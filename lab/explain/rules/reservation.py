@@ -6,9 +6,10 @@ import re
 from datetime import timedelta
 
 from lab.explain.component_messages import of_event
-from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, WAITING, rule
+from lab.findings import Certainty, Finding
 from lab.kai.names import CONFIGMAP_ANNOTATION, RESERVATION_APP
 from lab.objects.container import ContainerView
 
@@ -159,7 +160,7 @@ _CAUSES = (reservation_class, reservation_image, reservation_nvml, reservation_n
 )
 def reservation_stuck(case: PodContext) -> Finding | None:
     """Without the annotation there is no binding; told where none of the causes above is found."""
-    if not _stuck(case) or any(cause.find(case) is not None for cause in _CAUSES):
+    if not _stuck(case) or any(cause(case) is not None for cause in _CAUSES):
         return None
     waiting = [r for r in case.reservations if not r.reserved_gpu]
     failed = [s for s in case.bind_errors if _SILENT.search(s.text)]
@@ -211,6 +212,3 @@ def configmaps(case: PodContext) -> Finding | None:
         f"if they do not come, see the binder: {case.kubectl('get', 'configmaps', '-n', case.pod.namespace)}",
         (told[0].line, f"annotation {CONFIGMAP_ANNOTATION}: {wanted or 'missing'}"),
     )
-
-
-RULES = (*_CAUSES, reservation_stuck, reservation_missing, configmaps)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 
-from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, KAI_SCHEDULER, MEMORY_ANNOTATION, QUEUE_LABEL
 from lab.objects.fields import annotations_of, labels_of, parts
 
@@ -156,6 +157,3 @@ def no_pods_wanted(case: PodContext) -> Finding | None:
     why = "is suspended or paused" if owner.paused else "wants no pods (replicas 0, or all completions are done)"
     resume = "set spec.suspend or spec.paused to false" if owner.paused else "scale it up"
     return Finding(f"{owner.title} {why}", resume, (f"wants {owner.want} pods, has {owner.have}",))
-
-
-RULES = (gates, kai_not_here, no_such_scheduler, fraction_without_kai, share_key, queue_key, no_pods_wanted)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lab.config.labels import HOST_KAI
-from lab.explain.finding import Certainty, Finding, PodStage
+from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
+from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
 
 _PATIENCE = timedelta(seconds=15)
@@ -84,7 +85,7 @@ def not_synced(case: PodContext) -> Finding | None:
     twin = case.twin
     if twin is None or twin.side != "host" or twin.obj is not None or case.schedules or case.refusals:
         return None
-    if case.age < _PATIENCE or syncer_down.find(case) is not None:
+    if case.age < _PATIENCE or syncer_down(case) is not None:
         return None
     return Finding(
         f"the host has no pod for {case.title} after {case.age.total_seconds():.0f} s, and nobody says why",
@@ -286,19 +287,3 @@ def status_behind(case: PodContext) -> Finding | None:
         "wait some seconds; if it stays, see the syncer's log",
         certainty=Certainty.POSSIBLE,
     )
-
-
-RULES = (
-    class_not_synced,
-    sync_error,
-    syncer_down,
-    not_synced,
-    queue_only_inside,
-    queue_only_on_host,
-    node_not_synced,
-    class_blanked,
-    two_kais,
-    not_opted_in,
-    host_deleting,
-    status_behind,
-)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.explain.component_messages import of_event
-from lab.explain.finding import Certainty, Finding
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
+from lab.findings import Certainty, Finding
 from lab.objects.fields import annotations_of, parts
 from lab.objects.workload import ClaimView
 
@@ -72,6 +72,3 @@ def _why(case: PodContext, claim: ClaimView) -> tuple[str, str]:
     if claim.storage_class is None and not default and case.world.has("StorageClass"):
         return "it names no StorageClass, and none is the default", f"name one of: {', '.join(names) or 'none exist'}"
     return "its class has made no volume", f"see what its provisioner says: {look}"
-
-
-RULES = (claim_unbound,)

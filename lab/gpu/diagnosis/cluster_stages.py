@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
+from lab.findings import Finding, Severity
 from lab.gpu.diagnosis.node_facts import HANDLER
-from lab.gpu.diagnosis.node_stages import GpuPathStage, Trouble
-from lab.host.verdict import Level
+from lab.gpu.diagnosis.node_stages import GpuPathStage
 from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRESENT_LABEL
 from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
@@ -58,7 +58,7 @@ def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: boo
         gpus: how many GPUs each GPU node has.
         ours: whether the lab made the cluster; another's may do without this RuntimeClass and these labels.
     """
-    need: Level = "fail" if ours else "warn"
+    need: Severity = "error" if ours else "warning"
     nodes = {node.name: node for node in world.nodes}
     stages = [
         GpuPathStage(
@@ -73,7 +73,7 @@ def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: boo
         stages.append(GpuPathStage("plugin", "device plugin", name, plugin, "runs"))
         if node is None:
             stages.append(
-                GpuPathStage("allocatable", "GPUs offered", name, (Trouble(f"node {name} is not in the cluster"),), "")
+                GpuPathStage("allocatable", "GPUs offered", name, (Finding(f"node {name} is not in the cluster"),), "")
             )
             continue
         stages.append(
@@ -82,7 +82,7 @@ def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: boo
         told = f"{GPU_PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
         stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), told))
     stages += [
-        GpuPathStage("labels", "labels", node.name, (Trouble(f"label {FAKE_LABEL} is true"),), "")
+        GpuPathStage("labels", "labels", node.name, (Finding(f"label {FAKE_LABEL} is true"),), "")
         for node in world.nodes
         if node.labels.get(FAKE_LABEL) == "true" and node.name not in gpus
     ]
@@ -92,60 +92,60 @@ def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: boo
     return tuple(stages)
 
 
-def _runtime_class(world: ClusterSnapshot, need: Level) -> Iterator[Trouble]:
+def _runtime_class(world: ClusterSnapshot, need: Severity) -> Iterator[Finding]:
     found = world.get("RuntimeClass", HANDLER)
     if found is None and world.has("RuntimeClass"):
-        yield Trouble(f"RuntimeClass {HANDLER} is missing", need)
+        yield Finding(f"RuntimeClass {HANDLER} is missing", severity=need)
     elif found is not None and found.get("handler") != HANDLER:
-        yield Trouble(f"RuntimeClass {HANDLER} has handler {found.get('handler')}, should be {HANDLER}", need)
+        yield Finding(f"RuntimeClass {HANDLER} has handler {found.get('handler')}, should be {HANDLER}", severity=need)
 
 
-def _daemon_sets(world: ClusterSnapshot) -> Iterator[Trouble]:
+def _daemon_sets(world: ClusterSnapshot) -> Iterator[Finding]:
     for obj in world.of("DaemonSet"):
         meta, spec, status = parts(obj)
         if is_plugin(spec.get("template") or {}) and not status.get("desiredNumberScheduled"):
-            yield Trouble(f"DaemonSet {meta.get('namespace')}/{meta.get('name')} wants no pod")
+            yield Finding(f"DaemonSet {meta.get('namespace')}/{meta.get('name')} wants no pod")
 
 
-def _plugin(world: ClusterSnapshot, node: str, *, short: bool) -> Iterator[Trouble]:
+def _plugin(world: ClusterSnapshot, node: str, *, short: bool) -> Iterator[Finding]:
     pods = [(PodView.of(obj), obj) for obj in world.of("Pod") if is_plugin(obj)]
     mine = [(view, obj) for view, obj in pods if view.node == node and not view.deleting]
     # GPUs may be offered by something else in a cluster that is not ours
     if short and not any(view.ready for view, _ in mine):
-        yield Trouble(f"no device plugin runs on {node}")
+        yield Finding(f"no device plugin runs on {node}")
     for view, obj in mine:
         # the kubelet tells of the GPUs first, and of the Ready plugin later
         if not view.ready and (short or not _starts(obj, world.at)):
-            yield Trouble(f"device plugin {title_of(view)} is not ready: {state_of(obj)}", where=title_of(view))
+            yield Finding(f"device plugin {title_of(view)} is not ready: {state_of(obj)}", subject=title_of(view))
 
 
-def _offered(node: NodeView, gpus: int) -> Iterator[Trouble]:
+def _offered(node: NodeView, gpus: int) -> Iterator[Finding]:
     if not node.ready:
-        yield Trouble(f"node {node.name} is not Ready")
+        yield Finding(f"node {node.name} is not Ready")
     if node.gpus < gpus:
-        yield Trouble(f"{node.gpus} of {gpus} GPUs are allocatable")
+        yield Finding(f"{node.gpus} of {gpus} GPUs are allocatable")
     elif node.gpus > gpus:
-        yield Trouble(f"{node.gpus} GPUs are allocatable, and the node has {gpus}")
+        yield Finding(f"{node.gpus} GPUs are allocatable, and the node has {gpus}")
 
 
-def _labels(node: NodeView, need: Level) -> Iterator[Trouble]:
+def _labels(node: NodeView, need: Severity) -> Iterator[Finding]:
     if node.labels.get(GPU_PRESENT_LABEL) != "true":
-        yield Trouble(f"label {GPU_PRESENT_LABEL} is missing", need)
+        yield Finding(f"label {GPU_PRESENT_LABEL} is missing", severity=need)
     if node.gpu_memory is None:
-        yield Trouble(f"label {GPU_MEMORY_LABEL} is missing", need)
+        yield Finding(f"label {GPU_MEMORY_LABEL} is missing", severity=need)
     if node.labels.get(FAKE_LABEL) == "true":
-        yield Trouble(f"label {FAKE_LABEL} is true")
+        yield Finding(f"label {FAKE_LABEL} is true")
 
 
-def _reservations(pods: list[Obj], now: datetime) -> Iterator[Trouble]:
+def _reservations(pods: list[Obj], now: datetime) -> Iterator[Finding]:
     for obj in pods:
         view = PodView.of(obj)
         if view.ready or view.deleting or view.phase == "Succeeded":
             continue
         if view.phase == "Failed":
-            yield Trouble(f"reservation pod {view.name} has failed: {state_of(obj)}", where=title_of(view))
+            yield Finding(f"reservation pod {view.name} has failed: {state_of(obj)}", subject=title_of(view))
         elif not _starts(obj, now):
-            yield Trouble(f"reservation pod {view.name} is not ready: {state_of(obj)}", where=title_of(view))
+            yield Finding(f"reservation pod {view.name} is not ready: {state_of(obj)}", subject=title_of(view))
 
 
 def _starts(obj: Obj, now: datetime) -> bool:

@@ -6,20 +6,19 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lab.errors import Interrupted, LabError
+from lab.findings import Finding
 from lab.gpu.diagnosis.cluster_stages import KINDS, cluster_stages, gpu_nodes_of
 from lab.gpu.diagnosis.node_facts import NodeFacts, ask
 from lab.gpu.diagnosis.node_stages import CHECK, Expected, GpuPathStage, node_stages
 from lab.gpu.diagnosis.pods import concerned, pod_evidence, read_logs, unwell, wanted_logs
-from lab.gpu.diagnosis.symptoms import Evidence, SymptomMatch, match
+from lab.gpu.diagnosis.symptoms import Evidence, match
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.node_state import PROGRAMS
 from lab.gpu.pools import pools_by_node, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.gpu.simulated.nodes import each
-from lab.host.verdict import Verdict
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot, take
@@ -41,26 +40,17 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found: each stage of the way as a verdict, the symptoms, and what could not be read."""
+    """What was found: a finding for each stage of the way, the symptoms, and what could not be read."""
 
     lab: str
-    path: tuple[Verdict, ...]
-    symptoms: tuple[SymptomMatch, ...]
+    path: tuple[Finding, ...]
+    symptoms: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
 
     @property
     def broken(self) -> bool:
         """Whether a stage fails."""
-        return any(verdict.level == "fail" for verdict in self.path)
-
-    def as_json(self) -> dict[str, Any]:
-        """The diagnosis as plain data."""
-        return {
-            "lab": self.lab,
-            "verdicts": [verdict.as_json() for verdict in self.path],
-            "symptoms": [found.as_json() for found in self.symptoms],
-            "unread": list(self.unread),
-        }
+        return any(finding.severity == "error" for finding in self.path)
 
 
 def expected(ctx: LabContext) -> dict[str, Expected]:
@@ -92,7 +82,9 @@ def diagnose(ctx: LabContext, *, seconds: float = SECONDS, clock: Clock = time.m
         Interrupted: the run was cancelled.
     """
     if ctx.spec.gpu.mode == "none" and ctx.spec.cluster.provider == "kind":
-        return Diagnosis(ctx.spec.name, (Verdict(CHECK, "GPUs", "skip", "the lab file asks for none"),), ())
+        return Diagnosis(
+            ctx.spec.name, (Finding("the lab file asks for none", severity="skipped", rule=CHECK, title="GPUs"),), ()
+        )
     end = clock() + seconds
     wanted = expected(ctx)
     down, facts = _nodes(ctx, wanted, min(_NODE_SECONDS, seconds))
@@ -108,12 +100,12 @@ def diagnose(ctx: LabContext, *, seconds: float = SECONDS, clock: Clock = time.m
         evidence += read_logs(ctx.cluster(), wanted_logs(world), min(_LOGS_SECONDS, end - clock()))
         silent += [f"{kind} objects" for kind in world.facts.get(UNREAD, "").split(", ") if kind]
     evidence += [line for node in facts for line in _told_by_node(node, world)]
-    verdicts = (*down, *(stage.verdict(_short(ctx, stage)) for stage in stages))
-    return Diagnosis(ctx.spec.name, verdicts, match(evidence), tuple(silent))
+    path = (*down, *(stage.finding(_short(ctx, stage)) for stage in stages))
+    return Diagnosis(ctx.spec.name, path, match(evidence), tuple(silent))
 
 
-def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> tuple[list[Verdict], list[NodeFacts]]:
-    """Ask the GPU nodes, all at once; those that cannot be asked are verdicts."""
+def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> tuple[list[Finding], list[NodeFacts]]:
+    """Ask the GPU nodes, all at once; those that cannot be asked are findings."""
     if not wanted:
         return [], []
     try:
@@ -126,7 +118,7 @@ def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> t
         if states.get(name) != "running"
     ]
 
-    def one(name: str) -> NodeFacts | Verdict:
+    def one(name: str) -> NodeFacts | Finding:
         try:
             return ask(ctx, name, timeout)
         except Interrupted:
@@ -135,12 +127,12 @@ def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> t
             return _fails(short_name(ctx.spec.name, name), error.what, f"{ctx.engine.name} logs --tail 30 {name}")
 
     answers = each(one, [name for name in wanted if states.get(name) == "running"])
-    down += [answer for answer in answers if isinstance(answer, Verdict)]
+    down += [answer for answer in answers if isinstance(answer, Finding)]
     return down, [answer for answer in answers if isinstance(answer, NodeFacts)]
 
 
-def _world(ctx: LabContext, timeout: float, down: list[Verdict], silent: list[str]) -> ClusterSnapshot | None:
-    """The cluster's objects; None where the API does not answer, which is a verdict unless the nodes are down."""
+def _world(ctx: LabContext, timeout: float, down: list[Finding], silent: list[str]) -> ClusterSnapshot | None:
+    """The cluster's objects; None where the API does not answer, which is a finding unless the nodes are down."""
     try:
         return take(ctx.cluster(), kinds=KINDS, timeout=timeout)
     except Interrupted:
@@ -171,5 +163,5 @@ def _short(ctx: LabContext, stage: GpuPathStage) -> str:
     return short_name(ctx.spec.name, stage.where) if stage.where else ""
 
 
-def _fails(title: str, what: str, fix: str) -> Verdict:
-    return Verdict(f"{CHECK}.reached", title, "fail", what, fix)
+def _fails(title: str, what: str, fix: str) -> Finding:
+    return Finding(what, fix, subject=title, rule=f"{CHECK}.reached", title=title)

@@ -1,4 +1,4 @@
-"""What the doctor finds on this machine for a lab file: facts, verdicts, and the known failures in these."""
+"""What the doctor finds on this machine for a lab file: facts, findings, and the known failures in these."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.config import LabSpec
-from lab.gpu.diagnosis.symptoms import Evidence, SymptomMatch, match
-from lab.host import HostFacts, HostNeeds, Machine, Verdict, doctor, gather
+from lab.findings import Finding
+from lab.gpu.diagnosis.symptoms import Evidence, match
+from lab.host import HostFacts, HostNeeds, Machine, doctor, gather
+from lab.host.check import HERE
 from lab.host.nvidia.discovery import NvidiaFacts, discover
 from lab.tools.process import Runner
-
-HERE = "this machine"
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Examined:
 
     facts: HostFacts
     nvidia: NvidiaFacts
-    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """What is not good, as evidence."""
-        return evidence_of(self.verdicts)
+        return evidence_of(self.findings)
 
     @property
-    def symptoms(self) -> tuple[SymptomMatch, ...]:
+    def symptoms(self) -> tuple[Finding, ...]:
         """The known failures in it."""
         return match(self.evidence)
 
@@ -56,6 +56,6 @@ def examine(run: Runner, spec: LabSpec, machine: Machine | None = None) -> Exami
     )
 
 
-def evidence_of(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
-    """What verdicts say that are not good."""
-    return tuple(Evidence("doctor", HERE, verdict.what) for verdict in verdicts if verdict.level in ("warn", "fail"))
+def evidence_of(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
+    """What findings say that are not good."""
+    return tuple(Evidence("doctor", HERE, one.what) for one in findings if one.severity in ("warning", "error"))

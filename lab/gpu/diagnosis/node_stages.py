@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lab.findings import Finding
 from lab.gpu.diagnosis.node_facts import HANDLER, NodeFacts
 from lab.gpu.diagnosis.symptoms import Evidence, match
 from lab.gpu.simulated.devices import DEVICE_MAJOR
-from lab.host.verdict import Level, Verdict
 
 CHECK = "gpu-path"
-"""How the checks of these verdicts begin: ``gpu-path.devices``."""
+"""How the rules of these findings begin: ``gpu-path.devices``."""
 
 CLUSTER = "cluster"
 """Where something is that is on no node."""
@@ -42,43 +42,41 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """One thing that is wrong; ``text`` is a line of the stream ``node``, ``where`` a pod where it is about one."""
-
-    text: str
-    level: Level = "fail"
-    where: str = ""
-
-
-@dataclass(frozen=True)
 class GpuPathStage:
-    """One stage of a node or of the cluster: what is wrong, else what there is."""
+    """One stage of a node or of the cluster: what is wrong, else what there is.
+
+    What is wrong is a line of the stream ``node``; its subject is the pod that it is about, if there is one.
+    """
 
     id: str
     title: str
     where: str
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[Finding, ...]
     good: str
 
     def evidence(self) -> tuple[Evidence, ...]:
         """Its troubles as evidence."""
         return tuple(
-            Evidence("node", trouble.where or self.where or CLUSTER, trouble.text, self.where)
+            Evidence("node", trouble.subject or self.where or CLUSTER, trouble.what, self.where)
             for trouble in self.troubles
         )
 
-    def verdict(self, short: str) -> Verdict:
+    def finding(self, short: str) -> Finding:
         """The stage as the doctor says it; ``short`` is the node's name for people."""
         title = f"{short}: {self.title}" if short else self.title
+        good = Finding(self.good, severity="ok", subject=self.where or CLUSTER, rule=f"{CHECK}.{self.id}", title=title)
         if not self.troubles:
-            return Verdict(f"{CHECK}.{self.id}", title, "ok", self.good)
-        level: Level = "fail" if any(trouble.level == "fail" for trouble in self.troubles) else "warn"
-        found = match(self.evidence())
-        what = "; ".join(trouble.text for trouble in self.troubles)
-        return Verdict(f"{CHECK}.{self.id}", title, level, what, found[0].fix if found else "lab up")
+            return good
+        known = match(self.evidence())
+        return replace(
+            good,
+            what="; ".join(trouble.what for trouble in self.troubles),
+            next=known[0].next if known else "lab up",
+            severity="error" if any(trouble.severity == "error" for trouble in self.troubles) else "warning",
+        )
 
 
-Look = Callable[[NodeFacts, Expected], Iterable[Trouble]]
+Look = Callable[[NodeFacts, Expected], Iterable[Finding]]
 
 
 def node_stages(facts: NodeFacts, expected: Expected) -> tuple[GpuPathStage, ...]:
@@ -99,84 +97,84 @@ def node_stages(facts: NodeFacts, expected: Expected) -> tuple[GpuPathStage, ...
     )
 
 
-def _devices(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _devices(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for path, numbers in expected.devices.items():
         seen = facts.devices.get(path, "")
         if not seen:
-            yield Trouble(f"device {path} is missing")
+            yield Finding(f"device {path} is missing")
         elif (numbers and seen != numbers) or ":" not in seen:
-            yield Trouble(f"device {path} is {seen}, should be {numbers or 'a device'}")
+            yield Finding(f"device {path} is {seen}, should be {numbers or 'a device'}")
     for path in sorted(set(facts.devices) - set(expected.devices)):
-        yield Trouble(f"device {path} is not the node's")
+        yield Finding(f"device {path} is not the node's")
     if expected.real and facts.modify not in ("", "0"):
-        yield Trouble(f"ModifyDeviceFiles is {facts.modify}: NVML may make the device nodes of other GPUs")
+        yield Finding(f"ModifyDeviceFiles is {facts.modify}: NVML may make the device nodes of other GPUs")
 
 
-def _driver(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _driver(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     if expected.real and facts.loaded and facts.library and facts.loaded != facts.library:
-        yield Trouble(f"driver {facts.loaded} is loaded, and the node's library is of {facts.library}")
+        yield Finding(f"driver {facts.loaded} is loaded, and the node's library is of {facts.library}")
     for path, kind in facts.files.items():
         if kind == "missing":
-            yield Trouble(f"driver file {path} is missing")
+            yield Finding(f"driver file {path} is missing")
         elif kind == "directory":
-            yield Trouble(f"driver file {path} is a directory")
+            yield Finding(f"driver file {path} is a directory")
 
 
-def _toolkit(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _toolkit(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for path in expected.programs:
         if path not in facts.programs:
-            yield Trouble(f"{path} is not in the node")
+            yield Finding(f"{path} is not in the node")
     if facts.toolkit.broken:
-        yield Trouble(f"the toolkit's configuration cannot be read: {facts.toolkit.broken}")
+        yield Finding(f"the toolkit's configuration cannot be read: {facts.toolkit.broken}")
         return
     if facts.toolkit.mode != "cdi":
-        yield Trouble(f"the toolkit's mode is {facts.toolkit.mode}, should be cdi")
+        yield Finding(f"the toolkit's mode is {facts.toolkit.mode}, should be cdi")
     if not facts.toolkit.environment:
-        yield Trouble("the toolkit ignores NVIDIA_VISIBLE_DEVICES of unprivileged containers")
+        yield Finding("the toolkit ignores NVIDIA_VISIBLE_DEVICES of unprivileged containers")
 
 
 def _systemd(handler: Mapping[str, Any]) -> bool:
     return (handler.get("options") or {}).get("SystemdCgroup") is True
 
 
-def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for unit, name in (("containerd", "containerd"), ("kubelet", "the kubelet")):
         if (state := facts.units.get(unit) or "unknown") != "active":
-            yield Trouble(f"{name} is {state}")
+            yield Finding(f"{name} is {state}")
     if facts.containerd.broken:
-        yield Trouble(f"containerd's configuration cannot be read: {facts.containerd.broken}")
+        yield Finding(f"containerd's configuration cannot be read: {facts.containerd.broken}")
         return
     handler = facts.containerd.handlers.get(HANDLER)
     if handler is None:
-        yield Trouble(f"containerd has no handler {HANDLER}")
+        yield Finding(f"containerd has no handler {HANDLER}")
     else:
         # kind gives runc what its kubelet's cgroup driver needs: systemd, or cgroupfs in labs on cgroup v1.
         others = facts.containerd.handlers.get("runc")
         wanted = others is None or _systemd(others)
         if _systemd(handler) != wanted:
-            yield Trouble(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
+            yield Finding(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
     for path in facts.changed:
-        yield Trouble(f"containerd has not been restarted since {path} changed", "warn")
+        yield Finding(f"containerd has not been restarted since {path} changed", severity="warning")
     if facts.containerd.default == HANDLER:
-        yield Trouble(f"containerd's default runtime is {HANDLER}", "warn")
+        yield Finding(f"containerd's default runtime is {HANDLER}", severity="warning")
 
 
-def _cdi(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _cdi(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for path, why in facts.cdi.broken.items():
-        yield Trouble(f"CDI spec {path} cannot be read: {why}")
+        yield Finding(f"CDI spec {path} cannot be read: {why}")
     if not facts.cdi.devices:
-        yield Trouble("the node has no CDI spec for nvidia.com/gpu")
+        yield Finding("the node has no CDI spec for nvidia.com/gpu")
         return
     for uuid in expected.gpus:
         if uuid not in facts.cdi.names:
-            yield Trouble(f"no CDI spec names {uuid}")
+            yield Finding(f"no CDI spec names {uuid}")
 
 
-def _health(facts: NodeFacts, expected: Expected) -> Iterator[Trouble]:
+def _health(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     by_minor = {minor: uuid for uuid, minor in expected.gpus.items()}
     for index, health in facts.failed.items():
         # a simulated GPU's minor is its index
-        yield Trouble(f"GPU {by_minor.get(index, f'GPU-{index}')} has failed: {health}")
+        yield Finding(f"GPU {by_minor.get(index, f'GPU-{index}')} has failed: {health}")
 
 
 def _version(facts: NodeFacts) -> str:

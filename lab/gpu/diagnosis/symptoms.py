@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
-import string
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+
+from lab.findings import Finding, PatternRule, Registry, load
 
 TEXT = "text"
 """The stream of a text that somebody gives us: every symptom is looked for in it."""
@@ -51,57 +50,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Symptom:
-    """One row.
-
-    Attributes:
-        id: its name.
-        sees: what one sees, in a few words.
-        streams: where it shows.
-        patterns: any of these in a line is the symptom; named groups may stand in ``means`` and ``fix``
-            as ``{name}``, and the node or pod it was seen at as ``{where}``.
-        means: what is the matter.
-        fix: one next action.
-        source: issue, upstream file or text that the fact is from.
-        proof: id of the test that produces it, or why none can.
-        general: follows from a cause; not told where something else was found at the same place.
-    """
-
-    id: str
-    sees: str
-    streams: frozenset[str]
-    patterns: tuple[re.Pattern[str], ...]
-    means: str
-    fix: str
-    source: str
-    proof: str
-    general: bool = False
-
-    @property
-    def words(self) -> frozenset[str]:
-        """The placeholders in ``means`` and ``fix``."""
-        texts = (self.means, self.fix)
-        return frozenset(name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name)
-
-    def hit(self, line: str) -> re.Match[str] | None:
-        """Where the line shows it; None where it does not."""
-        return next((match for pattern in self.patterns if (match := pattern.search(line))), None)
-
-    def as_json(self) -> dict[str, Any]:
-        """The row as plain data."""
-        return {
-            "id": self.id,
-            "sees": self.sees,
-            "streams": sorted(self.streams),
-            "patterns": [pattern.pattern for pattern in self.patterns],
-            "means": self.means,
-            "fix": self.fix,
-            "source": self.source,
-            "proof": self.proof,
-        }
-
-
-@dataclass(frozen=True)
 class Evidence:
     """One line of one stream; ``where`` is the pod (``namespace/name``), node or place, ``node`` the pod's node."""
 
@@ -115,54 +63,21 @@ class Evidence:
         """Names under which other evidence may be about the same."""
         return frozenset(filter(None, (self.where, self.node)))
 
-
-@dataclass(frozen=True)
-class SymptomMatch:
-    """A symptom that was seen, and where."""
-
-    symptom: Symptom
-    evidence: tuple[Evidence, ...]
-    means: str
-    fix: str
-    places: frozenset[str] = field(default=frozenset(), compare=False)
-
-    def lines(self) -> tuple[str, ...]:
-        """The evidence, a line each, cut where it is long."""
-        told = (f"{one.where}{'' if one.stream == TEXT else f' ({one.stream})'}: {one.text}" for one in self.evidence)
-        return tuple(line if len(line) <= _LONG else line[:_LONG] + "…" for line in told)
-
-    def as_json(self) -> dict[str, Any]:
-        """The finding as plain data."""
-        row = self.symptom
-        return {
-            "symptom": row.id,
-            "sees": row.sees,
-            "means": self.means,
-            "next": self.fix,
-            "source": row.source,
-            "evidence": [{"stream": one.stream, "where": one.where, "text": one.text} for one in self.evidence],
-        }
+    @property
+    def line(self) -> str:
+        """As a line of a finding's evidence, cut where it is long."""
+        line = f"{self.where}{'' if self.stream == TEXT else f' ({self.stream})'}: {self.text}"
+        return line if len(line) <= _LONG else line[:_LONG] + "…"
 
 
 @functools.cache
-def symptoms() -> Mapping[str, Symptom]:
-    """All symptoms by id, in the order of the files and of the rows in them."""
-    found: dict[str, Symptom] = {}
-    for name in FILES:
-        rows = tomllib.loads((Path(__file__).parent / f"symptoms_{name}.toml").read_text())
-        for key, row in rows.items():
-            if key in found:
-                raise ValueError(f"two symptoms are called {key}")
-            found[key] = _row(key, row)
-    return MappingProxyType(found)
+def symptoms() -> Registry[PatternRule]:
+    """All symptoms, in the order of the files and of the rows in them. Raises LabError for a row that is wrong."""
+    folder = Path(__file__).parent
+    return load((folder / f"symptoms_{name}.toml" for name in FILES), STREAMS.keys() - {TEXT}, re.MULTILINE)
 
 
-def _row(key: str, row: Mapping[str, Any]) -> Symptom:
-    compiled = tuple(re.compile(pattern, re.MULTILINE) for pattern in row["patterns"])
-    return Symptom(**{**row, "id": key, "patterns": compiled, "streams": frozenset(row["streams"])})
-
-
-def match(evidence: Iterable[Evidence], rows: Iterable[Symptom] | None = None) -> tuple[SymptomMatch, ...]:
+def match(evidence: Iterable[Evidence], rows: Iterable[PatternRule] | None = None) -> tuple[Finding, ...]:
     """The symptoms in the evidence, causes first; general ones only where nothing else was found.
 
     Args:
@@ -174,18 +89,19 @@ def match(evidence: Iterable[Evidence], rows: Iterable[Symptom] | None = None) -
     for one in evidence:
         line = normal(one.text)
         for row in wanted:
-            if (one.stream == TEXT or one.stream in row.streams) and (hit := row.hit(line)):
+            if (one.stream == TEXT or one.stream in row.streams) and (hit := row.search(line)):
                 seen.setdefault(row.id, {})[one] = hit
-    found = [_found(row, seen[row.id]) for row in wanted if row.id in seen]
-    explained = frozenset[str]().union(*(one.places for one in found if not one.symptom.general))
-    return tuple(one for one in found if not (one.symptom.general and one.places <= explained))
+    found = [row for row in wanted if row.id in seen]
+    places = {key: frozenset[str]().union(*(one.places for one in hits)) for key, hits in seen.items()}
+    explained = frozenset[str]().union(*(places[row.id] for row in found if not row.general))
+    return tuple(_found(row, seen[row.id]) for row in found if not (row.general and places[row.id] <= explained))
 
 
-def in_text(text: str, where: str = "text") -> tuple[SymptomMatch, ...]:
+def in_text(text: str, where: str = "text") -> tuple[Finding, ...]:
     """The symptoms in a log or an error text; ``where`` names it in the evidence."""
     text = normal(text)
     # Of a long log few symptoms are anywhere in it: the lines are looked through for these alone.
-    rows = [row for row in symptoms().values() if row.hit(text)]
+    rows = [row for row in symptoms().values() if row.search(text)]
     lines = (line.strip() for line in text.splitlines())
     return match((Evidence(TEXT, where, line) for line in lines if line), rows)
 
@@ -195,8 +111,7 @@ def normal(text: str) -> str:
     return _QUOTE.sub('"', _COLOUR.sub("", text)).replace("\\n", "\n")
 
 
-def _found(row: Symptom, hits: Mapping[Evidence, re.Match[str]]) -> SymptomMatch:
-    first, match_ = next(iter(hits.items()))
-    words = {"where": first.where, **{name: value or "" for name, value in match_.groupdict().items()}}
-    places = frozenset[str]().union(*(one.places for one in hits))
-    return SymptomMatch(row, tuple(hits)[:_LINES], row.means.format(**words), row.fix.format(**words), places)
+def _found(row: PatternRule, hits: Mapping[Evidence, re.Match[str]]) -> Finding:
+    first, hit = next(iter(hits.items()))
+    found = row.finding(hit, (one.line for one in tuple(hits)[:_LINES]), {"where": first.where})
+    return replace(found, subject=first.where)

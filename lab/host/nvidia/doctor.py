@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.findings import Finding
+from lab.host.check import Look, fail, ok, skip, warn
 from lab.host.nvidia.discovery import NvidiaFacts, discover
 from lab.host.nvidia.strategies import AUTO, CDI_FIX, RUNTIME_FIX, choose_strategy, strategies
-from lab.host.verdict import Finding, Look, fail, ok, skip, warn
 
 _GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 

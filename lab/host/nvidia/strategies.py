@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lab.errors import HostNotReady
-from lab.host.nvidia.checks import CHECKS
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.host.nvidia.engine_config import RUNTIME
+from lab.host.nvidia.requirements import REQUIREMENTS
 
 AUTO = "auto"
 
@@ -33,7 +33,7 @@ class Strategy:
 
     def refusal(self, facts: NvidiaFacts) -> str:
         """Why it cannot be used on this machine; empty when it can."""
-        return next((reason for name in self.checks if (reason := CHECKS[name](facts))), "")
+        return next((reason for name in self.checks if (reason := REQUIREMENTS[name](facts))), "")
 
     def changes(self, facts: NvidiaFacts) -> tuple[str, ...]:
         """Ids of the fixes that this machine still needs for it."""

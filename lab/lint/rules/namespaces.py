@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.findings import Finding
+from lab.lint.model import LintContext, Manifest, found, rule
 
 
 @rule(
@@ -13,7 +14,7 @@ from lab.lint.model import Found, LintContext, Manifest, rule
     "KAI global.namespaceLabelSelector: the webhooks' namespaceSelector, and --namespace-label-selector of the "
     "pod-grouper",
 )
-def opt_in(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def opt_in(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Beside a tenant with a KAI of its own, the host's KAI is told to look at labelled namespaces only.
 
     Without PodGroup no pod is scheduled, and nothing says so.
@@ -31,6 +32,6 @@ def opt_in(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     fix = f"kubectl label namespace {where} {lacking}"
     if labels is None:
         what = f"KAI on the host looks at namespace {where} only if that is labelled {lacking}; if not: {then}"
-        yield Found(at, what, fix, "warning")
+        yield found(at, what, fix, "warning")
     else:
-        yield Found(at, f"namespace {where} is not labelled {lacking}, so KAI on the host leaves it alone: {then}", fix)
+        yield found(at, f"namespace {where} is not labelled {lacking}, so KAI on the host leaves it alone: {then}", fix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.findings import Finding
+from lab.lint.model import LintContext, Manifest, found, rule
 
 
 @rule(
@@ -13,7 +14,7 @@ from lab.lint.model import Found, LintContext, Manifest, rule
     "a KAI queue on a pod of another scheduler",
     "KAI looks at pods with schedulerName kai-scheduler only",
 )
-def queue_without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def queue_without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The queue means nothing to the default scheduler: no quota holds for the pod."""
     pod, queue = manifest.pod, manifest.queue(setting.line.keys.queue)
     if pod is None or queue is None or pod.scheduler == setting.line.scheduler_name:
@@ -21,7 +22,7 @@ def queue_without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Foun
     if _meant(pod.scheduler, setting.line.scheduler_name):
         return  # scheduler-misspelt says it
     who = pod.scheduler or "the default scheduler"
-    yield Found(
+    yield found(
         (*pod.at, "spec", "schedulerName"),
         f"it names queue {queue[1]}, but goes to {who}: no quota holds for it",
         f"set schedulerName: {setting.line.scheduler_name} in the pod's spec",
@@ -30,11 +31,11 @@ def queue_without_kai(manifest: Manifest, setting: LintContext) -> Iterator[Foun
 
 
 @rule("scheduler-misspelt", "a schedulerName that is nearly KAI's", "Kubernetes: nobody else takes the pod")
-def misspelt(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def misspelt(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """No scheduler answers to the name, and the pod is Pending without any event."""
     pod = manifest.pod
     if pod and _meant(pod.scheduler, setting.line.scheduler_name):
-        yield Found(
+        yield found(
             (*pod.at, "spec", "schedulerName"),
             f"no scheduler is called {pod.scheduler!r}: the pod stays Pending without an event",
             f"write {setting.line.scheduler_name}",
@@ -46,7 +47,7 @@ def misspelt(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a workload in a namespace of KAI's own",
     "pkg/apis/kai/v1/admission: the webhooks leave out kube-system and KAI's namespace",
 )
-def namespace(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def namespace(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """KAI's webhooks do not look at pods there, so fractions never get their configuration."""
     line, where = setting.line, str(manifest.meta.get("namespace") or "")
     pod = manifest.pod
@@ -57,15 +58,15 @@ def namespace(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     else:
         what = f"KAI's webhooks do not look at pods in {where}: fractions are not set up, mistakes are not refused"
     if where == line.reservation_namespace or pod.scheduler == line.scheduler_name:
-        yield Found(("metadata", "namespace"), what, "take a namespace of your own")
+        yield found(("metadata", "namespace"), what, "take a namespace of your own")
 
 
 @rule("node-name-set", "nodeName set by hand", "Kubernetes: such a pod passes no scheduler")
-def node_name(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def node_name(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """KAI never schedules it, whatever schedulerName says."""
     pod = manifest.pod
     if pod and pod.spec.get("nodeName") and pod.scheduler == setting.line.scheduler_name:
-        yield Found(
+        yield found(
             (*pod.at, "spec", "nodeName"),
             "nodeName bypasses every scheduler: no queue, no fraction, no gang",
             "use a nodeSelector with kubernetes.io/hostname",
@@ -77,7 +78,7 @@ def node_name(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a parallel Job whose pods start one by one",
     "KAI: a batch Job is one PodGroup per pod unless kai.scheduler/batch-min-member says otherwise",
 )
-def job_gang(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def job_gang(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Each pod of a Job is scheduled by itself, so that some may run while others wait."""
     pod, key = manifest.pod, setting.line.keys.min_member
     together = manifest.spec.get("parallelism")
@@ -90,20 +91,20 @@ def job_gang(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
         and (not key or key not in manifest.annotations)
     ):
         fix = f'annotate the Job with {key}: "{together}" for a gang' if key else "make a PodGroup by hand for a gang"
-        yield Found(
+        yield found(
             ("spec", "parallelism"), f"the {together} pods are no gang: some may run while others wait", fix, "note"
         )
 
 
 @rule("gang-larger-than-job", "a gang of more pods than the Job has", "KAI: minMember pods must exist")
-def gang_too_large(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def gang_too_large(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The gang waits for pods that are never made."""
     key = setting.line.keys.min_member
     text, together = manifest.annotations.get(key, "") if key else "", manifest.spec.get("parallelism", 1)
     if manifest.kind == "Job" and text and not (text.isdigit() and int(text) > 0):
-        yield Found(("metadata", "annotations", key), f"{key}: {text!r} is no number above 0", "write a whole number")
+        yield found(("metadata", "annotations", key), f"{key}: {text!r} is no number above 0", "write a whole number")
     elif manifest.kind == "Job" and text and isinstance(together, int) and int(text) > together:
-        yield Found(
+        yield found(
             ("metadata", "annotations", key),
             f"the gang waits for {text} pods, and the Job runs {together} at a time: none starts",
             f"set parallelism to {text} or more",

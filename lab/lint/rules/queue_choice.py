@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
+from lab.findings import Finding
 from lab.lint.document import Loc
-from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.lint.model import LintContext, Manifest, found, rule
 from lab.lint.queues import ancestry, parents
 from lab.objects.pod_requests import PodRequests
 
@@ -28,30 +29,30 @@ def _named(manifest: Manifest, setting: LintContext) -> tuple[Loc, str] | None:
     "a KAI workload without a queue",
     "KAI: default-queue exists from 0.10; before, such pods hang in silence",
 )
-def missing(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def missing(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Which queue it gets depends on the version."""
     pod, line = manifest.pod, setting.line
     if pod is None or pod.scheduler != line.scheduler_name or manifest.queue(line.keys.queue):
         return
     at = (*pod.at, "metadata", "labels")
     if not line.default_queues:
-        yield Found(
+        yield found(
             at,
             f"no queue: KAI {line.version} makes no default queue, and the pod stays Pending in silence",
             f"label it {line.keys.queue}: QUEUE",
         )
     elif setting.queues is not None and line.default_queues[-1] not in setting.queues:
-        yield Found(
+        yield found(
             at,
             f"no queue: it goes to {line.default_queues[-1]}, which does not exist here",
             f"label it {line.keys.queue}",
         )
     else:
-        yield Found(at, f"no queue: it goes to {line.default_queues[-1]}", f"label it {line.keys.queue}: QUEUE", "note")
+        yield found(at, f"no queue: it goes to {line.default_queues[-1]}", f"label it {line.keys.queue}: QUEUE", "note")
 
 
 @rule("queue-unknown", "a queue that does not exist", "KAI #612, #621; PodGroup condition QueueDoesNotExist from 0.13")
-def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The pod stays Pending; before 0.13 nothing says why."""
     named = _named(manifest, setting)
     if named is None or setting.queues is None or named[1] in setting.queues:
@@ -59,7 +60,7 @@ def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     at, name = named
     near = difflib.get_close_matches(name, setting.queues, 1, 0.6)
     told = "with the event that it does not exist" if setting.line.unknown_queue_event else "without an event"
-    yield Found(
+    yield found(
         at,
         f"queue {name!r} does not exist: the pod stays Pending, {told}",
         f"perhaps you meant {near[0]}" if near else f"there are: {', '.join(sorted(setting.queues)) or 'none'}",
@@ -67,13 +68,13 @@ def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-is-parent", "a queue that has children", "KAI: only leaf queues are scheduled, in every version")
-def parent(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def parent(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Nothing is ever scheduled from a parent queue."""
     named = _named(manifest, setting)
     if named is None or not setting.queues or named[1] not in parents(setting.queues):
         return
     children = sorted(queue.name for queue in setting.queues.values() if queue.parent == named[1])
-    yield Found(
+    yield found(
         named[0],
         f"queue {named[1]} is a parent: workloads in it stay Pending",
         f"take one of its children: {', '.join(children)}",
@@ -81,7 +82,7 @@ def parent(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("over-limit-for-ever", "more than the queue's limit", "pkg/scheduler/plugins/proportion/capacity_policy")
-def over_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def over_limit(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """One pod asks for more than its queue, or a queue above it, may ever have; an omitted limit is 0."""
     named, pod = _named(manifest, setting), manifest.pod
     if named is None or pod is None or not setting.queues or named[1] not in setting.queues:
@@ -92,7 +93,7 @@ def over_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
         for resource, amount in asks.items():
             limit = queue.limit.get(resource, 0.0)
             if amount > 0 and 0 <= limit < amount:
-                yield Found(
+                yield found(
                     named[0],
                     f"it asks for {amount:g} {_UNITS[resource]}, and queue {name} is limited to {limit:g}"
                     " (what is left out counts as 0): Pending for ever",
@@ -106,7 +107,7 @@ def over_limit(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a workload that may not be preempted, in a queue with quota 0",
     "NVIDIA/aicr PR #720; pkg/scheduler/plugins/proportion/capacity_policy/quota_check.go",
 )
-def zero_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def zero_quota(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Deployments have the class inference (125), which may not go over quota; default-queue has quota 0."""
     named, pod, line = _named(manifest, setting), manifest.pod, setting.line
     if pod is None or pod.scheduler != line.scheduler_name:
@@ -119,7 +120,7 @@ def zero_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     for resource, amount in _asks(manifest).items():
         quota = queues[named[1]].quota.get(resource, 0.0)
         if amount > 0 and 0 <= quota < amount:
-            yield Found(
+            yield found(
                 named[0],
                 f"{manifest.kind}s are not preemptible and get no more than their queue's quota: {named[1]} has"
                 f" {quota:g} {_UNITS[resource]}, a pod asks for {amount:g}",
@@ -133,14 +134,14 @@ def zero_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a PriorityClass that neither KAI nor Kubernetes brings",
     "KAI: train 50, build-preemptible 75, build 100, inference 125",
 )
-def priority_class(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def priority_class(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The pod-grouper falls back to the workload's own default."""
     key, known = setting.line.keys.priority_class, setting.line.priority_classes
     pod = manifest.pod
     value = manifest.labels.get(key) or (pod.labels.get(key) if pod else None)
     near = difflib.get_close_matches(value, known, 1, 0.6) if value else []
     if value and value not in known and pod is not None:
-        yield Found(
+        yield found(
             ("metadata", "labels", key),
             f"{key}: {value} is none of KAI's ({', '.join(known)}); unless you made it, the default of a"
             f" {manifest.kind} counts",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.findings import Finding
+from lab.lint.model import LintContext, Manifest, found, rule
 from lab.lint.queues import GROUP, RESOURCES, amount, ancestry, is_queue
 
 _LIMITS = "pkg/scheduler/plugins/proportion/capacity_policy/max_allowed_check.go; docs/queues/README.md, v0.17.0"
@@ -21,19 +22,19 @@ def _shares(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @rule("queue-api", "a Queue of another API", "KAI: scheduling.run.ai/v2")
-def api(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def api(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Volcano and older releases have Queues too; KAI reads its own."""
     if manifest.kind == "Queue" and manifest.api != f"{GROUP}v2":
-        yield Found(
+        yield found(
             ("apiVersion",), f"{manifest.api} is not KAI's Queue: KAI does not see it", f"write apiVersion: {GROUP}v2"
         )
 
 
 @rule("queue-namespaced", "a Queue with a namespace", "KAI: Queues are cluster-scoped")
-def namespaced(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def namespaced(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """kubectl refuses or ignores the namespace."""
     if is_queue(manifest) and manifest.meta.get("namespace"):
-        yield Found(
+        yield found(
             ("metadata", "namespace"), "Queues are cluster-scoped: the namespace means nothing", "leave it out", "note"
         )
 
@@ -43,10 +44,10 @@ def namespaced(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a Queue without resources",
     "pkg/admission/webhook/queuehooks/queue_validator.go: resources must be specified",
 )
-def no_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def no_resources(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The webhook refuses it."""
     if is_queue(manifest) and not isinstance(manifest.spec.get("resources"), dict):
-        yield Found(
+        yield found(
             ("spec",),
             "spec.resources is missing: the webhook refuses the queue",
             "give cpu, memory and gpu their shares",
@@ -54,7 +55,7 @@ def no_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-limit-omitted", "a limit that is left out counts as 0", _LIMITS)
-def omitted(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def omitted(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Nothing that asks for that resource ever runs in the queue or below it."""
     if not is_queue(manifest) or not isinstance(manifest.spec.get("resources"), dict):
         return
@@ -62,7 +63,7 @@ def omitted(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     for resource in RESOURCES:
         if "limit" not in shares.get(resource, {}):
             part = f"{resource}.limit" if resource in shares else resource
-            yield Found(
+            yield found(
                 ("spec", "resources", resource),
                 f"{part} is left out, which KAI reads as limit 0: no pod that asks for {resource} runs in it",
                 f"write {resource}: {{quota: …, limit: -1}}; -1 is no limit",
@@ -70,11 +71,11 @@ def omitted(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-quota-omitted", "a quota that is left out counts as 0", _LIMITS)
-def no_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def no_quota(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """No share is guaranteed, and workloads that are not preemptible never run."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         if "quota" not in share and "limit" in share:
-            yield Found(
+            yield found(
                 ("spec", "resources", resource),
                 f"{resource}.quota is left out, which KAI reads as 0: no guaranteed share, no Deployments",
                 "give it a quota; -1 is unlimited",
@@ -83,12 +84,12 @@ def no_quota(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-weight-omitted", "an overQuotaWeight that is left out counts as 0", _LIMITS)
-def no_weight(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def no_weight(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The queue gets nothing of what is left over beyond its quota."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         quota, limit = share.get("quota", 0), share.get("limit")
         if "overQuotaWeight" not in share and limit is not None and quota != -1 and (limit == -1 or limit > quota):
-            yield Found(
+            yield found(
                 ("spec", "resources", resource),
                 f"{resource}.overQuotaWeight is left out, which KAI reads as 0: no share of what is left over",
                 "write overQuotaWeight: 1",
@@ -97,24 +98,24 @@ def no_weight(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-share-no-number", "a share that is no number", "KAI: quota, limit and overQuotaWeight are numbers")
-def number(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def number(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Quantities such as 10Gi are refused by the API server; -1 is the only number below 0."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         for key in ("quota", "limit", "overQuotaWeight"):
             value = share.get(key, 0)
             at = ("spec", "resources", resource, key)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                yield Found(
+                yield found(
                     at,
                     f"{resource}.{key}: {value!r} is refused: it takes a number",
                     f"in {_plain(resource)}, without a unit",
                 )
             elif value < 0 and not (value == -1 and key != "overQuotaWeight"):
-                yield Found(at, f"{resource}.{key}: {value:g} has no meaning; -1 is unlimited", "write -1, 0 or more")
+                yield found(at, f"{resource}.{key}: {value:g} has no meaning; -1 is unlimited", "write -1, 0 or more")
 
 
 @rule("queue-units", "a share in the wrong unit", _UNITS)
-def units(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def units(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Cores instead of millicores, bytes instead of megabytes: the queue is far smaller or larger than meant."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         for key in ("quota", "limit"):
@@ -132,16 +133,16 @@ def units(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
             elif resource == "gpu" and value > 100_000:
                 what, fix = f"gpu.{key}: {value:g} devices", "count GPUs in devices"
             if what:
-                yield Found(at, what, fix, "warning")
+                yield found(at, what, fix, "warning")
 
 
 @rule("queue-limit-below-quota", "a limit below the quota", _LIMITS)
-def below(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def below(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The guarantee cannot be used."""
     for resource, share in _shares(manifest) if is_queue(manifest) else ():
         quota, limit = amount(share, "quota"), amount(share, "limit")
         if "limit" in share and 0 <= limit < quota:
-            yield Found(
+            yield found(
                 ("spec", "resources", resource, "limit"),
                 f"{resource}: limit {limit:g} is below quota {quota:g}, so that the quota is never reached",
                 "raise the limit, or lower the quota",
@@ -150,11 +151,11 @@ def below(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-parent-unknown", "a parent queue that does not exist", "KAI: an orphan queue is dropped with its children")
-def orphan(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def orphan(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Nothing in the queue is scheduled."""
     name = str(manifest.spec.get("parentQueue") or "") if is_queue(manifest) else ""
     if name and setting.queues is not None and name not in setting.queues:
-        yield Found(
+        yield found(
             ("spec", "parentQueue"),
             f"parent queue {name!r} does not exist: nothing in this queue is scheduled",
             "make it first",
@@ -162,13 +163,13 @@ def orphan(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-circle", "queues that are each other's parents", "KAI: a queue tree has a root")
-def circle(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def circle(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Such queues have no root and are never scheduled."""
     if not is_queue(manifest) or not setting.queues or manifest.name not in setting.queues:
         return
     path = ancestry(manifest.name, setting.queues)
     if setting.queues[path[-1]].parent in path:
-        yield Found(
+        yield found(
             ("spec", "parentQueue"),
             f"its parents lead back to it: {' → '.join([*path, path[0]])}",
             "leave one parentQueue out",
@@ -176,7 +177,7 @@ def circle(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("queue-levels", "more or fewer levels than this version takes", "KAI #612, #621; hierarchical queues from 0.13")
-def levels(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def levels(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Up to 0.12 a tree has exactly two levels: anything else is never scheduled."""
     wanted = setting.line.queue_levels
     if not wanted or not is_queue(manifest) or not setting.queues or manifest.name not in setting.queues:
@@ -185,7 +186,7 @@ def levels(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     has_children = any(queue.parent == manifest.name for queue in setting.queues.values())
     if depth > wanted or (depth < wanted and not has_children):
         what = f"it is on level {depth}" if depth > wanted else "it has neither parent nor children"
-        yield Found(
+        yield found(
             ("spec", "parentQueue"),
             f"KAI {setting.line.version} takes trees of exactly {wanted} levels, and {what}: nothing in it runs",
             "give each leaf queue a parent without one"
@@ -199,7 +200,7 @@ def levels(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "children with more quota than their parent",
     "pkg/admission/webhook/queuehooks/queue_validator.go warns of it",
 )
-def children(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def children(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The children's guarantees cannot all be kept."""
     if not is_queue(manifest) or not setting.queues:
         return
@@ -208,7 +209,7 @@ def children(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
         parts = {q.name: q.quota.get(resource, 0.0) for q in setting.queues.values() if q.parent == manifest.name}
         total = sum(value for value in parts.values() if value > 0)
         if own >= 0 and total > own:
-            yield Found(
+            yield found(
                 ("spec", "resources", resource, "quota"),
                 f"{resource}: children have quota {total:g} together, and this parent {own:g}",
                 "raise the parent's quota, or -1",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lab.findings import Finding
 from lab.kai import lines
 from lab.lint.document import Loc
-from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.lint.model import LintContext, Manifest, found, rule
 
 _MISSING = object()
 
@@ -41,7 +42,7 @@ def _is_vcluster(manifest: Manifest) -> bool:
     "the reservation pods' RuntimeClass under another version's key",
     "pkg/binder/binding/resourcereservation/resource_reservation.go and the chart at each tag",
 )
-def class_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def class_key(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The key moved twice; an old one is ignored, and reservation pods run without the NVIDIA runtime."""
     if not _is_kai(manifest):
         return
@@ -49,7 +50,7 @@ def class_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     for key in {line.helm.reservation_class for line in lines().values()} - {right, ""}:
         loc = tuple(key.split("."))
         if _at(manifest.obj, loc) is not _MISSING:
-            yield Found(
+            yield found(
                 loc,
                 f"{key} is ignored by KAI {setting.line.version}",
                 f"write {right}" if right else "this version takes the node's default runtime",
@@ -57,10 +58,10 @@ def class_key(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
 
 
 @rule("kai-sharing-not-set", "KAI's values without gpuSharing", "chart value global.gpuSharing, false unless set")
-def sharing(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def sharing(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """Every pod with a fraction will be refused."""
     if _is_kai(manifest) and _at(manifest.obj, ("global", "gpuSharing")) is not True:
-        yield Found(("global",), "gpuSharing is off: pods with a fraction are refused", "set gpuSharing: true", "note")
+        yield found(("global",), "gpuSharing is off: pods with a fraction are refused", "set gpuSharing: true", "note")
 
 
 @rule(
@@ -68,12 +69,12 @@ def sharing(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "sync of custom resources in vCluster",
     "loft-sh/vcluster-docs PR #886: KAI needs no sync of PodGroups or Queues",
 )
-def custom_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def custom_resources(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """It needs vCluster Platform and is not needed: the pod-grouper works on the host's pods."""
     for way in ("fromHost", "toHost"):
         loc = ("sync", way, "customResources")
         if _is_vcluster(manifest) and isinstance(_at(manifest.obj, loc), dict):
-            yield Found(
+            yield found(
                 loc,
                 "sync of custom resources needs vCluster Platform, and the free vCluster does not start with it;"
                 " KAI on the host does not need it",
@@ -86,14 +87,14 @@ def custom_resources(manifest: Manifest, setting: LintContext) -> Iterator[Found
     "a virtual scheduler beside the host's KAI",
     "loft-sh/vcluster: with a scheduler inside, pods are synced only once they have a node",
 )
-def virtual_scheduler(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def virtual_scheduler(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The host's KAI never sees the tenant's pods then; KAI must run inside."""
     for loc in (
         ("controlPlane", "distro", "k8s", "scheduler", "enabled"),
         ("controlPlane", "advanced", "virtualScheduler", "enabled"),
     ):
         if _is_vcluster(manifest) and _at(manifest.obj, loc) is True:
-            yield Found(
+            yield found(
                 loc,
                 "with a scheduler inside, the host's KAI never sees this tenant's pods",
                 "leave it out for KAI on the host; keep it for KAI inside the tenant",
@@ -106,10 +107,10 @@ def virtual_scheduler(manifest: Manifest, setting: LintContext) -> Iterator[Foun
     "synced pods are owned by vCluster's Service",
     "KAI v0.4.3 and newer fall back to the pod, unless they may read Services",
 )
-def owner(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def owner(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """setOwner: false keeps KAI's pod-grouper from looking at that Service."""
     if _is_vcluster(manifest) and _at(manifest.obj, ("experimental", "syncSettings", "setOwner")) is True:
-        yield Found(
+        yield found(
             ("experimental", "syncSettings", "setOwner"),
             "synced pods are owned by vCluster's Service, at which KAI's pod-grouper then looks",
             "set experimental.syncSettings.setOwner: false",
@@ -122,7 +123,7 @@ def owner(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
     "a mount that names a driver version",
     "nvidia-container-toolkit: libraries carry the driver's version, which changes with every update",
 )
-def driver_mount(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
+def driver_mount(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     """The mount breaks, in silence, with the next driver."""
     import re
 
@@ -132,7 +133,7 @@ def driver_mount(manifest: Manifest, setting: LintContext) -> Iterator[Found]:
         for at, mount in enumerate((node.get("extraMounts") or []) if isinstance(node, dict) else []):
             path = str(mount.get("hostPath", "")) if isinstance(mount, dict) else ""
             if re.search(r"\.so\.\d+\.\d+", path):
-                yield Found(
+                yield found(
                     ("nodes", number, "extraMounts", at, "hostPath"),
                     f"{path} names a driver version: after the next driver update Docker mounts an empty directory",
                     "let the lab mount the libraries of the driver that is loaded (gpu.mode: nvidia)",

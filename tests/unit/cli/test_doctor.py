@@ -16,30 +16,35 @@ from typer.testing import CliRunner, Result
 from lab.cli.doctor import doctor as command
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
+from lab.findings import Finding, Severity
 from lab.gpu.diagnosis.anonymize import facts_from
 from lab.gpu.diagnosis.diagnose import Diagnosis
 from lab.gpu.diagnosis.host import Examined, evidence_of, needs_of
 from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
-from lab.host import Verdict
 from lab.session.lab import Lab
-from lab.ui.doctor import render_diagnosis, render_known, render_symptoms
+from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
 from tests.unit.gpu.diagnosis.test_anonymize import HOST, NVIDIA, ONE
 
-GOOD = Verdict("memory", "memory", "ok", "16 GiB")
-BAD = Verdict("nvidia", "NVIDIA GPU", "fail", "Docker's default runtime is runc", "lab up --yes", "nvidia-runtime")
+
+def check(rule: str, title: str, severity: Severity, what: str, fix: str = "", fix_id: str = "") -> Finding:
+    return Finding(what, fix, rule=rule, title=title, severity=severity, fix_id=fix_id)
+
+
+GOOD = check("memory", "memory", "ok", "16 GiB")
+BAD = check("nvidia", "NVIDIA GPU", "error", "Docker's default runtime is runc", "lab up --yes", "nvidia-runtime")
 PATH = (
-    Verdict("gpu-path.devices", "worker: device nodes", "ok", "/dev/nvidia0"),
-    Verdict("gpu-path.handler", "worker: containerd handler", "fail", "containerd has no handler nvidia", "lab down"),
+    check("gpu-path.devices", "worker: device nodes", "ok", "/dev/nvidia0"),
+    check("gpu-path.handler", "worker: containerd handler", "error", "containerd has no handler nvidia", "lab down"),
 )
 FOUND = match([Evidence("node", "kailab-demo-worker", "containerd has no handler nvidia")])
 
 
 class Stage:
-    """What the command finds: labs that are up, the machine's verdicts, and a diagnosis."""
+    """What the command finds: labs that are up, what is found on the machine, and a diagnosis."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.labs: dict[str, LabSpec] = {}
-        self.verdicts: tuple[Verdict, ...] = (GOOD,)
+        self.findings: tuple[Finding, ...] = (GOOD,)
         self.seen = Diagnosis("demo", PATH[:1], ())
         self.judged: list[LabSpec] = []
         self.asked: list[str] = []
@@ -49,7 +54,7 @@ class Stage:
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
         self.judged.append(spec)
-        return Examined(HOST, NVIDIA, self.verdicts)
+        return Examined(HOST, NVIDIA, self.findings)
 
     def _diagnose(self, ctx: str) -> Diagnosis:
         self.asked.append(ctx)
@@ -114,7 +119,7 @@ def test_several_labs_and_none_named(stage: Stage) -> None:
 
 
 def test_a_needed_thing_that_is_missing_is_exit_code_4(stage: Stage) -> None:
-    stage.verdicts = (GOOD, BAD)
+    stage.findings = (GOOD, BAD)
     done = run("--profile", "gpu")
     assert done.exit_code == 4
     assert "lab up --yes" in done.output
@@ -128,27 +133,22 @@ def test_a_broken_way_is_exit_code_4_too(stage: Stage) -> None:
     assert done.exit_code == 4
     for text in ("GPUs of lab demo", "worker: containerd handler", "not read: Event objects", "handler-missing"):
         assert text in done.output
-    warned = Diagnosis("demo", (Verdict("gpu-path.handler", "w", "warn", "w", "f"),), ())
+    warned = Diagnosis("demo", (check("gpu-path.handler", "w", "warning", "w", "f"),), ())
     stage.seen = warned
     assert run().exit_code == 0
 
 
 def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
     stage.up("demo")
-    stage.verdicts = (GOOD, BAD)
+    stage.findings = (GOOD, BAD)
     stage.seen = Diagnosis("demo", PATH, FOUND, ("Job objects",))
     done = run("--json")
     assert done.exit_code == 4
     told = json.loads(done.output)
-    assert [verdict["check"] for verdict in told["verdicts"]] == [
-        "memory",
-        "nvidia",
-        "gpu-path.devices",
-        "gpu-path.handler",
-    ]
-    assert [one["symptom"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
-    assert told["symptoms"][1]["evidence"][0]["where"] == "kailab-demo-worker"
-    assert (told["lab"], told["unread"]) == ("demo", ["Job objects"])
+    assert [one["rule"] for one in told["findings"]] == ["memory", "nvidia", "gpu-path.devices", "gpu-path.handler"]
+    assert [one["rule"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
+    assert told["symptoms"][1]["subject"] == "kailab-demo-worker"
+    assert (told["schemaVersion"], told["lab"], told["unread"]) == (1, "demo", ["Job objects"])
     assert ONE not in done.output
     assert facts_from(told["facts"])[0].cores == HOST.cores
 
@@ -165,7 +165,7 @@ def test_a_log_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert 'kubelet.log: level=error error="no runtime for "nvidia" is configured"' in done.output
     told = json.loads(run("--log", "-", "--json", stdin=text).output)
-    assert [one["symptom"] for one in told["symptoms"]] == ["handler-missing"]
+    assert [one["rule"] for one in told["symptoms"]] == ["handler-missing"]
     assert stage.judged == []
 
 
@@ -177,13 +177,13 @@ def test_a_log_without_a_known_failure_and_one_that_cannot_be_read(stage: Stage)
 
 
 def test_all_symptoms_are_listed(stage: Stage) -> None:
-    assert len(json.loads(run("--symptoms", "--json").output)) == len(symptoms())
+    assert len(json.loads(run("--symptoms", "--json").output)["rules"]) == len(symptoms())
     assert "fake-gpu-label" in run("--symptoms").output
     assert stage.judged == []
 
 
 def test_what_is_not_good_on_the_machine_is_evidence() -> None:
-    lines = evidence_of([GOOD, BAD, Verdict("x", "x", "skip", "no NVIDIA GPU (NVML Shared Library Not Found)")])
+    lines = evidence_of([GOOD, BAD, check("x", "x", "skipped", "no NVIDIA GPU (NVML Shared Library Not Found)")])
     assert [line.text for line in lines] == ["Docker's default runtime is runc"]
     assert needs_of(LabSpec()).gpu == LabSpec().gpu.mode
 
@@ -197,8 +197,8 @@ def test_the_text_names_meaning_fix_and_source() -> None:
     out, stream = console()
     render_symptoms(FOUND, out)
     text = stream.getvalue()
-    row = FOUND[0].symptom
-    for part in (row.sees, row.id, "containerd has no handler nvidia", FOUND[0].means, "next: ", row.source):
+    (found,) = FOUND
+    for part in (found.title, found.rule, "containerd has no handler nvidia", found.what, "next: ", found.source):
         assert part in text
 
 
@@ -207,6 +207,17 @@ def test_nothing_is_said_of_no_symptoms_unless_asked() -> None:
     render_symptoms((), out)
     assert stream.getvalue() == ""
     render_diagnosis(Diagnosis("demo", PATH[:1], ()), out)
-    render_known(tuple(symptoms().values())[:1], out)
     assert "worker: device nodes" in stream.getvalue()
-    assert "1 known failures" in stream.getvalue()
+
+
+def test_the_machine_has_a_line_each_and_counts() -> None:
+    out, stream = console()
+    render_machine((GOOD, BAD), out)
+    assert [line.rstrip() for line in stream.getvalue().splitlines()] == [
+        " ✓  memory      16 GiB",
+        " ✗  NVIDIA GPU  Docker's default runtime is runc",
+        "               → lab up --yes",
+        "",
+        "1 good, 1 failed",
+        "→ lab up --yes makes the changes that it knows",
+    ]

@@ -95,7 +95,8 @@ def test_reason_found(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args:
 
 def test_json(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     data = json.loads(run(monkeypatch, stuck, "team/p", "--json").stdout)
-    assert (data["stage"], data["findings"][0]["rule"]) == ("unbound", "queue.unknown")
+    assert (data["schemaVersion"], data["stage"]) == (1, "unbound")
+    assert data["findings"][0]["rule"] == "queue.unknown"
 
 
 @pytest.mark.parametrize(("name", "code"), [("well", 0), ("silent", 1)])
@@ -142,7 +143,7 @@ def test_rules_need_no_cluster() -> None:
     done = CliRunner().invoke(app, ["--rules"])
     assert done.exit_code == 0
     assert "queue.unknown" in done.output
-    rows = json.loads(CliRunner().invoke(app, ["--rules", "--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(app, ["--rules", "--json"]).stdout)["rules"]
     assert {"id", "title", "stages", "source", "general"} == set(rows[0])
 
 

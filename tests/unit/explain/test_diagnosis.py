@@ -8,18 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.explain import (
-    Certainty,
-    LabSnapshot,
-    NoSuchPod,
-    TenantSnapshot,
-    all_rules,
-    explain_pod,
-    explained,
-    overview_of,
-)
+from lab.explain import LabSnapshot, NoSuchPod, TenantSnapshot, all_rules, explain_pod, explained, overview_of
 from lab.explain.installation import installation
 from lab.explain.registry import THEMES
+from lab.findings import Certainty
 from tests.support.explain_world import (
     GROUP,
     SPACE,

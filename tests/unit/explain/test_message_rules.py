@@ -7,26 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabError
-from lab.explain.message_rules import Message, _rule, message_rules
-from lab.explain.rule import Rule
+from lab.explain import PodRule
+from lab.explain.message_rules import message_rules, patterns
 from tests.support.explain_world import SPACE, Scene, group, ids, meta, pod, request
 
 NONE = "no nodes with enough resources were found: "
 SAID: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "data" / "explain_messages.toml").read_text())
 
 
-def told(rule: Rule) -> list[str]:
+def told(rule: PodRule) -> list[str]:
     """The rules that find something where a component says the rule's text."""
-    assert isinstance(rule.find, Message)
     scene, text = Scene(), SAID[rule.id]
-    if rule.find.voice == "refusals":
+    (stream,) = patterns()[rule.id].streams
+    if stream == "refusals":
         template = {"spec": {"schedulerName": "kai-scheduler"}}
         job = {"kind": "Job", "metadata": meta("p", SPACE), "spec": {"template": template}}
         scene.add(job).event(job, "FailedCreate", f"Error creating: {text}", by="job-controller")
-    elif rule.find.voice == "verdicts":
+    elif stream == "verdicts":
         scene.pending(says=text)
-    elif rule.find.voice == "bind_errors":
+    elif stream == "bind_errors":
         scene.pending(fraction=0.5)
         scene.add(request(phase="Failed", reason=text, selectedGPUGroups=["g"]))
     else:
@@ -40,7 +39,7 @@ def told(rule: Rule) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", message_rules(), ids=lambda rule: rule.id)
-def test_a_real_text_is_understood(rule: Rule) -> None:
+def test_a_real_text_is_understood(rule: PodRule) -> None:
     assert told(rule)[0] == rule.id
 
 
@@ -82,21 +81,3 @@ def test_what_a_group_member_hears_counts_for_all() -> None:
     scene.add(pod("p", group="g"), pod("q", group="g"))
     assert ids(scene.explain())[0] == "gang.partly-fits"
     assert "there is room for 1 of 2" in scene.explain().findings[0].what
-
-
-@pytest.mark.parametrize(
-    ("change", "why"), [({"colour": "red"}, "no such key: colour"), ({"voice": "nobody"}, "nobody speaks as nobody")]
-)
-def test_a_wrong_row_is_refused(change: dict[str, str], why: str) -> None:
-    row = {
-        "id": "told.x",
-        "title": "t",
-        "source": "s",
-        "voice": "kubelet",
-        "stages": ["bound"],
-        "pattern": "x",
-        "what": "w",
-        "next": "n",
-    }
-    with pytest.raises(LabError, match=why):
-        _rule({**row, **change})

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from lab import paths
-from lab.host import HostFacts, HostNeeds, Verdict, all_fixes, doctor, needed_fixes, sources
+from lab.findings import Finding, Rule
+from lab.host import HostFacts, HostNeeds, all_fixes, doctor, needed_fixes, sources
+from lab.host.check import CHECKS, Look, fail
 from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
-from lab.host.verdict import CHECKS, Check, Finding, Look, fail
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
@@ -52,9 +53,9 @@ def world(tmp_path: Path, runner: FakeRunner) -> World:
     return World(tmp_path / "root", runner)
 
 
-def judge(world: World, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Verdict]:
+def judge(world: World, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
     reached = {sources.PackageSource(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
-    return list(CHECKS[name].verdicts(Look(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
+    return list(CHECKS[name].apply(Look(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
 
 
 def has(**changes: Any) -> HostFacts:
@@ -62,127 +63,125 @@ def has(**changes: Any) -> HostFacts:
 
 
 CASES = [
-    ("engine", GOOD, "ok", None),
-    ("engine", has(engines=(replace(DOCKER, installed=False),)), "ok", None),
-    ("engine", has(engines=()), "fail", "engine-install"),
-    ("engine", has(engines=(), os=OsFacts("fedora")), "fail", None),
-    ("engine-running", GOOD, "ok", None),
-    ("engine-running", has(engines=(STOPPED,)), "fail", "engine-start"),
-    ("engine-running", has(engines=()), "fail", "engine-start"),
-    ("engine-running", has(engines=(), os=OsFacts("fedora")), "fail", None),
-    ("engine-running", has(engines=(replace(STOPPED, denied=True),)), "fail", None),
-    ("engine-running", has(engines=(EngineFacts("podman", installed=True, why="broken"),)), "fail", None),
-    ("engine-version", GOOD, "ok", None),
-    ("engine-version", has(engines=()), "skip", None),
-    ("engine-version", has(engines=(replace(DOCKER, version="19.03.5"),)), "fail", None),
-    ("engine-version", has(engines=(replace(DOCKER, version="dev"),)), "warn", None),
-    ("storage", GOOD, "ok", None),
-    ("storage", has(engines=(replace(DOCKER, storage="vfs"),)), "warn", None),
-    ("storage", has(engines=()), "skip", None),
-    ("capabilities", GOOD, "ok", None),
-    ("capabilities", has(engines=(OLD,)), "ok", None),
-    ("capabilities", has(missing_capabilities=("CAP_SYS_RESOURCE",)), "ok", None),
-    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=(OLD,)), "fail", "engine-runtime"),
-    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=()), "fail", "engine-runtime"),
+    ("engine", GOOD, "ok", ""),
+    ("engine", has(engines=(replace(DOCKER, installed=False),)), "ok", ""),
+    ("engine", has(engines=()), "error", "engine-install"),
+    ("engine", has(engines=(), os=OsFacts("fedora")), "error", ""),
+    ("engine-running", GOOD, "ok", ""),
+    ("engine-running", has(engines=(STOPPED,)), "error", "engine-start"),
+    ("engine-running", has(engines=()), "error", "engine-start"),
+    ("engine-running", has(engines=(), os=OsFacts("fedora")), "error", ""),
+    ("engine-running", has(engines=(replace(STOPPED, denied=True),)), "error", ""),
+    ("engine-running", has(engines=(EngineFacts("podman", installed=True, why="broken"),)), "error", ""),
+    ("engine-version", GOOD, "ok", ""),
+    ("engine-version", has(engines=()), "skipped", ""),
+    ("engine-version", has(engines=(replace(DOCKER, version="19.03.5"),)), "error", ""),
+    ("engine-version", has(engines=(replace(DOCKER, version="dev"),)), "warning", ""),
+    ("storage", GOOD, "ok", ""),
+    ("storage", has(engines=(replace(DOCKER, storage="vfs"),)), "warning", ""),
+    ("storage", has(engines=()), "skipped", ""),
+    ("capabilities", GOOD, "ok", ""),
+    ("capabilities", has(engines=(OLD,)), "ok", ""),
+    ("capabilities", has(missing_capabilities=("CAP_SYS_RESOURCE",)), "ok", ""),
+    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=(OLD,)), "error", "engine-runtime"),
+    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=()), "error", "engine-runtime"),
     (
         "capabilities",
         has(missing_capabilities=("CAP_BPF",), engines=(replace(OLD, default_runtime="kailab-runc"),)),
         "ok",
-        None,
+        "",
     ),
-    ("cgroup", GOOD, "ok", None),
-    ("cgroup", has(cgroup=CgroupFacts("none")), "fail", "cgroup-mounts"),
-    ("cgroup", has(cgroup=CgroupFacts("v1", named=False)), "fail", "cgroup-mounts"),
-    ("cgroup", has(cgroup=CgroupFacts("v1", named=True)), "ok", None),
-    ("inotify", GOOD, "ok", None),
-    ("inotify", has(sysctls={"fs.inotify.max_user_instances": 128}), "fail", "sysctls"),
-    ("inotify", has(sysctls={}), "ok", None),
-    ("forwarding", GOOD, "ok", None),
-    ("forwarding", has(sysctls={"net.ipv4.ip_forward": 0}), "fail", "sysctls"),
-    ("memory", GOOD, "ok", None),
-    ("memory", has(memory_mib=3699), "fail", None),
-    ("memory", has(memory_mib=3700, available_mib=3000), "ok", None),
-    ("memory", has(available_mib=1500), "warn", None),
-    ("disk", GOOD, "ok", None),
-    ("disk", has(disks=(DiskFacts("cache", "/c", 4095),)), "fail", None),
-    ("disk", has(disks=(DiskFacts("state", "/s", 60000, writable=False),)), "fail", None),
-    ("disk", has(disks=(DiskFacts("cache", "/c", 4096),)), "warn", None),
-    ("nvidia", GOOD, "skip", None),
+    ("cgroup", GOOD, "ok", ""),
+    ("cgroup", has(cgroup=CgroupFacts("none")), "error", "cgroup-mounts"),
+    ("cgroup", has(cgroup=CgroupFacts("v1", named=False)), "error", "cgroup-mounts"),
+    ("cgroup", has(cgroup=CgroupFacts("v1", named=True)), "ok", ""),
+    ("inotify", GOOD, "ok", ""),
+    ("inotify", has(sysctls={"fs.inotify.max_user_instances": 128}), "error", "sysctls"),
+    ("inotify", has(sysctls={}), "ok", ""),
+    ("forwarding", GOOD, "ok", ""),
+    ("forwarding", has(sysctls={"net.ipv4.ip_forward": 0}), "error", "sysctls"),
+    ("memory", GOOD, "ok", ""),
+    ("memory", has(memory_mib=3699), "error", ""),
+    ("memory", has(memory_mib=3700, available_mib=3000), "ok", ""),
+    ("memory", has(available_mib=1500), "warning", ""),
+    ("disk", GOOD, "ok", ""),
+    ("disk", has(disks=(DiskFacts("cache", "/c", 4095),)), "error", ""),
+    ("disk", has(disks=(DiskFacts("state", "/s", 60000, writable=False),)), "error", ""),
+    ("disk", has(disks=(DiskFacts("cache", "/c", 4096),)), "warning", ""),
+    ("nvidia", GOOD, "skipped", ""),
 ]
 
 
 @pytest.mark.parametrize(("name", "facts", "level", "fix_id"), CASES)
-def test_verdict(world: World, name: str, facts: HostFacts, level: str, fix_id: str | None) -> None:
+def test_verdict(world: World, name: str, facts: HostFacts, level: str, fix_id: str) -> None:
     first = judge(world, name, facts)[0]
-    assert (first.level, first.fix_id) == (level, fix_id), first
-    assert bool(first.fix) == (level in ("fail", "warn")), "a failed check says what to do, others are silent"
+    assert (first.severity, first.fix_id) == (level, fix_id), first
+    assert bool(first.next) == (level in ("error", "warning")), "a failed check says what to do, others are silent"
 
 
 def test_every_fix_id_names_a_fix() -> None:
     known = {fix.id for fix in all_fixes()}
-    assert {case[3] for case in CASES} - {None} <= known
+    assert {case[3] for case in CASES} - {""} <= known
 
 
-@pytest.mark.parametrize(("kubernetes", "level"), [("1.34.4", "ok"), ("1.35.0", "fail"), ("1.33.1", "ok")])
+@pytest.mark.parametrize(("kubernetes", "level"), [("1.34.4", "ok"), ("1.35.0", "error"), ("1.33.1", "ok")])
 def test_cgroup_v1_depends_on_kubernetes(world: World, kubernetes: str, level: str) -> None:
     found = judge(world, "cgroup", has(cgroup=CgroupFacts("v1", named=True)), HostNeeds(kubernetes))
-    assert [verdict.level for verdict in found] == [level]
+    assert [verdict.severity for verdict in found] == [level]
 
 
 def test_systemd_is_asked_where_it_runs(world: World) -> None:
-    assert "dockerd" in judge(world, "engine-running", has(engines=(STOPPED,)))[0].fix
+    assert "dockerd" in judge(world, "engine-running", has(engines=(STOPPED,)))[0].next
     found = judge(world, "engine-running", has(engines=(STOPPED,), systemd=True))
-    assert found[0].fix == "systemctl start docker"
+    assert found[0].next == "systemctl start docker"
 
 
 def test_an_engine_that_was_not_asked_for_does_not_count(world: World) -> None:
     found = judge(world, "engine", GOOD, HostNeeds(engine="podman"))[0]
-    assert (found.level, found.fix_id) == ("fail", None)
+    assert (found.severity, found.fix_id) == ("error", "")
 
 
 def test_sources_that_do_not_answer_are_named_with_the_reason(world: World) -> None:
     found = judge(world, "sources", GOOD, go="", debian="refused", pypi="refused")
-    assert [(verdict.level, verdict.what) for verdict in found] == [
+    assert [(verdict.severity, verdict.what) for verdict in found] == [
         ("ok", "go"),
-        ("warn", "debian.example, pypi.example: refused"),
+        ("warning", "debian.example, pypi.example: refused"),
     ]
 
 
 @pytest.mark.parametrize(
     ("facts", "reach", "levels", "fix_id"),
     [
-        (GOOD, {}, ["ok"], None),
-        (has(compiler=""), {}, ["warn"], "build-tools"),
-        (has(compiler="", os=OsFacts("fedora")), {}, ["warn"], None),
-        (has(go=None, tools={}), {}, ["warn", "warn"], "build-tools"),
-        (has(go=(1, 24)), {}, ["warn"], None),
-        (has(go=None), {"registry": "", "go": "refused"}, ["warn"], None),
-        (has(compiler=""), {"registry": "", "go": "refused"}, ["ok"], None),
+        (GOOD, {}, ["ok"], ""),
+        (has(compiler=""), {}, ["warning"], "build-tools"),
+        (has(compiler="", os=OsFacts("fedora")), {}, ["warning"], ""),
+        (has(go=None, tools={}), {}, ["warning", "warning"], "build-tools"),
+        (has(go=(1, 24)), {}, ["warning"], ""),
+        (has(go=None), {"registry": "", "go": "refused"}, ["warning"], ""),
+        (has(compiler=""), {"registry": "", "go": "refused"}, ["ok"], ""),
     ],
 )
-def test_build_tools(
-    world: World, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str | None
-) -> None:
+def test_build_tools(world: World, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str) -> None:
     found = judge(world, "build-tools", facts, **reach)
-    assert [verdict.level for verdict in found] == levels
+    assert [verdict.severity for verdict in found] == levels
     assert found[0].fix_id == fix_id
 
 
 def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
-    assert "GOTOOLCHAIN" in judge(world, "build-tools", has(go=(1, 24)))[0].fix
-    assert "install Go 1.26" in judge(world, "build-tools", has(go=(1, 19)))[0].fix
+    assert "GOTOOLCHAIN" in judge(world, "build-tools", has(go=(1, 24)))[0].next
+    assert "install Go 1.26" in judge(world, "build-tools", has(go=(1, 19)))[0].next
 
 
 @pytest.mark.parametrize(
     ("changes", "needs", "levels"),
     [
-        ({}, HostNeeds(), ["skip"]),
-        ({"gpu": GPU}, HostNeeds(gpu="simulated"), ["skip"]),
-        ({}, HostNeeds(gpu="nvidia"), ["fail"]),
+        ({}, HostNeeds(), ["skipped"]),
+        ({"gpu": GPU}, HostNeeds(gpu="simulated"), ["skipped"]),
+        ({}, HostNeeds(gpu="nvidia"), ["error"]),
     ],
 )
 def test_nvidia(world: World, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
-    assert [verdict.level for verdict in judge(world, "nvidia", has(**changes), needs)] == levels
+    assert [verdict.severity for verdict in judge(world, "nvidia", has(**changes), needs)] == levels
 
 
 def test_leftovers_are_containers_of_labs_without_state(world: World) -> None:
@@ -196,12 +195,12 @@ def test_leftovers_are_containers_of_labs_without_state(world: World) -> None:
         )
         world.runner.handle(["docker", "inspect", "--type", "container", name], out=inspected)
     found = judge(world, "leftovers", GOOD)
-    assert [(verdict.level, verdict.fix) for verdict in found] == [("warn", "docker rm -f -v c2")]
+    assert [(verdict.severity, verdict.next) for verdict in found] == [("warning", "docker rm -f -v c2")]
 
 
 def test_no_leftovers(world: World) -> None:
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster")
-    assert [verdict.level for verdict in judge(world, "leftovers", GOOD)] == ["ok"]
+    assert [verdict.severity for verdict in judge(world, "leftovers", GOOD)] == ["ok"]
 
 
 def test_doctor_asks_everything_once_and_in_order(world: World) -> None:
@@ -213,24 +212,24 @@ def test_doctor_asks_everything_once_and_in_order(world: World) -> None:
         return "refused"
 
     found = doctor(GOOD, world.runner, machine=world.machine, probe=probe)
-    assert list(dict.fromkeys(verdict.check for verdict in found)) == list(CHECKS)
+    assert list(dict.fromkeys(verdict.rule for verdict in found)) == list(CHECKS)
     assert sorted(asked) == sorted(s.url for s in sources.configured(world.runner, world.machine))
-    assert found[0].as_json()["check"] == "engine"
+    assert found[0].as_json()["rule"] == "engine"
     assert needed_fixes(found) == ()
 
 
 def test_needed_fixes_come_once_and_in_the_order_of_application() -> None:
     wanted = ("engine-start", "sysctls", "engine-install", "sysctls", "engine-runtime")
-    verdicts = [Verdict(name, "", "fail", "", "", name) for name in wanted]
-    verdicts.append(Verdict("x", "", "ok", "", "", "cgroup-mounts"))
+    verdicts = [Finding("", fix_id=name) for name in wanted]
+    verdicts.append(Finding("", severity="ok", fix_id="cgroup-mounts"))
     found = [fix.id for fix in needed_fixes(verdicts)]
     assert found == ["sysctls", "engine-install", "engine-runtime", "engine-start"]
 
 
-def test_an_advised_check_never_fails(world: World) -> None:
+def test_an_advisory_check_never_fails(world: World) -> None:
     def look(at: Look) -> Iterator[Finding]:
         yield fail("broken", "mend it", "sysctls")
 
     at = Look(GOOD, world.runner, world.machine)
-    assert Check("x", "x", "advised", look).verdicts(at)[0].level == "warn"
-    assert Check("x", "x", "required", look).verdicts(at)[0].level == "fail"
+    assert Rule("x", "x", look, advisory=True).apply(at)[0].severity == "warning"
+    assert Rule("x", "x", look).apply(at)[0].severity == "error"

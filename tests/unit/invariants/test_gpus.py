@@ -27,7 +27,7 @@ def test_a_full_gpu_is_no_breach(shares: list[float]) -> None:
 def test_a_gpu_shared_out_more_than_once_is_named_with_its_pods(shares: list[float]) -> None:
     pods = [share(f"p{number}", part) for number, part in enumerate(shares)]
     (breach,) = breaches("gpu-fractions", reservation(), *pods)
-    assert breach.key == "w1 GPU-1"
+    assert breach.subject == "w1 GPU-1"
     assert f"{sum(shares):.4g} times" in breach.what
     assert [line.split(":")[0] for line in breach.evidence] == [f"pod t/p{n}" for n in range(len(shares))]
 
@@ -82,7 +82,7 @@ def test_several_devices_count_on_each() -> None:
     held = [reservation("g1", "GPU-1"), reservation("g2", "GPU-2")]
     assert breaches("gpu-fractions", *held, wide) == []
     (breach,) = breaches("gpu-fractions", *held, wide, share("b", 0.5, "g2"))
-    assert breach.key == "w1 GPU-2"
+    assert breach.subject == "w1 GPU-2"
 
 
 def test_without_the_memory_label_a_share_may_be_a_hundredth_more() -> None:
@@ -136,7 +136,7 @@ def test_time_slicing_multiplies_gpus() -> None:
 def test_a_gpu_that_two_reservation_pods_hold() -> None:
     two = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1")]
     (breach,) = breaches("gpu-held-once", *two)
-    assert breach.key == "w1 GPU-1"
+    assert breach.subject == "w1 GPU-1"
     ended = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1", phase="Failed")]
     assert breaches("gpu-held-once", *ended) == []
     silent = [reservation("g1", ""), reservation("g2", "")]

@@ -18,7 +18,14 @@ EVIDENCE = (
     "pod kai-resource-reservation/gpu-reservation-1: Pending, on w, holds GPU (not told yet), GPU group g",
     "pod t/server: Pending, on w, wants 0.7 of 1 GPU, GPU group g",
 )
-LOST = Violation("reserved", "s", "", "g", "GPU group g has 1 pods and no reservation pod", NOW, NOW, EVIDENCE)
+LOST = Violation(
+    "GPU group g has 1 pods and no reservation pod",
+    rule="reserved",
+    subject="g",
+    evidence=EVIDENCE,
+    since=NOW,
+    reported=NOW,
+)
 
 
 class Requests:
@@ -56,7 +63,7 @@ def test_a_bind_that_failed_before_is_the_proof() -> None:
         (LOST, scope(server={})),
         (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that one
         (LOST, scope("", server=FAILED_ONCE)),
-        (replace(LOST, invariant="queue-limit"), scope(server=FAILED_ONCE)),
+        (replace(LOST, rule="queue-limit"), scope(server=FAILED_ONCE)),
         (replace(LOST, evidence=("pod t/broken: Running",)), scope(broken=FAILED_ONCE)),
         (replace(LOST, evidence=("queue server",)), scope(server=FAILED_ONCE)),
     ],

@@ -30,7 +30,7 @@ def test_a_queue_over_its_limit_is_named_with_its_pods() -> None:
 def test_limits_of_parents_hold_for_all_below() -> None:
     pods = [member("a"), *(member(f"o{n}", "pg-other") for n in range(2))]
     (breach,) = breaches("queue-limit", *TREE, pod_group("pg"), pod_group("pg-other", "other"), *pods)
-    assert breach.key == "root GPUs"
+    assert breach.subject == "root GPUs"
 
 
 def test_fractions_and_memory_count_as_parts_of_gpus() -> None:
@@ -53,13 +53,13 @@ def test_cpu_in_millicores_and_memory_in_megabytes() -> None:
     small = member("a", gpus=0, requests={"cpu": "500m", "memory": "100M"})
     assert breaches("queue-limit", *queues, pod_group("pg"), small) == []
     big = member("a", gpus=0, requests={"cpu": "501m", "memory": "100Mi"})
-    assert [b.key for b in breaches("queue-limit", *queues, pod_group("pg"), big)] == ["leaf cpu", "leaf memory"]
+    assert [b.subject for b in breaches("queue-limit", *queues, pod_group("pg"), big)] == ["leaf cpu", "leaf memory"]
 
 
 def test_an_omitted_limit_is_none_at_all() -> None:
     # KAI reads what is left out as 0 (docs/queues/README.md, 0.17.0).
     bare = {"kind": "Queue", "metadata": {"name": "leaf"}, "spec": {"resources": {"cpu": {"limit": -1}}}}
-    assert [b.key for b in breaches("queue-limit", bare, pod_group("pg"), member("a"))] == ["leaf GPUs"]
+    assert [b.subject for b in breaches("queue-limit", bare, pod_group("pg"), member("a"))] == ["leaf GPUs"]
 
 
 def test_queues_in_a_circle_do_not_hang() -> None:

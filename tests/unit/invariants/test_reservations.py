@@ -53,7 +53,7 @@ def test_a_tenants_reservation_pod_is_one_on_the_host_too() -> None:
     held = copy_of(reservation(), "ml")
     user = copy_of(share("a", 0.5), "ml")
     (breach,) = breaches("gpu-fractions", held, user, copy_of(share("b", 0.6), "ml"), own_kai=("ml",))
-    assert breach.key == "w1 GPU-1"
+    assert breach.subject == "w1 GPU-1"
     assert breaches("reservation-used", held, own_kai=("ml",)) == []
 
 
@@ -64,7 +64,7 @@ def test_a_group_on_two_nodes() -> None:
 
 def test_a_group_in_use_whose_gpu_nobody_knows() -> None:
     (breach,) = breaches("gpu-told", reservation(uuid=""), share("a", 0.5))
-    assert breach.key == "g1"
+    assert breach.subject == "g1"
     assert breaches("gpu-told", reservation(uuid=""), share("a", 0.5, on="")) == []
 
 

@@ -22,6 +22,10 @@ def item(*, worker: bool, fixtures: tuple[str, ...] = (), places: tuple[str, ...
     return SimpleNamespace(config=config, fixturenames=fixtures, stash=stash)
 
 
+def violation(what: str, since: datetime, evidence: tuple[str, ...] = ()) -> Violation:
+    return Violation(what, evidence=evidence, rule="reserved", subject="k", since=since, reported=since)
+
+
 @pytest.mark.parametrize(
     ("what", "test", "mine"),
     [
@@ -35,19 +39,19 @@ def item(*, worker: bool, fixtures: tuple[str, ...] = (), places: tuple[str, ...
 )
 def test_whose_a_violation_is(what: str, test: Any, mine: bool) -> None:
     now = datetime.now(UTC)
-    assert invariants._is_of(test, Violation("reserved", "s", "", "k", what, now, now)) is mine
+    assert invariants._is_of(test, violation(what, now)) is mine
 
 
 def test_workers_share_the_folder_of_the_run(tmp_path: Path) -> None:
     watching, running = ViolationLog(tmp_path), ViolationLog(tmp_path)
     now = datetime.now(UTC)
-    violation = Violation("reserved", "s", "", "k", "w", now, now, ("é",))
+    found = violation("w", now, evidence=("é",))
     assert running.violations() == []
-    watching.tell(violation)
-    assert running.violations() == [violation]
+    watching.tell(found)
+    assert running.violations() == [found]
     (tmp_path / "violations.jsonl").open("a").write('{"half')
-    assert running.violations() == [violation]
-    running.claim([violation], "test")
+    assert running.violations() == [found]
+    running.claim([found], "test")
     assert watching.violations() == []
 
 
@@ -57,7 +61,7 @@ def test_an_excuse_covers_the_test_and_its_aftermath() -> None:
 
     def at(seconds: float, what: str = "GPU group g") -> bool:
         since = begin + timedelta(seconds=seconds)
-        return excuse.covers(Violation("reserved", "s", "", "k", what, since, since))
+        return excuse.covers(violation(what, since))
 
     last = 10 + RECOVERY.total_seconds()
     assert [at(second) for second in (-1, 0, 9, last, last + 1)] == [False, True, True, True, False]

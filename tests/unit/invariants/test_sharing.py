@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.invariants import Breach, Scope
+from lab.findings import Finding
+from lab.invariants import Scope
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import (
     Json,
@@ -29,7 +30,7 @@ ML = copy_of(reservation("g-ml", "GPU-1"), "ml")
 ML_USER = copy_of(share("a", 0.5, "g-ml"), "ml")
 
 
-def apart(*objs: Json, own: Iterable[str] = ("ml", "ops")) -> list[Breach]:
+def apart(*objs: Json, own: Iterable[str] = ("ml", "ops")) -> list[Finding]:
     return breaches("tenant-gpus-apart", *objs, own_kai=own)
 
 
@@ -58,7 +59,7 @@ def test_each_has_gpus_of_its_own() -> None:
 
 def test_a_gpu_of_two_tenants() -> None:
     (breach,) = apart(ML, ML_USER, copy_of(reservation("g-ops", "GPU-1"), "ops"))
-    assert breach.key == "w1 GPU-1"
+    assert breach.subject == "w1 GPU-1"
     assert breach.what.startswith("GPU GPU-1 of w1 is used by tenant ml and tenant ops at once")
     assert len(breach.evidence) == 3
     assert breach.evidence[0].startswith("pod vc-ml/a-x-t-x-ml (t/a of tenant ml): Running, on w1, wants 0.5 of 1 GPU")
@@ -104,7 +105,7 @@ def test_a_gpu_used_twice_for_a_moment_is_seen(clock: FakeClock) -> None:
 NODES = (node("w1"), node("w2", tenant="ml"))
 
 
-def on_nodes(*objs: Json) -> list[Breach]:
+def on_nodes(*objs: Json) -> list[Finding]:
     return breaches("tenant-nodes", *NODES, *objs)
 
 
@@ -243,5 +244,5 @@ def test_old_lines_are_judged_inside_their_tenants(clock: FakeClock, version: st
     assert broken(watched(clock, *lists(), *lists(*fine, source="ml/"), scopes=(HOST, own))) == []
     alone = [share("a", 0.5), share("b", 0.5)]
     (violation,) = watched(FakeClock(), *lists(), *lists(*alone, source="ml/"), scopes=(HOST, own)).violations
-    assert (violation.where, violation.invariant) == ("ml", "reserved")
+    assert (violation.side, violation.rule) == ("tenant ml", "reserved")
     assert violation.evidence[-1].startswith(f"KAI {version} is known for this: ")

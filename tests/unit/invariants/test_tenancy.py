@@ -40,5 +40,5 @@ def test_a_namespace_of_the_host_is_one_tenants() -> None:
 def test_a_tenant_sees_nothing_of_the_hosts_kai() -> None:
     seen = world(queue("q"), pod_group("pg"), reservation())
     found = breaches("tenant-no-host-kai", tenants={"ml": seen, "ops": world()})
-    assert [breach.key for breach in found] == ["ml Pod", "ml Queue", "ml PodGroup"]
+    assert [breach.subject for breach in found] == ["ml Pod", "ml Queue", "ml PodGroup"]
     assert breaches("tenant-no-host-kai", tenants={"ml": seen}, own_kai=("ml",)) == []

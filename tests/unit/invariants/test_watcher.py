@@ -48,7 +48,7 @@ def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope
 
 
 def broken(one: Watcher) -> list[str]:
-    return [violation.invariant for violation in one.violations]
+    return [violation.rule for violation in one.violations]
 
 
 def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
@@ -56,7 +56,7 @@ def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
         clock, *lists(reservation(), share("a", 0.5), share("b", 0.5)), 1.0, news("ADDED", LATE), news("DELETED", LATE)
     )
     (violation,) = one.violations
-    assert violation.invariant == "gpu-fractions"
+    assert violation.rule == "gpu-fractions"
     assert "1.5 times" in violation.what
     assert one.waiting() == 0
 
@@ -98,8 +98,8 @@ def test_a_breach_is_told_when_its_grace_is_over_though_nothing_happens(clock: F
         clock, *lists(reservation(), share("a", 0.5)), news("MODIFIED", share("a", 0.5, phase="Succeeded")), 31.0
     )
     (violation,) = one.violations
-    assert violation.invariant == "reservation-used"
-    assert 30 < (violation.told - violation.since).total_seconds() < 31
+    assert violation.rule == "reservation-used"
+    assert 30 < (violation.reported - violation.since).total_seconds() < 31
 
 
 def test_the_grace_begins_anew_when_the_breach_has_ended_meanwhile(clock: FakeClock) -> None:
@@ -123,7 +123,7 @@ def test_nothing_is_judged_before_it_is_known(clock: FakeClock) -> None:
 def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
     absent = [InformerEvent("/", kind, absent=True) for kind in ("PodGroup", "Queue", "BindRequest")]
     one = watched(clock, *lists(share("a", 0.5), kinds=("Pod", "Node", "ConfigMap")), *absent)
-    states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
+    states = {result.invariant.id: result for result in one.report().results}
     assert states["leaf-queues"].state == "not judged"
     assert states["leaf-queues"].why == "PodGroup: the server does not have it"
     assert states["gpu-fractions"].state == "held"
@@ -143,7 +143,7 @@ def test_a_kind_that_comes_later_is_judged_from_then_on(clock: FakeClock) -> Non
 def test_a_kind_that_may_not_be_read_says_so(clock: FakeClock) -> None:
     refused = InformerEvent("/", "ConfigMap", refused="GET ConfigMap objects: forbidden (HTTP 403)")
     one = watched(clock, refused, *lists(kinds=("Pod", "Node", "BindRequest", "PodGroup", "Queue")))
-    states = {verdict.invariant.id: verdict for verdict in one.report().verdicts}
+    states = {result.invariant.id: result for result in one.report().results}
     assert "forbidden" in states["gpu-given"].why
 
 
@@ -183,7 +183,7 @@ def test_a_tenant_with_its_own_kai_is_a_scope_of_its_own(clock: FakeClock) -> No
     pods = [share("a", 0.6), share("b", 0.6), reservation()]
     one = watched(clock, *lists(), *lists(*pods, source="ml/"), scopes=(HOST, own))
     (violation,) = one.violations
-    assert (violation.where, violation.invariant) == ("ml", "gpu-fractions")
+    assert (violation.side, violation.rule) == ("tenant ml", "gpu-fractions")
     assert violation.lines()[0].startswith("gpu-fractions in tenant ml at ")
 
 
@@ -223,7 +223,7 @@ def test_settling_has_a_limit(clock: FakeClock) -> None:
     with watcher(clock, *lists(bind_request("a"))) as one:
         one.settle(limit=10)
         assert one.seconds < 12
-    (waiting,) = [verdict.waiting for verdict in one.report().verdicts if verdict.waiting]
+    (waiting,) = [result.waiting for result in one.report().results if result.waiting]
     assert waiting[0].what == "pod t/a is neither bound nor refused"
 
 
@@ -240,7 +240,7 @@ def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock)
     with watcher(clock, InformerEvent("/", "Pod", trouble="Connection refused")) as one:
         one.look()
         assert FIRST_SECONDS < one.seconds < FIRST_SECONDS + 2
-        verdicts = one.report().verdicts
+        verdicts = one.report().results
     assert {verdict.state for verdict in verdicts} == {"not judged"}
     assert "Pod: Connection refused" in {verdict.why for verdict in verdicts}
 
@@ -250,7 +250,7 @@ def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
     script = Script(clock, *lists(reservation(), share("a", 0.5)), 1.0, news("ADDED", share("b", 0.6)))
     with Watcher([HOST], clock=clock, feed=script, tell=told.append) as one:
         one.run(lambda: not script.steps)
-        assert [violation.invariant for violation in told] == ["gpu-fractions"]
+        assert [violation.rule for violation in told] == ["gpu-fractions"]
         assert told == list(one.violations)
 
 

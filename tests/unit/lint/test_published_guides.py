@@ -38,8 +38,8 @@ KNOWN: dict[tuple[str, str], list[tuple[int, str]]] = {
 def test_the_guides(text: str, version: str) -> None:
     (file,) = CASES.glob(f"{text}_*.yaml")
     found = lint_files([file], LintContext(line_of(version)))
-    assert [(one.line, one.rule) for one in found if one.level != "note"] == KNOWN[text, version]
+    assert [(one.line, one.rule) for one in found if one.severity != "note"] == KNOWN[text, version]
     for one in found:
         assert one.what
-        assert one.fix
+        assert one.next
         assert one.source

@@ -164,7 +164,7 @@ def test_each_rule_finds_its_fault(name: str) -> None:
         assert one.file == "case.yaml"
         assert one.line >= 1
         assert one.what
-        assert one.fix
+        assert one.next
 
 
 WELL = {
@@ -198,7 +198,7 @@ def test_lists_are_looked_into_and_lines_are_right() -> None:
         "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a}\n  spec:\n    schedulerName: kai\n    containers: []\n"
     )
     (found,) = (one for one in lint(parse(text), NEW) if one.rule == "scheduler-misspelt")
-    assert (found.line, found.object) == (6, "Pod a")
+    assert (found.line, found.subject) == (6, "Pod a")
 
 
 def test_errors_refuse_and_warnings_do_not() -> None:

@@ -11,7 +11,8 @@ from lab.config import LabSpec
 from lab.config import labels as names
 from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
-from lab.lint import Finding, LintContext, lint, parse
+from lab.findings import Finding
+from lab.lint import LintContext, lint, parse
 from lab.lint.setting import TENANT_QUEUES, setting_of
 from lab.tenants.vcluster.inner_lab import inner_spec
 from tests.unit.steps.kai.test_values import lab
@@ -98,15 +99,15 @@ def test_a_tenant_that_cannot_be_judged() -> None:
 
 def test_a_namespace_without_the_label_is_not_the_hosts() -> None:
     (error,) = [one for one in found(space("team") + pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
-    assert (error.level, error.field) == ("error", "metadata.namespace")
+    assert (error.severity, error.at) == ("error", ("metadata", "namespace"))
     assert "the pod stays Pending without an event" in error.what
-    assert error.fix == "kubectl label namespace team kailab.dev/kai=host"
+    assert error.next == "kubectl label namespace team kailab.dev/kai=host"
 
 
 def test_a_namespace_that_nobody_knows_may_have_it() -> None:
     (doubt,) = [one for one in found(pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
-    assert doubt.level == "warning"
-    assert doubt.fix == "kubectl label namespace team kailab.dev/kai=host"
+    assert doubt.severity == "warning"
+    assert doubt.next == "kubectl label namespace team kailab.dev/kai=host"
 
 
 @pytest.mark.parametrize("namespace", ["", "default"])

@@ -35,7 +35,7 @@ def verified(clock: FakeClock, *steps: InformerEvent | float, **more: Any) -> In
 
 
 def states(report: InvariantReport) -> dict[str, str]:
-    return {verdict.invariant.id: verdict.state for verdict in report.verdicts}
+    return {result.invariant.id: result.state for result in report.results}
 
 
 def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
@@ -213,10 +213,10 @@ def test_the_command_ends_with_13_when_an_invariant_is_broken(monkeypatch: pytes
 
 def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
     data = json.loads(invoke(monkeypatch, bad, "--json").stdout)
-    assert data["ok"] is False
-    rows = {row["invariant"]: row for row in data["invariants"]}
+    assert (data["schemaVersion"], data["ok"]) == (1, False)
+    rows = {row["id"]: row for row in data["invariants"]}
     assert len(rows) == len(ALL)
-    assert rows["gpu-fractions"]["violations"][0]["evidence"]
+    assert rows["gpu-fractions"]["findings"][0]["evidence"]
     assert rows["tenant-own-pods"]["why"] == "no tenant is named"
     assert rows["reservation-used"]["why_grace"]
 

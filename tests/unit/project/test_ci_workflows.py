@@ -14,7 +14,7 @@ import yaml
 
 import lab.host  # noqa: F401 - registers the doctor's checks
 from lab.config import InferenceSpec, LabSpec, profile_names
-from lab.host.verdict import CHECKS
+from lab.host.check import CHECKS
 from lab.pytest_plugin.state import NEEDS
 from lab.workloads.inference import InferenceServer
 

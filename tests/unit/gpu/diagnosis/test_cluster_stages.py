@@ -22,7 +22,7 @@ RESERVATIONS = "kai-resource-reservation"
 def found(seen: ClusterSnapshot, gpus: dict[str, int] | None = None, *more: Evidence) -> list[str]:
     stages = cluster_stages(seen, GPUS if gpus is None else gpus)
     evidence = [line for stage in stages for line in stage.evidence()]
-    return [one.symptom.id for one in match([*evidence, *pod_evidence(seen), *more])]
+    return [one.rule for one in match([*evidence, *pod_evidence(seen), *more])]
 
 
 def reservation(name: str = "gpu-reservation-x", **more: Any) -> Json:
@@ -38,9 +38,9 @@ def failed(obj: Json, reason: str, message: str = "") -> Json:
 def test_a_cluster_in_which_all_is_well() -> None:
     seen = world(reservation(ready=True), pod("half", fraction=0.5, node=NODE, ready=True))
     assert found(seen) == []
-    verdicts = [stage.verdict("w") for stage in cluster_stages(seen, GPUS)]
-    assert {verdict.level for verdict in verdicts} == {"ok"}
-    told = {verdict.check.partition(".")[2]: verdict.what for verdict in verdicts}
+    verdicts = [stage.finding("w") for stage in cluster_stages(seen, GPUS)]
+    assert {verdict.severity for verdict in verdicts} == {"ok"}
+    told = {verdict.rule.partition(".")[2]: verdict.what for verdict in verdicts}
     assert told["allocatable"] == "2 of 2"
     assert told["reservations"] == "1, all of them run"
     assert told["labels"] == "nvidia.com/gpu.present, nvidia.com/gpu.memory=15360"
@@ -96,13 +96,18 @@ def test_another_cluster_may_do_without_our_class_and_labels() -> None:
     seen = world(gpu_node(present="", memory=""), drop=["RuntimeClass", "DaemonSet", "Pod"])
     gpus = gpu_nodes_of(seen)
     assert gpus == {NODE: 2}
-    levels = {stage.id: stage.verdict("").level for stage in cluster_stages(seen, gpus, ours=False)}
-    assert (levels["class"], levels["labels"], levels["plugin"], levels["allocatable"]) == ("warn", "warn", "ok", "ok")
+    levels = {stage.id: stage.finding("").severity for stage in cluster_stages(seen, gpus, ours=False)}
+    assert (levels["class"], levels["labels"], levels["plugin"], levels["allocatable"]) == (
+        "warning",
+        "warning",
+        "ok",
+        "ok",
+    )
 
 
 def test_a_node_that_the_cluster_does_not_have_fails() -> None:
-    levels = {(stage.id, stage.where): stage.verdict("").level for stage in cluster_stages(world(), {"gone": 1})}
-    assert levels["allocatable", "gone"] == "fail"
+    levels = {(stage.id, stage.where): stage.finding("").severity for stage in cluster_stages(world(), {"gone": 1})}
+    assert levels["allocatable", "gone"] == "error"
 
 
 def test_pods_that_do_not_run_are_heard_and_others_are_not() -> None:
@@ -209,4 +214,4 @@ def test_logs_are_evidence_line_by_line_and_what_is_not_there_is_left_out() -> N
         ("kube-system/a", "one", NODE),
         ("kube-system/a", "Incompatible strategy detected auto", NODE),
     ]
-    assert [one.symptom.id for one in match(lines)] == ["plugin-strategy"]
+    assert [one.rule for one in match(lines)] == ["plugin-strategy"]

@@ -24,14 +24,14 @@ def stages(**changes: str) -> tuple[GpuPathStage, ...]:
 
 
 def troubles(**changes: str) -> list[str]:
-    return [trouble.text for stage in stages(**changes) for trouble in stage.troubles]
+    return [trouble.what for stage in stages(**changes) for trouble in stage.troubles]
 
 
 def test_a_node_in_which_all_is_well() -> None:
     assert troubles() == []
-    verdicts = [stage.verdict("worker") for stage in stages()]
-    assert {verdict.level for verdict in verdicts} == {"ok"}
-    assert [verdict.check.partition(".")[2] for verdict in verdicts] == [
+    verdicts = [stage.finding("worker") for stage in stages()]
+    assert {verdict.severity for verdict in verdicts} == {"ok"}
+    assert [verdict.rule.partition(".")[2] for verdict in verdicts] == [
         "devices",
         "driver",
         "toolkit",
@@ -135,10 +135,10 @@ WARNINGS = ("containerd-not-restarted", "default-runtime-nvidia")
 def test_each_break_is_said_and_known(symptom: str, changes: dict[str, str], line: str) -> None:
     found = stages(**changes)
     assert any(text.startswith(line) for text in troubles(**changes)), troubles(**changes)
-    assert [one.symptom.id for one in match(e for stage in found for e in stage.evidence())] == [symptom]
-    (verdict,) = [one for one in (stage.verdict("worker") for stage in found) if one.level != "ok"]
-    assert verdict.level == ("warn" if symptom in WARNINGS else "fail")
-    assert verdict.fix
+    assert [one.rule for one in match(e for stage in found for e in stage.evidence())] == [symptom]
+    (verdict,) = [one for one in (stage.finding("worker") for stage in found) if one.severity != "ok"]
+    assert verdict.severity == ("warning" if symptom in WARNINGS else "error")
+    assert verdict.next
 
 
 @pytest.mark.parametrize("systemd", ["true", "false"])
@@ -148,14 +148,14 @@ def test_the_handler_makes_cgroups_as_runc_does(systemd: str) -> None:
 
 
 def test_several_troubles_of_a_stage_are_one_verdict() -> None:
-    (verdict,) = [one for one in (stage.verdict("worker") for stage in stages(devices="")) if one.level != "ok"]
+    (verdict,) = [one for one in (stage.finding("worker") for stage in stages(devices="")) if one.severity != "ok"]
     assert verdict.what.count(" is missing") == 4
-    assert verdict.fix == "lab up (it runs the node's unit again)"
+    assert verdict.next == "lab up (it runs the node's unit again)"
 
 
 def test_a_driver_of_the_machine_is_nothing_to_simulated_gpus() -> None:
     seen = node(driver=f"{MODULE}\n{OLD}\nModifyDeviceFiles: 1")
-    assert [t.text for stage in node_stages(seen, Expected(MINORS)) for t in stage.troubles] == []
+    assert [t.what for stage in node_stages(seen, Expected(MINORS)) for t in stage.troubles] == []
 
 
 def test_nvidia_smi_is_heard_only_when_it_fails() -> None:
@@ -170,7 +170,7 @@ def test_real_gpus_need_every_program_and_any_number_for_uvm() -> None:
     real = Expected({UUIDS[0]: 1}, programs, real=True)
     devices = "/dev/nvidia1 195:1\n/dev/nvidiactl 195:255\n/dev/nvidia-uvm 511:0"
     found = node_stages(node(devices=devices), real)
-    assert [t.text for stage in found for t in stage.troubles] == ["/usr/bin/nvidia-cdi-hook is not in the node"]
+    assert [t.what for stage in found for t in stage.troubles] == ["/usr/bin/nvidia-cdi-hook is not in the node"]
 
 
 def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:

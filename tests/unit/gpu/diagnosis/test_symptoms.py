@@ -9,18 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.gpu.diagnosis.symptoms import (
-    FILES,
-    NOT_HERE,
-    STREAMS,
-    TEXT,
-    Evidence,
-    Symptom,
-    in_text,
-    match,
-    normal,
-    symptoms,
-)
+from lab.findings import PatternRule
+from lab.gpu.diagnosis.symptoms import FILES, NOT_HERE, STREAMS, TEXT, Evidence, in_text, match, normal, symptoms
 from tests.integration.gpu_failure_cases import CASES as ON_A_LAB
 from tests.integration.test_gpu_failure_texts import CASES as IN_WORDS
 from tests.integration.test_gpu_failure_texts import DOCKER
@@ -39,24 +29,24 @@ PROOFS = {
 
 
 def ids(*evidence: Evidence) -> list[str]:
-    return [found.symptom.id for found in match(evidence)]
+    return [found.rule for found in match(evidence)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_every_row_is_whole(row: Symptom) -> None:
+def test_every_row_is_whole(row: PatternRule) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]+", row.id)
-    for text in (row.sees, row.means, row.fix, row.source):
+    for text in (row.title, row.what, row.next, row.source):
         assert text.strip() == text
         assert len(text) > 5
-    assert row.means.endswith(".")
-    assert not row.fix.endswith(".")
+    assert row.what.endswith(".")
+    assert not row.next.endswith(".")
     assert row.streams <= STREAMS.keys() - {TEXT}
     # what is filled in is in every pattern that can hit
     assert all(row.words - {"where"} <= pattern.groupindex.keys() for pattern in row.patterns)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_every_proof_is_a_test_that_produces_it_or_a_reason(row: Symptom) -> None:
+def test_every_proof_is_a_test_that_produces_it_or_a_reason(row: PatternRule) -> None:
     if row.proof.startswith(NOT_HERE):
         assert len(row.proof) > len(NOT_HERE) + 10
         return
@@ -80,7 +70,7 @@ def test_rows_are_in_the_order_of_the_way_and_nothing_is_left_unproved_without_r
 
 @pytest.mark.parametrize(("symptom", "line"), LINES, ids=[f"{symptom}-{n}" for n, (symptom, _) in enumerate(LINES)])
 def test_real_lines_show_their_symptom_and_no_other(symptom: str, line: str) -> None:
-    assert [found.symptom.id for found in in_text(line)] == [symptom]
+    assert [found.rule for found in in_text(line)] == [symptom]
 
 
 def test_every_pattern_is_hit_by_a_real_line() -> None:
@@ -92,7 +82,7 @@ def test_every_pattern_is_hit_by_a_real_line() -> None:
 
 def test_lines_of_logs_are_read_without_their_colours_and_backslashes() -> None:
     line = '\x1b[31mE\x1b[0m level=error error="failed: no runtime for \\\\\\"nvidia\\\\\\" is configured\\nnext"'
-    assert [found.symptom.id for found in in_text(line)] == ["handler-missing"]
+    assert [found.rule for found in in_text(line)] == ["handler-missing"]
     assert normal('a \\"b\\"\\nc') == 'a "b"\nc'
 
 
@@ -114,18 +104,17 @@ def test_what_follows_from_a_cause_is_told_only_where_nothing_else_was_found() -
 
 def test_meaning_and_fix_name_what_was_seen() -> None:
     (found,) = match([Evidence("node", "worker", "device /dev/nvidia1 is missing")])
-    assert found.means.startswith("/dev/nvidia1 is gone")
+    assert found.what.startswith("/dev/nvidia1 is gone")
     (down,) = match([Evidence("node", "worker2", "containerd is failed")])
-    assert "docker exec worker2 systemctl restart containerd" in down.fix
-    assert down.lines() == ("worker2 (node): containerd is failed",)
-    assert down.as_json()["evidence"] == [{"stream": "node", "where": "worker2", "text": "containerd is failed"}]
+    assert "docker exec worker2 systemctl restart containerd" in down.next
+    assert (down.subject, down.evidence) == ("worker2", ("worker2 (node): containerd is failed",))
 
 
 def test_evidence_is_kept_short() -> None:
     lines = [Evidence("plugin-log", f"p{n}", f"Incompatible strategy detected auto {'x' * 500}") for n in range(9)]
     (found,) = match(lines)
     assert len(found.evidence) == 4
-    assert all(len(line) <= 401 for line in found.lines())
+    assert all(len(line) <= 401 for line in found.evidence)
 
 
 def test_a_long_log_without_symptoms_has_none() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from lab.errors import HostNotReady
 from lab.host.nvidia.cdi import CdiSpec
-from lab.host.nvidia.checks import CHECKS
 from lab.host.nvidia.driver import KernelDriver
 from lab.host.nvidia.libraries import DriverFiles
+from lab.host.nvidia.requirements import REQUIREMENTS
 from lab.host.nvidia.strategies import (
     CDI_FIX,
     RUNTIME_FIX,
@@ -31,7 +31,7 @@ ALL = ("volume-mount", "cdi", "explicit-mounts")
 def test_every_row_of_the_table_names_checks_that_exist_and_every_check_is_used() -> None:
     rows = strategies()
     assert tuple(rows) == ALL
-    assert {name for row in rows.values() for name in row.checks} == set(CHECKS)
+    assert {name for row in rows.values() for name in row.checks} == set(REQUIREMENTS)
     assert all(row.title and row.why for row in rows.values())
 
 

@@ -7,29 +7,14 @@ from collections.abc import Callable
 from lab.host.nvidia import engine_config
 from lab.host.nvidia.discovery import NvidiaFacts
 
-Check = Callable[[NvidiaFacts], str]
-
-CHECKS: dict[str, Check] = {}
-"""By the name that strategies.toml uses."""
+Requirement = Callable[[NvidiaFacts], str]
 
 
-def check(name: str) -> Callable[[Check], Check]:
-    """Put the decorated function into the registry."""
-
-    def enter(look: Check) -> Check:
-        CHECKS[name] = look
-        return look
-
-    return enter
-
-
-@check("linux")
 def linux(facts: NvidiaFacts) -> str:
     """WSL has /dev/dxg for all GPUs together and no /dev/nvidiaN: they cannot be shared out."""
     return "under WSL the GPUs cannot be given out one by one (there is no /dev/nvidia0)" if facts.kernel.wsl else ""
 
 
-@check("gpus")
 def gpus(facts: NvidiaFacts) -> str:
     """There is at least one whole GPU."""
     if facts.gpus:
@@ -39,7 +24,6 @@ def gpus(facts: NvidiaFacts) -> str:
     return f"NVML answers: {facts.nvml.why or 'no device'}"
 
 
-@check("versions")
 def versions(facts: NvidiaFacts) -> str:
     """Libraries of another version than the loaded module: NVML error 18, until the next boot."""
     loaded, library = facts.kernel.version, facts.nvml.driver
@@ -48,7 +32,6 @@ def versions(facts: NvidiaFacts) -> str:
     return ""
 
 
-@check("devices")
 def devices(facts: NvidiaFacts) -> str:
     """Each GPU's device node and the control nodes exist; nvidia-uvm comes with the first CUDA program only."""
     missing = [f"/dev/{name}" for name in ("nvidiactl", "nvidia-uvm") if name not in facts.kernel.control]
@@ -56,7 +39,6 @@ def devices(facts: NvidiaFacts) -> str:
     return f"{', '.join(missing)} not there: nvidia-modprobe -c0 -u makes them" if missing else ""
 
 
-@check("local-engine")
 def local_engine(facts: NvidiaFacts) -> str:
     """The engine runs on this machine itself: device nodes and files of another one are of no use."""
     engine = facts.engine
@@ -65,14 +47,12 @@ def local_engine(facts: NvidiaFacts) -> str:
     return f"{engine.name} runs elsewhere (a virtual machine or another host), which does not have these GPUs"
 
 
-@check("rootful")
 def rootful(facts: NvidiaFacts) -> str:
     """A rootless engine may not make device nodes (NVIDIA/nvkind issue 48)."""
     engine = facts.engine
     return f"{engine.name} is rootless and may not use devices" if engine and engine.rootless else ""
 
 
-@check("docker")
 def docker(facts: NvidiaFacts) -> str:
     """Only Docker has a default runtime, which kind's containers get: kind cannot name one (kind issue 3164)."""
     name = facts.engine.name if facts.engine else facts.wanted_engine
@@ -83,7 +63,6 @@ def docker(facts: NvidiaFacts) -> str:
     return ""
 
 
-@check("toolkit")
 def toolkit(facts: NvidiaFacts) -> str:
     """NVIDIA's container toolkit is installed on this machine, and its configuration can be read."""
     if facts.toolkit.missing:
@@ -91,7 +70,6 @@ def toolkit(facts: NvidiaFacts) -> str:
     return facts.toolkit.broken
 
 
-@check("toolkit-alone")
 def toolkit_alone(facts: NvidiaFacts) -> str:
     """Before 1.18 the runtime does its work through nvidia-container-cli (mode legacy)."""
     if facts.toolkit.modern or facts.toolkit.cli:
@@ -99,7 +77,6 @@ def toolkit_alone(facts: NvidiaFacts) -> str:
     return "the toolkit is older than 1.18 and nvidia-container-cli, which it then needs, is not installed"
 
 
-@check("mode-for-mounts")
 def mode_for_mounts(facts: NvidiaFacts) -> str:
     """Mode cdi looks plain UUIDs up in a spec on disk; csv is for Tegra."""
     mode = facts.toolkit.mode
@@ -108,14 +85,12 @@ def mode_for_mounts(facts: NvidiaFacts) -> str:
     return "" if mode in ("auto", "legacy", "jit-cdi") else f"the runtime is set to mode {mode}"
 
 
-@check("mode-for-cdi")
 def mode_for_cdi(facts: NvidiaFacts) -> str:
     """Modes legacy and csv do not read CDI specs."""
     mode = facts.toolkit.mode
     return "" if mode in ("auto", "cdi", "jit-cdi") else f"the runtime is set to mode {mode}, which reads no CDI spec"
 
 
-@check("runtime-free")
 def runtime_free(facts: NvidiaFacts) -> str:
     """Docker's default runtime is one that NVIDIA's can stand in front of."""
     if facts.engine_broken:
@@ -125,10 +100,29 @@ def runtime_free(facts: NvidiaFacts) -> str:
     return ""
 
 
-@check("libraries")
 def libraries(facts: NvidiaFacts) -> str:
     """The driver's libraries were found: without one of these nothing works in the node."""
     if missing := facts.files.missing:
         wanted = ", ".join(f"{name}.{facts.nvml.driver}" for name in missing)
         return f"neither ldconfig nor the toolkit knows {wanted}"
     return ""
+
+
+_ALL: tuple[Requirement, ...] = (
+    linux,
+    gpus,
+    versions,
+    devices,
+    local_engine,
+    rootful,
+    docker,
+    toolkit,
+    toolkit_alone,
+    mode_for_mounts,
+    mode_for_cdi,
+    runtime_free,
+    libraries,
+)
+
+REQUIREMENTS = {one.__name__.replace("_", "-"): one for one in _ALL}
+"""By the name that strategies.toml uses."""

@@ -1,4 +1,4 @@
-"""What an explanation is made of: where a pod stands, and reasons with their evidence and one next action each."""
+"""An explanation: how far a pod has come, and why it gets no further."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from lab.findings import Certainty, Finding
 
 
 class PodStage(StrEnum):
@@ -22,44 +24,6 @@ class PodStage(StrEnum):
     DELETING = "deleting"
     FAILED = "failed"
     SUCCEEDED = "succeeded"
-
-
-class Certainty(StrEnum):
-    """How sure a finding is."""
-
-    CERTAIN = "certain"
-    """A component said so, or the objects prove it."""
-    LIKELY = "likely"
-    """It fits all that is seen."""
-    POSSIBLE = "possible"
-    """It would explain it, and nothing proves it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One reason why a pod does not run."""
-
-    what: str
-    """One sentence."""
-    next: str
-    """One next action."""
-    evidence: tuple[str, ...] = ()
-    certainty: Certainty = Certainty.CERTAIN
-    rule: str = ""
-    """Id of the rule; set by the rule itself."""
-    side: str = ""
-    """Where it was seen: ``host``, ``tenant NAME``; empty in a cluster without tenants."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The finding as plain data."""
-        return {
-            "rule": self.rule,
-            "what": self.what,
-            "certainty": self.certainty.value,
-            "side": self.side,
-            "evidence": list(self.evidence),
-            "next": self.next,
-        }
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What came of watching: a verdict for each invariant, and the whole as data."""
+"""What came of watching: a result for each invariant, and the whole as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from lab.errors import InvariantBroken
-from lab.invariants.model import Breach, Invariant, Violation
+from lab.findings import Finding
+from lab.invariants.model import Invariant, Violation
 
 State = Literal["held", "broken", "not judged"]
 
@@ -17,12 +18,12 @@ class InvariantResult:
     """How one invariant fared in one cluster."""
 
     invariant: Invariant
-    where: str
-    """Empty for the cluster that was named, otherwise a tenant with a KAI of its own."""
+    side: str
+    """Empty for the cluster that was named, otherwise ``tenant NAME`` of one with a KAI of its own."""
     violations: tuple[Violation, ...] = ()
     why: str = ""
     """Why it was not judged."""
-    waiting: tuple[Breach, ...] = ()
+    waiting: tuple[Finding, ...] = ()
     """What was wrong at the end, for less than its grace."""
 
     @property
@@ -33,29 +34,26 @@ class InvariantResult:
         return "not judged" if self.why else "held"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as plain data."""
+        """The result as plain data."""
         return {
-            "invariant": self.invariant.id,
-            "statement": self.invariant.statement,
-            "grace": self.invariant.grace,
-            "why_grace": self.invariant.why_grace,
-            "where": self.where,
+            **self.invariant.as_json(),
+            "side": self.side,
             "state": self.state,
             "why": self.why,
-            "violations": [violation.as_json() for violation in self.violations],
-            "within_grace": [breach.what for breach in self.waiting],
+            "findings": [violation.as_json() for violation in self.violations],
+            "within_grace": [breach.as_json() for breach in self.waiting],
         }
 
 
 @dataclass(frozen=True)
 class InvariantReport:
-    """All verdicts."""
+    """The results of all invariants."""
 
     at: datetime
     """When watching ended (UTC)."""
     seconds: float
     """For how long it went on."""
-    verdicts: tuple[InvariantResult, ...]
+    results: tuple[InvariantResult, ...]
     gaps: tuple[str, ...] = ()
     """When a watch broke off: what happened then was seen as one step, and what passed within was not seen."""
     quiet: bool | None = None
@@ -64,7 +62,7 @@ class InvariantReport:
     @property
     def violations(self) -> tuple[Violation, ...]:
         """All violations, oldest first."""
-        return tuple(sorted((v for verdict in self.verdicts for v in verdict.violations), key=lambda v: v.since))
+        return tuple(sorted((v for result in self.results for v in result.violations), key=lambda v: v.since))
 
     @property
     def ok(self) -> bool:
@@ -77,15 +75,15 @@ class InvariantReport:
             "ok": self.ok,
             "at": self.at.isoformat(),
             "seconds": round(self.seconds, 3),
-            "invariants": [verdict.as_json() for verdict in self.verdicts],
+            "invariants": [result.as_json() for result in self.results],
             "gaps": list(self.gaps),
             "quiet": self.quiet,
         }
 
     def error(self) -> InvariantBroken:
         """The violations as an error."""
-        names = sorted({violation.invariant for violation in self.violations})
-        return broken(self.violations, f"{len(names)} of {len(self.verdicts)} invariants broken: {', '.join(names)}")
+        names = sorted({violation.rule for violation in self.violations})
+        return broken(self.violations, f"{len(names)} of {len(self.results)} invariants broken: {', '.join(names)}")
 
 
 def broken(violations: tuple[Violation, ...], what: str, shown: int = 8) -> InvariantBroken:
