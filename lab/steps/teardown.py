@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from lab.engine.step import Effect, Observed
 from lab.paths import owner
 from lab.session.context import NODE_LABEL, LabContext
 from lab.steps.node_image import IMAGE_OWNER, OWNER, STATE
+from lab.tools.processes import processes_naming
 
 KIND_NETWORK = "kind"
 """kind puts all clusters of a machine on one network; the lab removes it only if it made it and it is unused."""
@@ -155,19 +155,5 @@ def remains(ctx: LabContext, *, keep_images: bool) -> list[str]:
         left += [f"image {name}" for name in images(ctx)]
     if ctx.paths.root.exists():
         left += [f"file {path}" for path in sorted(ctx.paths.root.rglob("*"))] or [f"directory {ctx.paths.root}"]
-    left += [f"process {pid}: {line}" for pid, line in processes(ctx)]
+    left += [f"process {pid}: {line}" for pid, line in processes_naming(ctx.paths.root)]
     return left
-
-
-def processes(ctx: LabContext) -> list[tuple[int, str]]:
-    """Processes of this machine that still work for the lab: those that name its state directory."""
-    needle = str(ctx.paths.root)
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if any(needle in word for word in words) and "down" not in words:
-            found.append((int(folder.name), " ".join(words)[:120]))
-    return found
