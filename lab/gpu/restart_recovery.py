@@ -14,6 +14,7 @@ from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.objects.views import PodView
 from lab.session.context import LabContext
+from lab.text import count
 from lab.workloads.namespace import VIRTUAL_NAMESPACE_LABEL
 
 RESERVATION_NAMESPACE = "kai-resource-reservation"
@@ -107,9 +108,9 @@ def heal_reservations(ctx: LabContext) -> BrokenReservation:
 
 def _told(broken: BrokenReservation) -> str:
     gone = (
-        f"{_count(broken.reservations, 'failed reservation pod')},"
-        f" {_count(broken.fractions, 'fraction pod')} of their GPU groups,"
-        f" {_count(broken.refused, 'pod')} that a kubelet had refused"
+        f"{count(len(broken.reservations), 'failed reservation pod')},"
+        f" {count(len(broken.fractions), 'fraction pod')} of their GPU groups,"
+        f" {count(len(broken.refused), 'pod')} that a kubelet had refused"
     )
     bare = [_name(pod) for pod in (*broken.fractions, *broken.refused) if not _owned(pod)]
     after = f"nothing makes these again: {', '.join(bare)}" if bare else "their controllers make them again"
@@ -127,7 +128,3 @@ def _name(pod: PodView) -> str:
 
 def _why(pod: PodView) -> str:
     return f"{pod.phase} ({pod.reason})" if pod.reason else f"{pod.phase}, its reservation pod has failed"
-
-
-def _count(pods: Sequence[PodView], what: str) -> str:
-    return f"{len(pods)} {what}{'' if len(pods) == 1 else 's'}"

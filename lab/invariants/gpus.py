@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lab.invariants.cluster_state import ClusterState, PodState
 from lab.invariants.model import Breach
+from lab.text import count
 
 HUNDREDTHS = 100
 """The memory that KAI takes for a GPU of a node without the label nvidia.com/gpu.memory."""
@@ -164,4 +165,4 @@ def some(pods: Iterable[PodState]) -> tuple[str, ...]:
 
 def in_words(kind: str, groups: int) -> str:
     """A received resource type with its GPU groups."""
-    return f"{kind or 'nothing'} in {groups} GPU group{'' if groups == 1 else 's'}"
+    return f"{kind or 'nothing'} in {count(groups, 'GPU group')}"

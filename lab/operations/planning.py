@@ -27,6 +27,7 @@ from lab.steps.registry_mirrors import RegistryMirrors
 from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenancy_steps
 from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.text import count
 from lab.workloads import pods
 
 DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
@@ -52,7 +53,7 @@ class Plan:
             ]
             fixes = list(dict.fromkeys(choice.fix for choice in self.missing))
             raise Unavailable(
-                f"{len(self.missing)} thing{'s' if len(self.missing) > 1 else ''} this lab needs cannot be had",
+                f"{count(len(self.missing), 'thing')} this lab needs cannot be had",
                 evidence=lines,
                 fix="; ".join(fixes),
             )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.lint import Finding
+from lab.text import count
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def render_findings(findings: Sequence[Finding], version: str, console: Console 
             page.line(("next: ", "dim"), one.fix, indent=15)
             page.line((f"source: {one.source}", "dim"), indent=15)
     counts = {level: sum(one.level == level for one in findings) for level in _STYLE}
-    said = ", ".join(f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items() if count)
+    said = ", ".join(count(number, level) for level, number in counts.items() if number)
     page.line((f"KAI {version}: {said or 'nothing found'}", "bold" if findings else "green"))
 
 

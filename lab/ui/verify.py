@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.invariants import InvariantReport, InvariantResult
-from lab.ui.terminal import seconds
+from lab.text import seconds
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from lab.objects.fields import Obj
 from lab.objects.kai import RESERVATION_APP, RESERVED_GPU_ANNOTATION
 from lab.objects.pod_requests import PodRequests
 from lab.objects.views import PodView
+from lab.text import count
 from lab.workloads.namespace import MANAGED_BY_LABEL, VIRTUAL_NAME, VIRTUAL_NAMESPACE_LABEL
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -60,7 +61,7 @@ class GpuPod:
             return f"{needs.fraction:g}{times}"
         if needs.gpu_memory is not None:
             return f"{needs.gpu_memory} MiB{times}"
-        return f"{needs.gpus} GPU{'s' if needs.gpus != 1 else ''}"
+        return count(needs.gpus, "GPU")
 
     def holder(self, share: float | None) -> Holder:
         """The pod as a holder of ``share`` of one GPU."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lab.config.rules import perhaps
 from lab.errors import LabError, SpecError, WaitTimeout
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_of, short_of
 from lab.gpu.pools import PRESENT_LABEL, short_name
@@ -18,6 +17,7 @@ from lab.gpu.simulated.node_files import NVML_CONFIG, nvml_config
 from lab.gpu.simulated.nodes import gpu_nodes
 from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext
+from lab.text import perhaps
 
 _SECONDS = 120.0
 _TRIES = 4

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from lab.lint.model import Found, LintContext, Manifest, rule
+from lab.text import nearest
 
 
 @rule(
@@ -117,6 +117,6 @@ def _meant(name: str, right: str) -> bool:
         and name != right
         and (
             name.lower() in ("kai", "kai_scheduler", "kaischeduler", "kai-schduler", "runai-scheduler")
-            or bool(difflib.get_close_matches(name, [right], 1, 0.85))
+            or bool(nearest(name, [right], 0.85))
         )
     )

@@ -90,7 +90,7 @@ def test_facts_and_summary() -> None:
     scene = Scene()
     scene.pending(gpus=3, says=NONE, ago=125)
     told = scene.explain()
-    assert told.summary == "Pending for 2 min 5 s, no node yet"
+    assert told.summary == "Pending for 2 min 05 s, no node yet"
     assert told.facts == {
         "asks for": "3 whole GPUs, 100m cpu, 128 MiB memory",
         "scheduler": "kai-scheduler",
