@@ -65,8 +65,8 @@ def _examine(
         print_json(
             {
                 "facts": portable(here.facts, here.nvidia),
-                "verdicts": [verdict.as_json() for verdict in verdicts],
-                "symptoms": [one.as_json() for one in found],
+                "verdicts": verdicts,
+                "symptoms": found,
                 "lab": seen.lab if seen else None,
                 "unread": list(seen.unread) if seen else [],
             }
@@ -107,7 +107,7 @@ def _log(log: str, as_json: bool) -> None:
         raise SpecError(f"--log {log}: {error.strerror}", fix="name a file that can be read, or - for stdin") from error
     found = in_text(text, "stdin" if log == "-" else Path(log).name)
     if as_json:
-        print_json({"symptoms": [one.as_json() for one in found]})
+        print_json({"symptoms": found})
     else:
         render_symptoms(found, nothing="no known failure is in this text; lab logs collects more of a lab")
     if not found:
@@ -116,4 +116,4 @@ def _log(log: str, as_json: bool) -> None:
 
 def _known(as_json: bool) -> None:
     rows = tuple(symptoms().values())
-    print_json([row.as_json() for row in rows]) if as_json else render_known(rows)
+    print_json(rows) if as_json else render_known(rows)

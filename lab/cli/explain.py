@@ -45,18 +45,18 @@ def explain(
     """Say why a pod does not run, the most fundamental reason first. Exit code 1 when no reason is found."""
     if rules:
         rows = all_rules()
-        print_json([rule.as_json() for rule in rows]) if as_json else render_rules(rows)
+        print_json(rows) if as_json else render_rules(rows)
         return
     _check(pod, tenant, all_, kubeconfig, context)
     worlds = _read(name, tenant, kubeconfig, context)
     if all_:
         seen = overview_of(worlds)
-        print_json(seen.as_json()) if as_json else render_picture(seen)
+        print_json(seen) if as_json else render_picture(seen)
         return
 
     space, _, short = (pod or "").rpartition("/")
     told = explained(worlds, short, space or namespace or "default", tenant or "")
-    print_json(told.as_json()) if as_json else render_explained(told)
+    print_json(told) if as_json else render_explained(told)
     if not told.settled:
         raise typer.Exit(1)
 

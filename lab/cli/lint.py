@@ -49,7 +49,7 @@ def lint(
         raise SpecError("--anywhere knows no tenants", fix="leave --anywhere or --tenant out")
     setting = _setting(file, profile, settings, name, kai, anywhere, tenant)
     findings = lint_files(files, setting)
-    print_json([one.as_json() for one in findings]) if as_json else render_findings(findings, setting.line.version)
+    print_json(findings) if as_json else render_findings(findings, setting.line.version)
     if any(one.level == "error" for one in findings):
         raise typer.Exit(12)
 

@@ -49,7 +49,7 @@ def verify(
     with stopping(cancel):
         report = judge(scopes, seconds=seconds, until_quiet=until_quiet, settling=settling)
     if as_json:
-        print_json(report.as_json())
+        print_json(report)
         if not report.ok:
             raise typer.Exit(InvariantBroken.exit_code)
         if report.quiet is False:

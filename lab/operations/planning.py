@@ -78,29 +78,13 @@ class Plan:
         """The plan as plain data."""
         return {
             "lab": self.spec.name,
-            "facts": dict(self.facts),
-            "notices": list(self.notices),
+            "facts": self.facts,
+            "notices": self.notices,
             "steps": [
-                {
-                    "id": step.id,
-                    "title": step.title,
-                    "needs": list(step.needs),
-                    "effects": [{"where": e.where, "what": e.what, "undo": e.undo} for e in step.effects()],
-                }
+                {"id": step.id, "title": step.title, "needs": step.needs, "effects": step.effects()}
                 for step in self.steps
             ],
-            "supply": [
-                {
-                    "kind": c.item.kind,
-                    "name": c.item.name,
-                    "version": c.item.version,
-                    "source": c.source,
-                    "where": c.where,
-                    "why": list(c.why),
-                    "fix": c.fix,
-                }
-                for c in self.choices
-            ],
+            "supply": self.choices,
             "missing": [str(choice.item) for choice in self.missing],
         }
 

@@ -13,6 +13,7 @@ from lab.gpu.diagnosis import diagnose as module
 from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose, expected
 from lab.gpu.nvidia.claims import record
 from lab.gpu.simulated.devices import gpus_of
+from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot
 from tests.support.diagnose_world import NODE, event, told, world
 from tests.support.explain_world import pod
@@ -67,7 +68,7 @@ def test_a_lab_in_which_all_is_well(scene: Scene) -> None:
     titles = [verdict.title for verdict in seen.path]
     assert titles[:2] == ["worker: device nodes", "worker: driver"]
     assert {"RuntimeClass", "worker: device plugin", "reservation pods"} <= set(titles)
-    assert seen.as_json()["symptoms"] == []
+    assert to_json(seen)["symptoms"] == []
 
 
 def test_node_and_cluster_are_judged_together(scene: Scene) -> None:

@@ -21,6 +21,7 @@ from lab.gpu.diagnosis.symptoms import (
     normal,
     symptoms,
 )
+from lab.serialization import to_json
 from tests.integration.gpu_failure_cases import CASES as ON_A_LAB
 from tests.integration.test_gpu_failure_texts import CASES as IN_WORDS
 from tests.integration.test_gpu_failure_texts import DOCKER
@@ -118,7 +119,7 @@ def test_meaning_and_fix_name_what_was_seen() -> None:
     (down,) = match([Evidence("node", "worker2", "containerd is failed")])
     assert "docker exec worker2 systemctl restart containerd" in down.fix
     assert down.lines() == ("worker2 (node): containerd is failed",)
-    assert down.as_json()["evidence"] == [{"stream": "node", "where": "worker2", "text": "containerd is failed"}]
+    assert to_json(down)["evidence"] == [{"stream": "node", "where": "worker2", "text": "containerd is failed"}]
 
 
 def test_evidence_is_kept_short() -> None:
