@@ -45,7 +45,9 @@ def _tell(error: Exception, as_json: bool) -> None:
     if as_json:
         import json
 
-        print(json.dumps(error.as_json(), indent=1))  # noqa: T201
+        from lab.serialization import document
+
+        print(json.dumps(document(error), indent=1))  # noqa: T201
         return
     from lab.ui.lab import render_error
 

@@ -45,7 +45,7 @@ class LabError(Exception):
             "error": type(self).__name__,
             "what": self.what,
             "command": self.command,
-            "evidence": list(self.evidence),
+            "evidence": self.evidence,
             "next": self.fix,
             "exit_code": self.exit_code,
         }

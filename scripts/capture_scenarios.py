@@ -26,6 +26,7 @@ from lab.explain import Explanation, LabSnapshot, explained
 from lab.kube import OWNER_LABEL
 from lab.objects.node import NodeView
 from lab.operations.explain import read
+from lab.serialization import to_json
 from lab.session.lab import Lab
 from lab.snapshot.capture import last_words
 from scripts.scenarios import SITUATIONS, Setting, Situation
@@ -122,16 +123,16 @@ class Stage:
             "subject": {"name": SUBJECT, "namespace": self.space, "tenant": self.tenant},
             "summary": told.summary,
             "facts": {key: self.lab.facts().get(key, "") for key in ("kai_version", "kubernetes", "gpu_mode")},
-            "host": trimmed(worlds.host, spaces).as_json(),
+            "host": trimmed(worlds.host, spaces),
             "tenants": [
-                {"name": t.name, "own": t.own_scheduler, "world": trimmed(t.world, spaces).as_json()}
+                {"name": t.name, "own": t.own_scheduler, "world": trimmed(t.world, spaces)}
                 for t in worlds.tenants
                 if t.name == self.tenant
             ],
         }
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.situation.name}.json.gz"
-        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(to_json(data), sort_keys=True, separators=(",", ":"))
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
         return path
 

@@ -36,7 +36,7 @@ def create(
     """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
     bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo)
     if as_json:
-        print_json(bundle.as_json())
+        print_json(bundle)
     else:
         size = sum(entry.size for entry in bundle.entries) / 2**20
         typer.echo(f"{out}: {len(bundle.entries)} files, {size:.0f} MiB; next: lab bundle verify {out}")
@@ -60,7 +60,7 @@ def show(where: Where, as_json: AsJson = False) -> None:
     """List what a bundle carries."""
     bundle = Bundle.open(where)
     if as_json:
-        print_json(bundle.as_json())
+        print_json(bundle)
         return
 
     rows = [[e.kind, e.name, e.version, f"{e.size / 2**20:.1f} MiB", e.sha256[:12]] for e in bundle.entries]

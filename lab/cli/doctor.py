@@ -12,7 +12,6 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
-from lab.findings import document
 from lab.gpu.diagnosis.anonymize import portable
 from lab.gpu.diagnosis.diagnose import diagnose
 from lab.gpu.diagnosis.host import examine
@@ -64,13 +63,13 @@ def _examine(
     findings = (*here.findings, *(seen.path if seen else ()))
     if as_json:
         print_json(
-            document(
-                facts=portable(here.facts, here.nvidia),
-                findings=[one.as_json() for one in findings],
-                symptoms=[one.as_json() for one in found],
-                lab=seen.lab if seen else None,
-                unread=list(seen.unread) if seen else [],
-            )
+            {
+                "facts": portable(here.facts, here.nvidia),
+                "findings": findings,
+                "symptoms": found,
+                "lab": seen.lab if seen else None,
+                "unread": list(seen.unread) if seen else [],
+            }
         )
     else:
         render_machine(here.findings)
@@ -108,7 +107,7 @@ def _log(log: str, as_json: bool) -> None:
         raise SpecError(f"--log {log}: {error.strerror}", fix="name a file that can be read, or - for stdin") from error
     found = in_text(text, "stdin" if log == "-" else Path(log).name)
     if as_json:
-        print_json(document(symptoms=[one.as_json() for one in found]))
+        print_json({"symptoms": found})
     else:
         render_symptoms(found, nothing="no known failure is in this text; lab logs collects more of a lab")
     if not found:
@@ -118,7 +117,7 @@ def _log(log: str, as_json: bool) -> None:
 def _known(as_json: bool) -> None:
     rows = tuple(symptoms().values())
     if as_json:
-        print_json(document(rules=[row.as_json() for row in rows]))
+        print_json({"rules": rows})
         return
     render_rules(
         [[row.id, row.title, row.next.replace("{where}", "NODE")] for row in rows],

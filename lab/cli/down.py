@@ -46,4 +46,4 @@ def down(
     bus, cancel = Bus(), threading.Event()
     with stopping(cancel), attach(bus, ui):
         report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel, unnamed=name is None)
-    print_json(report.as_json()) if as_json else render_down(report)
+    print_json(report) if as_json else render_down(report)

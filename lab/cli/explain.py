@@ -11,7 +11,6 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
 from lab.errors import SpecError
 from lab.explain import LabSnapshot, all_rules, explained, overview_of
-from lab.findings import document
 from lab.operations.explain import open_cluster, read
 from lab.session.lab import Lab
 from lab.ui.explain import render_explained, render_picture
@@ -48,7 +47,7 @@ def explain(
     if rules:
         rows = all_rules()
         if as_json:
-            print_json(document(rules=[rule.as_json() for rule in rows]))
+            print_json({"rules": rows})
             return
         render_rules(
             [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rows],
@@ -61,12 +60,12 @@ def explain(
     worlds = _read(name, tenant, kubeconfig, context)
     if all_:
         seen = overview_of(worlds)
-        print_json(document(**seen.as_json())) if as_json else render_picture(seen)
+        print_json(seen) if as_json else render_picture(seen)
         return
 
     space, _, short = (pod or "").rpartition("/")
     told = explained(worlds, short, space or namespace or "default", tenant or "")
-    print_json(document(**told.as_json())) if as_json else render_explained(told)
+    print_json(told) if as_json else render_explained(told)
     if not told.settled:
         raise typer.Exit(1)
 

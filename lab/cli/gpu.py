@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -70,7 +69,7 @@ def heal(
 def models(as_json: AsJson = False) -> None:
     """List the GPU models that a lab file can name by their short names, with the figures of the real ones."""
     if as_json:
-        print_json([asdict(model) for model in gpu_models()])
+        print_json(gpu_models())
         return
     typer.echo(f"{'SHORT':<9} {'NAME':<24} {'MEMORY':>11}  {'COMPUTE':<8} {'ARCHITECTURE':<13} PCI ID")
     for model in gpu_models():

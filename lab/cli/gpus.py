@@ -47,7 +47,7 @@ def gpus(
     finally:
         source.cluster.close()
     if as_json:
-        print_json(found.as_json())
+        print_json(found)
         return
 
     render_gpus(found, title, width=width)

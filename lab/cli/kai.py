@@ -19,4 +19,4 @@ def _several() -> None:
 def versions(as_json: AsJson = False) -> None:
     """List the version lines: releases, Kubernetes, queues, features and known defects."""
     known = tuple(lines().values())
-    print_json([line.as_json() for line in known]) if as_json else render_kai_versions(known)
+    print_json(known) if as_json else render_kai_versions(known)

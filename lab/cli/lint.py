@@ -11,7 +11,6 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Name, Profile, Settings, print_json, spec_of
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
-from lab.findings import document
 from lab.kai import line_of
 from lab.lint import RULES, LintContext, lint_files
 from lab.lint.setting import setting_of
@@ -43,7 +42,7 @@ def lint(
     if rules:
         rows = RULES.values()
         if as_json:
-            print_json(document(rules=[rule.as_json() for rule in rows]))
+            print_json({"rules": tuple(rows)})
         else:
             render_rules([[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in rows])
         return
@@ -54,7 +53,7 @@ def lint(
     setting = _setting(file, profile, settings, name, kai, anywhere, tenant)
     findings = lint_files(files, setting)
     if as_json:
-        print_json(document(findings=[one.as_json() for one in findings]))
+        print_json({"findings": findings})
     else:
         render_by_file(findings, setting.line.version)
     if any(one.severity == "error" for one in findings):

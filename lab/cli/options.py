@@ -11,6 +11,7 @@ import typer
 
 from lab.config import LabSpec, resolve_spec
 from lab.errors import SpecError
+from lab.serialization import document
 from lab.session.lab import Lab
 
 File = Annotated[
@@ -48,8 +49,8 @@ def required(require: list[str] | None) -> frozenset[str]:
 
 
 def print_json(data: Any) -> None:
-    """Write data to stdout."""
-    typer.echo(json.dumps(data, indent=1))
+    """Write a document to stdout."""
+    typer.echo(json.dumps(document(data), indent=1))
 
 
 def confirm(question: str) -> bool:

@@ -21,6 +21,6 @@ def plan(
 ) -> None:
     """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
     report = plan_lab(lab_of(file, profile, settings, name), required(require))
-    print_json(report.as_json()) if as_json else render_plan(report)
+    print_json(report) if as_json else render_plan(report)
     if report.plan.missing:
         report.plan.refuse_missing()

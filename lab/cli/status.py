@@ -17,6 +17,6 @@ app = command_app()
 def status(name: Name = None, as_json: AsJson = False) -> None:
     """How the lab stands: each step, tenants, kubeconfigs. Exit code 5 when something is not ready."""
     report = lab_status(Lab.attach(name))
-    print_json(report.as_json()) if as_json else render_status(report)
+    print_json(report) if as_json else render_status(report)
     if not report.ok:
         raise typer.Exit(5)

@@ -44,7 +44,7 @@ def up(
     needs = required(require)
     with stopping(lab.session.cancel), attach(lab.bus, "json" if ui == "json" else ui):
         report = bring_up(lab, require=needs, ask=_asker(yes))
-    print_json(report.as_json()) if as_json else render_up(report)
+    print_json(report) if as_json else render_up(report)
 
 
 def _asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:

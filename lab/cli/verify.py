@@ -12,7 +12,6 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
 from lab.cli.signals import stopping
 from lab.errors import InvariantBroken, SpecError, WaitTimeout
-from lab.findings import document
 from lab.invariants import Scope, scopes_of
 from lab.invariants.verify import verify as judge
 from lab.kube import Cluster
@@ -50,7 +49,7 @@ def verify(
     with stopping(cancel):
         report = judge(scopes, seconds=seconds, until_quiet=until_quiet, settling=settling)
     if as_json:
-        print_json(document(**report.as_json()))
+        print_json(report)
         if not report.ok:
             raise typer.Exit(InvariantBroken.exit_code)
         if report.quiet is False:

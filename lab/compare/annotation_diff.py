@@ -17,6 +17,7 @@ from lab.compare.recording import HOST, TENANT, PodSeen, Recording
 from lab.compare.workload import Planned
 from lab.kube import OWNER_LABEL
 from lab.objects.views import PodGroupView, PodView
+from lab.text import count
 
 _FOREIGN = re.compile(
     r"^(vcluster\.loft\.sh/|([a-z0-9-]+\.)*kubernetes\.io/|([a-z0-9-]+\.)*k8s\.io/|cni\.|kubectl\.)"
@@ -149,7 +150,7 @@ def _in_words(pods: Sequence[PodView], known: Mapping[str, PodGroupView]) -> str
     said: dict[str, int] = {}
     for name in sorted({*names} - {""}):
         group, size = known.get(name), names.count(name)
-        words = f"{size} pod{'s' if size != 1 else ''}"
+        words = count(size, "pod")
         if group is not None:
             of = group.owner.partition("/")[0] or "nobody"
             rank = group.priority_class or "no class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Letter = Literal["a", "b"]
@@ -93,6 +93,10 @@ class PodRun:
         """Seconds from creation to phase Running."""
         return None if self.running is None else round(self.running - self.created, 3)
 
+    def as_json(self) -> dict[str, Any]:
+        """The pod as plain data, with its spans."""
+        return {**vars(self), "seconds_to_scheduled": self.to_scheduled, "seconds_to_running": self.to_running}
+
 
 @dataclass(frozen=True)
 class ComparedGpu:
@@ -140,6 +144,11 @@ class Packing:
         """``stranded`` by ``touched``: 0 where every GPU it is on is full."""
         return round(self.stranded / self.touched, 4) if self.touched else 0.0
 
+    def as_json(self) -> dict[str, Any]:
+        """The packing as plain data, with what follows from it."""
+        derived = ("touched", "least", "stranded", "fragmentation")
+        return {**vars(self), **{name: getattr(self, name) for name in derived}}
+
 
 @dataclass(frozen=True)
 class Fairness:
@@ -183,6 +192,23 @@ class Run:
     def pending(self) -> tuple[PodRun, ...]:
         """The pods that had no node when the run ended."""
         return tuple(pod for pod in self.pods if pod.state == "pending")
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as plain data, with what follows from it."""
+        return {
+            "side": self.letter,
+            "round": self.number,
+            "order": self.order,
+            "seconds": round(self.seconds, 3),
+            "settled": self.settled,
+            "starts": self.starts,
+            "pods": self.pods,
+            "packing": self.packing,
+            "evictions": [{"pod": pod.lane, "by": pod.evicted} for pod in self.evictions],
+            "pending": [{"pod": pod.lane, "why": pod.why} for pod in self.pending],
+            "fairness": {"jain": self.fairness.jain, "gpu_seconds": dict(self.fairness.gpu_seconds)},
+            "notes": self.notes,
+        }
 
 
 @dataclass(frozen=True)
@@ -246,42 +272,15 @@ class Comparison:
             "order": self.order,
             "rounds": self.rounds,
             "at_once": self.at_once,
-            "told": list(self.told),
+            "told": self.told,
             "sides": {
                 side.letter: {
-                    **asdict(side),
-                    "seconds_to_scheduled": asdict(self.scheduled(side.letter)),
-                    "seconds_to_running": asdict(self.running(side.letter)),
+                    **vars(side),
+                    "seconds_to_scheduled": self.scheduled(side.letter),
+                    "seconds_to_running": self.running(side.letter),
                 }
                 for side in self.sides
             },
-            "runs": [_run_json(run) for run in self.runs],
-            "differences": [asdict(one) for one in self.differences],
+            "runs": self.runs,
+            "differences": self.differences,
         }
-
-
-def _run_json(run: Run) -> dict[str, Any]:
-    packing = run.packing
-    return {
-        "side": run.letter,
-        "round": run.number,
-        "order": run.order,
-        "seconds": round(run.seconds, 3),
-        "settled": run.settled,
-        "starts": list(run.starts),
-        "pods": [
-            {**asdict(pod), "seconds_to_scheduled": pod.to_scheduled, "seconds_to_running": pod.to_running}
-            for pod in run.pods
-        ],
-        "packing": {
-            **asdict(packing),
-            "touched": packing.touched,
-            "least": packing.least,
-            "stranded": packing.stranded,
-            "fragmentation": packing.fragmentation,
-        },
-        "evictions": [{"pod": pod.lane, "by": pod.evicted} for pod in run.evictions],
-        "pending": [{"pod": pod.lane, "why": list(pod.why)} for pod in run.pending],
-        "fairness": {"jain": run.fairness.jain, "gpu_seconds": dict(run.fairness.gpu_seconds)},
-        "notes": list(run.notes),
-    }

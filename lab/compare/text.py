@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lab.compare.model import Comparison, Letter, PodRun, Run, Side, Spread
+from lab.text import count
 
 NONE = "none"
 
@@ -95,7 +96,7 @@ def spread(found: Spread) -> str:
     """``0.41 / 0.90 / 2.10, 9 pods``."""
     if found.least is None or found.p50 is None or found.p95 is None:
         return NONE
-    pods = f"{found.count} pod{'s' if found.count != 1 else ''}"
+    pods = count(found.count, "pod")
     return f"{found.least:.2f} / {found.p50:.2f} / {found.p95:.2f}, {pods}"
 
 

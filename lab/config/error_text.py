@@ -10,7 +10,8 @@ from pydantic_core import ErrorDetails
 
 from lab.config.base import Model
 from lab.config.models import type_at
-from lab.config.rules import RULE, perhaps
+from lab.config.rules import RULE
+from lab.text import perhaps
 
 _MUST = {
     "int_type": "must be a whole number",

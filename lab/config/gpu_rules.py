@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from lab.config.gpu import GpuPool
 from lab.config.gpu_models import gpu_models
-from lab.config.rules import BrokenRule, Loc, perhaps
+from lab.config.rules import BrokenRule, Loc
 from lab.config.sections import LabFields
+from lab.text import count, perhaps
 
 _MODE: Loc = ("gpu", "mode")
 _WORKERS: Loc = ("cluster", "workers")
@@ -37,7 +38,7 @@ def _pools(spec: LabFields) -> Iterator[BrokenRule]:
             yield BrokenRule(("gpu", "pools", index, "name"), f"'{name}' is taken already, by gpu.pools.{first}")
     total, workers = sum(pool.workers for pool in pools), spec.cluster.workers
     if total > workers:
-        what = f"the pools have {_count(total, 'worker')} together, but cluster.workers is {workers}"
+        what = f"the pools have {count(total, 'worker')} together, but cluster.workers is {workers}"
         yield BrokenRule(("gpu", "pools"), what, (_WORKERS,))
 
 
@@ -106,7 +107,7 @@ def doubtful(spec: LabFields) -> Iterator[str]:
         return
     left = spec.cluster.workers - sum(pool.workers for pool in gpu.pools)
     if gpu.pools and left > 0:
-        yield f"gpu.pools: {_count(left, 'worker')} of {spec.cluster.workers} in no pool: without GPUs"
+        yield f"gpu.pools: {count(left, 'worker')} of {spec.cluster.workers} in no pool: without GPUs"
     sections = [("gpu", gpu), *((f"gpu.pools.{pool.name}", pool) for pool in gpu.pools)]
     for path, section in sections:
         given = section.model_fields_set
@@ -115,10 +116,6 @@ def doubtful(spec: LabFields) -> Iterator[str]:
                 yield f"{path}.{key}: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)"
         if gpu.mode == "simulated" and "devices" in given:
             yield f"{path}.devices: has no effect, as gpu.mode is 'simulated' (perNode says how many GPUs)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _path(loc: Loc) -> str:

@@ -19,8 +19,9 @@ from lab.config.document import LabFileDocument, read_document
 from lab.config.error_text import explain
 from lab.config.models import LabSpec
 from lab.config.overrides import BadOverrideError, Override, from_command_line, from_environment
-from lab.config.rules import RULE, Loc, perhaps
+from lab.config.rules import RULE, Loc
 from lab.errors import SpecError
+from lab.text import perhaps
 
 DEFAULT_FILE = "lab.yaml"
 DEFAULT_PROFILE = "demo"

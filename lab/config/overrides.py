@@ -17,7 +17,8 @@ from typing import Any
 
 from lab.config.document import LabFileDocument, NotYamlError
 from lab.config.models import type_at
-from lab.config.rules import Loc, perhaps
+from lab.config.rules import Loc
+from lab.text import perhaps
 
 ENVIRONMENT_PREFIX = "KAILAB_SET_"
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from lab.config.queue import QueueSpec
-from lab.config.rules import BrokenRule, Loc, known_line, perhaps, twice
+from lab.config.rules import BrokenRule, Loc, known_line, twice
 from lab.config.sections import LabFields
 from lab.kai import lines
+from lab.text import perhaps
 
 _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory")
 

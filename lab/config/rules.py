@@ -5,7 +5,6 @@ Each rule names the place in the lab file that breaks it, so that the loader can
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,13 +33,6 @@ def release(version: str) -> tuple[int, int, int, int]:
     numbers, _, pre = version.partition("-")
     major, minor, patch = (int(number) for number in numbers.split("."))
     return major, minor, patch, 0 if pre else 1
-
-
-def perhaps(word: str, known: Sequence[str]) -> str:
-    """``; perhaps you meant 'x'?`` where one of the known words is near, otherwise nothing."""
-    folded = {name.lower(): name for name in reversed(known)}
-    near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.65)
-    return f"; perhaps you meant '{folded[near[0]]}'?" if near else ""
 
 
 def broken(spec: LabFields) -> Iterator[BrokenRule]:

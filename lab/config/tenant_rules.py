@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from lab.config import queue_rules
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
-from lab.config.rules import BrokenRule, Loc, kai_on, known_line, perhaps, release, twice
+from lab.config.rules import BrokenRule, Loc, kai_on, known_line, release, twice
 from lab.config.sections import LabFields
 from lab.config.tenant import TenantSpec
 from lab.kai import VersionLine, lines
+from lab.text import count, perhaps
 
 VCLUSTER_FLOOR = "0.35.3"
 """Older ones leave pods unhealthy with Kubernetes below 1.34 on a newer host (loft-sh/vcluster#4037)."""
@@ -105,9 +106,9 @@ def _nodeless(spec: LabFields) -> str:
 
 
 def _too_few(spec: LabFields, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> BrokenRule:
-    needs = f"needs {_count(wanted, 'worker')} of its own"
+    needs = f"needs {count(wanted, 'worker')} of its own"
     told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
-    has = f"of {_count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
+    has = f"of {count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
     kept = f" (one stays with {needy})" if needy and spec.cluster.workers else ""
     loc: Loc = ("tenants", index, "mode" if tenant.nodes is None else "nodes")
     return BrokenRule(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
@@ -191,7 +192,3 @@ def doubtful(spec: LabFields) -> Iterator[str]:
         if line is not None and line.warning:
             yield f"tenants.{index}.kaiVersion: {line.warning}"
         yield from queue_rules.overpromised(tenant.queues, f"tenants.{index}.queues")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -20,7 +20,7 @@ class Event:
 
     def as_json(self) -> dict[str, Any]:
         """The event as plain data, its kind under ``event``."""
-        return {"event": type(self).__name__, **asdict(self)}
+        return {"event": type(self).__name__, **vars(self)}
 
 
 @dataclass(frozen=True)

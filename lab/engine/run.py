@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lab.engine.events import Bus, RunFinished, RunStarted, StepFinished, StepStarted
 from lab.engine.step import Observed, State, Step
@@ -32,6 +32,10 @@ class StepRecord:
     seconds: float
     detail: str = ""
     began: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Without what only the run's own display needs."""
+        return {"step": self.step, "outcome": self.outcome, "seconds": round(self.seconds, 2)}
 
 
 @dataclass

@@ -9,6 +9,7 @@ from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
 from lab.findings import Certainty, Finding
 from lab.snapshot.cluster_snapshot import UNREAD
+from lab.text import whole_seconds
 
 _SURE = tuple(Certainty)
 
@@ -61,7 +62,7 @@ def _reasons(cases: Sequence[PodContext]) -> tuple[Finding, ...]:
 
 def _summary(case: PodContext) -> str:
     pod, seconds = case.pod, case.age.total_seconds()
-    since = f" for {_span(seconds)}" if seconds >= 1 else ""
+    since = f" for {whole_seconds(seconds)}" if seconds >= 1 else ""
     if case.stage is PodStage.MISSING:
         owner = case.owners[0]
         return f"{owner.have} of {owner.want} pods exist"
@@ -75,14 +76,6 @@ def _summary(case: PodContext) -> str:
     if case.stage is PodStage.DELETING:
         return f"being deleted{f', on {pod.node}' if pod.node else ''}"
     return f"{pod.phase}{f' ({pod.reason})' if pod.reason else ''}"
-
-
-def _span(seconds: float) -> str:
-    minutes, left = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {left} s" if minutes else f"{left} s"
 
 
 def _facts(cases: Sequence[PodContext]) -> dict[str, str]:

@@ -3,8 +3,8 @@
 Host checks, lint, explain, GPU diagnosis and invariants have rules and inputs of their own and all yield findings.
 """
 
-from lab.findings.finding import SCHEMA_VERSION, Certainty, Finding, Severity, document
+from lab.findings.finding import Certainty, Finding, Severity
 from lab.findings.pattern_rules import PatternRule, load
 from lab.findings.rule import Registry, Rule
 
-__all__ = ["SCHEMA_VERSION", "Certainty", "Finding", "PatternRule", "Registry", "Rule", "Severity", "document", "load"]
+__all__ = ["Certainty", "Finding", "PatternRule", "Registry", "Rule", "Severity", "load"]

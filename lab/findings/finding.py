@@ -6,9 +6,6 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
 
-SCHEMA_VERSION = 1
-"""Version of the JSON of findings and of the documents around them; a change of a key's meaning raises it."""
-
 Severity = Literal["error", "warning", "note", "ok", "skipped"]
 """error: it does not work; warning: it may not; note: good to know; skipped: the question does not arise."""
 
@@ -64,8 +61,3 @@ class Finding:
         }
         data |= {"evidence": list(self.evidence), "at": ".".join(map(str, self.at))}
         return {"field" if name == "at" else name: value for name, value in data.items() if name in always or value}
-
-
-def document(**parts: Any) -> dict[str, Any]:
-    """The JSON document around findings or rules."""
-    return {"schemaVersion": SCHEMA_VERSION, **parts}

@@ -10,6 +10,7 @@ import re
 
 from lab.config import GpuSpec, LabSpec, NodePool
 from lab.kai.names import GPU_PRESENT_LABEL
+from lab.text import count
 
 POOL_LABEL = "kailab/pool"
 """Label of the nodes of a named pool; its value is the pool's name."""
@@ -66,7 +67,7 @@ def said(spec: LabSpec) -> str:
     role = "worker" if spec.cluster.workers else "control-plane node"
     parts = []
     for pool in spec.gpu_pools:
-        nodes = f"{pool.nodes} {role}{'' if pool.nodes == 1 else 's'}"
+        nodes = count(pool.nodes, role)
         simulated = f"{pool.per_node} {pool.model}" if pool.per_node else "no GPU"
         gpus = _real(pool) if spec.gpu.mode == "nvidia" else simulated
         parts.append(f"{f'{pool.name}: ' if pool.name else ''}{nodes} × {gpus}")

@@ -8,7 +8,6 @@ GPU group still counts as placed while the kubelet takes the GPU for free.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.config import LabSpec
@@ -19,6 +18,7 @@ from lab.objects.synced import OWNER_KIND_ANNOTATION, SyncedObject
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.text import count
 
 _REFUSED = "UnexpectedAdmissionError"
 
@@ -102,9 +102,9 @@ def heal_reservations(ctx: LabContext) -> BrokenReservation:
 
 def _told(broken: BrokenReservation) -> str:
     gone = (
-        f"{_count(broken.reservations, 'failed reservation pod')},"
-        f" {_count(broken.fractions, 'fraction pod')} of their GPU groups,"
-        f" {_count(broken.refused, 'pod')} that a kubelet had refused"
+        f"{count(len(broken.reservations), 'failed reservation pod')},"
+        f" {count(len(broken.fractions), 'fraction pod')} of their GPU groups,"
+        f" {count(len(broken.refused), 'pod')} that a kubelet had refused"
     )
     bare = [_name(pod) for pod in (*broken.fractions, *broken.refused) if not _owned(pod)]
     after = f"nothing makes these again: {', '.join(bare)}" if bare else "their controllers make them again"
@@ -122,7 +122,3 @@ def _name(pod: PodView) -> str:
 
 def _why(pod: PodView) -> str:
     return f"{pod.phase} ({pod.reason})" if pod.reason else f"{pod.phase}, its reservation pod has failed"
-
-
-def _count(pods: Sequence[PodView], what: str) -> str:
-    return f"{len(pods)} {what}{'' if len(pods) == 1 else 's'}"

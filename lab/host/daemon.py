@@ -29,14 +29,9 @@ def pid(machine: Machine) -> int | None:
     """Process id of the running dockerd, or None."""
     for file in (PIDFILE, "/run/docker.pid", "/var/run/docker.pid"):
         text = machine.text(file).strip()
-        if text.isdigit() and _program(machine, text).endswith("dockerd"):
+        if text.isdigit() and "".join(machine.command_line(int(text))[:1]).endswith("dockerd"):
             return int(text)
     return None
-
-
-def _program(machine: Machine, number: str) -> str:
-    # Empty for a process that has ended and waits for a parent that never asks (init of many containers).
-    return machine.text(f"/proc/{number}/cmdline").split("\0")[0]
 
 
 def reload_command(machine: Machine) -> str:
@@ -179,11 +174,11 @@ class StartEngine:
             return ["docker.service stopped"]
         number = self.machine.text(PIDFILE).strip()
         # The argument names our pid file: a daemon that somebody else started since does not carry it.
-        ours = number.isdigit() and PIDFILE in self.machine.text(f"/proc/{number}/cmdline").split("\0")
+        ours = number.isdigit() and PIDFILE in self.machine.command_line(int(number))
         if ours:
             hands.run(["kill", "-TERM", number])
             start = self.clock()
-            while _program(self.machine, number):
+            while self.machine.command_line(int(number)):
                 if self.clock() - start > PATIENCE:
                     raise Leftovers(f"dockerd (process {number}) did not end", fix=f"see {LOG}")
                 self.sleep(0.1)

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class HostFacts:
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data, for reports and ``--json``."""
-        return {**asdict(self), "go": ".".join(map(str, self.go)) if self.go else None}
+        return {**vars(self), "go": ".".join(map(str, self.go)) if self.go else None}
 
 
 def gather(run: Runner, machine: Machine | None = None) -> HostFacts:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.errors import CommandFailed, HostNotReady
 from lab.tools.process import OnLine, Result, Runner
+from lab.tools.processes import command_line
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,13 @@ class Machine:
         root: stands before every absolute path that is read.
         euid: effective user id; other than 0, changes go through ``sudo``.
         env: the environment.
+        command_line: asks for the arguments of a process; empty when there is none.
     """
 
     root: Path = Path("/")
     euid: int = field(default_factory=os.geteuid)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    command_line: Callable[[int], list[str]] = command_line
 
     def path(self, absolute: str) -> Path:
         """An absolute path of the machine, below ``root``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 MISMATCH = "Driver/Library version mismatch"
@@ -45,10 +45,6 @@ class Nvml:
     def usable(self) -> bool:
         """Whether there is a GPU that NVML can talk to."""
         return bool(self.gpus)
-
-    def as_json(self) -> dict[str, Any]:
-        """The answer as plain data."""
-        return asdict(self)
 
 
 def query() -> Nvml:

@@ -6,23 +6,20 @@ are read from the machine's configuration. Addresses are shown without user and 
 
 from __future__ import annotations
 
-import configparser
 import queue
+import re
 import threading
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
+from lab.tools import http
 from lab.tools.debian import Debian
 from lab.tools.process import Runner
-
-if TYPE_CHECKING:
-    import http.client
 
 TIMEOUT = 2.0
 """Seconds that a place has for its answer."""
@@ -56,12 +53,13 @@ Probe = Callable[[str, float], str]
 
 def configured(run: Runner, machine: Machine) -> tuple[PackageSource, ...]:
     """All places this machine is set up to use."""
+    with ThreadPoolExecutor(2, thread_name_prefix="sources") as pool:  # go and pip take some tenths of a second
+        asked = pool.submit(_go_proxies, run, machine), pool.submit(_index, run, machine)
+        mirror = Debian(run, machine.path("/etc")).mirror().rstrip("/")
+        proxies, index = asked[0].result(), asked[1].result().rstrip("/")
     sources = [PackageSource("registry", name, url) for name, url in REGISTRIES.items()]
-    proxies = _go_proxies(run, machine)
     sources += [PackageSource("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies]
-    if index := _index(machine):
-        sources.append(PackageSource("pypi", "Python package index", f"{index.rstrip('/')}/pip/"))
-    mirror = Debian(run, machine.path("/etc")).mirror().rstrip("/")
+    sources += [PackageSource("pypi", "Python package index", f"{index}/pip/")] if index else []
     sources.append(PackageSource("debian", "Debian archive", f"{mirror}/dists/stable/InRelease"))
     return tuple(sources)
 
@@ -95,58 +93,18 @@ def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEO
 
 def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
     """Ask an address over HTTP(S), or look for its directory; being asked for credentials is an answer."""
-    import http.client
+    from urllib3.exceptions import HTTPError  # noqa: TID251 - the errors of lab.tools.http
 
     parts = urlsplit(url)
     if parts.scheme == "file":
         top = Path(parts.path.split("/golang.org/")[0])
         return "" if top.is_dir() else f"{top} does not exist"
-    headers = {"User-Agent": "kailab"}
-    if parts.username:
-        token = b64encode(f"{parts.username}:{parts.password or ''}".encode()).decode()
-        headers["Authorization"] = f"Basic {token}"
-    target = parts.path or "/"
     try:
-        connection: http.client.HTTPConnection
-        proxy = _proxy(parts.scheme, parts.hostname or "", env or {})
-        if parts.scheme == "https":
-            connection = _secure(parts.hostname or "", parts.port, proxy, timeout)
-        elif proxy is not None:
-            connection = http.client.HTTPConnection(*proxy, timeout=timeout)
-            target = f"http://{parts.netloc.rpartition('@')[2]}{target}"
-        else:
-            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
-        try:
-            connection.request("GET", target, headers=headers)
-            status = connection.getresponse().status
-        finally:
-            connection.close()
-    except (OSError, http.client.HTTPException) as error:
-        return str(error) or type(error).__name__
+        with http.get(url, timeout, env or {}) as response:
+            status = response.status
+    except (HTTPError, ValueError) as error:
+        return http.reason(error)
     return "" if status < 400 or status == 401 else f"it answers {status}"
-
-
-def _proxy(scheme: str, host: str, env: Mapping[str, str]) -> tuple[str, int | None] | None:
-    address = env.get(f"{scheme}_proxy") or env.get(f"{scheme.upper()}_PROXY") or ""
-    spared = (env.get("no_proxy") or env.get("NO_PROXY") or "").replace(" ", "").split(",")
-    parts = urlsplit(address)
-    if not parts.hostname or any(host == name.lstrip(".") or host.endswith(name) for name in spared if name):
-        return None
-    return parts.hostname, parts.port
-
-
-def _secure(
-    host: str, port: int | None, proxy: tuple[str, int | None] | None, timeout: float
-) -> http.client.HTTPSConnection:
-    import http.client
-    import ssl
-
-    context = ssl.create_default_context()
-    if proxy is None:
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    connection = http.client.HTTPSConnection(*proxy, timeout=timeout, context=context)
-    connection.set_tunnel(host, port or 443)
-    return connection
 
 
 def _go_proxies(run: Runner, machine: Machine) -> list[str]:
@@ -160,21 +118,16 @@ def _go_proxies(run: Runner, machine: Machine) -> list[str]:
     return [place.strip().rstrip("/") for place in places if "://" in place]
 
 
-def _index(machine: Machine) -> str:
-    """The package index that pip would use here; empty when pip is told to use none."""
-    env = machine.env
-    if env.get("PIP_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
-        return ""
-    home = env.get("HOME", "/root")
-    files = ["/etc/pip.conf", f"{home}/.pip/pip.conf", f"{env.get('XDG_CONFIG_HOME', f'{home}/.config')}/pip/pip.conf"]
-    files += [f"{env['VIRTUAL_ENV']}/pip.conf"] if "VIRTUAL_ENV" in env else []
-    files += [env["PIP_CONFIG_FILE"]] if "PIP_CONFIG_FILE" in env else []
-    config = configparser.ConfigParser(interpolation=None, strict=False)
-    for file in files:
+def _index(run: Runner, machine: Machine) -> str:
+    """The package index that pip uses here; empty when it is configured to use none."""
+    settings: dict[str, str] = {}
+    if pip := next((name for name in ("pip", "pip3") if run.which(name)), None):
         try:
-            config.read_string(machine.text(file))
-        except configparser.Error:
-            continue
-    if config.getboolean("global", "no-index", fallback=False):
+            listed = run.run([pip, "config", "list"], check=False, timeout=10).out
+        except CommandFailed:
+            listed = ""
+        for section in ("global", ":env:"):  # the environment wins over the files
+            settings |= dict(re.findall(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.M))
+    if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
         return ""
-    return env.get("PIP_INDEX_URL", "") or str(config.get("global", "index-url", fallback="https://pypi.org/simple"))
+    return settings.get("index-url") or machine.env.get("PIP_INDEX_URL") or "https://pypi.org/simple"

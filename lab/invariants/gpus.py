@@ -9,6 +9,7 @@ from lab.invariants.cluster_state import ClusterState
 from lab.invariants.model import breach
 from lab.snapshot.gpu_allocation import SharedGpu, counted_memory
 from lab.snapshot.pod_info import PodInfo
+from lab.text import count
 
 SHOWN = 12
 """Pods in the evidence where they may be many; the sums are of all."""
@@ -119,4 +120,4 @@ def some(pods: Iterable[PodInfo]) -> tuple[str, ...]:
 
 def in_words(kind: str, groups: int) -> str:
     """A received resource type with its GPU groups."""
-    return f"{kind or 'nothing'} in {groups} GPU group{'' if groups == 1 else 's'}"
+    return f"{kind or 'nothing'} in {count(groups, 'GPU group')}"

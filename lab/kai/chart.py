@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from lab.kai.model import HelmKeys, VersionLine
@@ -48,13 +48,9 @@ class KaiChart:
 
     @classmethod
     def of_json(cls, data: Json) -> KaiChart:
-        """The inverse of ``as_json``."""
+        """The inverse of ``to_json``."""
         names = [field.name for field in fields(cls) if field.name != "version"]
         return cls(data["version"], *(tuple(data[name]) for name in names))
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {key: value if key == "version" else list(value) for key, value in asdict(self).items()}
 
 
 def chart_of(

@@ -6,8 +6,7 @@ A name that is empty does not exist in that version: ``keys.preemptibility == ""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lab.kai.number import release
 
@@ -190,10 +189,6 @@ class VersionLine:
         """Whether it runs on a Kubernetes version such as 1.34.4; true where no bound is known."""
         bound = self.kubernetes_max
         return not bound or release(kubernetes)[:2] <= release(f"{bound}.0")[:2]
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data, sets as sorted lists."""
-        return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in asdict(self).items()}
 
     @property
     def has_operator(self) -> bool:

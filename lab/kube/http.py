@@ -18,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 from lab.errors import ApiFailed
 from lab.kube.transport import ExecOutcome, Reply, TransportError
+from lab.tools.http import reason
 
 CONNECT_SECONDS = 5.0
 USER_AGENT = "kailab"
@@ -93,7 +94,7 @@ class KubeTransport:
         self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
     ) -> Reply:
         """See Transport."""
-        import urllib3
+        import urllib3  # noqa: TID251 - this is the door
 
         headers = {"Accept": "application/json, */*", "User-Agent": USER_AGENT, **self._credentials()}
         if body is not None:
@@ -132,7 +133,7 @@ class KubeTransport:
         except TimeoutError:
             raise
         except (WebSocketException, OSError) as error:
-            raise TransportError(_words(error)) from error
+            raise TransportError(reason(error)) from error
         return ExecOutcome(_text(out), _text(err), json.loads(status) if status else None)
 
     def close(self) -> None:
@@ -179,32 +180,20 @@ class _Reply:
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """Turns the library's connection errors into TransportError."""
-    from urllib3 import exceptions as http
+    from urllib3 import exceptions as http  # noqa: TID251 - this is the door
 
     try:
         yield
     except http.SSLError as error:
-        words = _words(error)
+        words = reason(error)
         distrust = any(sign in words.upper() for sign in ("CERTIFICATE", "UNKNOWN_CA"))
         raise TransportError(words, tls=distrust) from error
     except (http.NewConnectionError, http.ConnectTimeoutError) as error:
-        raise TransportError(_words(error), unsent=True) from error
+        raise TransportError(reason(error), unsent=True) from error
     except http.ReadTimeoutError as error:
         raise TransportError("no answer in time") from error
     except (http.HTTPError, OSError) as error:
-        raise TransportError(_words(error)) from error
-
-
-def _words(error: BaseException) -> str:
-    """The innermost cause in plain words: 'Connection refused' rather than three layers of wrapping."""
-    inner: BaseException = error
-    while (deeper := inner.__cause__ or inner.__context__) is not None:
-        inner = deeper
-    if isinstance(inner, OSError):
-        return inner.strerror or " ".join(str(inner).split()) or type(inner).__name__
-    if isinstance(inner, ValueError):  # the length of a chunk that never came
-        return "the connection was cut"
-    return " ".join(str(inner).split()) or type(inner).__name__
+        raise TransportError(reason(error)) from error
 
 
 def _status_message(body: object) -> str:

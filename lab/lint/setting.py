@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from lab.errors import SpecError
 from lab.kai import line_of
 from lab.lint.model import LintContext, QueueFact
 from lab.lint.queues import default_queues, fact_of
+from lab.text import nearest
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
 """What an own-kai tenant gets that names no queues (lab.tenants.vcluster.inner_lab)."""
@@ -65,8 +65,8 @@ def _setting(
 def _tenant(spec: LabSpec, name: str) -> TenantSpec:
     names = [tenant.name for tenant in spec.tenants]
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1, 0.6)
-        known = f"perhaps you meant {near[0]}" if near else f"there are: {', '.join(names) or 'none'}"
+        near = nearest(name, names)
+        known = f"perhaps you meant {near}" if near else f"there are: {', '.join(names) or 'none'}"
         raise SpecError(f"the lab has no tenant {name!r}", fix=known)
     found = next(tenant for tenant in spec.tenants if tenant.name == name)
     if found.mode == "default":

@@ -9,6 +9,7 @@ from typing import Any
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, MIG_PREFIX
 from lab.objects.fields import Obj, annotations_of, number, parts, whole
 from lab.objects.kai import amount
+from lab.text import count
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,11 @@ class PodRequests:
         """Such as ``0.5 of 1 GPU, 100m cpu, 64 MiB memory``."""
         words = []
         if self.fraction is not None:
-            words.append(f"{self.fraction:g} of {self.devices} GPU{'s' if self.devices != 1 else ''}")
+            words.append(f"{self.fraction:g} of {count(self.devices, 'GPU')}")
         elif self.gpu_memory is not None:
-            words.append(f"{self.gpu_memory} MiB of {self.devices} GPU{'s' if self.devices != 1 else ''}")
+            words.append(f"{self.gpu_memory} MiB of {count(self.devices, 'GPU')}")
         if self.gpus:
-            words.append(f"{self.gpus} whole GPU{'s' if self.gpus != 1 else ''}")
+            words.append(f"{count(self.gpus, 'whole GPU')}")
         words += [f"{count} {name}" for name, count in self.mig.items()]
         if self.cpu:
             words.append(f"{self.cpu:g}m cpu")

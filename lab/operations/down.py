@@ -18,7 +18,7 @@ from lab.paths import LabPaths, host_journal
 from lab.session.session import Session
 from lab.steps.cluster.ownership import name_taken, strangers
 from lab.steps.node_image import NODE_IMAGE, images_of
-from lab.tools.processes import processes
+from lab.tools.processes import processes_naming
 
 
 def down(
@@ -100,7 +100,7 @@ def _session_for_down(name: str, bus: Bus, cancel: threading.Event | None) -> Se
 def _remove_state(paths: LabPaths) -> list[str]:
     """Remove the lab's state directory (kubeconfigs, log, journal); returns what remains of it or works in it."""
     shutil.rmtree(paths.root, ignore_errors=True)
-    left = [f"process {pid}: {line}" for pid, line in processes(paths.root)]
+    left = [f"process {pid}: {line}" for pid, line in processes_naming(paths.root)]
     if paths.root.exists():
         left += [f"file {path}" for path in sorted(paths.root.rglob("*"))] or [f"directory {paths.root}"]
     return left

@@ -29,6 +29,7 @@ from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenancy_steps
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.text import count
 from lab.workloads import pods
 
 DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
@@ -54,7 +55,7 @@ class Plan:
             ]
             fixes = list(dict.fromkeys(choice.fix for choice in self.missing))
             raise Unavailable(
-                f"{len(self.missing)} thing{'s' if len(self.missing) > 1 else ''} this lab needs cannot be had",
+                f"{count(len(self.missing), 'thing')} this lab needs cannot be had",
                 evidence=lines,
                 fix="; ".join(fixes),
             )
@@ -79,29 +80,13 @@ class Plan:
         """The plan as plain data."""
         return {
             "lab": self.spec.name,
-            "facts": dict(self.facts),
-            "notices": list(self.notices),
+            "facts": self.facts,
+            "notices": self.notices,
             "steps": [
-                {
-                    "id": step.id,
-                    "title": step.title,
-                    "needs": list(step.needs),
-                    "effects": [{"where": e.where, "what": e.what, "undo": e.undo} for e in step.effects()],
-                }
+                {"id": step.id, "title": step.title, "needs": step.needs, "effects": step.effects()}
                 for step in self.steps
             ],
-            "supply": [
-                {
-                    "kind": c.item.kind,
-                    "name": c.item.name,
-                    "version": c.item.version,
-                    "source": c.source,
-                    "where": c.where,
-                    "why": list(c.why),
-                    "fix": c.fix,
-                }
-                for c in self.choices
-            ],
+            "supply": self.choices,
             "missing": [str(choice.item) for choice in self.missing],
         }
 

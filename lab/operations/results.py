@@ -27,10 +27,8 @@ class PlanReport:
         data = self.plan.as_json()
         for step in data["steps"]:
             seen = self.seen.get(step["id"])
-            step["state"] = seen.state.value if seen else "unknown"
-            step["detail"] = seen.detail if seen else ""
-            step["diff"] = list(seen.diff) if seen else []
-        return {**data, "estimate_seconds": self.estimate, "doctor": [finding.as_json() for finding in self.findings]}
+            step |= vars(seen) if seen else {"state": "unknown", "detail": "", "diff": []}
+        return {**data, "estimate_seconds": self.estimate, "doctor": self.findings}
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,11 @@ class UpReport:
             "ok": self.record.ok,
             "changed": self.record.changed,
             "seconds": round(self.record.seconds, 2),
-            "facts": dict(self.facts),
-            "notices": list(self.notices),
-            "kubeconfig": str(self.kubeconfig),
-            "tenants": {name: str(path) for name, path in self.tenants.items()},
-            "steps": [
-                {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
-            ],
+            "facts": self.facts,
+            "notices": self.notices,
+            "kubeconfig": self.kubeconfig,
+            "tenants": self.tenants,
+            "steps": self.record.steps,
         }
 
 
@@ -82,14 +78,11 @@ class StatusReport:
         return {
             "lab": self.name,
             "ok": self.ok,
-            "facts": dict(self.facts),
-            "notices": list(self.notices),
-            "kubeconfig": str(self.kubeconfig),
-            "tenants": {name: str(path) for name, path in self.tenants.items()},
-            "steps": [
-                {"id": i, "title": t, "state": seen.state.value, "detail": seen.detail, "diff": list(seen.diff)}
-                for i, t, seen in self.steps
-            ],
+            "facts": self.facts,
+            "notices": self.notices,
+            "kubeconfig": self.kubeconfig,
+            "tenants": self.tenants,
+            "steps": [{"id": step, "title": title, **vars(seen)} for step, title, seen in self.steps],
         }
 
 
@@ -109,8 +102,8 @@ class DownReport:
         return {
             "lab": self.name,
             "seconds": round(self.seconds, 2),
-            "kept": list(self.kept),
-            "left": list(self.left),
-            "host_undone": list(self.host_undone),
-            "host_changes": list(self.host_changes),
+            "kept": self.kept,
+            "left": self.left,
+            "host_undone": self.host_undone,
+            "host_changes": self.host_changes,
         }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, WaitingPod, short
 from lab.gpu.map.text import memory, node_words, state_words
+from lab.text import count
 
 WIDTH = 208
 """Width of a card in user units; text is laid out for it."""
@@ -271,8 +272,5 @@ def _matter(gpu: Gpu) -> object:
 def _summary(gpus: GpuMap) -> str:
     if not gpus.nodes:
         return "There are no GPUs"
-    many = len(gpus.gpus) != 1, len(gpus.nodes) != 1
-    return (
-        f"{len(gpus.gpus)} GPU{'s' if many[0] else ''} on {len(gpus.nodes)} node{'s' if many[1] else ''},"
-        f" largest free share {gpus.largest_free:g}"
-    )
+    where = f"{count(len(gpus.gpus), 'GPU')} on {count(len(gpus.nodes), 'node')}"
+    return f"{where}, largest free share {gpus.largest_free:g}"

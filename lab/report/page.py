@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from lab import text
 from lab.errors import LabError
+from lab.files import write_atomic
 from lab.report.gpu_cards import GpuCards, Tones, picture_of
 from lab.report.lab_report import LabReport
 from lab.report.suite_run import OUTCOMES, CaseRun, SuiteRun
@@ -98,10 +100,7 @@ def write_page(path: Path, now: LabReport) -> Path:
     """
     path = path.expanduser().absolute()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.write_text(render_page(now, path.parent), encoding="utf-8")
-        temporary.replace(path)
+        write_atomic(path, render_page(now, path.parent))
     except OSError as error:
         raise LabError(f"{path} cannot be written: {error.strerror}", fix="name another file with --out") from error
     return path
@@ -109,12 +108,7 @@ def write_page(path: Path, now: LabReport) -> Path:
 
 def seconds(value: float) -> str:
     """A time as people say it: ``0.12 s``, ``12.3 s``, ``2 min 05 s``."""
-    if value < 1:
-        return f"{value:.2f} s"
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    return text.seconds(value, 2 if value < 1 else 1)
 
 
 def _pictures(now: LabReport, tones: Tones) -> Iterator[GpuCards]:

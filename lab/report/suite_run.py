@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lab.files import write_atomic
 from lab.gpu.map.model import GpuMap
 from lab.paths import LabPaths
 from lab.report.scrub import scrub
@@ -88,10 +89,7 @@ class SuiteRun:
 
     def save(self, path: Path) -> None:
         """Write it as JSON, whole or not at all. Raises OSError."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_bytes(_adapter().dump_json(self, indent=1))
-        temporary.replace(path)
+        write_atomic(path, _adapter().dump_json(self, indent=1))
 
     @classmethod
     def load(cls, path: Path) -> SuiteRun | None:

@@ -16,6 +16,7 @@ from lab.config.gpu import GpuSpec
 from lab.engine.events import Bus
 from lab.engine.journal import Journal
 from lab.errors import Busy, LabError, NoLab
+from lab.files import write_atomic
 from lab.kube import Cluster
 from lab.paths import LabPaths, lab_names
 from lab.session.context import LabContext
@@ -96,9 +97,7 @@ class Session:
         )
         try:
             self.paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self.paths.spec.with_suffix(".new")
-            temporary.write_text(text + "\n")
-            temporary.replace(self.paths.spec)
+            write_atomic(self.paths.spec, text + "\n")
         except OSError as error:
             raise LabError(
                 f"the lab's state cannot be written to {self.paths.root}: {error.strerror}",

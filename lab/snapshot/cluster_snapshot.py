@@ -20,6 +20,7 @@ from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.node import EventView, NodeView
 from lab.objects.pod import PodView
 from lab.objects.redact import redact
+from lab.serialization import to_json
 from lab.snapshot.capture import last_words, slim
 
 KINDS: tuple[str, ...] = (
@@ -136,19 +137,9 @@ class ClusterSnapshot:
         """The same world with other objects of one kind."""
         return replace(self, objects={**self.objects, kind: tuple(objs)}, absent=self.absent - {kind})
 
-    def as_json(self) -> dict[str, Any]:
-        """The world as plain data."""
-        return {
-            "at": self.at.isoformat(),
-            "objects": {kind: list(objs) for kind, objs in sorted(self.objects.items())},
-            "absent": sorted(self.absent),
-            "logs": {name: list(lines) for name, lines in sorted(self.logs.items())},
-            "facts": dict(sorted(self.facts.items())),
-        }
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClusterSnapshot:
-        """The world that ``as_json`` gave."""
+        """The world that ``to_json`` gave."""
         return cls(
             at=datetime.fromisoformat(data["at"]),
             objects={kind: tuple(objs) for kind, objs in data["objects"].items()},
@@ -159,7 +150,7 @@ class ClusterSnapshot:
 
     def save(self, path: Path) -> None:
         """Write it as gzipped JSON; the same world gives the same bytes."""
-        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(to_json(self), sort_keys=True, separators=(",", ":"))
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
     @classmethod

@@ -130,7 +130,7 @@ class Bundle:
 
     def as_json(self) -> dict[str, Any]:
         """The manifest as plain data."""
-        return {"schema": SCHEMA, "created": self.created, "entries": [asdict(entry) for entry in self.entries]}
+        return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
 
 
 def create(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from lab import files
 from lab.errors import LabError
 from lab.paths import cache_root
 from lab.tools.lock import lock
@@ -39,21 +37,8 @@ def replacing(target: Path) -> Iterator[Path]:
         LabError: the disk is full or the directory cannot be written.
     """
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        temporary = Path(name)
-        temporary.unlink()
-        try:
+        with files.replacing(target) as temporary:
             yield temporary
-            if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
-            temporary.replace(target)
-        finally:
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                temporary.unlink(missing_ok=True)
     except OSError as error:
         if error.errno is None:
             raise

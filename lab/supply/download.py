@@ -1,23 +1,27 @@
-"""The one door for downloads: a file with its checksum, whole or not at all."""
+"""Downloading a file with its checksum, whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shutil
 import tarfile
-import urllib.error
-import urllib.request  # noqa: TID251 - this is the door
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lab.errors import Unavailable
 from lab.supply.cache import replacing
+from lab.tools import http
 
 _SECONDS = 60
+_CHUNK = 1 << 20
+_REDIRECTS = 5
 
 
-class _Hiccup(Exception):
+class _Transient(Exception):
     """A failure worth another try; a 4xx answer is not."""
 
 
@@ -25,42 +29,84 @@ def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", m
     """Download the program ``url`` to ``target``, check it, and take ``member`` out of it when it is a tar archive.
 
     Raises:
-        Unavailable: the server refused, the network failed three times, or the checksum differs.
+        Unavailable: the server refused, the network failed three times, the checksum is missing or differs, or the
+            archive has no such member.
+        LabError: the disk is full or the cache cannot be written.
     """
-    try:
-        if checksum_url:
-            sha256 = _get(checksum_url).decode().split()[0]
-        body = _get(url)
-    except _Hiccup as error:
-        raise Unavailable(f"{url} cannot be downloaded: {error}", fix="check the network and run again") from error
-    found = hashlib.sha256(body).hexdigest()
-    if sha256 and found != sha256:
-        raise Unavailable(
-            f"{url} has sha256 {found}, expected {sha256}", fix="run again; if it stays, the file was changed upstream"
-        )
     with replacing(target) as temporary:
-        temporary.write_bytes(body)
+        if checksum_url:
+            _download(checksum_url, temporary)
+            listed = re.match(r"\s*([0-9a-fA-F]{64})\b", temporary.read_text(errors="replace"))
+            if listed is None:
+                raise Unavailable(f"{checksum_url} has no sha256 checksum", fix="run again; if it stays, report it")
+            sha256 = listed[1].lower()
+        found = _download(url, temporary)
+        if sha256 and found != sha256:
+            raise Unavailable(
+                f"{url} has sha256 {found}, expected {sha256}",
+                fix="run again; if it stays, the file was changed upstream",
+            )
         if member:
-            unpacked = temporary.with_name(temporary.name + ".member")
-            with tarfile.open(temporary) as tar:
-                source = tar.extractfile(member)
-                if source is None:
-                    raise Unavailable(f"{url} holds no file {member}")
-                with unpacked.open("wb") as file:
-                    shutil.copyfileobj(source, file)
-            unpacked.replace(temporary)
+            _unpack(temporary, member, url)
         temporary.chmod(0o755)
     return target
 
 
-@retry(retry=retry_if_exception_type(_Hiccup), stop=stop_after_attempt(3), reraise=True, wait=wait_exponential(max=10))
-def _get(url: str) -> bytes:
+def _unpack(archive: Path, member: str, url: str) -> None:
+    """Put a member of a tar archive in the archive's place."""
+    unpacked = archive.with_name(f"{archive.name}.member")
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310, TID251 - the catalogue's addresses
-            return bytes(answer.read())
-    except urllib.error.HTTPError as error:
-        if error.code < 500:
-            raise Unavailable(f"{url}: the server answered {error.code} {error.reason}") from error
-        raise _Hiccup(str(error)) from error
-    except OSError as error:
-        raise _Hiccup(str(error)) from error
+        with tarfile.open(archive) as tar:
+            source = tar.extractfile(member)
+            if source is None:
+                raise KeyError(member)
+            with unpacked.open("wb") as file:
+                shutil.copyfileobj(source, file)
+        unpacked.replace(archive)
+    except (KeyError, tarfile.TarError) as error:
+        raise Unavailable(f"{url} has no file {member}") from error
+    finally:
+        unpacked.unlink(missing_ok=True)
+
+
+def _download(url: str, file: Path) -> str:
+    """Write the body to a file; its sha256."""
+    try:
+        return _attempt(url, file)
+    except _Transient as error:
+        raise Unavailable(f"{url} cannot be downloaded: {error}", fix="check the network and run again") from error
+
+
+@retry(
+    retry=retry_if_exception_type(_Transient), stop=stop_after_attempt(3), reraise=True, wait=wait_exponential(max=10)
+)
+def _attempt(url: str, file: Path) -> str:
+    from urllib3.exceptions import HTTPError  # noqa: TID251 - this is the door
+
+    digest = hashlib.sha256()
+    try:
+        response = http.get(url, _SECONDS, os.environ)
+        for _ in range(_REDIRECTS):
+            if not (location := response.get_redirect_location()):
+                break
+            response.close()
+            url = _redirected(url, location)
+            response = http.get(url, _SECONDS, os.environ)
+        with response, file.open("wb") as out:
+            if response.status >= 500:
+                raise _Transient(f"the server answered {response.status} {response.reason}")
+            if response.status != 200:
+                raise Unavailable(f"{url}: the server answered {response.status} {response.reason}")
+            for chunk in response.stream(_CHUNK, decode_content=False):
+                digest.update(chunk)
+                out.write(chunk)
+    except HTTPError as error:
+        raise _Transient(http.reason(error)) from error
+    return digest.hexdigest()
+
+
+def _redirected(url: str, location: str) -> str:
+    target = urljoin(url, location)
+    if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
+        raise Unavailable(f"{url} redirects to {target}, which is not https")
+    return target

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.supply import registry
 from lab.supply.bundle import Bundle
@@ -32,6 +33,10 @@ class Choice:
     def available(self) -> bool:
         """Whether the item can be had."""
         return self.source != "none"
+
+    def as_json(self) -> dict[str, Any]:
+        """The item's own keys beside the others."""
+        return {**vars(self.item), "source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
 
 
 @dataclass(frozen=True)

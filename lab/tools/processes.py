@@ -1,19 +1,35 @@
-"""Processes of this machine."""
+"""Running processes of this machine."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
-def processes(root: Path) -> list[tuple[int, str]]:
-    """Processes that still work for the lab with this state directory: id and command line of those that name it."""
-    needle = str(root)
+def command_line(pid: int) -> list[str]:
+    """Arguments of a process; empty when there is none, or it has ended and its parent has not waited for it."""
+    import psutil  # noqa: TID251 - this is the door
+
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []
+
+
+def processes_naming(path: Path) -> list[tuple[int, str]]:
+    """Process id and command line of processes with ``path``, or a path below it, in their arguments.
+
+    Options (``--kubeconfig=PATH``) and lists (``PATH:/mnt``) count, longer names (``PATH2``) do not. This process
+    and those that started it are left out.
+    """
+    import psutil  # noqa: TID251 - this is the door
+
+    named = re.compile(rf"(?<![^\s=:,;'\"]){re.escape(str(path))}(?![^/\s=:,;'\"])")
+    me = psutil.Process()
+    own = {process.pid for process in (me, *me.parents())}
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if any(needle in word for word in words) and "down" not in words:
-            found.append((int(folder.name), " ".join(words)[:120]))
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if process.pid not in own and any(named.search(word) for word in words):
+            found.append((process.pid, " ".join(words).strip()[:120]))
     return found

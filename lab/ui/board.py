@@ -16,8 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished
+from lab.text import count, whole_seconds
 from lab.ui.run_state import RunState, StepRow
-from lab.ui.terminal import Terminal, steps, whole_seconds
+from lab.ui.terminal import Terminal
 
 STYLES = {
     "waiting": "dim",
@@ -163,7 +164,7 @@ class Board:
     def _footer(self, width: int) -> Text:
         now = self._clock() - self._zero
         ended = sum(row.ended for row in self.story.rows.values())
-        parts = [self.story.name, f"{ended} of {steps(len(self.story.rows))}", whole_seconds(now)]
+        parts = [self.story.name, f"{ended} of {count(len(self.story.rows), 'step')}", whole_seconds(now)]
         if self.story.estimate:
             left = self.story.estimate - now
             parts.append(

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepProgress, StepStarted
+from lab.text import seconds
 from lab.ui.plain import QUIET, Plain, progress
 from lab.ui.run_state import StepRow
-from lab.ui.terminal import seconds
 
 
 class _Folding(Plain):

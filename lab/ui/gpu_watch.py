@@ -18,6 +18,7 @@ from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.text import summary_line
 from lab.gpu.map.watch import GpuFollow
+from lab.serialization import to_json
 from lab.ui.gpus import GpuTable
 from lab.ui.terminal import Terminal
 
@@ -67,10 +68,10 @@ def write_changes(maps: GpuFollow, stream: IO[str], *, as_json: bool = False, no
             trouble = maps.trouble
             continue
         if before is None:
-            first = {"at": after.at, "change": "start", **after.as_json()["summary"]}
+            first = {"at": after.at, "change": "start", **to_json(after)["summary"]}
             _write(stream, json.dumps(first) if as_json else f"{now():%H:%M:%S} {summary_line(after)}")
         for change in changes(before or GpuMap(after.at), after):
-            line = {"at": after.at, **change.as_json()}
+            line = {"at": after.at, **to_json(change)}
             _write(stream, json.dumps(line) if as_json else f"{now():%H:%M:%S} {words.clean(change.text)}")
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, short
 from lab.gpu.map.text import gpu_lines, node_words, state_words
+from lab.text import count
 from lab.ui.gpu_bar import STYLES, bar, cell, full_scale, letter, sign, style_of
 from lab.ui.terminal import Terminal
 
@@ -71,9 +72,9 @@ class GpuTable:
     def _summary(self) -> Iterator[Text]:
         gpus, words = self.gpus, self.words
         total = (
-            f"{_count(len(gpus.gpus), 'GPU')} on {_count(len(gpus.nodes), 'node')}"
+            f"{count(len(gpus.gpus), 'GPU')} on {count(len(gpus.nodes), 'node')}"
             if gpus.nodes
-            else f"no GPUs on {_count(gpus.others, 'node')}"
+            else f"no GPUs on {count(gpus.others, 'node')}"
         )
         yield Text(f" GPUs of {self.title}: {total}", "bold").append(f"  {gpus.at[11:19]} UTC", "dim")
         if gpus.nodes:
@@ -83,7 +84,7 @@ class GpuTable:
                 text = f"{sign(state, words)} {number} {state.value}"
                 line.append(" " if state is GpuState.FREE else "  ").append(text, STYLES[state] if number else "dim")
             yield line
-        waiting = f"{_count(len(gpus.waiting), 'pod')} waiting for GPUs"
+        waiting = f"{count(len(gpus.waiting), 'pod')} waiting for GPUs"
         free = f"largest free share {gpus.largest_free:g} {words.dot} " if gpus.nodes else ""
         yield Text(f" {free}").append(waiting, "yellow" if gpus.waiting else "dim")
 
@@ -241,7 +242,3 @@ def _cut(line: Text, width: int, words: Terminal) -> Text:
         line.truncate(max(0, width - len(words.ellipsis)))
         line.append(words.ellipsis, "dim")
     return line
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

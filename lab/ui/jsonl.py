@@ -6,6 +6,7 @@ import json
 from typing import TextIO
 
 from lab.engine.events import Event
+from lab.serialization import to_json
 
 
 class JsonLines:
@@ -16,7 +17,7 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         """Write one line."""
-        self._stream.write(json.dumps(event.as_json()) + "\n")
+        self._stream.write(json.dumps(to_json(event)) + "\n")
         self._stream.flush()
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ from lab.engine.run import RunRecord
 from lab.engine.step import Effect
 from lab.errors import LabError
 from lab.operations.results import DownReport, StatusReport, UpReport
+from lab.text import count, seconds
 from lab.ui.plan import fact_rows, render_plan, told_effects, told_notices
-from lab.ui.terminal import seconds, steps
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def render_up(report: UpReport, console: Console | None = None) -> None:
     else:
         page.line(
             (f"Lab {report.name} is up", "bold green"),
-            f"  nothing to do, {steps(len(record.steps))} as planned ({seconds(record.seconds)})",
+            f"  nothing to do, {count(len(record.steps), 'step')} as planned ({seconds(record.seconds)})",
         )
     told_notices(page, report.notices)
     page.columns(fact_rows(report.facts), indent=2)
@@ -105,7 +105,7 @@ def render_status(report: StatusReport, console: Console | None = None) -> None:
     word = "ready" if report.ok else "not ready"
     page.line(
         (f"Lab {report.name} is {word}", "bold green" if report.ok else "bold red"),
-        f"  {ready} of {steps(len(report.steps))} ready",
+        f"  {ready} of {count(len(report.steps), 'step')} ready",
     )
     told_notices(page, report.notices)
     page.columns(fact_rows(report.facts), indent=2)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
+from lab.text import count, whole_seconds
 from lab.ui.run_state import RunState, StepRow
-from lab.ui.terminal import Terminal, steps, whole_seconds
+from lab.ui.terminal import Terminal
 
 QUIET = 10.0
 """Seconds without a line about a step before its progress is worth one."""
@@ -50,7 +51,7 @@ class Plain:
     def run_started(self, event: RunStarted) -> None:
         """Say what begins."""
         about = f", about {whole_seconds(event.estimate)}" if event.estimate else ""
-        self.write(f"{self.story.name}: {steps(len(event.steps))}{about}")
+        self.write(f"{self.story.name}: {count(len(event.steps), 'step')}{about}")
 
     def step_started(self, row: StepRow) -> None:
         """Say that a step does something."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lab.engine.step import Effect
 from lab.operations.results import PlanReport
+from lab.text import count, whole_seconds
 from lab.ui.findings import sign
-from lab.ui.terminal import steps, whole_seconds
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def render_plan(report: PlanReport, console: Console | None = None) -> None:
     page.blank()
     todo = sum(_state(report, step.id) != "ready" for step in plan.steps)
     about = f", about {whole_seconds(report.estimate)} by earlier runs" if report.estimate and todo else ""
-    page.line((f"{steps(todo)} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
+    page.line((f"{count(todo, 'step')} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
 
 
 def told_notices(page: TextWriter, notices: Sequence[str]) -> None:

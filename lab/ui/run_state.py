@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lab.engine.events import Event, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
-from lab.ui.terminal import seconds, steps
+from lab.text import count, seconds
 
 OUTCOMES = ("changed", "unchanged", "failed", "cancelled", "blocked")
 
@@ -103,7 +103,7 @@ class RunState:
         tail = f" ({', '.join(counts)})" if counts else ""
         took = seconds(end.seconds)
         if end.ok and not end.changed:
-            return f"{self.name}: nothing to do, {steps(len(self.rows))} as planned ({took})"
+            return f"{self.name}: nothing to do, {count(len(self.rows), 'step')} as planned ({took})"
         if end.ok:
             return f"{self.name}: done in {took}{tail}"
         verb = "failed" if self.count("failed") else "stopped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lab import text
 from lab.tenants.removal.timeline import Milestone, Removal
 from lab.ui.text_writer import Cell, TextWriter
 
@@ -41,7 +42,7 @@ def _cut(page: TextWriter, removal: Removal) -> None:
     count = len(removal.cut_grace)
     if not count or removal.grace is None:
         return
-    pods = "1 pod" if count == 1 else f"{count} pods"
+    pods = text.count(count, "pod")
     said = f"{pods} got {removal.grace:g} s to stop, less than their own grace"
     page.sentence((page.words.glyph("warn"), "yellow"), (said, "yellow"), indent=2)
     more = [f"{page.words.ellipsis} and {count - _NAMES} more"] if count > _NAMES else []

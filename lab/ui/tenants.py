@@ -8,10 +8,10 @@ from rich.console import Console
 
 from lab.engine.step import Effect
 from lab.operations.tenant.results import Added, Removed, TenantState, TenantStatus
+from lab.text import count, seconds
 from lab.ui.lab import STATES
 from lab.ui.plan import told_effects
 from lab.ui.tenant_removal import render_removal
-from lab.ui.terminal import seconds, steps
 from lab.ui.text_writer import Cell, TextWriter
 
 _HEADINGS = ("", "tenant", "mode", "KAI", "Kubernetes", "vCluster", "own nodes", "GPUs", "pods", "API", "kubeconfig")
@@ -110,7 +110,9 @@ def render_added(report: Added, console: Console | None = None) -> None:
     """That the tenant is there, what is its own, and the way in."""
     page = TextWriter(console)
     name, record = report.tenant.name, report.record
-    told = seconds(record.seconds) if record.changed else f"nothing to do, {steps(len(record.steps))} as planned"
+    told = (
+        seconds(record.seconds) if record.changed else f"nothing to do, {count(len(record.steps), 'step')} as planned"
+    )
     page.line((f"Tenant {name} is there", "bold green"), f"  {told}")
     page.columns(
         [

@@ -90,25 +90,3 @@ _GLYPHS = {
 }
 
 _ASCII = str.maketrans({"…": "...", "→": "->", "·": "-", "✓": "+", "✗": "x", "•": "*", "–": "-", "×": "x", "≥": ">="})
-
-
-def seconds(value: float) -> str:
-    """A time span that has passed: ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
-    if value < 59.95:
-        return f"{max(value, 0.0):.1f} s"
-    return whole_seconds(value)
-
-
-def whole_seconds(value: float) -> str:
-    """A time span that still changes or was guessed: ``12 s``, ``2 min 05 s``, ``1 h 02 min``."""
-    total = round(max(value, 0.0))
-    if total < 60:
-        return f"{total} s"
-    if total < 3600:
-        return f"{total // 60} min {total % 60:02} s"
-    return f"{total // 3600} h {total % 3600 // 60:02} min"
-
-
-def steps(count: int) -> str:
-    """``1 step``, ``2 steps``."""
-    return f"{count} step{'' if count == 1 else 's'}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lab.findings import Severity
 from lab.invariants import InvariantReport, InvariantResult
+from lab.text import seconds
 from lab.ui.findings import sign
-from lab.ui.terminal import seconds
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:

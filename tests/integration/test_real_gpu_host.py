@@ -31,11 +31,12 @@ import json
 from lab.host import Machine
 from lab.host.nvidia.discovery import discover_now
 from lab.host.nvidia.strategies import choose_strategy, strategies
+from lab.serialization import to_json
 from lab.tools.process import HostRunner
 facts = discover_now(HostRunner(), "docker")
 choices = {name: choose_strategy(facts, name) for name in ("auto", *strategies())}
 print(json.dumps({
-    "facts": facts.as_json(),
+    "facts": to_json(facts),
     "choices": {name: [c.strategy, c.why, list(c.changes)] for name, c in choices.items()},
 }))
 """

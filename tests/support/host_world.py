@@ -29,7 +29,8 @@ class World:
     def __init__(self, root: Path, runner: FakeRunner, *, euid: int = 0) -> None:
         self.root = root
         self.runner = runner
-        self.machine = Machine(root, euid, {"HOME": "/root"})
+        self.command_lines: dict[int, list[str]] = {}
+        self.machine = Machine(root, euid, {"HOME": "/root"}, lambda pid: self.command_lines.get(pid, []))
         self.put("/etc/os-release", DEBIAN)
 
     def put(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
@@ -74,7 +75,7 @@ class World:
     def docker_runs(self, number: int = 4711, *args: str) -> None:
         """There is a process dockerd."""
         self.put("/run/docker.pid", f"{number}\n")
-        self.put(f"/proc/{number}/cmdline", "\0".join(["dockerd", *args, ""]))
+        self.command_lines[number] = ["dockerd", *args]
 
     def docker_info(self, **changes: Any) -> str:
         """The answer of ``docker info``."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lab.kai import line_of
 from lab.kai.chart import KaiChart
+from lab.serialization import to_json
 from lab.steps import helm_release
 from lab.steps.kai.chart import chart_seen
 from lab.tools.helm import Helm
@@ -44,7 +45,7 @@ def seen(helm: Path, chart: Path, run: Runner) -> KaiChart:
 
 def write(chart: KaiChart) -> None:
     """Record a chart, one field a line."""
-    rows = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in chart.as_json().items()]
+    rows = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in to_json(chart).items()]
     (FOLDER / f"{chart.version}.json").write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lab import errors
 from lab.errors import EXIT_CODES, ApiFailed, CommandFailed, LabError, WaitTimeout
+from lab.serialization import to_json
 
 ALL = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]
 
@@ -19,7 +20,7 @@ def test_text_has_what_command_evidence_and_next() -> None:
 
 
 def test_json_of_an_error() -> None:
-    data = WaitTimeout("not ready", evidence=("pod pending",), fix="look").as_json()
+    data = to_json(WaitTimeout("not ready", evidence=("pod pending",), fix="look"))
     assert json.loads(json.dumps(data)) == {
         "error": "WaitTimeout",
         "what": "not ready",

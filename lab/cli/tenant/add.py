@@ -60,4 +60,4 @@ def add(
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = add_tenant(lab, asked, asker(yes))
-    print_json(report.as_json()) if as_json else render_added(report)
+    print_json(report) if as_json else render_added(report)

@@ -45,7 +45,7 @@ def compare(
     if html is not None:
         _write(html, compare_page(found))
     if as_json:
-        print_json(found.as_json())
+        print_json(found)
         return
 
     render_comparison(found)

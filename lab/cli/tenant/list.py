@@ -16,4 +16,4 @@ def list_(name: Name = None, as_json: AsJson = False) -> None:
     """List the tenants: mode, versions, own nodes, GPUs, pods, whether each answers. One added later has a '+'."""
     lab = Lab.attach(name)
     found = states(lab)
-    print_json([one.as_json() for one in found]) if as_json else render_tenants(found, lab.spec.name)
+    print_json(found) if as_json else render_tenants(found, lab.spec.name)

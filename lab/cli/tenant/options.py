@@ -68,7 +68,7 @@ def asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
 def print_rehearsal(report: Rehearsal, as_json: bool) -> None:
     """Print a rehearsal; exit code 1 for a red one."""
     if as_json:
-        print_json(report.as_json())
+        print_json(report)
     else:
         render_rehearsal(report)
     if not (report.green or report.kept):

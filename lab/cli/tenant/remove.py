@@ -38,7 +38,7 @@ def remove(
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = remove_tenant(lab, tenant, grace=grace_of(grace), canary=canary, ask=asker(yes))
     if as_json:
-        print_json(report.as_json())
+        print_json(report)
         if report.removal.left:
             raise typer.Exit(Leftovers.exit_code)
     else:

@@ -27,6 +27,6 @@ def status(
     """How tenants stand, step by step. Exit code 5 when something is not ready."""
     lab = Lab.attach(name)
     found = status_of(lab, [tenant] if tenant else [])
-    print_json([one.as_json() for one in found]) if as_json else render_tenant_status(found, lab.spec.name)
+    print_json(found) if as_json else render_tenant_status(found, lab.spec.name)
     if not all(one.ok for one in found):
         raise typer.Exit(5)

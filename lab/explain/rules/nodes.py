@@ -9,6 +9,7 @@ from lab.explain.node_filter import NodeFit, decisive, fits
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
+from lab.text import count
 
 _NODE_TALK = re.compile(
     r"o nodes with enough resources|nodes are available|node\(s\)|in a single node|No node in the"
@@ -166,9 +167,7 @@ def _holders(case: PodContext, kind: str, nodes: tuple[NodeFit, ...]) -> list[st
     lines = []
     if kind in ("gpus-taken", "share-taken"):
         lines += [
-            f"{info.node.name}: {gpus} GPU{'s' if gpus > 1 else ''} held by {pod}"
-            for info in node_infos
-            for pod, gpus in info.holders
+            f"{info.node.name}: {count(gpus, 'GPU')} held by {pod}" for info in node_infos for pod, gpus in info.holders
         ]
         lines += [
             f"{info.node.name}: shared GPU {gpu.name}, {gpu.free:g} left: {', '.join(gpu.pod_keys) or '-'}"

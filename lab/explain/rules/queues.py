@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from lab.explain.pod_context import PodContext
@@ -10,6 +9,7 @@ from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
 from lab.objects.kai import QueueShare, QueueView
+from lab.text import nearest
 
 _LIMIT = re.compile(r"(?P<queue>\S+) quota has reached the allowable limit of (?P<what>GPUs|CPU cores|memory)")
 _QUOTA = re.compile(
@@ -55,9 +55,9 @@ def unknown(case: PodContext) -> Finding | None:
     if case.twin is not None and case.twin.world.get("Queue", name) is not None:
         return None  # tenant.queue-… says on which side it is
     names = [queue.name for queue in case.world.queues]
-    near = difflib.get_close_matches(name, names, 1, 0.6)
+    near = nearest(name, names)
     told = [saying.line for saying in case.verdicts if "does not exist" in saying.text]
-    hint = f"; do you mean {near[0]}?" if near else ""
+    hint = f"; do you mean {near}?" if near else ""
     return Finding(
         f"queue {name} does not exist{hint}",
         f"label the workload with one of: {', '.join(_leaves(case)) or 'none exist, make one'}",

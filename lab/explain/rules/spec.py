@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-
 from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, KAI_SCHEDULER, MEMORY_ANNOTATION, QUEUE_LABEL
 from lab.objects.fields import annotations_of, labels_of, parts
+from lab.text import nearest
 
 _ALIVE = (PodStage.UNBOUND, PodStage.BOUND, PodStage.RUNNING)
 _SHARE_KEYS = (FRACTION_ANNOTATION, MEMORY_ANNOTATION, DEVICES_ANNOTATION)
@@ -54,10 +53,10 @@ def no_such_scheduler(case: PodContext) -> Finding | None:
     known = [_DEFAULT, *([case.kai.scheduler_name] if case.kai else [])]
     if not case.schedules or not name or name in (*known, KAI_SCHEDULER) or _heard_of(case, name):
         return None
-    near = difflib.get_close_matches(name, known, 1, 0.6)
+    near = nearest(name, known)
     return Finding(
         f"{case.title} waits for scheduler {name}, of which there is no sign in this cluster",
-        f"correct spec.schedulerName: {near[0] if near else ' or '.join(known)}",
+        f"correct spec.schedulerName: {near or ' or '.join(known)}",
         (f"schedulers known here: {', '.join(known)}", f"no event by {name}, no Lease and no container of that name"),
         Certainty.CERTAIN if near else Certainty.LIKELY,
     )

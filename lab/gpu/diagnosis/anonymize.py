@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.host.facts import HostFacts
 from lab.host.nvidia.discovery import NvidiaFacts
+from lab.serialization import to_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -47,7 +48,7 @@ def portable(
         text = _UUID.sub(uuid, text.replace(place, "~") if len(place) > 1 else text)
         return re.sub(rf"\b{re.escape(name)}\b", "host", text) if name not in ("", "localhost") else text
 
-    data: dict[str, Any] = _walk({"host": host.as_json(), "nvidia": nvidia.as_json()}, scrub)
+    data: dict[str, Any] = _walk(to_json({"host": host, "nvidia": nvidia}), scrub)
     return data
 
 

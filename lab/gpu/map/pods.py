@@ -8,6 +8,7 @@ from lab.gpu.map.model import Holder, WaitingPod
 from lab.objects.fields import Obj
 from lab.objects.views import PodView
 from lab.snapshot.pod_info import GpuRole, PodInfo
+from lab.text import count
 
 
 def asked(pod: PodInfo) -> str:
@@ -18,7 +19,7 @@ def asked(pod: PodInfo) -> str:
         return f"{requests.fraction:g}{times}"
     if requests.gpu_memory is not None:
         return f"{requests.gpu_memory} MiB{times}"
-    return f"{requests.gpus} GPU{'s' if requests.gpus != 1 else ''}"
+    return count(requests.gpus, "GPU")
 
 
 def holder(pod: PodInfo, share: float | None) -> Holder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, WaitingPod
+from lab.text import count
 
 
 def gpu_lines(gpus: GpuMap) -> tuple[str, ...]:
@@ -15,11 +16,11 @@ def gpu_lines(gpus: GpuMap) -> tuple[str, ...]:
 def summary_line(gpus: GpuMap) -> str:
     """The whole map in one line."""
     if not gpus.nodes:
-        return f"no GPUs on {_count(gpus.others, 'node')}; {_count(len(gpus.waiting), 'pod')} waiting for one"
+        return f"no GPUs on {count(gpus.others, 'node')}; {count(len(gpus.waiting), 'pod')} waiting for one"
     states = ", ".join(f"{gpus.count(state)} {state.value}" for state in GpuState)
     return (
-        f"{_count(len(gpus.gpus), 'GPU')} on {_count(len(gpus.nodes), 'node')}: {states};"
-        f" largest free share {gpus.largest_free:g}; {_count(len(gpus.waiting), 'pod')} waiting"
+        f"{count(len(gpus.gpus), 'GPU')} on {count(len(gpus.nodes), 'node')}: {states};"
+        f" largest free share {gpus.largest_free:g}; {count(len(gpus.waiting), 'pod')} waiting"
     )
 
 
@@ -88,7 +89,3 @@ def _waiting(pod: WaitingPod) -> str:
 
 def _belongs(pod: Holder | WaitingPod) -> list[str]:
     return [f"{word} {name}" for word, name in (("tenant", pod.tenant), ("queue", pod.queue)) if name]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lab.config.rules import perhaps
 from lab.errors import LabError, SpecError, WaitTimeout
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_of, short_of
 from lab.gpu.pools import short_name
@@ -19,6 +18,7 @@ from lab.gpu.simulated.nodes import gpu_nodes
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext
+from lab.text import perhaps
 
 _SECONDS = 120.0
 _TRIES = 4

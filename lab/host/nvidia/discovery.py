@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from lab.errors import HostNotReady
 from lab.host import engines, nvml
@@ -55,10 +54,6 @@ class NvidiaFacts:
     def cut_up(self) -> tuple[GpuDevice, ...]:
         """GPUs in MIG mode."""
         return tuple(gpu for gpu in self.nvml.gpus if gpu.mig)
-
-    def as_json(self) -> dict[str, Any]:
-        """The facts as plain data, for reports."""
-        return asdict(self)
 
 
 def discover(run: Runner, facts: HostFacts, *, engine: str = "auto", machine: Machine | None = None) -> NvidiaFacts:

@@ -16,7 +16,7 @@ from lab.host.nvidia import engine_config
 from lab.host.nvidia.engine_config import CONFIG, RUNTIME
 from lab.host.nvidia.file_journal import Edits, old_bytes, unchanged, users_of
 from lab.host.nvidia.strategies import RUNTIME_FIX
-from lab.host.nvidia.toml_lines import value_of, with_value
+from lab.host.nvidia.toml_edit import value_of, with_value
 from lab.host.nvidia.toolkit import ACCEPT_MOUNTS, RUNTIME_TABLE
 from lab.host.nvidia.toolkit import CONFIG as TOOLKIT_CONFIG
 from lab.host.runtime import PLACE

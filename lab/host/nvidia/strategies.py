@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from lab import text
 from lab.errors import HostNotReady
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.host.nvidia.engine_config import RUNTIME
@@ -126,7 +127,7 @@ def choose_mode(facts: NvidiaFacts, wanted: str = AUTO) -> tuple[str, str]:
     """
     if not facts.nvml.gpus:
         return "simulated", ""
-    count = f"{len(facts.nvml.gpus)} NVIDIA GPU{'s' if len(facts.nvml.gpus) > 1 else ''}"
+    count = text.count(len(facts.nvml.gpus), "NVIDIA GPU")
     choice = choose_strategy(facts, wanted)
     if not choice.strategy:
         return "simulated", f"this machine has {count}, but GPUs are simulated: {choice.why}"

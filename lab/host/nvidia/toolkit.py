@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.errors import CommandFailed, HostNotReady
 from lab.host.machine import Machine
-from lab.host.nvidia.toml_lines import value_of
+from lab.host.nvidia.toml_edit import value_of
 from lab.tools.process import Runner
 
 CONFIG = "/etc/nvidia-container-runtime/config.toml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,6 +10,7 @@ from lab.findings import Finding
 from lab.kai import VersionLine, lines
 from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, found, rule
+from lab.text import nearest
 
 _LABELS = ("queue", "priority_class", "preemptibility", "subgroup", "node_pool", "gpu_group")
 _ON_PODS = ("fraction", "gpu_memory", "num_devices", "fraction_container", "mps")
@@ -57,11 +57,11 @@ def unknown_key(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
         if any(key.replace("_", "-").endswith(word) for word in ("gpu-fraction", "gpu-memory")):
             continue  # fraction-key-unknown says it
         since = [line.version for line in lines().values() if key in known(line)]
-        near = difflib.get_close_matches(key, names, 1, 0.75)
+        near = nearest(key, names, 0.75)
         if since:
             what, fix = f"{key} is not read by KAI {setting.line.version}", f"KAI {since[0]} reads it"
         elif near:
-            what, fix = f"{key} is no key of KAI's and is ignored", f"perhaps you meant {near[0]}"
+            what, fix = f"{key} is no key of KAI's and is ignored", f"perhaps you meant {near}"
         else:
             what, fix = f"{key} is no key of KAI {setting.line.version} and is ignored", "leave it out"
         yield found((*at, key), what, fix, "warning")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from lab.findings import Finding
 from lab.lint.model import LintContext, Manifest, found, rule
+from lab.text import nearest
 
 
 @rule(
@@ -118,6 +118,6 @@ def _meant(name: str, right: str) -> bool:
         and name != right
         and (
             name.lower() in ("kai", "kai_scheduler", "kaischeduler", "kai-schduler", "runai-scheduler")
-            or bool(difflib.get_close_matches(name, [right], 1, 0.85))
+            or bool(nearest(name, [right], 0.85))
         )
     )

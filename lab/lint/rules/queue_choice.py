@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 
 from lab.findings import Finding
@@ -10,6 +9,7 @@ from lab.lint.document import Loc
 from lab.lint.model import LintContext, Manifest, found, rule
 from lab.lint.queues import ancestry, parents
 from lab.objects.pod_requests import PodRequests
+from lab.text import nearest
 
 _UNITS = {"cpu": "cpu", "memory": "memory", "gpu": "GPUs"}
 
@@ -58,12 +58,12 @@ def unknown(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
     if named is None or setting.queues is None or named[1] in setting.queues:
         return
     at, name = named
-    near = difflib.get_close_matches(name, setting.queues, 1, 0.6)
+    near = nearest(name, setting.queues)
     told = "with the event that it does not exist" if setting.line.unknown_queue_event else "without an event"
     yield found(
         at,
         f"queue {name!r} does not exist: the pod stays Pending, {told}",
-        f"perhaps you meant {near[0]}" if near else f"there are: {', '.join(sorted(setting.queues)) or 'none'}",
+        f"perhaps you meant {near}" if near else f"there are: {', '.join(sorted(setting.queues)) or 'none'}",
     )
 
 
@@ -139,13 +139,13 @@ def priority_class(manifest: Manifest, setting: LintContext) -> Iterator[Finding
     key, known = setting.line.keys.priority_class, setting.line.priority_classes
     pod = manifest.pod
     value = manifest.labels.get(key) or (pod.labels.get(key) if pod else None)
-    near = difflib.get_close_matches(value, known, 1, 0.6) if value else []
+    near = nearest(value or "", known)
     if value and value not in known and pod is not None:
         yield found(
             ("metadata", "labels", key),
             f"{key}: {value} is none of KAI's ({', '.join(known)}); unless you made it, the default of a"
             f" {manifest.kind} counts",
-            f"perhaps you meant {near[0]}" if near else "make the PriorityClass, or take one of these",
+            f"perhaps you meant {near}" if near else "make the PriorityClass, or take one of these",
             "note",
         )
 

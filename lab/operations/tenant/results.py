@@ -63,7 +63,7 @@ class TenantState:
             "vcluster": self.spec.vcluster,
             "kai_version": self.kai,
             "kai_wanted": self.spec.kai_version or "",
-            "nodes": list(self.nodes),
+            "nodes": self.nodes,
             "gpus": self.gpus,
             "gpus_held": self.gpus_held,
             "gpus_used": self.gpus_used,
@@ -72,7 +72,7 @@ class TenantState:
             "pods_pending": self.pending,
             "answers": self.answers,
             "why": self.why,
-            "kubeconfig": str(self.kubeconfig),
+            "kubeconfig": self.kubeconfig,
             "server": self.server,
         }
 
@@ -94,10 +94,7 @@ class TenantStatus:
         return {
             **self.state.as_json(),
             "ok": self.ok,
-            "steps": [
-                {"id": i, "title": t, "state": seen.state.value, "detail": seen.detail, "diff": list(seen.diff)}
-                for i, t, seen in self.steps
-            ],
+            "steps": [{"id": step, "title": title, **vars(seen)} for step, title, seen in self.steps],
         }
 
 
@@ -119,18 +116,16 @@ class Added:
         return {
             "tenant": self.tenant.name,
             "mode": self.tenant.mode,
-            "nodes": list(self.nodes),
+            "nodes": self.nodes,
             "kai_version": self.tenant.kai_version or "",
             "kubernetes": self.tenant.kubernetes,
             "ok": self.record.ok,
             "changed": self.record.changed,
             "seconds": round(self.record.seconds, 2),
-            "kubeconfig": str(self.kubeconfig),
+            "kubeconfig": self.kubeconfig,
             "changes": [effect.what for effect in self.changes],
-            "notices": list(self.notices),
-            "steps": [
-                {"step": s.step, "outcome": s.outcome, "seconds": round(s.seconds, 2)} for s in self.record.steps
-            ],
+            "notices": self.notices,
+            "steps": self.record.steps,
         }
 
 
@@ -152,7 +147,7 @@ class Removed:
         return {
             "tenant": self.name,
             **self.removal.as_json(),
-            "nodes": list(self.nodes),
+            "nodes": self.nodes,
             "changes": [effect.what for effect in self.changes],
             "in_lab_file": self.in_file,
         }

@@ -7,12 +7,10 @@ leaves its ClusterRole and binding; uninstalling its release alone leaves every 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from lab.config.labels import NODE_LABEL, tenant_namespace
@@ -22,6 +20,7 @@ from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import NodeView
 from lab.session.context import LabContext
 from lab.tenants.removal.footprint import reserved
+from lab.tools.processes import processes_naming
 
 Json = dict[str, Any]
 
@@ -81,7 +80,7 @@ def on_machine(ctx: LabContext, name: str) -> tuple[str, ...]:
     kubeconfig = ctx.paths.tenant_kubeconfig(name)
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
     lines += [f"journal entry {kind} {thing}" for kind, thing in journalled(ctx, name)]
-    return (*lines, *(f"process {pid}: {line}" for pid, line in processes(str(kubeconfig))))
+    return (*lines, *(f"process {pid}: {line}" for pid, line in processes_naming(kubeconfig)))
 
 
 def journalled(ctx: LabContext, name: str) -> tuple[tuple[str, str], ...]:
@@ -96,19 +95,6 @@ def journalled(ctx: LabContext, name: str) -> tuple[tuple[str, str], ...]:
         for owned in ctx.journal.owned()
         if (owned.kind, owned.name) in named or (owned.kind != "port" and owned.step in steps)
     )
-
-
-def processes(needle: str, proc: Path = Path("/proc")) -> list[tuple[int, str]]:
-    """Processes of this machine, without this one, that name a file on their command line."""
-    found = []
-    for folder in proc.glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if int(folder.name) != os.getpid() and any(needle in word for word in words):
-            found.append((int(folder.name), " ".join(words).strip()[:120]))
-    return sorted(found)
 
 
 def marker(name: str) -> str:

@@ -104,17 +104,10 @@ class Removal:
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
             "grace": self.grace,
-            "moments": [
-                {
-                    "name": moment.name,
-                    "seconds": None if moment.seconds is None else round(moment.seconds, 3),
-                    "detail": moment.detail,
-                }
-                for moment in self.moments
-            ],
-            "cut_grace": list(self.cut_grace),
-            "left": list(self.left),
-            "disturbed": list(self.disturbed),
+            "moments": [replace(m, seconds=None if m.seconds is None else round(m.seconds, 3)) for m in self.moments],
+            "cut_grace": self.cut_grace,
+            "left": self.left,
+            "disturbed": self.disturbed,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from lab.tenants.upgrade.smoke_test import SmokeTest
@@ -26,10 +26,6 @@ class Suites:
     failed: tuple[str, ...] = ()
     summary: str = ""
     folder: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The suites as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,12 @@ class Rehearsal:
             "version": self.version,
             "now": self.now,
             "verdict": "green" if self.green else "red",
-            "reasons": list(self.reasons),
-            "change": self.change.as_json() if self.change else None,
-            "trials": [trial.as_json() for trial in self.trials],
-            "suites": self.suites.as_json(),
-            "outcome": self.outcome.as_json() if self.outcome else None,
-            "back": self.back.as_json() if self.back else None,
+            "reasons": self.reasons,
+            "change": self.change,
+            "trials": self.trials,
+            "suites": self.suites,
+            "outcome": self.outcome,
+            "back": self.back,
             "error_back": self.error_back,
             "kept": self.kept,
         }

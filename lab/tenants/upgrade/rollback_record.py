@@ -13,6 +13,7 @@ from pathlib import Path
 from lab.config import TenantSpec
 from lab.config.added_tenants import dump_added, load_added
 from lab.errors import LabError
+from lab.files import write_atomic
 from lab.paths import LabPaths
 
 
@@ -43,11 +44,8 @@ def record(paths: LabPaths, change: RollbackRecord) -> None:
     path = _path(paths, change.wanted.name)
     before, wanted = dump_added([change.before, change.wanted])
     data = {"before": before, "wanted": wanted, "back": change.back, "done": change.done}
-    temporary = path.with_suffix(".new")
     try:
-        temporary.touch(mode=0o600)
-        temporary.write_text(json.dumps(data, indent=1) + "\n")
-        temporary.replace(path)
+        write_atomic(path, json.dumps(data, indent=1) + "\n", mode=0o600)
     except OSError as error:
         raise LabError(
             f"the lab's state cannot be written to {path}: {error.strerror}",

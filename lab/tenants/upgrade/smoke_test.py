@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from lab.errors import LabError
@@ -36,10 +36,6 @@ class SmokeTest:
     seconds: float | None = None
     problem: str = ""
     skipped: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The trial as plain data."""
-        return asdict(self)
 
 
 def try_out(

@@ -97,8 +97,8 @@ class Change:
             "how": self.how,
             "ok": self.ok,
             "moments": {m.name: None if m.seconds is None else round(m.seconds, 3) for m in self.moments},
-            "problems": list(self.problems),
-            "comparison": self.comparison.as_json(),
+            "problems": self.problems,
+            "comparison": self.comparison,
         }
 
 

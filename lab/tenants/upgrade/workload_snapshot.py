@@ -71,11 +71,6 @@ class WorkloadSnapshot:
     pod_groups: frozenset[str]
     queues: Mapping[str, QueueSeen]
 
-    def as_json(self) -> dict[str, Any]:
-        """The snapshot as plain data."""
-        data = asdict(self)
-        return data | {"succeeded": sorted(self.succeeded), "pod_groups": sorted(self.pod_groups)}
-
 
 @dataclass(frozen=True)
 class SnapshotDiff:
@@ -105,7 +100,7 @@ class SnapshotDiff:
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as plain data."""
-        return {"ok": self.ok, **asdict(self)}
+        return {"ok": self.ok, **vars(self)}
 
 
 def look(cluster: Cluster) -> WorkloadSnapshot:

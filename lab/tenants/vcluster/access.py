@@ -7,9 +7,6 @@ journal, one for each tenant and some spare ones for tenants that are added late
 from __future__ import annotations
 
 import base64
-import contextlib
-import os
-import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 
 from lab.engine.journal import Owned
 from lab.errors import LabError
+from lab.files import write_atomic
 from lab.kube import Cluster
 from lab.session.context import LabContext
 
@@ -124,17 +122,7 @@ def write_private(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_atomic(path, text, mode=0o600)
     except OSError as error:
         raise LabError(
             f"{path} cannot be written: {error.strerror}", fix="free space or fix the permissions of that directory"

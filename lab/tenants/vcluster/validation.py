@@ -8,7 +8,6 @@ not fulfil (config/config.go, IsProFeatureEnabled).
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from lab.steps.helm_release import merged, read_chart, value_at
 from lab.tenants.vcluster.access import Port
 from lab.tenants.vcluster.mode_validation import mode_doubts, mode_problems
 from lab.tenants.vcluster.values import ACCESS_KEYS, release_values, tenant_values
+from lab.text import perhaps
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -168,8 +168,7 @@ def _explained(error: ValidationError) -> Iterator[str]:
     known = list((error.schema.get("properties") or {}) if isinstance(error.schema, Mapping) else {})
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         for key in [key for key in error.instance if key not in known]:
-            near = difflib.get_close_matches(key, known, n=1)
-            yield f"{at}.{key}: unknown key" + (f"; perhaps you meant '{near[0]}'?" if near else "")
+            yield f"{at}.{key}: unknown key{perhaps(key, known)}"
     elif error.validator == "type":
         value = json.dumps(error.instance, default=str)
         yield f"{at}: must be of type {_words(error.validator_value)}, not {value}"

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from lab.cli.app import app
 from lab.config import LabSpec, load_profile
 from lab.operations.planning import build_plan
+from lab.serialization import to_json
 from lab.steps.host import HostReady
 from lab.supply import Choice, Item, Supply
 from lab.supply.resolve import Chooser
@@ -92,7 +93,7 @@ def test_plan_of_a_profile(profile: str, runner: FakeRunner, monkeypatch: pytest
     monkeypatch.setattr(Chooser, "choose", choose)
     spec = resolved(profile)
     supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
-    plan: dict[str, Any] = build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}).as_json()
+    plan: dict[str, Any] = to_json(build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}))
     plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
     same(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
 

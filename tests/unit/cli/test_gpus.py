@@ -20,6 +20,7 @@ from lab.gpu.map import watch as gpu_map_follow
 from lab.gpu.map.build import map_of
 from lab.gpu.map.watch import GpuSource
 from lab.paths import LabPaths
+from lab.serialization import document
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.gpu_map_world import demo
@@ -82,7 +83,7 @@ def test_plain_lines_in_a_pipe(lab: Any) -> None:
 
 def test_json_is_the_map(lab: Any) -> None:
     data = json.loads(run(gpus, "--json").stdout)
-    assert data == json.loads(json.dumps(map_of(LAB.world).as_json()))
+    assert data == json.loads(json.dumps(document(map_of(LAB.world))))
 
 
 def test_width_draws_the_table(lab: Any) -> None:

@@ -18,6 +18,7 @@ from lab.compare.model import Comparison, Side
 from lab.compare.text import figures, order_of_starts, pairs
 from lab.report.compare_chart import LABEL, WIDTH, WORDS, axis_end, round_pictures
 from lab.report.compare_page import compare_page
+from lab.serialization import to_json
 from lab.ui.compare import comparison_lines, render_comparison
 from tests.support.compare_world import SPACE, gpus, recording, two_sides
 
@@ -62,7 +63,7 @@ def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> Non
 
 
 def test_json_has_everything(comparison: Comparison) -> None:
-    data = json.loads(json.dumps(comparison.as_json()))
+    data = json.loads(json.dumps(to_json(comparison)))
     assert data["order"] == "1A, 1B, 2B, 2A"
     assert "monotonic" in data["clock"]
     assert data["sides"]["b"]["seconds_to_scheduled"]["count"] == 5

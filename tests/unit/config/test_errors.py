@@ -8,6 +8,7 @@ import pytest
 
 from lab.config import load_spec
 from lab.errors import SpecError
+from lab.serialization import to_json
 
 CASES = Path(__file__).parents[2] / "data" / "config_cases"
 
@@ -84,7 +85,7 @@ def test_as_json_names_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(Path("existing_without_cluster.yaml"), (), {})
     why = "is missing: provider 'existing' needs kubeconfig and context"
-    assert caught.value.as_json()["evidence"] == [
+    assert to_json(caught.value)["evidence"] == [
         f"existing_without_cluster.yaml:2: cluster.kubeconfig: {why}",
         f"existing_without_cluster.yaml:2: cluster.context: {why}",
     ]

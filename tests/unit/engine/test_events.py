@@ -6,6 +6,7 @@ import json
 import threading
 
 from lab.engine.events import Bus, Event, Notice, RunStarted, StepFinished, StepProgress
+from lab.serialization import to_json
 from tests.support.fakes import FakeClock
 
 
@@ -78,7 +79,7 @@ def test_events_of_many_threads_come_one_at_a_time() -> None:
 
 
 def test_event_as_plain_data() -> None:
-    data = StepFinished("kai", "changed", 12.3, "v0.16.8", at=20.0).as_json()
+    data = to_json(StepFinished("kai", "changed", 12.3, "v0.16.8", at=20.0))
     assert json.loads(json.dumps(data)) == {
         "event": "StepFinished",
         "at": 20.0,

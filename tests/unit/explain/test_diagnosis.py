@@ -12,6 +12,7 @@ from lab.explain import LabSnapshot, NoSuchPod, TenantSnapshot, all_rules, expla
 from lab.explain.installation import installation
 from lab.explain.registry import THEMES
 from lab.findings import Certainty
+from lab.serialization import to_json
 from tests.support.explain_world import (
     GROUP,
     SPACE,
@@ -50,7 +51,7 @@ def test_every_rule_says_what_when_and_from_where() -> None:
         assert rule.source
         assert rule.stages
         assert not rule.title.endswith(".")
-        assert json.dumps(rule.as_json())
+        assert json.dumps(to_json(rule))
 
 
 def test_certain_before_likely_and_causes_before_consequences() -> None:
@@ -75,14 +76,14 @@ def test_every_finding_names_its_rule_and_a_next_action() -> None:
     assert finding.rule == "nodes.gpus"
     assert finding.next
     assert finding.side == ""
-    assert finding.as_json()["evidence"] == list(finding.evidence)
+    assert to_json(finding)["evidence"] == list(finding.evidence)
 
 
 def test_facts_and_summary() -> None:
     scene = Scene()
     scene.pending(gpus=3, says=NONE, ago=125)
     told = scene.explain()
-    assert told.summary == "Pending for 2 min 5 s, no node yet"
+    assert told.summary == "Pending for 2 min 05 s, no node yet"
     assert told.facts == {
         "asks for": "3 whole GPUs, 100m cpu, 128 MiB memory",
         "scheduler": "kai-scheduler",
@@ -90,7 +91,7 @@ def test_facts_and_summary() -> None:
         "PodGroup": "pg-p",
         "KAI": "0.16.8",
     }
-    assert json.loads(json.dumps(told.as_json()))["settled"] is True
+    assert json.loads(json.dumps(to_json(told)))["settled"] is True
 
 
 def test_a_cluster_of_which_nothing_can_be_read_raises_no_alarm() -> None:
@@ -253,7 +254,7 @@ def test_picture_of_a_cluster_that_is_well() -> None:
     (side,) = seen.sides
     assert side.pods == {"running": 2}
     assert [line.split(":")[0] for line in side.queues] == ["queue default", "queue test"]
-    assert json.loads(json.dumps(seen.as_json()))["sides"][0]["nodes"][1]["gpusFree"] == 1
+    assert json.loads(json.dumps(to_json(seen)))["sides"][0]["nodes"][1]["gpusFree"] == 1
 
 
 def test_picture_names_what_is_not_well() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.findings import Certainty, Finding, Registry, Rule, document, load
+from lab.findings import Certainty, Finding, Registry, Rule, load
+from lab.serialization import document
 
 ROW = {
     "title": "t",
@@ -80,7 +81,7 @@ def test_a_wrong_row_is_refused(tmp_path: Path, change: dict[str, object], why: 
 
 def test_json_has_the_seven_keys_and_what_else_is_known() -> None:
     found = Finding("w", "n", ("e",), rule="r", subject="Pod a", title="t", source="s", file="f", line=3, at=("a", 0))
-    assert document(findings=[found.as_json()]) == {
+    assert document({"findings": [found]}) == {
         "schemaVersion": 1,
         "findings": [
             {

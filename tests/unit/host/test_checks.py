@@ -16,6 +16,7 @@ from lab.host.check import CHECKS, Look, fail
 from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
+from lab.serialization import to_json
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
@@ -214,7 +215,7 @@ def test_doctor_asks_everything_once_and_in_order(world: World) -> None:
     found = doctor(GOOD, world.runner, machine=world.machine, probe=probe)
     assert list(dict.fromkeys(verdict.rule for verdict in found)) == list(CHECKS)
     assert sorted(asked) == sorted(s.url for s in sources.configured(world.runner, world.machine))
-    assert found[0].as_json()["rule"] == "engine"
+    assert to_json(found[0])["rule"] == "engine"
     assert needed_fixes(found) == ()
 
 

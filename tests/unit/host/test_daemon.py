@@ -79,7 +79,7 @@ def test_a_daemon_that_ends_is_not_waited_for(world: World, journal: Journal, cl
 
     def ends_at_third_look(call: Call) -> str:
         if sum("info" in one.argv for one in world.runner.calls) == 3:
-            world.put("/proc/5/cmdline", "")
+            world.command_lines.clear()
         return DOWN
 
     world.runner.handle("docker info", out=ends_at_third_look)
@@ -125,7 +125,7 @@ def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
     no_residents(world)
 
     def end(call: Call) -> str:
-        world.put("/proc/4711/cmdline", "")
+        world.command_lines.clear()
         return ""
 
     world.runner.handle("kill -TERM 4711", out=end, exact=True, times=1)

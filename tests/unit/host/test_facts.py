@@ -11,6 +11,7 @@ import pytest
 
 from lab.errors import CommandFailed, HostNotReady
 from lab.host import engines, facts, nvml
+from lab.serialization import to_json
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 
@@ -58,7 +59,7 @@ def test_gather_reads_the_whole_machine(world: World, monkeypatch: pytest.Monkey
     assert engine is not None
     assert (engine.name, engine.release, engine.storage) == ("docker", (20, 10), "overlay2")
     assert found.engine("podman") is None
-    assert json.loads(json.dumps(found.as_json()))["go"] == "1.26"
+    assert json.loads(json.dumps(to_json(found)))["go"] == "1.26"
 
 
 @pytest.mark.parametrize(

@@ -45,20 +45,32 @@ def test_go_is_asked_for_its_proxies(world: World) -> None:
     assert "go" not in places(world, GOPROXY="off")
 
 
-def test_pip_is_read_from_its_files_and_the_environment_wins(world: World) -> None:
-    world.put("/etc/pip.conf", "[global]\nindex-url = https://etc.example/simple\n")
-    assert places(world)["pypi"] == ["https://etc.example/simple/pip/"]
-    world.put("/root/.config/pip/pip.conf", "[global]\nindex-url = https://home.example/%(x)s/\n")
-    assert places(world)["pypi"] == ["https://home.example/%(x)s/pip/"]
-    assert places(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
-    assert "pypi" not in places(world, PIP_NO_INDEX="1")
-    world.put("/root/.config/pip/pip.conf", "[global]\nno-index = true\n")
-    assert "pypi" not in places(world)
+@pytest.mark.parametrize(
+    ("listed", "urls"),
+    [
+        ("global.index-url='https://file.example/simple'", ["https://file.example/simple/pip/"]),
+        ("global.index-url='https://file.example/%(x)s/'", ["https://file.example/%(x)s/pip/"]),
+        (":env:.index-url='https://env.example'\nglobal.index-url='https://f.example'", ["https://env.example/pip/"]),
+        (":env:.no-index='1'\nglobal.index-url='https://file.example'", []),
+        ("global.no-index='true'", []),
+        ("install.index-url='https://other.example'", ["https://pypi.org/simple/pip/"]),
+        ("", ["https://pypi.org/simple/pip/"]),
+    ],
+)
+def test_pip_is_asked_for_its_index_and_the_environment_wins(world: World, listed: str, urls: list[str]) -> None:
+    world.runner.has("pip")
+    world.runner.handle("pip config list", out=f"{listed}\n")
+    assert places(world).get("pypi", []) == urls
 
 
-def test_a_broken_pip_configuration_is_passed_over(world: World) -> None:
-    world.put("/etc/pip.conf", "no section\n")
+def test_a_pip_that_fails_is_passed_over(world: World) -> None:
+    world.runner.has("pip3")
+    world.runner.handle("pip3 config list", code=1, err="ERROR: Configuration file could not be loaded.")
     assert places(world)["pypi"] == ["https://pypi.org/simple/pip/"]
+
+
+def test_without_pip_the_environment_names_the_index(world: World) -> None:
+    assert places(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
 
 
 def test_apt_names_the_debian_archive(world: World) -> None:
@@ -90,8 +102,10 @@ def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
 
 class _Answers(BaseHTTPRequestHandler):
     seen: list[tuple[str, str]]
+    proxy: str
 
     def do_GET(self) -> None:
+        type(self).proxy = self.headers.get("Proxy-Authorization", "")
         self.seen.append((self.path, self.headers.get("Authorization", "")))
         self.send_response(int(self.path.rsplit("/", 1)[-1]))
         self.end_headers()
@@ -134,6 +148,14 @@ def test_a_proxy_is_asked_for_the_whole_address(server: HTTPServer, no_proxy: Ma
     env = {"http_proxy": f"http://127.0.0.1:{server.server_port}", **no_proxy}
     assert sources.ask("http://a.example/x/200", 2, env) == ""
     assert _Answers.seen[0][0] == path
+
+
+@pytest.mark.loopback
+def test_credentials_of_the_proxy_are_used(server: HTTPServer) -> None:
+    env = {"HTTP_PROXY": f"http://user:se%40cret@127.0.0.1:{server.server_port}"}
+    assert sources.ask("http://own:pw@a.example/200", 2, env) == ""
+    assert _Answers.seen == [("http://a.example/200", "Basic b3duOnB3")]
+    assert _Answers.proxy == "Basic dXNlcjpzZUBjcmV0"
 
 
 @pytest.mark.loopback

@@ -11,6 +11,7 @@ import pytest
 from lab.errors import LabError, SpecError
 from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, names, release
 from lab.kai.files import laid_over, source, sources
+from lab.serialization import to_json
 from lab.steps.helm_release import base_values
 
 EVERY: dict[str, Any] = {
@@ -194,7 +195,7 @@ def test_the_views_of_the_cluster_read_the_keys_that_every_line_writes() -> None
 
 
 def test_plain_data_has_no_sets() -> None:
-    data = json.loads(json.dumps([line.as_json() for line in lines().values()]))
+    data = json.loads(json.dumps([to_json(line) for line in lines().values()]))
     assert data[0]["keys"]["fraction"] == "gpu-fraction"
     assert data[-1]["features"] == sorted(line_of("0.17.0").features)
 

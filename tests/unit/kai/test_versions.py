@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from lab.cli.kai import app as kai_app
 from lab.kai import lines
+from lab.serialization import to_json
 from lab.ui.kai_versions import render_kai_versions
 
 
@@ -55,5 +56,5 @@ def test_command() -> None:
 def test_command_as_data() -> None:
     data = json.loads(CliRunner().invoke(kai_app, ["versions", "--json"]).stdout)
     assert [line["version"] for line in data] == list(lines())
-    assert data == json.loads(json.dumps([line.as_json() for line in lines().values()]))
+    assert data == json.loads(json.dumps([to_json(line) for line in lines().values()]))
     assert data[-1]["helm"]["fips"] == "global.fips"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
+import urllib3  # noqa: TID251 - what the transport is made of
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster

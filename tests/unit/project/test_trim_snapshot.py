@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.explain import LabSnapshot, explain
+from lab.serialization import to_json
 from scripts.trim_snapshot import trimmed
 from tests.support.explain_world import SPACE, Scene, ids, meta, pod
 
@@ -38,7 +39,7 @@ def test_the_explanation_stays_the_same() -> None:
 
 
 def test_nothing_private_is_left() -> None:
-    text = str(trimmed(scene().world, {SPACE}).as_json())
+    text = str(to_json(trimmed(scene().world, {SPACE})))
     for word in ("172.18.0.3", "10.244.1.7", "x1", "sha256", "containerd://", "kube-api-access", "from elsewhere"):
         assert word not in text
     assert "'name': 'NVIDIA_VISIBLE_DEVICES', 'value': 'all'" in text

@@ -11,6 +11,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
+from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import KINDS, ClusterSnapshot, take
 from tests.support.kube_fake import FakeApi, listing, pod, status
 
@@ -97,7 +98,7 @@ def test_ballast_and_tokens_stay_behind() -> None:
     crd = {"metadata": {"name": "c"}, "spec": {"group": "g", "versions": [{"name": "v1", "schema": {"big": 1}}]}}
     api.on("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", listing(crd))
     world = take(cluster(api), kinds=("Pod", "ConfigMap", "CustomResourceDefinition"))
-    text = str(world.as_json())
+    text = str(to_json(world))
     assert "eyJ" not in text
     assert "managedFields" not in text
     assert world.get("ConfigMap", "settings", "ns")["data"] == {"password": ""}  # type: ignore[index]
@@ -181,5 +182,5 @@ def test_saved_and_loaded_again(tmp_path: Path) -> None:
     world.save(tmp_path / "one.json.gz")
     world.save(tmp_path / "two.json.gz")
     again = ClusterSnapshot.load(tmp_path / "one.json.gz")
-    assert again.as_json() == world.as_json()
+    assert to_json(again) == to_json(world)
     assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "two.json.gz").read_bytes()

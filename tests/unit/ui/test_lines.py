@@ -11,6 +11,7 @@ import pytest
 
 from lab.engine.events import Bus, Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
 from lab.errors import SpecError
+from lab.serialization import to_json
 from lab.ui import Renderer, attach, choose
 from lab.ui.ci import GitHub, GitLab
 from lab.ui.jsonl import JsonLines
@@ -132,7 +133,7 @@ def test_json_lines_are_the_events() -> None:
     out = io.StringIO()
     tell(JsonLines(out))
     data = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert data == [json.loads(json.dumps(event.as_json())) for event in STORY]
+    assert data == [json.loads(json.dumps(to_json(event))) for event in STORY]
     assert out.getvalue().isascii()
 
 

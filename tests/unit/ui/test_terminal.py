@@ -4,35 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.ui.terminal import Terminal, seconds, steps, whole_seconds
+from lab.ui.terminal import Terminal
 
 STATES = ("waiting", "running", "changed", "unchanged", "failed", "cancelled", "blocked", "fail", "next")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0.0 s"),
-        (-1, "0.0 s"),
-        (12.34, "12.3 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min 00 s"),
-        (125, "2 min 05 s"),
-        (3599.4, "59 min 59 s"),
-        (3725, "1 h 02 min"),
-    ],
-)
-def test_seconds(value: float, text: str) -> None:
-    assert seconds(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (12.34, "12 s"), (-3, "0 s")])
-def test_whole_seconds(value: float, text: str) -> None:
-    assert whole_seconds(value) == text
-
-
-def test_steps() -> None:
-    assert (steps(0), steps(1), steps(2)) == ("0 steps", "1 step", "2 steps")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "cp437", "no-such-encoding", "ANSI_X3.4-1968"])

@@ -9,6 +9,7 @@ import pytest
 from lab.gpu.map.build import map_of
 from lab.gpu.map.model import Gpu, GpuMap, GpuState
 from lab.gpu.map.text import gpu_lines, summary_line
+from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.gpu_map_world import MEMORY, Cluster, demo, many, node, pod
 
@@ -42,7 +43,7 @@ def test_demo_shows_every_kind_of_gpu() -> None:
 
 
 def test_json_has_what_follows_from_the_map() -> None:
-    data = json.loads(json.dumps(demo().map().as_json()))
+    data = json.loads(json.dumps(to_json(demo().map())))
     assert data["summary"] == {
         "nodes": 2,
         "nodes_without_gpus": 1,

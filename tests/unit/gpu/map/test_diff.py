@@ -7,6 +7,7 @@ import json
 
 from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
+from lab.serialization import to_json
 from tests.support.gpu_map_world import Cluster, pod
 
 
@@ -91,7 +92,7 @@ def test_nodes_come_and_go() -> None:
 
 def test_change_as_plain_data() -> None:
     change = GpuChange("runs", "default/p", "pod default/p runs", "ml", "test", ("GPU-a",))
-    assert json.loads(json.dumps(change.as_json())) == {
+    assert json.loads(json.dumps(to_json(change))) == {
         "change": "runs",
         "about": "default/p",
         "text": "pod default/p runs",

@@ -16,6 +16,7 @@ from lab.gpu.map.text import gpu_lines
 from lab.gpu.map.watch import GpuFollow, GpuSource
 from lab.kube import Cluster as Server
 from lab.kube import informers, reflector
+from lab.serialization import to_json
 from lab.ui.gpus import render_gpus
 from tests.support.gpu_map_world import Cluster, Machine, pod
 from tests.support.kube_fake import CUT, FakeApi, Stream, listing, status
@@ -85,7 +86,7 @@ def test_tables_and_lines_name_whose_it_is() -> None:
 
 
 def test_data_names_whose_it_is() -> None:
-    (node,) = shared()[0].map().as_json()["nodes"]
+    (node,) = to_json(shared()[0].map())["nodes"]
     assert node["tenant"] == "ml"
     assert node["gpus"][0]["reserved_by"][0].endswith(" of tenant ml")
 

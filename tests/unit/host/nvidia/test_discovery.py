@@ -12,6 +12,7 @@ from lab.host import HostFacts
 from lab.host.nvidia import cdi, driver, libraries, toolkit
 from lab.host.nvidia.discovery import discover
 from lab.host.nvml import Nvml
+from lab.serialization import to_json
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import World
 from tests.support.nvidia_world import DOCKER, LIB, VERSION, gpu, uuid
@@ -189,7 +190,7 @@ def test_discovery_puts_it_together(world: World) -> None:
     assert (found.engine, found.default_runtime, found.engine_broken) == (DOCKER, "kailab-runc", "")
     assert [one.index for one in found.gpus] == [0]
     assert [one.index for one in found.cut_up] == [1]
-    assert found.as_json()["nvml"]["driver"] == VERSION
+    assert to_json(found)["nvml"]["driver"] == VERSION
 
 
 def test_without_gpus_nothing_is_asked(world: World) -> None:

@@ -16,6 +16,7 @@ from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
 from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
+from lab.serialization import to_json
 from lab.steps.kai.values import release_values
 from tests.support.cluster_fake import add_release, release_secret
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
@@ -52,7 +53,7 @@ def test_only_what_is_the_tenants_is_done(world: TenancyWorld) -> None:
     assert report.nodes == ("worker3",)
     assert added()[0]["nodes"] == ["worker3"], "written down by name: no later change may move it"
     assert report.kubeconfig == LabPaths("demo").tenant_kubeconfig("ml")
-    assert report.as_json()["kai_version"] == "0.16.8"
+    assert to_json(report)["kai_version"] == "0.16.8"
 
 
 def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.MonkeyPatch) -> None:

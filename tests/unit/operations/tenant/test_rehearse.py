@@ -15,6 +15,7 @@ from lab.errors import Busy, Interrupted, LabError, NoLab, SpecError, WaitTimeou
 from lab.operations.tenant import rehearse as rehearsal
 from lab.operations.tenant.rehearse import rehearse, roll_back, run_suites
 from lab.paths import LabPaths
+from lab.serialization import to_json
 from lab.tenants.removal.timeline import Milestone
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, last_change, record
@@ -120,7 +121,7 @@ def test_red_is_taken_back(bench: Bench, spoil: dict[str, Any], reason: str) -> 
     assert found.now == "0.9.8"
     assert last_change(bench.paths, "ml") is None, "nothing to go back to: the tenant is as it was"
     assert "tenant ml has KAI 0.9.8 now" in said(found)
-    assert found.as_json()["verdict"] == "red"
+    assert to_json(found)["verdict"] == "red"
 
 
 def test_red_keeps_what_could_be_taken_back_before(bench: Bench) -> None:

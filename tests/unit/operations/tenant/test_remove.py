@@ -10,6 +10,7 @@ import pytest
 from lab.errors import Busy, HostNotReady, LabError, NoLab
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
+from lab.serialization import to_json
 from lab.steps.kai.values import release_values
 from lab.tenants.removal.timeline import Milestone, Removal
 from tests.support.cluster_fake import add_release, release_secret
@@ -27,7 +28,7 @@ def test_an_added_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (world.removed, report.nodes, report.in_file) == ([("ml", 1.0)], ("worker3",), False)
     assert [tenant["name"] for tenant in saved()["added"]] == ["two"]
     assert world.log == ["tenant-nodes"], "the marks of its nodes are looked at again"
-    assert report.as_json()["moments"][0]["seconds"] == 5.1
+    assert to_json(report)["moments"][0]["seconds"] == 5.1
 
 
 def test_its_pods_own_grace_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
 from lab.operations.tenant.status import kubeconfig, states, status
 from lab.operations.tenant.upgrade import roll_back, upgrade
 from lab.paths import LabPaths
+from lab.serialization import to_json
 from tests.support.cluster_fake import FakeCluster, add_release, release_secret, running_pod
 from tests.support.tenancy_world import FakeStep, TenancyWorld, lab_file, own_kai
 
@@ -72,7 +73,7 @@ def test_a_tenant_that_is_up(world: TenancyWorld) -> None:
     assert (found.running, found.pending) == (1, 1)
     assert (found.gpus, found.gpus_held, found.gpus_used) == (2, 1, 1.0)
     assert found.server == "https://127.0.0.1:41000"
-    assert found.as_json()["gpu_quota"] == 2
+    assert to_json(found)["gpu_quota"] == 2
 
 
 def test_a_tenant_that_shares_nodes_may_use_those_that_are_nobodys(world: TenancyWorld) -> None:
@@ -107,7 +108,7 @@ def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.Mo
     (found,) = status(world.lab(), ["ml"])
     assert [step for step, _, _ in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
     assert not found.ok
-    assert found.as_json()["steps"][1]["diff"] == ["chart 0.12.23 → 0.16.8"]
+    assert to_json(found)["steps"][1]["diff"] == ["chart 0.12.23 → 0.16.8"]
     seen.clear()
     assert status(world.lab(), ["ml"])[0].ok
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lab.tenants.removal.leftovers import cluster_scope, leftovers, marker, processes, role_names
+from lab.tenants.removal.leftovers import cluster_scope, leftovers, marker, role_names
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
 from tests.unit.tenants.vcluster.test_values import one
@@ -147,22 +147,6 @@ def test_this_machine(world: RemovalWorld) -> None:
         "journal entry port team-a",
         "journal entry release kai-scheduler",
     )
-
-
-def test_processes_that_use_its_kubeconfig(tmp_path: Path) -> None:
-    lines = {
-        "7": ["kubectl", "--kubeconfig", "/k/tenant-a", "get", "pods"],
-        "8": ["sh"],
-        "9": ["port", "x=/k/tenant-a"],
-    }
-    for pid, words in lines.items():
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "cmdline").write_bytes("\0".join(words).encode() + b"\0")
-    (tmp_path / "10").mkdir()  # ended while it was looked at
-    assert processes("/k/tenant-a", tmp_path) == [
-        (7, "kubectl --kubeconfig /k/tenant-a get pods"),
-        (9, "port x=/k/tenant-a"),
-    ]
 
 
 def test_long_names_are_cut_as_vcluster_does() -> None:

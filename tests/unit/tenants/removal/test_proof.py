@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.serialization import to_json
 from lab.tenants.removal.timeline import MEANING, Milestone, Removal, Stopwatch
 from lab.ui.tenant_removal import render_removal
 from tests.support.fakes import FakeRunner
@@ -121,7 +122,7 @@ def test_table_of_a_removal_that_went_well() -> None:
         *(f"    - default/p{n} (30 s)" for n in range(12)),
         "    - … and 2 more",
     ]
-    assert removal.as_json()["seconds"] == 6.5
+    assert to_json(removal)["seconds"] == 6.5
 
 
 def test_table_of_a_removal_that_did_not() -> None:
@@ -137,7 +138,7 @@ def test_table_of_a_removal_that_did_not() -> None:
     assert "✗  ClusterRole x" in text
     assert "✗         -  GPUs free  no pod ran" in text
     assert "✗  Pod a/b is gone" in text
-    assert removal.as_json() == {
+    assert to_json(removal) == {
         "tenant": "team-a",
         "ok": False,
         "seconds": 0.0,

@@ -10,6 +10,7 @@ import pytest
 from lab.config import TenantSpec
 from lab.errors import SpecError, Unavailable
 from lab.kai import line_of
+from lab.serialization import to_json
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.upgrade.downtime_probe import NAME, RUNNING, SCHEDULED
 from lab.tenants.upgrade.uninstall import ANEW, IN_PLACE, UNCHANGED, made_by_operator, way
@@ -87,7 +88,7 @@ def test_moments_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None
     times = [done.at(name) for name in (STOPPED, DEPLOYED, READY, ANSWER)]
     assert times == sorted(times, key=float)
     assert (done.at(SCHEDULED) or 0) < (done.at(RUNNING) or 0)
-    assert done.as_json()["moments"][STOPPED] == done.at(STOPPED)
+    assert to_json(done)["moments"][STOPPED] == done.at(STOPPED)
 
 
 def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lab.serialization import to_json
 from lab.tenants.upgrade.workload_snapshot import WorkloadSnapshot, compare, snapshot_of
 
 Json = dict[str, Any]
@@ -132,5 +133,5 @@ def test_queues() -> None:
 def test_as_json() -> None:
     import json
 
-    assert json.loads(json.dumps(compare(BEFORE, BEFORE).as_json()))["ok"] is True
-    assert json.loads(json.dumps(BEFORE.as_json()))["queues"]["test"]["parent"] == "default"
+    assert json.loads(json.dumps(to_json(compare(BEFORE, BEFORE))))["ok"] is True
+    assert json.loads(json.dumps(to_json(BEFORE)))["queues"]["test"]["parent"] == "default"

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from lab.errors import HostNotReady
-from lab.host.nvidia.toml_lines import value_of, with_value
+from lab.host.nvidia.toml_edit import value_of, with_value
 
 PACKAGED = """#accept-nvidia-visible-devices-as-volume-mounts = false
 disable-require = false
@@ -74,6 +74,16 @@ def test_what_is_not_toml_is_refused() -> None:
         with_value("a = = b", "", "a", value=True)
 
 
-def test_what_cannot_be_changed_line_by_line_is_refused() -> None:
-    with pytest.raises(HostNotReady, match=r"cannot be set|not TOML"):
-        with_value(f'{RUNTIME} = {{ mode = "auto" }}\n', RUNTIME, "mode", "cdi")
+def test_an_inline_table_is_changed_in_place() -> None:
+    before = f'{RUNTIME} = {{ mode = "auto", log-level = "info" }}  # mine\n'
+    assert with_value(before, RUNTIME, "mode", "cdi") == before.replace("auto", "cdi")
+
+
+def test_a_comment_behind_the_value_stays() -> None:
+    assert with_value('mode = "auto"  # mine\n', "", "mode", "cdi") == 'mode = "cdi"  # mine\n'
+
+
+@pytest.mark.parametrize("text", [f"{RUNTIME} = 1\n", f"[[{RUNTIME}]]\nmode = 'auto'\n"])
+def test_what_is_not_a_table_is_refused(text: str) -> None:
+    with pytest.raises(HostNotReady, match=f"{RUNTIME} is not a table"):
+        with_value(text, RUNTIME, "mode", "cdi")

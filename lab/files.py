@@ -1,0 +1,43 @@
+"""Writing files and directories whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A free path beside ``target``; the file or directory made there replaces it when the block succeeds.
+
+    When the block fails it is removed, and ``target`` stays as it was. Raises OSError.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    temporary.unlink()
+    try:
+        yield temporary
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        temporary.replace(target)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Write a file and have it on the disk; ``mode`` is what the umask is taken from. Raises OSError."""
+    with replacing(path) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,43 @@
+"""Reading and setting one key of a TOML file; comments, order and spacing of everything else stay."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from lab.errors import HostNotReady
+
+
+def value_of(text: str, table: str, key: str) -> Any:
+    """A key's value, or None. ``table`` is dotted; the top level is the empty text.
+
+    Raises:
+        HostNotReady: the text is not TOML.
+    """
+    try:
+        here: Any = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise HostNotReady(f"it is not TOML: {error}", fix="correct the file") from error
+    for word in filter(None, table.split(".")):
+        here = here.get(word, {}) if isinstance(here, dict) else {}
+    return here.get(key) if isinstance(here, dict) else None
+
+
+def with_value(text: str, table: str, key: str, value: bool | str | list[str]) -> str:
+    """The text with ``key`` of ``table`` set; the text itself where the key has that value already.
+
+    Raises:
+        HostNotReady: the text is not TOML, or has something else than a table of that name.
+    """
+    if value_of(text, table, key) == value:
+        return text
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    here: Any = document
+    for word in filter(None, table.split(".")):
+        here = here.setdefault(word, tomlkit.table()) if isinstance(here, dict) else None
+    if not isinstance(here, dict):
+        raise HostNotReady(f"{key} cannot be set: {table} is not a table", fix="correct the file")
+    here[key] = value
+    return tomlkit.dumps(document)

@@ -1,0 +1,61 @@
+"""Files and directories are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.files import replacing, write_atomic
+
+
+def test_a_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "x"
+    write_atomic(path, "one")
+    write_atomic(path, b"two")
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("mode", "seen"), [(0o666, 0o644), (0o600, 0o600)])
+def test_the_mode_is_there_from_the_beginning(tmp_path: Path, mode: int, seen: int) -> None:
+    before = os.umask(0o022)
+    try:
+        write_atomic(tmp_path / "x", "", mode)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == seen
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("before")
+
+    def fail() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        fail()
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_is_replaced_and_a_failed_one_removed(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    for name in ("old", "new"):
+        with replacing(target) as temporary:
+            temporary.mkdir()
+            (temporary / name).touch()
+    assert [path.name for path in target.iterdir()] == ["new"]
+
+    def fail() -> None:
+        with replacing(target) as temporary:
+            temporary.mkdir()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == [target]

@@ -1,0 +1,57 @@
+"""Which processes name a path, and what a process was started with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil  # noqa: TID251 - to be replaced
+import pytest
+
+from lab.tools.processes import command_line, processes_naming
+
+DEMO = Path("/state/demo")
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[str] | None]:
+    """Command lines of all processes; None where it could not be read."""
+    found: dict[int, list[str] | None] = {}
+    monkeypatch.setattr(
+        psutil, "process_iter", lambda _: [SimpleNamespace(pid=pid, info={"cmdline": w}) for pid, w in found.items()]
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "/state/demo",
+        "/state/demo/kubeconfig",
+        "--kubeconfig=/state/demo/kubeconfig",
+        "/state/demo:/mnt",
+        "cd '/state/demo' && ls",
+    ],
+)
+def test_the_path_and_paths_below_it_match(running: dict[int, list[str] | None], argument: str) -> None:
+    running.update({7: ["kubectl", argument, "x" * 200], 8: ["sh"], 9: None})
+    assert processes_naming(DEMO) == [(7, f"kubectl {argument} {'x' * 200}"[:120])]
+
+
+@pytest.mark.parametrize(
+    "argument", ["/state/demo2", "/state/demo-2/kubeconfig", "/state/demo.old", "/other/state/demo", "demo"]
+)
+def test_other_paths_do_not_match(running: dict[int, list[str] | None], argument: str) -> None:
+    running[7] = ["kubectl", argument]
+    assert processes_naming(DEMO) == []
+
+
+def test_this_process_and_those_that_started_it_do_not_count(running: dict[int, list[str] | None]) -> None:
+    running.update({os.getpid(): ["lab", "down", str(DEMO)], os.getppid(): ["uv", "run", "lab", "down", str(DEMO)]})
+    assert processes_naming(DEMO) == []
+
+
+def test_command_line() -> None:
+    assert command_line(os.getpid())
+    assert command_line(2**22 + 1) == []  # above the largest pid_max that Linux allows
