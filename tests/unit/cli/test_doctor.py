@@ -23,7 +23,7 @@ from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
 from lab.host import Verdict
 from lab.session.lab import Lab
 from lab.ui.doctor import render_diagnosis, render_known, render_symptoms
-from tests.unit.gpu.diagnosis.test_anonymize import HOST, NVIDIA, ONE
+from tests.support.nvidia_world import PRIVATE_HOST, PRIVATE_NVIDIA, PRIVATE_UUID
 
 GOOD = Verdict("memory", "memory", "ok", "16 GiB")
 BAD = Verdict("nvidia", "NVIDIA GPU", "fail", "Docker's default runtime is runc", "lab up --yes", "nvidia-runtime")
@@ -49,7 +49,7 @@ class Stage:
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
         self.judged.append(spec)
-        return Examined(HOST, NVIDIA, self.verdicts)
+        return Examined(PRIVATE_HOST, PRIVATE_NVIDIA, self.verdicts)
 
     def _diagnose(self, ctx: str) -> Diagnosis:
         self.asked.append(ctx)
@@ -149,8 +149,8 @@ def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
     assert [one["symptom"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
     assert told["symptoms"][1]["evidence"][0]["where"] == "kailab-demo-worker"
     assert (told["lab"], told["unread"]) == ("demo", ["Job objects"])
-    assert ONE not in done.output
-    assert facts_from(told["facts"])[0].cores == HOST.cores
+    assert PRIVATE_UUID not in done.output
+    assert facts_from(told["facts"])[0].cores == PRIVATE_HOST.cores
 
 
 def test_json_without_a_lab(stage: Stage) -> None:
