@@ -205,7 +205,7 @@ def test_give_back_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) 
     assert give_back(nodes.cluster, "ml") == ()
 
 
-def test_undo_is_for_clusters_that_stay(world: LabWorld, nodes: Nodes) -> None:
+def test_undo_gives_the_nodes_back(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     STEP.undo(world.ctx)
     assert {mark for mark, _ in nodes.marks().values()} == {None}

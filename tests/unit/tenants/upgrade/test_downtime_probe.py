@@ -26,10 +26,7 @@ def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
 def test_the_first_pod_takes_no_for_an_answer() -> None:
     api = FakeApiServer()
     api.fail("create", "Pod", DENIED)
-    with (
-        DowntimeProbe(api.cluster, "demo", "test", lambda name: None) as first,
-        pytest.raises(ApiFailed) as caught,
-    ):
+    with DowntimeProbe(api.cluster, "demo", "test", lambda name: None) as first, pytest.raises(ApiFailed) as caught:
         first.result()
     assert caught.value.status == 403
     assert DENIED[1] in caught.value.what
