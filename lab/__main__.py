@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from lab.errors import LabError
+from lab.serialization import document
+
 
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code of their own."""
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
-    from lab.errors import LabError
-
     try:
         from lab.cli.app import app
 
@@ -39,13 +40,9 @@ def main() -> None:
 
 
 def _tell(error: Exception, as_json: bool) -> None:
-    from lab.errors import LabError
-
     assert isinstance(error, LabError)
     if as_json:
         import json
-
-        from lab.serialization import document
 
         print(json.dumps(document(error), indent=1))  # noqa: T201
         return

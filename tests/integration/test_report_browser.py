@@ -22,7 +22,7 @@ from lab.report.page import write_page
 from lab.report.suite_run import CaseRun, SuiteRun
 from lab.tools.process import HostRunner, Result
 from tests.support.compare_world import two_sides
-from tests.support.gpu_map_world import Cluster, Machine, demo, many, node
+from tests.support.gpu_map_world import GpuCluster, Machine, demo, many, node
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
 ALWAYS = (
@@ -139,7 +139,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def empty(gpus: GpuMap) -> GpuMap:
     """The same nodes with nobody on them."""
-    return Cluster(machines=[Machine(shown.name, len(shown.gpus)) for shown in gpus.nodes]).map()
+    return GpuCluster(machines=[Machine(shown.name, len(shown.gpus)) for shown in gpus.nodes]).map()
 
 
 def situation(gpus: GpuMap) -> LabReport:
@@ -149,7 +149,7 @@ def situation(gpus: GpuMap) -> LabReport:
     return LabReport("demo", FACTS, record=RECORD, suite=run)
 
 
-SIZES = {0: Cluster(nodes=[node("kailab-demo-worker")]).map, 4: demo().map, 64: many().map}
+SIZES = {0: GpuCluster(nodes=[node("kailab-demo-worker")]).map, 4: demo().map, 64: many().map}
 
 
 @pytest.mark.parametrize("width", [500, 1280])

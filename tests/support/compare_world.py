@@ -115,8 +115,6 @@ def target(version: str = "0.16.8", *, mode: str = "own-kai", letter: Any = "a",
 
 
 __all__ = ["GPU", "GROUP", "HOST", "TENANT", "UUID"]
-
-
 DELETING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 
 

@@ -1,4 +1,4 @@
-"""A small cluster as a World: KAI that runs, two GPU nodes, a queue tree, and whatever a test puts into it."""
+"""A small cluster as a ClusterSnapshot: KAI that runs, two GPU nodes, a queue tree, and what a test puts into it."""
 
 from __future__ import annotations
 

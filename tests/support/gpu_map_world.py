@@ -76,7 +76,7 @@ class Machine:
 
 
 @dataclass
-class Cluster:
+class GpuCluster:
     """A cluster that is put together by a test."""
 
     machines: list[Machine] = field(default_factory=list)
@@ -183,9 +183,9 @@ def reserved(machine: Machine, index: int, group: str, own: str = "") -> Json:
     return made
 
 
-def demo() -> Cluster:
+def demo() -> GpuCluster:
     """Four GPUs: one shared, one whole, one broken, one free, and a pod that waits."""
-    cluster = Cluster(nodes=[node("kailab-demo-control-plane")])
+    cluster = GpuCluster(nodes=[node("kailab-demo-control-plane")])
     first = cluster.machine("kailab-demo-worker")
     cluster.machine("kailab-demo-worker2", gpu0="xid=79")
     half = pod("train-0", tenant="my-vcluster", ns="team-a", fraction="0.5")
@@ -198,9 +198,9 @@ def demo() -> Cluster:
     return cluster
 
 
-def many(nodes: int = 8, gpus: int = 8) -> Cluster:
+def many(nodes: int = 8, gpus: int = 8) -> GpuCluster:
     """A larger cluster in which everything occurs."""
-    cluster = Cluster()
+    cluster = GpuCluster()
     for n in range(nodes):
         machine = cluster.machine(f"gpu-node-{n}", gpus, **({f"gpu{gpus - 1}": "health=lost"} if n == 3 else {}))
         if n % 2 == 0:

@@ -27,8 +27,9 @@ from lab.gpu.simulated.nvml_build import library_in_cache, source_digest
 from lab.paths import LabPaths
 from lab.session.context import LabContext
 from lab.tools.container import ContainerEngine
+from tests.support.api_requests import Call as Request
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import Call, FakeRunner
-from tests.support.gpu_cluster import FakeCluster, make_node, make_pod
 
 Json = dict[str, Any]
 
@@ -116,13 +117,16 @@ class Node:
     offers: Sequence[NodeFiles] = ()
 
 
-class World:
+class GpuWorld:
     """A lab of one control plane and two workers."""
 
     def __init__(self, tmp_path: Path, spec: LabSpec = SPEC) -> None:
         self.spec = spec
         self.runner = FakeRunner()
-        self.cluster = FakeCluster()
+        self.api = FakeApiServer()
+        self.api.react("apply", "*", labelled)
+        self.api.react("exec", "Pod", lambda _: self.discovery)
+        self.discovery = ""
         self.events: list[Event] = []
         self.started = STARTED
         workers = [f"kailab-demo-worker{at or ''}" for at in (0, *range(2, spec.cluster.workers + 1))]
@@ -140,7 +144,7 @@ class World:
             bus=bus,
             supply=None,  # type: ignore[arg-type]  # no step of this part asks for it
             engine=ContainerEngine(self.runner),
-            open_cluster=lambda _: self.cluster,  # type: ignore[arg-type,return-value]
+            open_cluster=lambda _: self.api.cluster,
         )
         self._docker()
 
@@ -164,25 +168,35 @@ class World:
                     f"nvidia.com/gpu={gpu.uuid}" for gpu in gpus_of("demo", node.name, self.spec.gpu)
                 ),
             )
-            self.cluster.objects.append(make_node(node.name))
+            self.api.add(make_node(node.name))
+
+    @property
+    def deleted(self) -> list[str]:
+        """What was deleted, as namespace/name."""
+        return [f"{call.namespace}/{call.name}" for call in self.api.calls_of("delete")]
 
     def plan(self, *names: str) -> None:
         """Let these nodes accept the files they should get, and be as planned already."""
         for name in names:
             self.nodes[name].offers = [wanted(name, self.spec)]
             self.nodes[name].become(wanted(name, self.spec))
-            labels = self.cluster.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
+            labels = self.api.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
             labels.update(node_labels(pools_by_node(self.spec)[name]))
 
     def serve(self, gpus: int = 2, began: str = "2026-11-21T10:00:07Z") -> None:
         """Let the device plugin run on the GPU nodes, and the kubelets offer GPUs."""
         for name in pools_by_node(self.spec):
             self.offer(name, gpus)
-            self.cluster.objects.append(plugin_pod(name, GpuPlugin(self.spec).config_hash(), began))
+            self.api.add(plugin_pod(name, GpuPlugin(self.spec).config_hash(), began))
 
     def offer(self, name: str, gpus: int) -> None:
         """Let the kubelet of a node offer so many GPUs."""
-        self.cluster.get("Node", name)["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)  # type: ignore[index]
+        self.api.get("Node", name)["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)  # type: ignore[index]
+
+
+def labelled(call: Request) -> None:
+    """All that the lab makes is labelled as its own."""
+    assert call.body["metadata"]["labels"]["kailab"] == "demo"
 
 
 def _inspected(node: Node) -> str:
@@ -199,3 +213,18 @@ def plugin_pod(node: str, config: str, began: str) -> Json:
         spec={"nodeName": node},
         containerStatuses=[{"name": "c", "restartCount": 0, "state": {"running": {"startedAt": began}}}],
     )
+
+
+def make_node(name: str) -> Json:
+    return {"kind": "Node", "metadata": {"name": name, "labels": {}}, "status": {"allocatable": {}}}
+
+
+def make_pod(name: str, phase: str = "Running", namespace: str = "default", **more: Any) -> Json:
+    meta = {"name": name, "namespace": namespace, **more.pop("meta", {})}
+    conditions = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
+    return {
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"containers": [{"name": "main"}], **more.pop("spec", {})},
+        "status": {"phase": phase, "conditions": conditions, **more},
+    }

@@ -23,7 +23,7 @@ DOCKER_INFO: dict[str, Any] = {
 """Part of what Docker 20.10 on Debian 12 answers to ``docker info --format '{{json .}}'``."""
 
 
-class World:
+class HostWorld:
     """A Debian 12 without systemd and without Docker; ``put`` adds files."""
 
     def __init__(self, root: Path, runner: FakeRunner, *, euid: int = 0) -> None:

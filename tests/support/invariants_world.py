@@ -6,11 +6,13 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from lab.findings import Finding
-from lab.invariants import ClusterState, Invariant, known
+from lab.invariants import ClusterState, Invariant, Scope, Watcher, known
+from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support.fakes import FakeClock
@@ -236,3 +238,20 @@ def news(change: str, obj: Json, source: str = "/") -> InformerEvent:
 def rule(name: str) -> Invariant:
     """An invariant by its id."""
     return known((name,))[0]
+
+
+HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
+
+
+def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
+    """A watcher after all these steps and a second more."""
+    script = Script(clock, *steps, 1.0)
+    one = Watcher(scopes, clock=clock, feed=script)
+    with one:
+        one.run(lambda: not script.steps)
+        one.look()
+    return one
+
+
+def broken(one: Watcher) -> list[str]:
+    return [violation.rule for violation in one.violations]

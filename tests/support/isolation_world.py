@@ -6,11 +6,10 @@ from typing import Any
 
 from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
 from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
-from lab.errors import ApiFailed
-from lab.kube.rest_mapper import RestMapper
 from lab.tenants.isolation import admission_policy
-from tests.support.cluster_fake import FakeCluster, World
 from tests.support.explain_world import Scene, deployment, meta, node
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.lab_world import LabWorld
 
 SPACE = "vcluster-ml"
 SPEC = LabSpec(
@@ -51,31 +50,7 @@ def scene() -> Scene:
     return made.add(*admission_policy.documents("demo"))
 
 
-class Api(FakeCluster):
-    """A cluster that can be read as a World, and that answers dry runs."""
-
-    def __init__(self, made: Scene, log: list[str]) -> None:
-        super().__init__(log)
-        self.kinds = RestMapper(lambda path: None)
-        self.dry_runs: list[ApiFailed | None] = []
-        for kind, objs in made.objects.items():
-            for obj in objs:
-                self.objects[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = obj
-
-    def collection(self, resource: Any, namespace: str | None, query: Json) -> tuple[list[Json], str]:
-        return self.list(resource.kind), "1"
-
-    def json(self, method: str, path: str, *, title: str, query: Json, body: Json) -> Json:
-        assert (method, query) == ("POST", {"dryRun": "All"})
-        self.log.append(f"dry run {path}")
-        if self.dry_runs and (error := self.dry_runs.pop(0)) is not None:
-            raise error
-        return body
-
-    def wait(self, *args: Any, hold: float = 0.0, **more: Any) -> list[Json]:  # type: ignore[override]
-        return super().wait(*args, **more)
-
-
-def put(world: World, made: Scene) -> Api:
-    api = world.cluster = Api(made, world.log)
-    return api
+def put(world: LabWorld, made: Scene) -> FakeApiServer:
+    """Let the lab's cluster be this one."""
+    world.api = FakeApiServer(*(obj for objs in made.objects.values() for obj in objs), log=world.log)
+    return world.api

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lab.host.engines import EngineFacts
+from lab.host.facts import DiskFacts, HostFacts, OsFacts, ToolFacts
 from lab.host.nvidia.cdi import CdiSpec
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.host.nvidia.driver import KernelDriver
@@ -62,3 +64,21 @@ def facts(**changes: Any) -> NvidiaFacts:
         "engine": DOCKER,
     }
     return NvidiaFacts(**{**values, **changes})
+
+
+# A machine whose facts name its owner (ada), its name (box7) and its hardware.
+# A machine whose facts name its owner (ada), its name (box7) and its hardware.
+PRIVATE_UUID, OTHER_UUID = "GPU-0a1b2c3d-1111-2222-3333-444455556666", "GPU-ffffffff-1111-2222-3333-444455556666"
+PRIVATE_NVML = Nvml("570.1", "12.8", (gpu(0, uuid=OTHER_UUID), gpu(1, uuid=PRIVATE_UUID)))
+PRIVATE_HOST = HostFacts(
+    os=OsFacts("debian", "12"),
+    cores=2,
+    go=(1, 26),
+    gpu=PRIVATE_NVML,
+    sysctls={"net.ipv4.ip_forward": 1},
+    engines=(EngineFacts("docker", root_dir="/home/ada/docker", why="box7 does not answer"),),
+    disks=(DiskFacts("cache", "/home/ada/.cache/kailab", 7),),
+    tools={"go": ToolFacts("/home/ada/go/bin/go", "1.26")},
+)
+PRIVATE_FILES = replace(FILES, libraries=("/home/ada/lib/libcuda.so.570.1",))
+PRIVATE_NVIDIA = replace(facts(), nvml=PRIVATE_NVML, files=PRIVATE_FILES)

@@ -22,7 +22,7 @@ from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.tenants.removal.timeline import Removal
 from lab.tenants.virtual_cluster import VirtualCluster
-from tests.support.cluster_fake import FakeCluster
+from tests.support.fake_api_server import FakeApiServer
 
 
 @dataclass
@@ -113,14 +113,14 @@ class TenancyWorld:
 
     def __init__(self, patch: pytest.MonkeyPatch, spec: LabSpec | None = None, added: tuple[TenantSpec, ...] = ()):
         self.log: list[str] = []
-        self.cluster = FakeCluster(self.log)
-        self.tenants: dict[str, FakeCluster] = {}
+        self.api = FakeApiServer(log=self.log)
+        self.tenants: dict[str, FakeApiServer] = {}
         self.acts: dict[str, Callable[[], None]] = {}
         self.gpus = GpuMap("2026-11-21T10:00:00Z")
         self.removal = Removal("", (), 1.0)
         spec = spec or lab_file()
         Session(spec, spec, {"scheduler": spec.scheduler}, added=added).save()
-        patch.setattr(Session, "cluster", lambda session, name="": self.tenants[name] if name else self.cluster)
+        patch.setattr(Session, "cluster", lambda session, name="": (self.tenants[name] if name else self.api).cluster)
         for module in (lab.operations.tenant.changes, lab.operations.tenant.status):
             patch.setattr(module, "running_steps", self.steps)
         patch.setattr(lab.operations.tenant.add, "validate_tenants", lambda *_: ())

@@ -23,7 +23,7 @@ from lab.gpu.diagnosis.host import Examined, evidence_of, needs_of
 from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
 from lab.session.lab import Lab
 from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
-from tests.unit.gpu.diagnosis.test_anonymize import HOST, NVIDIA, ONE
+from tests.support.nvidia_world import PRIVATE_HOST, PRIVATE_NVIDIA, PRIVATE_UUID
 
 
 def check(rule: str, title: str, severity: Severity, what: str, fix: str = "", fix_id: str = "") -> Finding:
@@ -54,7 +54,7 @@ class Stage:
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
         self.judged.append(spec)
-        return Examined(HOST, NVIDIA, self.findings)
+        return Examined(PRIVATE_HOST, PRIVATE_NVIDIA, self.findings)
 
     def _diagnose(self, ctx: str) -> Diagnosis:
         self.asked.append(ctx)
@@ -149,8 +149,8 @@ def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
     assert [one["rule"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
     assert told["symptoms"][1]["subject"] == "kailab-demo-worker"
     assert (told["schemaVersion"], told["lab"], told["unread"]) == (1, "demo", ["Job objects"])
-    assert ONE not in done.output
-    assert facts_from(told["facts"])[0].cores == HOST.cores
+    assert PRIVATE_UUID not in done.output
+    assert facts_from(told["facts"])[0].cores == PRIVATE_HOST.cores
 
 
 def test_json_without_a_lab(stage: Stage) -> None:

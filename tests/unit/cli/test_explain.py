@@ -42,7 +42,7 @@ class FakeLab:
 
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was read; clusters of FakeLab give their World."""
+    """What was read; clusters of FakeLab give their snapshot."""
     read: list[str] = []
 
     def fake(cluster: Any, **_: object) -> ClusterSnapshot:

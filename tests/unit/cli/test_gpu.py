@@ -18,13 +18,13 @@ from lab.config.gpu_models import gpu_models
 from lab.errors import SpecError
 from lab.gpu import GpuPlugin
 from lab.gpu.simulated.health import Health, failures_in
-from tests.support.gpu_world import SPEC, WORKERS, World, pretend_machine
+from tests.support.gpu_world import SPEC, WORKERS, GpuWorld, pretend_machine
 
 
 class FakeLab:
     """A lab that is up; remembers whether it was locked when its nodes were written to."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: GpuWorld) -> None:
         self.world = world
         self.locks = 0
         self.session = SimpleNamespace(locked=self.locked)
@@ -41,9 +41,9 @@ class FakeLab:
 @pytest.fixture
 def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     pretend_machine(monkeypatch)
-    world = World(tmp_path)
+    world = GpuWorld(tmp_path)
     world.plan(*WORKERS)
-    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.api.add(*GpuPlugin(SPEC).documents())
     world.serve()
     fake = FakeLab(world)
     monkeypatch.setattr(lab.session.lab.Lab, "attach", lambda name: fake)
@@ -64,17 +64,17 @@ def test_models_lists_the_table() -> None:
 
 def test_fail_and_heal(up: FakeLab) -> None:
     node = up.world.nodes[WORKERS[1]]
-    up.world.cluster.change = lambda: up.world.offer(WORKERS[1], 1 if failures_in(node.conf) else 2)
+    up.world.api.cluster.meanwhile = lambda: up.world.offer(WORKERS[1], 1 if failures_in(node.conf) else 2)
     said = run("fail", "worker2/1", "--xid", "94")
     assert said == "worker2/1: XID 94, contained ECC error; next: lab gpu heal worker2/1\n"
     assert failures_in(node.conf) == {1: Health(94)}
-    up.world.cluster.objects = [o for o in up.world.cluster.objects if o["kind"] != "Pod"]
+    up.world.api.remove("Pod")
 
     def again() -> None:
-        if not up.world.cluster.list("Pod"):
+        if not up.world.api.of_kind("Pod"):
             up.world.serve()
 
-    up.world.cluster.change = again
+    up.world.api.cluster.meanwhile = again
     assert run("heal", "--all") == "worker2/1: well again\n"
     assert run("heal", "worker2/1") == "nothing to heal: all of them are well\n"
     assert up.locks == 3
@@ -87,7 +87,7 @@ def test_an_error_of_an_application_is_said_to_change_nothing(up: FakeLab) -> No
 
 
 def test_lost_means_off_the_bus(up: FakeLab) -> None:
-    up.world.cluster.change = lambda: up.world.offer(WORKERS[0], 0)
+    up.world.api.cluster.meanwhile = lambda: up.world.offer(WORKERS[0], 0)
     run("fail", "worker/0", "--lost")
     assert failures_in(up.world.nodes[WORKERS[0]].conf) == {0: Health(79, lost=True)}
 

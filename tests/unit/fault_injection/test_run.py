@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from lab.errors import ApiFailed, Busy, SpecError
-from tests.support.lab_fake import FakeLab
+from tests.support.fake_lab import FakeLab
 
 ROOT = Path(__file__).parents[3]
 SUITES = ROOT / "tests" / "e2e"

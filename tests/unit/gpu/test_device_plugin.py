@@ -15,25 +15,25 @@ from lab.errors import StepFailed, WaitTimeout
 from lab.gpu import GpuLabels, GpuPlugin
 from lab.gpu.device_plugin import CONFIG_ANNOTATION
 from lab.gpu.feature_labels import found
-from tests.support.gpu_world import SPEC, STARTED, WORKERS, Json, World, plugin_pod, pretend_machine
+from tests.support.gpu_world import SPEC, STARTED, WORKERS, GpuWorld, Json, plugin_pod, pretend_machine
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     pretend_machine(monkeypatch)
-    return World(tmp_path)
+    return GpuWorld(tmp_path)
 
 
-def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: World) -> None:
+def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: GpuWorld) -> None:
     world.plan(*WORKERS)
-    world.cluster.change = lambda: world.serve() if not world.cluster.list("Pod") else None
+    world.api.cluster.meanwhile = lambda: world.serve() if not world.api.of_kind("Pod") else None
     step = GpuPlugin(SPEC)
     assert step.observe(world.ctx).state is State.ABSENT
     step.apply(world.ctx)
     step.verify(world.ctx)
     assert step.observe(world.ctx).state is State.READY
-    runtime_class = world.cluster.get("RuntimeClass", "nvidia")
-    plugin = world.cluster.get("DaemonSet", "nvidia-device-plugin-daemonset", "kube-system")
+    runtime_class = world.api.get("RuntimeClass", "nvidia")
+    plugin = world.api.get("DaemonSet", "nvidia-device-plugin-daemonset", "kube-system")
     assert runtime_class is not None
     assert plugin is not None
     pod = plugin["spec"]["template"]["spec"]
@@ -47,16 +47,16 @@ def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: World)
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda w: w.cluster.objects.remove(w.cluster.get("RuntimeClass", "nvidia")), "RuntimeClass nvidia is missing"),
-        (lambda w: w.cluster.list("Pod")[0]["metadata"].update(annotations={CONFIG_ANNOTATION: "old"}), "does not run"),
-        (lambda w: w.cluster.list("Pod")[0]["status"].update(conditions=[]), "does not run"),
-        (lambda w: w.cluster.list("Pod")[0]["metadata"].update(deletionTimestamp="now"), "does not run"),
-        (lambda w: w.cluster.get("Node", WORKERS[0])["status"].update(allocatable={}), "0 GPUs allocatable"),
+        (lambda w: w.api.remove("RuntimeClass", "nvidia"), "RuntimeClass nvidia is missing"),
+        (lambda w: w.api.of_kind("Pod")[0]["metadata"].update(annotations={CONFIG_ANNOTATION: "old"}), "does not run"),
+        (lambda w: w.api.of_kind("Pod")[0]["status"].update(conditions=[]), "does not run"),
+        (lambda w: w.api.of_kind("Pod")[0]["metadata"].update(deletionTimestamp="now"), "does not run"),
+        (lambda w: w.api.get("Node", WORKERS[0])["status"].update(allocatable={}), "0 GPUs allocatable"),
     ],
 )
-def test_a_plugin_that_does_not_serve_is_drift(world: World, spoil: Callable[[World], Any], says: str) -> None:
+def test_a_plugin_that_does_not_serve_is_drift(world: GpuWorld, spoil: Callable[[GpuWorld], Any], says: str) -> None:
     world.plan(*WORKERS)
-    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.api.add(*GpuPlugin(SPEC).documents())
     world.serve()
     assert GpuPlugin(SPEC).observe(world.ctx).state is State.READY
     spoil(world)
@@ -69,9 +69,11 @@ def test_a_plugin_that_does_not_serve_is_drift(world: World, spoil: Callable[[Wo
 @pytest.mark.parametrize(
     ("restarted", "state"), [("2026-11-21T10:00:07.9Z", State.READY), ("2026-11-21T10:00:08.1Z", State.DRIFTED)]
 )
-def test_a_status_from_before_a_restart_of_the_node_is_not_believed(world: World, restarted: str, state: State) -> None:
+def test_a_status_from_before_a_restart_of_the_node_is_not_believed(
+    world: GpuWorld, restarted: str, state: State
+) -> None:
     world.plan(*WORKERS)
-    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.api.add(*GpuPlugin(SPEC).documents())
     world.serve(began="2026-11-21T10:00:07Z")
     world.started = restarted
     assert GpuPlugin(SPEC).observe(world.ctx).state is state
@@ -83,35 +85,36 @@ def test_other_gpus_restart_the_plugin(change: Json) -> None:
     assert GpuPlugin(other).config_hash() != GpuPlugin(SPEC).config_hash()
 
 
-def test_a_crashing_plugin_ends_the_wait_with_its_reason(world: World) -> None:
+def test_a_crashing_plugin_ends_the_wait_with_its_reason(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     pod = plugin_pod(WORKERS[0], "x", STARTED)
     crash = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
     pod["status"].update(conditions=[], containerStatuses=[{"name": "c", "restartCount": 3, "state": crash}])
-    world.cluster.objects.append(pod)
+    world.api.add(pod)
     with pytest.raises(WaitTimeout, match="CrashLoopBackOff: back-off 40s"):
         GpuPlugin(SPEC).apply(world.ctx)
 
 
-def test_where_a_gpu_stays_unhealthy_the_plugin_is_restarted(world: World) -> None:
+def test_where_a_gpu_stays_unhealthy_the_plugin_is_restarted(world: GpuWorld) -> None:
     world.plan(*WORKERS)
-    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.api.add(*GpuPlugin(SPEC).documents())
     world.serve()
-    world.cluster.get("Node", WORKERS[1])["status"]["allocatable"]["nvidia.com/gpu"] = "1"  # type: ignore[index]
+    world.api.get("Node", WORKERS[1])["status"]["allocatable"]["nvidia.com/gpu"] = "1"  # type: ignore[index]
 
     def started_again() -> None:
-        world.cluster.objects = [o for o in world.cluster.objects if o["kind"] != "Pod"]
+        world.api.remove("Pod")
         world.serve(began="2026-11-21T10:05:00Z")
 
-    world.cluster.change = started_again
+    world.api.cluster.meanwhile = started_again
     GpuPlugin(SPEC).apply(world.ctx)
     GpuPlugin(SPEC).verify(world.ctx)
-    assert world.cluster.deleted == [f"kube-system/plugin-{WORKERS[1]}"], "the other node's was well"
+    assert world.deleted == [f"kube-system/plugin-{WORKERS[1]}"], "the other node's was well"
 
 
-def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: World) -> None:
+def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: GpuWorld) -> None:
     world.plan(*WORKERS)
-    world.cluster.change = lambda: world.serve(gpus=1) if not world.cluster.list("Pod") else None
+    world.api.cluster.meanwhile = lambda: world.serve(gpus=1) if not world.api.of_kind("Pod") else None
+    world.api.cluster.patience = 0.1
     with pytest.raises(WaitTimeout, match=f"offer {WORKERS[0]}: 2, {WORKERS[1]}: 2") as failed:
         GpuPlugin(SPEC).apply(world.ctx)
     assert f"plugin-{WORKERS[0]}: log of plugin-{WORKERS[0]}" in failed.value.evidence
@@ -127,18 +130,18 @@ not a label=x
 """
 
 
-def test_applying_labels_the_nodes_with_what_discovery_finds(world: World) -> None:
+def test_applying_labels_the_nodes_with_what_discovery_finds(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.serve()
-    world.cluster.discovery = DISCOVERED
-    world.cluster.patch("Node", WORKERS[0], {"metadata": {"labels": {"nvidia.com/gpu.family": "old", "mine": "1"}}})
+    world.discovery = DISCOVERED
+    world.api.change("Node", WORKERS[0], metadata={"labels": {"nvidia.com/gpu.family": "old", "mine": "1"}})
     step = GpuLabels(SPEC)
     assert step.observe(world.ctx).state is State.ABSENT
     step.apply(world.ctx)
     step.verify(world.ctx)
     assert step.observe(world.ctx).state is State.READY
-    assert {pod for pod, _ in world.cluster.execs} == {f"plugin-{name}" for name in WORKERS}
-    assert world.cluster.get("Node", WORKERS[0])["metadata"]["labels"] == {  # type: ignore[index]
+    assert {call.name for call in world.api.calls_of("exec")} == {f"plugin-{name}" for name in WORKERS}
+    assert world.api.get("Node", WORKERS[0])["metadata"]["labels"] == {  # type: ignore[index]
         "mine": "1",
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": "2",
@@ -148,10 +151,10 @@ def test_applying_labels_the_nodes_with_what_discovery_finds(world: World) -> No
     }
 
 
-def test_labels_of_another_model_are_drift(world: World) -> None:
+def test_labels_of_another_model_are_drift(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.serve()
-    world.cluster.discovery = DISCOVERED
+    world.discovery = DISCOVERED
     GpuLabels(SPEC).apply(world.ctx)
     other = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "simulated", "memoryMiB": 81559}})
     assert GpuLabels(other).observe(world.ctx).diff == tuple(
@@ -165,7 +168,7 @@ def test_discovery_that_finds_nothing_is_an_error_with_its_output() -> None:
     assert failed.value.evidence == ("E1121 main.go:126] Driver Not Loaded",)
 
 
-def test_labelling_without_a_running_plugin_says_where(world: World) -> None:
+def test_labelling_without_a_running_plugin_says_where(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     with pytest.raises(StepFailed, match=f"does not run on {WORKERS[0]}, {WORKERS[1]}"):
         GpuLabels(SPEC).apply(world.ctx)

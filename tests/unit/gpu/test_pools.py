@@ -15,7 +15,7 @@ from lab.gpu.pools import node_name, pool_of, pools_by_node, said, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.steps.cluster.config import has_gpus, kind_config, shape
 from lab.steps.cluster.ports import ClusterPorts, PortMapping
-from tests.support.gpu_world import World, pretend_machine, wanted
+from tests.support.gpu_world import GpuWorld, pretend_machine, wanted
 
 POOLS = [
     {"name": "t4", "model": "T4", "perNode": 1, "labels": {"zone": "a"}},
@@ -34,9 +34,9 @@ T4, H100A, H100B = "kailab-demo-worker", "kailab-demo-worker3", "kailab-demo-wor
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     pretend_machine(monkeypatch)
-    return World(tmp_path, SPEC)
+    return GpuWorld(tmp_path, SPEC)
 
 
 def test_pools_take_workers_in_their_order() -> None:
@@ -156,21 +156,21 @@ def test_each_pool_is_in_the_plan() -> None:
     assert "3 simulated GPUs (NVIDIA H100 80GB HBM3, 81559 MiB) on each of 2 workers (pool h100)" in effects
 
 
-def test_only_nodes_with_gpus_are_written_to(world: World) -> None:
+def test_only_nodes_with_gpus_are_written_to(world: GpuWorld) -> None:
     for name in pools_by_node(SPEC):
         world.nodes[name].offers = [wanted(name, SPEC)]
     step = GpuNodes(SPEC)
     step.apply(world.ctx)
     step.verify(world.ctx)
     assert {name for name, node in world.nodes.items() if node.installs} == {T4, H100A, H100B}
-    labels = world.cluster.get("Node", T4)["metadata"]["labels"]  # type: ignore[index]
+    labels = world.api.get("Node", T4)["metadata"]["labels"]  # type: ignore[index]
     assert labels == {"zone": "a", "kailab/pool": "t4", "nvidia.com/gpu.present": "true"}
     assert step.observe(world.ctx).detail == said(SPEC)
 
 
-def test_each_node_offers_what_its_pool_says(world: World) -> None:
+def test_each_node_offers_what_its_pool_says(world: GpuWorld) -> None:
     world.plan(*pools_by_node(SPEC))
-    world.cluster.apply(GpuPlugin(SPEC).documents())
+    world.api.add(*GpuPlugin(SPEC).documents())
     world.serve(gpus=3)
     seen = GpuPlugin(SPEC).observe(world.ctx)
     assert (seen.state, seen.diff) == (State.DRIFTED, (f"{T4}: 3 GPUs allocatable, should be 1",))
@@ -178,12 +178,12 @@ def test_each_node_offers_what_its_pool_says(world: World) -> None:
     assert GpuPlugin(SPEC).observe(world.ctx).detail == "7 GPUs"
 
 
-def test_each_node_has_the_labels_of_its_model(world: World) -> None:
+def test_each_node_has_the_labels_of_its_model(world: GpuWorld) -> None:
     world.plan(*pools_by_node(SPEC))
     found = {"nvidia.com/gpu.count": "3", "nvidia.com/gpu.memory": "81559"}
     for name in pools_by_node(SPEC):
         labels = {**found, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-        world.cluster.patch("Node", name, {"metadata": {"labels": labels}})
+        world.api.change("Node", name, metadata={"labels": labels})
     assert GpuLabels(SPEC).observe(world.ctx).diff == (
         f"{T4}: label nvidia.com/gpu.count is 3, should be 1",
         f"{T4}: label nvidia.com/gpu.memory is 81559, should be 15360",

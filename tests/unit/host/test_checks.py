@@ -18,7 +18,7 @@ from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
 from lab.serialization import to_json
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 DOCKER = EngineFacts(
     "docker",
@@ -50,11 +50,11 @@ GPU = Nvml("580.65", "13.0", (GpuDevice(0, 0, "GPU-1", "NVIDIA L4", 24576),))
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
-def judge(world: World, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
+def judge(world: HostWorld, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
     reached = {sources.PackageSource(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
     return list(CHECKS[name].apply(Look(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
 
@@ -114,7 +114,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "facts", "level", "fix_id"), CASES)
-def test_verdict(world: World, name: str, facts: HostFacts, level: str, fix_id: str) -> None:
+def test_verdict(world: HostWorld, name: str, facts: HostFacts, level: str, fix_id: str) -> None:
     first = judge(world, name, facts)[0]
     assert (first.severity, first.fix_id) == (level, fix_id), first
     assert bool(first.next) == (level in ("error", "warning")), "a failed check says what to do, others are silent"
@@ -126,23 +126,23 @@ def test_every_fix_id_names_a_fix() -> None:
 
 
 @pytest.mark.parametrize(("kubernetes", "level"), [("1.34.4", "ok"), ("1.35.0", "error"), ("1.33.1", "ok")])
-def test_cgroup_v1_depends_on_kubernetes(world: World, kubernetes: str, level: str) -> None:
+def test_cgroup_v1_depends_on_kubernetes(world: HostWorld, kubernetes: str, level: str) -> None:
     found = judge(world, "cgroup", has(cgroup=CgroupFacts("v1", named=True)), HostNeeds(kubernetes))
     assert [verdict.severity for verdict in found] == [level]
 
 
-def test_systemd_is_asked_where_it_runs(world: World) -> None:
+def test_systemd_is_asked_where_it_runs(world: HostWorld) -> None:
     assert "dockerd" in judge(world, "engine-running", has(engines=(STOPPED,)))[0].next
     found = judge(world, "engine-running", has(engines=(STOPPED,), systemd=True))
     assert found[0].next == "systemctl start docker"
 
 
-def test_an_engine_that_was_not_asked_for_does_not_count(world: World) -> None:
+def test_an_engine_that_was_not_asked_for_does_not_count(world: HostWorld) -> None:
     found = judge(world, "engine", GOOD, HostNeeds(engine="podman"))[0]
     assert (found.severity, found.fix_id) == ("error", "")
 
 
-def test_sources_that_do_not_answer_are_named_with_the_reason(world: World) -> None:
+def test_sources_that_do_not_answer_are_named_with_the_reason(world: HostWorld) -> None:
     found = judge(world, "sources", GOOD, go="", debian="refused", pypi="refused")
     assert [(verdict.severity, verdict.what) for verdict in found] == [
         ("ok", "go"),
@@ -162,13 +162,13 @@ def test_sources_that_do_not_answer_are_named_with_the_reason(world: World) -> N
         (has(compiler=""), {"registry": "", "go": "refused"}, ["ok"], ""),
     ],
 )
-def test_build_tools(world: World, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str) -> None:
+def test_build_tools(world: HostWorld, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str) -> None:
     found = judge(world, "build-tools", facts, **reach)
     assert [verdict.severity for verdict in found] == levels
     assert found[0].fix_id == fix_id
 
 
-def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
+def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: HostWorld) -> None:
     assert "GOTOOLCHAIN" in judge(world, "build-tools", has(go=(1, 24)))[0].next
     assert "install Go 1.26" in judge(world, "build-tools", has(go=(1, 19)))[0].next
 
@@ -181,11 +181,11 @@ def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: World) -> None:
         ({}, HostNeeds(gpu="nvidia"), ["error"]),
     ],
 )
-def test_nvidia(world: World, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
+def test_nvidia(world: HostWorld, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
     assert [verdict.severity for verdict in judge(world, "nvidia", has(**changes), needs)] == levels
 
 
-def test_leftovers_are_containers_of_labs_without_state(world: World) -> None:
+def test_leftovers_are_containers_of_labs_without_state(world: HostWorld) -> None:
     paths.LabPaths("alive").root.mkdir(parents=True)
     labels = {"c1": "kailab-alive", "c2": "kailab-dead", "c3": "someone-elses"}
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster", out="c1\nc2\nc3\n")
@@ -199,12 +199,12 @@ def test_leftovers_are_containers_of_labs_without_state(world: World) -> None:
     assert [(verdict.severity, verdict.next) for verdict in found] == [("warning", "docker rm -f -v c2")]
 
 
-def test_no_leftovers(world: World) -> None:
+def test_no_leftovers(world: HostWorld) -> None:
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster")
     assert [verdict.severity for verdict in judge(world, "leftovers", GOOD)] == ["ok"]
 
 
-def test_doctor_asks_everything_once_and_in_order(world: World) -> None:
+def test_doctor_asks_everything_once_and_in_order(world: HostWorld) -> None:
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster", times=1)
     asked: list[str] = []
 
@@ -227,7 +227,7 @@ def test_needed_fixes_come_once_and_in_the_order_of_application() -> None:
     assert found == ["sysctls", "engine-install", "engine-runtime", "engine-start"]
 
 
-def test_an_advisory_check_never_fails(world: World) -> None:
+def test_an_advisory_check_never_fails(world: HostWorld) -> None:
     def look(at: Look) -> Iterator[Finding]:
         yield fail("broken", "mend it", "sysctls")
 

@@ -11,14 +11,14 @@ from lab.errors import HostNotReady, Leftovers
 from lab.host import bridges
 from lab.host.daemon import LOG, PATIENCE, PIDFILE, StartEngine
 from tests.support.fakes import Call, FakeClock, FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 DOWN = '{"ServerErrors": ["Cannot connect to the Docker daemon"]}'
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "state" / "host.jsonl")
 
 
-def no_residents(world: World) -> None:
+def no_residents(world: HostWorld) -> None:
     world.runner.handle("find /var/lib/docker/containers")
     world.runner.handle("find /var/lib/docker/volumes")
 
 
-def starter(world: World, clock: FakeClock) -> StartEngine:
+def starter(world: HostWorld, clock: FakeClock) -> StartEngine:
     return StartEngine(world.machine, clock, clock.sleep)
 
 
-def test_dockerd_is_started_detached_and_waited_for(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_dockerd_is_started_detached_and_waited_for(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.runner.has("iptables")
     world.runner.handle("docker info", out=DOWN, times=2)
@@ -52,7 +52,7 @@ def test_dockerd_is_started_detached_and_waited_for(world: World, journal: Journ
     assert len(start.calls) == 1, "the second time it runs already"
 
 
-def test_systemd_starts_its_unit(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_systemd_starts_its_unit(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.runner.has("docker")
     world.runner.handle("docker info", out=DOWN, times=1)
@@ -62,7 +62,9 @@ def test_systemd_starts_its_unit(world: World, journal: Journal, clock: FakeCloc
     assert [record.kind for record in journal.owned()] == ["service"]
 
 
-def test_a_daemon_that_does_not_answer_is_shown_with_its_log(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_daemon_that_does_not_answer_is_shown_with_its_log(
+    world: HostWorld, journal: Journal, clock: FakeClock
+) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
     world.put(LOG, "starting\nfailed to start daemon: no space left on device\n")
@@ -73,7 +75,7 @@ def test_a_daemon_that_does_not_answer_is_shown_with_its_log(world: World, journ
     assert PATIENCE <= sum(clock.slept) < PATIENCE + 1
 
 
-def test_a_daemon_that_ends_is_not_waited_for(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_daemon_that_ends_is_not_waited_for(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
 
@@ -88,7 +90,7 @@ def test_a_daemon_that_ends_is_not_waited_for(world: World, journal: Journal, cl
     assert clock.slept == [0.2]
 
 
-def test_a_user_without_rights_is_told_so_at_once(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_user_without_rights_is_told_so_at_once(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
     world.runner.handle("docker info", out=DOWN, times=1)
@@ -98,7 +100,7 @@ def test_a_user_without_rights_is_told_so_at_once(world: World, journal: Journal
     assert "usermod" in caught.value.fix
 
 
-def test_a_kernel_with_legacy_tables_only(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_kernel_with_legacy_tables_only(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     for program in ("docker", "iptables", "iptables-legacy"):
         world.runner.has(program)
     world.docker_runs(5)
@@ -117,7 +119,7 @@ def owned_daemon(journal: Journal, chains: str = "False") -> None:
 
 
 def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
-    world: World, journal: Journal, clock: FakeClock
+    world: HostWorld, journal: Journal, clock: FakeClock
 ) -> None:
     owned_daemon(journal)
     world.docker_runs(4711, "--pidfile", PIDFILE)
@@ -142,7 +144,7 @@ def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
     assert starter(world, clock).undo(world.runner, journal) == []
 
 
-def test_a_daemon_of_somebody_else_is_not_stopped(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_daemon_of_somebody_else_is_not_stopped(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal, chains="True")
     world.docker_runs(4711, "--pidfile", "/run/docker.pid")
     world.put(PIDFILE, "4711")
@@ -152,7 +154,7 @@ def test_a_daemon_of_somebody_else_is_not_stopped(world: World, journal: Journal
     assert starter(world, clock).undo(world.runner, journal) == ["dockerd had ended already"]
 
 
-def test_a_daemon_that_does_not_end_is_reported(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_a_daemon_that_does_not_end_is_reported(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal)
     world.docker_runs(4711, "--pidfile", PIDFILE)
     world.put(PIDFILE, "4711")
@@ -163,7 +165,7 @@ def test_a_daemon_that_does_not_end_is_reported(world: World, journal: Journal, 
     assert journal.owned("daemon")
 
 
-def test_volumes_keep_the_daemon_up(world: World, journal: Journal, clock: FakeClock) -> None:
+def test_volumes_keep_the_daemon_up(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal)
     world.runner.has("docker")
     world.runner.handle("docker ps -a --format")
@@ -173,7 +175,7 @@ def test_volumes_keep_the_daemon_up(world: World, journal: Journal, clock: FakeC
     assert caught.value.evidence == ("volume data",)
 
 
-def test_bridges_leave_the_rules_of_others(world: World) -> None:
+def test_bridges_leave_the_rules_of_others(world: HostWorld) -> None:
     world.runner.has("ip")
     world.runner.has("iptables")
     world.runner.handle(
@@ -201,7 +203,7 @@ def test_bridges_leave_the_rules_of_others(world: World) -> None:
     assert said == ["4 rules and chains of Docker removed", "bridge br-0123456789ab removed"]
 
 
-def test_chains_that_were_there_before_are_seen(world: World) -> None:
+def test_chains_that_were_there_before_are_seen(world: HostWorld) -> None:
     assert bridges.look(world.runner) == bridges.BridgeSettings()
     world.runner.has("iptables")
     world.runner.handle("iptables -t filter -S", out="-P FORWARD DROP\n-N DOCKER-USER\n")

@@ -13,7 +13,7 @@ from lab.errors import CommandFailed, HostNotReady
 from lab.host import engines, facts, nvml
 from lab.serialization import to_json
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 V1 = (
     "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n"
@@ -24,11 +24,11 @@ V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
-def test_gather_reads_the_whole_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gather_reads_the_whole_machine(world: HostWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "query", lambda: nvml.Nvml(why="no driver"))
     world.put("/proc/meminfo", "MemTotal:       24684000 kB\nMemFree: 1 kB\nMemAvailable:   10240000 kB\n")
     world.put("/proc/self/status", "CapBnd:\t000001fffeffffff\n")
@@ -72,13 +72,13 @@ def test_gather_reads_the_whole_machine(world: World, monkeypatch: pytest.Monkey
         ("", "none", False),
     ],
 )
-def test_cgroup_hierarchies(world: World, mounts: str, version: str, named: bool) -> None:
+def test_cgroup_hierarchies(world: HostWorld, mounts: str, version: str, named: bool) -> None:
     world.put("/proc/self/mounts", mounts)
     found = facts.cgroups(world.machine)
     assert (found.version, found.named) == (version, named)
 
 
-def test_cgroup_v2_controllers(world: World) -> None:
+def test_cgroup_v2_controllers(world: HostWorld) -> None:
     world.put("/proc/self/mounts", V2)
     world.put("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
     assert facts.cgroups(world.machine).controllers == ("cpu", "memory", "pids")
@@ -88,12 +88,12 @@ def test_cgroup_v2_controllers(world: World) -> None:
     ("text", "debian"),
     [("ID=ubuntu\nID_LIKE=debian\n", True), ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", True), ("ID=fedora\n", False)],
 )
-def test_descendants_of_debian(world: World, text: str, debian: bool) -> None:
+def test_descendants_of_debian(world: HostWorld, text: str, debian: bool) -> None:
     world.put("/etc/os-release", text)
     assert facts.os_release(world.machine).debian is debian
 
 
-def test_podman_says_things_elsewhere(world: World) -> None:
+def test_podman_says_things_elsewhere(world: HostWorld) -> None:
     world.runner.has("podman")
     info = {
         "host": {"cgroupVersion": "v2", "cgroupManager": "systemd", "security": {"rootless": True}},
@@ -106,7 +106,7 @@ def test_podman_says_things_elsewhere(world: World) -> None:
     assert (found.version, found.cgroup_version, found.rootless) == ("4.9.3", "2", True)
 
 
-def test_docker_without_its_daemon_is_not_running(world: World) -> None:
+def test_docker_without_its_daemon_is_not_running(world: HostWorld) -> None:
     world.runner.has("docker")
     why = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."
     world.runner.handle("docker info", out=json.dumps({"ServerErrors": [why]}), code=1)
@@ -116,7 +116,7 @@ def test_docker_without_its_daemon_is_not_running(world: World) -> None:
     assert engines.look("docker", world.runner, world.machine).installed
 
 
-def test_docker_that_refuses_this_user(world: World) -> None:
+def test_docker_that_refuses_this_user(world: HostWorld) -> None:
     world.runner.has("docker")
     world.runner.has("dockerd")
     why = "permission denied while trying to connect to the Docker daemon socket"
@@ -125,14 +125,14 @@ def test_docker_that_refuses_this_user(world: World) -> None:
     assert (found.installed, found.running, found.denied) == (True, False, True)
 
 
-def test_an_engine_that_hangs_is_an_answer(world: World) -> None:
+def test_an_engine_that_hangs_is_an_answer(world: HostWorld) -> None:
     world.runner.has("docker")
     world.runner.handle("docker info", raises=CommandFailed(["docker"], 1, why="docker did not end within 15 s"))
     assert engines.look("docker", world.runner, world.machine).why == "docker did not end within 15 s"
 
 
 def test_root_rights_come_from_sudo_which_never_waits_for_a_password(tmp_path: Path, runner: FakeRunner) -> None:
-    world = World(tmp_path / "root", runner, euid=1000)
+    world = HostWorld(tmp_path / "root", runner, euid=1000)
     hands = world.machine.hands(runner)
     runner.handle("sudo -n env A=b apt-get update", exact=True)
     hands.run(["apt-get", "update"], env={"A": "b"})

@@ -14,12 +14,12 @@ from lab.host import all_fixes, undo_all
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.runtime import CONFIG, PLACE, RuntimeWrapper, source
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "state" / "host.jsonl")
 
 
-def low(world: World) -> None:
+def low(world: HostWorld) -> None:
     for name, value in (("fs.inotify.max_user_instances", 128), ("fs.inotify.max_user_watches", 2**21)):
         world.sysctl(name, value)
     world.sysctl("net.ipv4.ip_forward", 0)
 
 
-def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: World, journal: Journal) -> None:
+def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: HostWorld, journal: Journal) -> None:
     low(world)
     before = world.files()
     world.obey_sysctl()
@@ -54,7 +54,7 @@ def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: World, journ
     assert journal.owned() == ()
 
 
-def test_a_sysctl_that_somebody_changed_since_stays(world: World, journal: Journal) -> None:
+def test_a_sysctl_that_somebody_changed_since_stays(world: HostWorld, journal: Journal) -> None:
     low(world)
     world.obey_sysctl()
     fix = Sysctls(world.machine)
@@ -66,7 +66,7 @@ def test_a_sysctl_that_somebody_changed_since_stays(world: World, journal: Journ
     assert journal.owned() == ()
 
 
-def test_the_old_value_survives_a_reboot_and_a_second_apply(world: World, journal: Journal) -> None:
+def test_the_old_value_survives_a_reboot_and_a_second_apply(world: HostWorld, journal: Journal) -> None:
     low(world)
     world.obey_sysctl()
     fix = Sysctls(world.machine)
@@ -77,7 +77,7 @@ def test_the_old_value_survives_a_reboot_and_a_second_apply(world: World, journa
     assert world.machine.sysctl("fs.inotify.max_user_instances") == 128
 
 
-def test_a_change_is_remembered_before_it_is_made(world: World, journal: Journal) -> None:
+def test_a_change_is_remembered_before_it_is_made(world: HostWorld, journal: Journal) -> None:
     low(world)
     world.runner.handle(["sysctl", "-w"], code=255)
     with pytest.raises(CommandFailed):
@@ -85,7 +85,7 @@ def test_a_change_is_remembered_before_it_is_made(world: World, journal: Journal
     assert [record.name for record in journal.owned("sysctl")] == ["fs.inotify.max_user_instances"]
 
 
-def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: World, journal: Journal) -> None:
+def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: HostWorld, journal: Journal) -> None:
     world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\n")
     world.put("/proc/self/mounts", "")
     world.runner.handle("mkdir -p /sys/fs/cgroup", exact=True)
@@ -101,7 +101,7 @@ def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: World, jour
     assert fix.undo(world.runner, journal) == []
 
 
-def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: World) -> None:
+def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: HostWorld) -> None:
     world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nhugetlb\t0\t1\t1\n")
     assert CgroupMounts(world.machine).commands == (
         "mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup",
@@ -110,7 +110,7 @@ def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: World) ->
     )
 
 
-def test_only_the_named_hierarchy_is_missing(world: World, journal: Journal) -> None:
+def test_only_the_named_hierarchy_is_missing(world: HostWorld, journal: Journal) -> None:
     world.put("/proc/cgroups", "cpu\t2\t1\t1\n")
     world.put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n")
     world.runner.handle("mkdir -p /sys/fs/cgroup/systemd", exact=True)
@@ -120,14 +120,14 @@ def test_only_the_named_hierarchy_is_missing(world: World, journal: Journal) -> 
     assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup/systemd was not mounted any more"]
 
 
-def test_a_kernel_without_cgroups_is_said_so(world: World, journal: Journal) -> None:
+def test_a_kernel_without_cgroups_is_said_so(world: HostWorld, journal: Journal) -> None:
     with pytest.raises(HostNotReady, match="no control groups"):
         CgroupMounts(world.machine).apply(world.runner, journal)
 
 
 @pytest.mark.parametrize("before", [None, b'{\n\t"log-driver":   "local"}', b""])
 def test_the_runtime_is_registered_and_taken_out_byte_for_byte(
-    world: World, journal: Journal, before: bytes | None
+    world: HostWorld, journal: Journal, before: bytes | None
 ) -> None:
     if before is not None:
         world.put(CONFIG, before, 0o600)
@@ -150,7 +150,7 @@ def test_the_runtime_is_registered_and_taken_out_byte_for_byte(
     assert fix.undo(world.runner, journal) == []
 
 
-def test_a_later_edit_of_daemon_json_is_kept(world: World, journal: Journal) -> None:
+def test_a_later_edit_of_daemon_json_is_kept(world: HostWorld, journal: Journal) -> None:
     world.put(CONFIG, "{}")
     world.obey_files()
     fix = RuntimeWrapper(world.machine)
@@ -167,7 +167,7 @@ def test_a_later_edit_of_daemon_json_is_kept(world: World, journal: Journal) -> 
 
 
 def test_a_running_daemon_reads_the_change_and_is_told_runc_before_the_runtime_goes(
-    world: World, journal: Journal
+    world: HostWorld, journal: Journal
 ) -> None:
     world.docker_runs(4711)
     seen: list[str | None] = []
@@ -185,7 +185,7 @@ def test_a_running_daemon_reads_the_change_and_is_told_runc_before_the_runtime_g
     assert not world.machine.path(CONFIG).exists()
 
 
-def test_systemd_reloads_its_unit(world: World, journal: Journal) -> None:
+def test_systemd_reloads_its_unit(world: HostWorld, journal: Journal) -> None:
     world.docker_runs(4711)
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.obey_files(removing=False)
@@ -193,7 +193,7 @@ def test_systemd_reloads_its_unit(world: World, journal: Journal) -> None:
     RuntimeWrapper(world.machine).apply(world.runner, journal)
 
 
-def test_the_runtime_stays_while_containers_were_made_with_it(world: World, journal: Journal) -> None:
+def test_the_runtime_stays_while_containers_were_made_with_it(world: HostWorld, journal: Journal) -> None:
     world.obey_files(removing=False)
     fix = RuntimeWrapper(world.machine)
     fix.apply(world.runner, journal)
@@ -212,7 +212,7 @@ def test_the_runtime_stays_while_containers_were_made_with_it(world: World, jour
     [('{"default-runtime": "nvidia"}', "nvidia"), ("{not json", "not JSON"), ("[]", "not a JSON object")],
 )
 def test_a_daemon_json_that_cannot_be_extended_is_left_alone(
-    world: World, journal: Journal, text: str, why: str
+    world: HostWorld, journal: Journal, text: str, why: str
 ) -> None:
     world.put(CONFIG, text)
     with pytest.raises(HostNotReady, match=why):
@@ -221,7 +221,7 @@ def test_a_daemon_json_that_cannot_be_extended_is_left_alone(
     assert journal.owned() == ()
 
 
-def test_undo_all_stops_at_an_engine_that_stays(world: World, journal: Journal) -> None:
+def test_undo_all_stops_at_an_engine_that_stays(world: HostWorld, journal: Journal) -> None:
     low(world)
     world.obey_sysctl()
     Sysctls(world.machine).apply(world.runner, journal)
@@ -235,12 +235,12 @@ def test_undo_all_stops_at_an_engine_that_stays(world: World, journal: Journal) 
     assert world.machine.sysctl("net.ipv4.ip_forward") == 1, "the engine that stays needs it"
 
 
-def test_undo_all_on_an_untouched_machine_does_nothing(world: World, journal: Journal) -> None:
+def test_undo_all_on_an_untouched_machine_does_nothing(world: HostWorld, journal: Journal) -> None:
     assert undo_all(world.runner, journal, world.machine) == []
     assert world.runner.lines == []
 
 
-def test_fixes_describe_themselves(world: World) -> None:
+def test_fixes_describe_themselves(world: HostWorld) -> None:
     low(world)
     fixes = all_fixes(world.machine)
     assert [fix.id for fix in fixes] == [

@@ -10,7 +10,7 @@ from lab.engine.journal import Journal
 from lab.errors import CommandFailed, HostNotReady, Leftovers
 from lab.host.packages import BuildTools, InstallEngine
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 SIMULATED = (
     "NOTE: This is only a simulation!\n"
@@ -22,8 +22,8 @@ SIMULATED = (
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "state" / "host.jsonl")
 
 
-def no_residents(world: World) -> None:
+def no_residents(world: HostWorld) -> None:
     world.runner.handle("find /var/lib/docker/containers")
     world.runner.handle("find /var/lib/docker/volumes")
 
 
-def apt(world: World, *, install_code: int = 0) -> None:
+def apt(world: HostWorld, *, install_code: int = 0) -> None:
     world.runner.has("apt-get")
     world.runner.handle("dpkg --configure -a")
     world.runner.handle("apt-get update")
@@ -44,7 +44,7 @@ def apt(world: World, *, install_code: int = 0) -> None:
     world.runner.handle("apt-get install -yq", code=install_code)
 
 
-def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: World, journal: Journal) -> None:
+def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: HostWorld, journal: Journal) -> None:
     apt(world)
     world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: (none)\n")
     InstallEngine(world.machine).apply(world.runner, journal)
@@ -56,7 +56,7 @@ def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: World, jou
 
 
 def test_packages_are_remembered_before_apt_fails(
-    world: World, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    world: HostWorld, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
     apt(world, install_code=100)
@@ -66,7 +66,7 @@ def test_packages_are_remembered_before_apt_fails(
     assert [record.name for record in journal.owned("package")] == ["runc", "docker.io"]
 
 
-def test_debian_13_needs_the_client_and_apparmor_its_parser(world: World, journal: Journal) -> None:
+def test_debian_13_needs_the_client_and_apparmor_its_parser(world: HostWorld, journal: Journal) -> None:
     apt(world)
     world.put("/sys/module/apparmor/parameters/enabled", "Y\n")
     world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: 26.1.5+dfsg1-9\n")
@@ -74,20 +74,20 @@ def test_debian_13_needs_the_client_and_apparmor_its_parser(world: World, journa
     assert world.runner.lines[-1].endswith("docker.io apparmor docker-cli")
 
 
-def test_an_installed_docker_is_left_alone(world: World, journal: Journal) -> None:
+def test_an_installed_docker_is_left_alone(world: HostWorld, journal: Journal) -> None:
     world.runner.has("docker")
     world.put("/usr/sbin/dockerd", "")
     InstallEngine(world.machine).apply(world.runner, journal)
     assert (world.runner.lines, journal.owned()) == ([], ())
 
 
-def test_other_distributions_are_told_what_to_do(world: World, journal: Journal) -> None:
+def test_other_distributions_are_told_what_to_do(world: HostWorld, journal: Journal) -> None:
     world.put("/etc/os-release", "ID=fedora\n")
     with pytest.raises(HostNotReady, match="neither Debian nor Ubuntu"):
         BuildTools(world.machine).apply(world.runner, journal)
 
 
-def test_only_what_was_installed_goes_with_what_docker_made(world: World, journal: Journal) -> None:
+def test_only_what_was_installed_goes_with_what_docker_made(world: HostWorld, journal: Journal) -> None:
     for name in ("runc", "docker.io", "tini"):
         journal.owns("package", name, "engine-install")
     journal.owns("package", "gcc", "build-tools")
@@ -105,7 +105,7 @@ def test_only_what_was_installed_goes_with_what_docker_made(world: World, journa
     assert [record.name for record in journal.owned()] == ["gcc"]
 
 
-def test_data_that_is_older_than_the_lab_is_not_purged(world: World, journal: Journal) -> None:
+def test_data_that_is_older_than_the_lab_is_not_purged(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
     no_residents(world)
     world.runner.handle("dpkg --configure -a")
@@ -115,7 +115,7 @@ def test_data_that_is_older_than_the_lab_is_not_purged(world: World, journal: Jo
     InstallEngine(world.machine).undo(world.runner, journal)
 
 
-def test_packages_that_others_need_stay(world: World, journal: Journal) -> None:
+def test_packages_that_others_need_stay(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "gcc", "build-tools")
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="gcc installed\ng++ installed\n")
@@ -125,7 +125,7 @@ def test_packages_that_others_need_stay(world: World, journal: Journal) -> None:
     assert journal.owned("package")
 
 
-def test_docker_with_containers_or_a_running_daemon_stays_installed(world: World, journal: Journal) -> None:
+def test_docker_with_containers_or_a_running_daemon_stays_installed(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
     world.runner.handle("find /var/lib/docker/containers", out="/var/lib/docker/containers/abc\n", times=1)
     world.runner.handle("find /var/lib/docker/containers")
@@ -138,7 +138,7 @@ def test_docker_with_containers_or_a_running_daemon_stays_installed(world: World
         InstallEngine(world.machine).undo(world.runner, journal)
 
 
-def test_build_tools_install_only_what_is_missing(world: World, journal: Journal) -> None:
+def test_build_tools_install_only_what_is_missing(world: HostWorld, journal: Journal) -> None:
     apt(world)
     world.runner.has("clang")
     BuildTools(world.machine).apply(world.runner, journal)

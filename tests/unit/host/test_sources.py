@@ -13,15 +13,15 @@ import pytest
 from lab.host import sources
 from lab.host.sources import PackageSource
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
-def places(world: World, **env: str) -> dict[str, list[str]]:
+def places(world: HostWorld, **env: str) -> dict[str, list[str]]:
     machine = replace(world.machine, env={**world.machine.env, **env})
     found: dict[str, list[str]] = {}
     for source in sources.configured(world.runner, machine):
@@ -29,7 +29,7 @@ def places(world: World, **env: str) -> dict[str, list[str]]:
     return found
 
 
-def test_a_machine_without_configuration_uses_the_usual_places(world: World) -> None:
+def test_a_machine_without_configuration_uses_the_usual_places(world: HostWorld) -> None:
     found = places(world)
     assert found["go"] == ["https://proxy.golang.org/golang.org/x/mod/@v/list"]
     assert found["pypi"] == ["https://pypi.org/simple/pip/"]
@@ -37,7 +37,7 @@ def test_a_machine_without_configuration_uses_the_usual_places(world: World) -> 
     assert len(found["registry"]) == 4
 
 
-def test_go_is_asked_for_its_proxies(world: World) -> None:
+def test_go_is_asked_for_its_proxies(world: HostWorld) -> None:
     world.runner.has("go")
     world.runner.handle("go env GOPROXY", out="https://a.example/go/,http://b.example|direct\n")
     found = places(world)["go"]
@@ -57,23 +57,23 @@ def test_go_is_asked_for_its_proxies(world: World) -> None:
         ("", ["https://pypi.org/simple/pip/"]),
     ],
 )
-def test_pip_is_asked_for_its_index_and_the_environment_wins(world: World, listed: str, urls: list[str]) -> None:
+def test_pip_is_asked_for_its_index_and_the_environment_wins(world: HostWorld, listed: str, urls: list[str]) -> None:
     world.runner.has("pip")
     world.runner.handle("pip config list", out=f"{listed}\n")
     assert places(world).get("pypi", []) == urls
 
 
-def test_a_pip_that_fails_is_passed_over(world: World) -> None:
+def test_a_pip_that_fails_is_passed_over(world: HostWorld) -> None:
     world.runner.has("pip3")
     world.runner.handle("pip3 config list", code=1, err="ERROR: Configuration file could not be loaded.")
     assert places(world)["pypi"] == ["https://pypi.org/simple/pip/"]
 
 
-def test_without_pip_the_environment_names_the_index(world: World) -> None:
+def test_without_pip_the_environment_names_the_index(world: HostWorld) -> None:
     assert places(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
 
 
-def test_apt_names_the_debian_archive(world: World) -> None:
+def test_apt_names_the_debian_archive(world: HostWorld) -> None:
     world.put("/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n")
     assert places(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
 

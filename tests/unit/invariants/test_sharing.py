@@ -11,8 +11,10 @@ from lab.findings import Finding
 from lab.invariants import Scope
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import (
+    HOST,
     Json,
     breaches,
+    broken,
     copy_of,
     lists,
     news,
@@ -22,9 +24,9 @@ from tests.support.invariants_world import (
     quota,
     reservation,
     share,
+    watched,
     world,
 )
-from tests.unit.invariants.test_watcher import HOST, broken, watched
 
 ML = copy_of(reservation("g-ml", "GPU-1"), "ml")
 ML_USER = copy_of(share("a", 0.5, "g-ml"), "ml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,13 @@ import pytest
 from lab.errors import Interrupted
 from lab.invariants import ALL, Scope, Violation, Watcher
 from lab.invariants.watcher import FIRST_SECONDS, QUIET_SECONDS
-from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import (
+    HOST,
     Script,
     bind_request,
+    broken,
     copy_of,
     listed,
     lists,
@@ -25,9 +25,9 @@ from tests.support.invariants_world import (
     pod,
     reservation,
     share,
+    watched,
 )
 
-HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 LATE = share("late", 0.5)
 
 
@@ -35,20 +35,6 @@ def watcher(
     clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,), **more: Any
 ) -> Watcher:
     return Watcher(scopes, clock=clock, feed=Script(clock, *steps), **more)
-
-
-def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
-    """A watcher after all these steps and a second more."""
-    script = Script(clock, *steps, 1.0)
-    one = Watcher(scopes, clock=clock, feed=script)
-    with one:
-        one.run(lambda: not script.steps)
-        one.look()
-    return one
-
-
-def broken(one: Watcher) -> list[str]:
-    return [violation.rule for violation in one.violations]
 
 
 def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:

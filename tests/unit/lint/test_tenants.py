@@ -15,12 +15,11 @@ from lab.findings import Finding
 from lab.lint import LintContext, lint, parse
 from lab.lint.setting import TENANT_QUEUES, setting_of
 from lab.tenants.vcluster.inner_lab import inner_spec
-from tests.unit.steps.kai.test_values import lab
-from tests.unit.tenants.vcluster.test_values import one, with_tenants
+from tests.support.specs import lab_spec, lab_with, tenant_spec
 
-OWN = one("own-kai", "ml", kai_version="0.7.11", kubernetes="1.33.13", gpu_sharing=False)
-OTHERS = (one("host-kai", "dev"), one("default", "plain"))
-SPEC = with_tenants(OWN, *OTHERS)
+OWN = tenant_spec("own-kai", "ml", kai_version="0.7.11", kubernetes="1.33.13", gpu_sharing=False)
+OTHERS = (tenant_spec("host-kai", "dev"), tenant_spec("default", "plain"))
+SPEC = lab_with(OWN, *OTHERS)
 POD = (
     "apiVersion: v1\nkind: Pod\n"
     "metadata: {{name: p{namespace}, labels: {{kai.scheduler/queue: {queue}}}{notes}}}\n"
@@ -52,7 +51,7 @@ def pools(*tenants: Any) -> LabSpec:
         {"name": "large", "workers": 1, "perNode": 4, "model": "A100-80"},
     ]
     gpu = {"mode": "simulated", "pools": each}
-    return lab(cluster={"workers": 3}, gpu=gpu, tenants=[tenant.model_dump() for tenant in tenants])
+    return lab_spec(cluster={"workers": 3}, gpu=gpu, tenants=[tenant.model_dump() for tenant in tenants])
 
 
 def test_the_names_are_the_labs() -> None:
@@ -73,7 +72,7 @@ def test_a_tenant_is_judged_by_its_own_kai_and_queues() -> None:
 
 def test_queues_of_a_tenant_are_its_own() -> None:
     queues = ({"name": "top"}, {"name": "leaf", "parent": "top"})
-    spec = with_tenants(one("own-kai", "ml", queues=queues))
+    spec = lab_with(tenant_spec("own-kai", "ml", queues=queues))
     assert set(setting_of(spec, "ml").queues or ()) == {"default-parent-queue", "default-queue", "top", "leaf"}
 
 
@@ -83,10 +82,10 @@ def test_a_version_that_is_asked_for() -> None:
 
 
 def test_a_tenant_sees_the_gpus_of_its_nodes() -> None:
-    spec = pools(one("own-kai", "ml"), one("host-kai", "dev"))
+    spec = pools(tenant_spec("own-kai", "ml"), tenant_spec("host-kai", "dev"))
     assert (setting_of(spec, "ml").gpus_per_node, setting_of(spec, "ml").gpu_memory) == (4, 81920)
     assert [setting_of(spec, name).gpus_per_node for name in ("", "dev")] == [1, 1]
-    assert setting_of(pools(one("host-kai", "dev"))).gpus_per_node == 4
+    assert setting_of(pools(tenant_spec("host-kai", "dev"))).gpus_per_node == 4
 
 
 def test_a_tenant_that_cannot_be_judged() -> None:
@@ -123,7 +122,7 @@ def test_a_labelled_namespace_is_the_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [setting_of(SPEC, "ml"), setting_of(SPEC, "dev"), setting_of(with_tenants(*OTHERS)), setting_of(lab())]
+    "setting", [setting_of(SPEC, "ml"), setting_of(SPEC, "dev"), setting_of(lab_with(*OTHERS)), setting_of(lab_spec())]
 )
 def test_elsewhere_no_label_is_needed(setting: LintContext) -> None:
     assert "namespace-opt-in" not in rules(space("team") + pod("team"), setting)

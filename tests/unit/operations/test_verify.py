@@ -22,9 +22,9 @@ from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.operations.verify import scopes_of_lab
 from lab.ui.verify import render_verify
+from tests.support.fake_lab import FakeLab
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import Script, listed, lists, news, node, reservation, share
-from tests.support.lab_fake import FakeLab
 
 HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 FINE = [reservation(), share("a", 0.5), share("b", 0.5)]
@@ -114,7 +114,7 @@ def test_scopes_of_a_lab() -> None:
     ops = lab.spec.tenants[1].model_copy(update={"mode": "own-kai", "kai_version": "0.9.8"})
     lab.spec = lab.spec.model_copy(update={"tenants": (lab.spec.tenants[0], ops)})
     host, own = scopes_of_lab(lab)  # type: ignore[arg-type]
-    assert (own.name, own.kai_version, own.cluster) == ("ops", "0.9.8", lab.inside["ops"])
+    assert (own.name, own.kai_version, own.cluster) == ("ops", "0.9.8", lab.tenant("ops"))
     assert host.own_kai == {"ops"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lab.pytest_plugin import gpu_fixtures
 from lab.tools.lock import lock
-from tests.support.lab_fake import FakeLab, Run, runner
+from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
 
@@ -55,14 +55,14 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
         """
     )
     result.assert_outcomes(passed=2)
-    (first,), (second,) = lab.cluster.made, lab.inside["ml"].made
+    (first,), (second,) = ([call.body for call in api.calls_of("create")] for api in (lab.api, lab.inside["ml"]))
     assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
     assert first["metadata"]["name"].startswith("t-test-first-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
     made, pods, groups = "create Namespace", "delete all Pod grace 0", "delete all PodGroup grace None"
-    assert lab.inside["ml"].log == [made, pods, "wait Pod", "delete Namespace"]
+    assert lab.inside["ml"].brief == [made, pods, "list Pod", "delete Namespace"]
     # the last: the tenant's pods, as the host has them
-    assert lab.cluster.log == [made, pods, groups, "wait Pod", "delete Namespace", "wait Pod"]
+    assert lab.api.brief == [made, pods, groups, "list Pod", "delete Namespace", "list Pod"]
 
 
 def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:

@@ -14,7 +14,7 @@ from lab.gpu.map.model import GpuState
 from lab.paths import LabPaths
 from lab.report.suite_run import SuiteRun, suite_file
 from lab.session.lab import Lab
-from tests.support.gpu_map_world import Cluster, demo
+from tests.support.gpu_map_world import GpuCluster, demo
 
 pytest_plugins = ["pytester"]
 
@@ -60,7 +60,7 @@ class FakeLab:
         self.paths = LabPaths("demo")
         provider = SimpleNamespace(provider="existing")
         self.spec = SimpleNamespace(name="demo", cluster=provider, gpu=SimpleNamespace(mode="simulated"), tenants=())
-        self.worlds = [Cluster(nodes=[machine.node() for machine in demo().machines]).world, demo().world]
+        self.worlds = [GpuCluster(nodes=[machine.node() for machine in demo().machines]).world, demo().world]
 
     def context(self, step: str) -> Any:
         return SimpleNamespace(spec=self.spec, cluster=lambda: SimpleNamespace())

@@ -6,8 +6,8 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import ALL
-from tests.support.lab_fake import FakeLab, Run
-from tests.support.watcher_fake import FakeWatcher, watched
+from tests.support.fake_lab import FakeLab, Run
+from tests.support.fake_watcher import FakeWatcher, watched
 
 pytest_plugins = ["pytester"]
 

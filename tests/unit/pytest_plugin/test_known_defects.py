@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.lab_fake import FakeLab, Run
-from tests.support.watcher_fake import watched
+from tests.support.fake_lab import FakeLab, Run
+from tests.support.fake_watcher import watched
 
 pytest_plugins = ["pytester"]
 

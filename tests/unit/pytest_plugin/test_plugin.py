@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from lab.pytest_plugin import plugin, state
-from tests.support.lab_fake import FakeLab, Run, runner
+from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
 

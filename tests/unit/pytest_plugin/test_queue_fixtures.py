@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.steps import queues
-from tests.support.lab_fake import FakeLab, Run, runner
+from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
 
@@ -23,9 +23,9 @@ def lab() -> FakeLab:
 def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
     @contextmanager
     def temporary(cluster: Any, lab_name: str, tree: tuple[Any, ...]) -> Iterator[dict[str, str]]:
-        cluster.log.append(f"{lab_name}: make {len(tree)}")
+        lab.api.brief.append(f"{lab_name}: make {len(tree)}")
         yield {"leaf": "t-leaf-1"}
-        cluster.log.append("remove queues")
+        lab.api.brief.append("remove queues")
 
     monkeypatch.setattr(queues, "temporary_queues", temporary)
     return runner(pytester, lab, monkeypatch)
@@ -40,22 +40,22 @@ def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab
         """
     )
     done.assert_outcomes(passed=1)
-    assert lab.cluster.log == [
+    assert lab.api.brief == [
         "create Namespace",
         "demo: make 2",
         "delete all Deployment grace None",
         "delete all Job grace None",
         "delete all Pod grace 0",
         "delete all PodGroup grace None",
-        "wait Pod",
+        "list Pod",
         "remove queues",
         "delete all Pod grace 0",
         "delete all PodGroup grace None",
-        "wait Pod",
+        "list Pod",
         "delete Namespace",
     ]
 
 
 def test_no_queues_asked_for(run: Run, lab: FakeLab) -> None:
     run("def test_it(new_queues): pass").assert_outcomes(passed=1)
-    assert lab.cluster.log == []
+    assert lab.api.brief == []

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import fcntl
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab.errors import WaitTimeout
 from lab.pytest_plugin import gpu_fixtures, scheduling
 from lab.pytest_plugin.gpu_fixtures import FREE_SECONDS, NUDGE_SECONDS
 from lab.pytest_plugin.scheduling import HELD, PATIENCE, kai_turn, turn
-from tests.support.lab_fake import FakeLab, Run, runner
+from lab.steps.kai.step import RESERVATIONS
+from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
 
@@ -208,33 +207,22 @@ def test_a_share_of_a_lab_that_is_taken_down_meanwhile_is_given_back(run: Run, l
 
 def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
-    assert lab.cluster.log == ["wait Pod"]
+    assert lab.api.brief == ["list Pod"]
     lab.kai_version = None
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
-    assert lab.cluster.log == ["wait Pod"]
+    assert lab.api.brief == ["list Pod"]
 
 
 def test_kai_is_helped_to_let_go_of_gpus(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
     nudged: list[list[str]] = []
-
-    def wait(kind: str, *_: object, timeout: float, **__: object) -> list[dict[str, Any]]:
-        waits.append(timeout)
-        if len(waits) == 1:
-            raise WaitTimeout("still reserved")
-        return []
-
-    held: list[dict[str, Any]] = [
-        {"metadata": {"name": f"r-{node}"}, "spec": {"nodeName": node}} for node in ("w2", "w1", "w2")
-    ]
-    held.append({"metadata": {"name": "ending", "deletionTimestamp": "now"}, "spec": {"nodeName": "w3"}})
-    ended: list[tuple[str, object]] = []
-    monkeypatch.setattr(lab.cluster, "delete", lambda kind, name, space, *, grace: ended.append((name, grace)))
-    monkeypatch.setattr(lab.cluster, "wait", wait)
-    listed = lab.cluster.list
-    monkeypatch.setattr(lab.cluster, "list", lambda kind, *a, **k: held if kind == "Pod" else listed(kind))
+    for number, node in enumerate(("w2", "w1", "w2")):
+        lab.api.put("Pod", f"r-{number}", RESERVATIONS, spec={"nodeName": node})
+    lab.api.put("Pod", "ending", RESERVATIONS, metadata={"deletionTimestamp": "now"}, spec={"nodeName": "w3"})
+    lab.cluster.patience = 0.1
+    lab.cluster.meanwhile = lambda: lab.api.remove("Pod") if len(lab.cluster.waits) == 2 else None
     monkeypatch.setattr(gpu_fixtures, "_nudge", lambda _, nodes: nudged.append(nodes))
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
     assert nudged == [["w1", "w2"]]
-    assert ended == [("ending", 0)]
-    assert waits == [NUDGE_SECONDS, FREE_SECONDS]
+    (ended,) = lab.api.calls_of("delete", "Pod")
+    assert (ended.name, ended.body["gracePeriodSeconds"]) == ("ending", 0)
+    assert [wait.timeout for wait in lab.cluster.waits] == [NUDGE_SECONDS, FREE_SECONDS]

@@ -6,7 +6,7 @@ import pytest
 
 from lab.gpu.map.model import GpuMap
 from lab.report.gpu_cards import MARGIN, WIDTH, Card, GpuCards, Tones, fit, picture_of
-from tests.support.gpu_map_world import Cluster, Machine, demo, many, node, pod
+from tests.support.gpu_map_world import GpuCluster, Machine, demo, many, node, pod
 
 CHAR = 6.05
 
@@ -48,7 +48,7 @@ def test_card_says_everything_in_words_too() -> None:
 
 
 def test_shares_over_one_gpu_fill_the_bar_and_no_more() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     cluster.share(cluster.machine("w", 1), 0, "g", pod("a", fraction="0.9"), pod("b", fraction="0.9"))
     (card,) = cards(drawn(cluster.map()))
     assert (card.kind, card.fill, card.given) == ("over", 100, "180 % given away")
@@ -56,7 +56,7 @@ def test_shares_over_one_gpu_fill_the_bar_and_no_more() -> None:
 
 
 def test_many_pods_on_a_gpu_are_counted() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     cluster.share(cluster.machine("w", 1), 0, "g", *(pod(f"p{n}", fraction="0.03") for n in range(30)))
     (card,) = cards(drawn(cluster.map()))
     assert (len(card.rows), card.more, len(card.segments)) == (3, "and 27 more", 30)
@@ -64,7 +64,7 @@ def test_many_pods_on_a_gpu_are_counted() -> None:
 
 
 def test_tenants_keep_their_colour_from_picture_to_picture() -> None:
-    first, second = Cluster(), Cluster()
+    first, second = GpuCluster(), GpuCluster()
     first.share(first.machine("w", 1), 0, "g", pod("x", tenant="b", fraction="0.5"))
     second.share(
         second.machine("w", 1), 0, "g", pod("x", tenant="a", fraction="0.5"), pod("y", tenant="b", fraction="0.1")
@@ -79,7 +79,7 @@ def test_tenants_keep_their_colour_from_picture_to_picture() -> None:
 def test_what_changed_is_marked() -> None:
     cluster = demo()
     machines = [Machine("kailab-demo-worker", 2), Machine("kailab-demo-worker2", 2)]
-    before = Cluster(machines=machines, nodes=cluster.nodes).map()
+    before = GpuCluster(machines=machines, nodes=cluster.nodes).map()
     after = drawn(cluster.map(), before)
     assert [card.changed for card in cards(after)] == [True, True, True, False]
     assert after.changed
@@ -96,7 +96,7 @@ def test_cards_of_many_gpus_are_folded_under_a_strip() -> None:
 
 
 def test_no_gpus() -> None:
-    picture = drawn(Cluster(nodes=[node("a")]).map())
+    picture = drawn(GpuCluster(nodes=[node("a")]).map())
     assert (picture.summary, picture.others, picture.nodes) == ("There are no GPUs", 1, ())
     assert drawn(demo().map()).summary == "4 GPUs on 2 nodes, largest free share 1"
 

@@ -13,7 +13,7 @@ from lab.errors import LabError
 from lab.report.lab_report import LabReport
 from lab.report.page import render_page, seconds, write_page
 from lab.report.suite_run import CaseRun, SuiteRun
-from tests.support.gpu_map_world import Cluster, demo, many, node
+from tests.support.gpu_map_world import GpuCluster, demo, many, node
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 FACTS = {"lab": "demo", "kai_version": "0.16.8", "gpu_mode": "simulated", "no_kai": ""}
@@ -77,7 +77,7 @@ def suite(artifacts: Path | str = "", **more: Any) -> SuiteRun:
 
 def test_everything_is_on_the_page(artifacts: Path) -> None:
     gpus = demo()
-    run = suite(artifacts, before=Cluster(nodes=[node("a")]).map(), after=gpus.map())
+    run = suite(artifacts, before=GpuCluster(nodes=[node("a")]).map(), after=gpus.map())
     record = {"seconds": 50, "steps": [{"step": "cluster", "outcome": "changed", "seconds": 24.0}]}
     page = Page(render_page(LabReport("demo", FACTS, record=record, suite=run), artifacts.parent))
     for words in (
@@ -162,7 +162,9 @@ def test_good_run_is_green() -> None:
     assert "What failed" not in page.text
 
 
-@pytest.mark.parametrize("gpus", [Cluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"])
+@pytest.mark.parametrize(
+    "gpus", [GpuCluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"]
+)
 def test_pictures_of_any_size_are_well_formed(gpus: Any) -> None:
     page = Page(render_page(LabReport("demo", gpus=gpus), Path("/")))
     drawn = len(page.all("svg"))

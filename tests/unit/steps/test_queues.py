@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +8,19 @@ import pytest
 from lab.engine.step import State
 from lab.errors import LabError, StepFailed
 from lab.steps.queues import Queues, queue_documents, queue_steps
-from tests.support.cluster_fake import World
 from tests.support.fakes import FakeRunner
-from tests.unit.steps.kai.test_values import EXISTING, lab
+from tests.support.lab_world import LabWorld
+from tests.support.specs import EXISTING, lab_spec
 
 SHARE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
 
-def world_of(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
-    return World(lab(**spec), runner, tmp_path)
+def world_of(runner: FakeRunner, tmp_path: Path, **spec: Any) -> LabWorld:
+    return LabWorld(lab_spec(**spec), runner, tmp_path)
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return world_of(runner, tmp_path)
 
 
@@ -30,7 +29,7 @@ def test_all_shares_are_written_out_and_parents_come_first() -> None:
         {"name": "team", "parent": "org", "priority": 150, "gpu": {"quota": 0.5, "limit": 2, "weight": 3}},
         {"name": "org"},
     ]
-    org, team = queue_documents(lab(queues=queues))
+    org, team = queue_documents(lab_spec(queues=queues))
     assert org["metadata"] == {"name": "org", "labels": {"kailab": "demo"}}
     assert org["spec"] == {"resources": {"cpu": SHARE, "memory": SHARE, "gpu": SHARE}}
     assert team["spec"]["parentQueue"] == "org"
@@ -38,7 +37,7 @@ def test_all_shares_are_written_out_and_parents_come_first() -> None:
     assert team["spec"]["resources"]["gpu"] == {"quota": 0.5, "limit": 2, "overQuotaWeight": 3}
 
 
-def test_applied_queues_are_ready(world: World) -> None:
+def test_applied_queues_are_ready(world: LabWorld) -> None:
     step = Queues(world.spec)
     assert step.observe(world.ctx).state is State.ABSENT
     step.apply(world.ctx)
@@ -48,13 +47,13 @@ def test_applied_queues_are_ready(world: World) -> None:
 
 
 def test_a_lab_without_queues_has_them_all() -> None:
-    assert queue_documents(lab(queues=[])) == []
+    assert queue_documents(lab_spec(queues=[])) == []
 
 
-def test_drift_is_named(world: World) -> None:
+def test_drift_is_named(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
-    test = world.cluster.objects["Queue", "", "test"] = copy.deepcopy(world.cluster.objects["Queue", "", "test"])
+    test = world.api.objects["Queue", "", "test"]
     del test["spec"]["resources"]["gpu"]["limit"]
     test["spec"]["resources"]["cpu"]["quota"] = 500
     test["spec"]["parentQueue"] = "other"
@@ -63,38 +62,38 @@ def test_drift_is_named(world: World) -> None:
     assert seen.diff == ("test: parent other → default", "test: cpu quota 500 → -1", "test: gpu limit omitted (0) → -1")
 
 
-def test_numbers_compare_as_numbers(world: World) -> None:
+def test_numbers_compare_as_numbers(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
-    resources = world.cluster.objects["Queue", "", "test"]["spec"]["resources"]
+    resources = world.api.objects["Queue", "", "test"]["spec"]["resources"]
     resources["gpu"] = {"quota": -1.0, "limit": -1, "overQuotaWeight": 1.0}
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_a_queue_that_left_the_file_goes_children_first(world: World) -> None:
+def test_a_queue_that_left_the_file_goes_children_first(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
     mine = {"labels": {"kailab": "demo"}}
-    world.cluster.put("Queue", "old", metadata=mine, spec={})
-    world.cluster.put("Queue", "older", metadata=mine, spec={"parentQueue": "old"})
-    world.cluster.put("Queue", "foreign", spec={})
-    world.cluster.put("Queue", "default-queue", metadata=mine, spec={})
+    world.api.put("Queue", "old", metadata=mine, spec={})
+    world.api.put("Queue", "older", metadata=mine, spec={"parentQueue": "old"})
+    world.api.put("Queue", "foreign", spec={})
+    world.api.put("Queue", "default-queue", metadata=mine, spec={})
     assert step.observe(world.ctx).diff == ("old: no longer in the lab file", "older: no longer in the lab file")
     world.log.clear()
     step.apply(world.ctx)
-    assert world.log[2:] == ["delete Queue.scheduling.run.ai older", "delete Queue.scheduling.run.ai old"]
+    assert world.log[2:] == ["delete Queue older", "delete Queue old"]
 
 
-def test_a_queue_that_another_writer_changes_back_fails(world: World) -> None:
+def test_a_queue_that_another_writer_changes_back_fails(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
-    world.cluster.objects.pop(("Queue", "", "test"))
+    world.api.remove("Queue", "test")
     with pytest.raises(StepFailed) as failure:
         step.verify(world.ctx)
     assert failure.value.evidence == ("test: missing",)
 
 
-def test_kind_takes_the_queues_with_it(world: World) -> None:
+def test_kind_takes_the_queues_with_it(world: LabWorld) -> None:
     Queues(world.spec).undo(world.ctx)
     assert world.log == []
 
@@ -102,16 +101,16 @@ def test_kind_takes_the_queues_with_it(world: World) -> None:
 def test_queues_of_others_are_neither_taken_over_nor_deleted(runner: FakeRunner, tmp_path: Path) -> None:
     world = world_of(runner, tmp_path, cluster=EXISTING)
     step = Queues(world.spec)
-    world.cluster.put("Queue", "test", spec={})
+    world.api.put("Queue", "test", spec={})
     with pytest.raises(LabError, match="did not make: test"):
         step.apply(world.ctx)
-    world.cluster.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}}, spec={})
+    world.api.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}}, spec={})
     step.undo(world.ctx)
-    assert world.log == ["delete Queue.scheduling.run.ai mine"]
+    assert world.log == ["delete Queue mine"]
 
 
 def test_no_kai_no_queues() -> None:
-    assert queue_steps(lab(scheduler="auto"), available=False) == []
-    (step,) = queue_steps(lab(scheduler="auto"), available=True)
+    assert queue_steps(lab_spec(scheduler="auto"), available=False) == []
+    (step,) = queue_steps(lab_spec(scheduler="auto"), available=True)
     assert (step.id, step.needs) == ("queues", ("kai",))
     assert step.effects()[0].what == "queues default, test (in default)"

@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-import base64
 import json
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.values import release_values
-from lab.tenants.virtual_cluster import VirtualCluster
-from tests.support.cluster_fake import FakeCluster, World, add_release, ready_deployment, release_secret, running_pod
+from tests.support.builders import release_secret, running_pod
 from tests.support.fakes import FakeRunner
-from tests.unit.steps.kai.test_values import EXISTING, lab
-from tests.unit.tenants.vcluster.test_values import PORT, one
-
-SPACE = "vcluster-team-a"
-CONTROL = {"app": "vcluster", "release": "team-a"}
-DNS = {"k8s-app": "vcluster-kube-dns"}
+from tests.support.lab_world import LabWorld
+from tests.support.specs import EXISTING, PORT
+from tests.support.tenant_install import CONTROL, DNS, SPACE, run_control_plane, step_of, tenant_release, tenant_world
 
 
 @pytest.fixture(autouse=True)
@@ -33,46 +26,11 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    return make(runner, tmp_path)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    return tenant_world(runner, tmp_path)
 
 
-def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
-    world = World(lab(tenants=[one().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz"))
-    world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
-    world.cluster.put("Namespace", "kube-system", metadata={"uid": "host"})
-    inside = world.tenants["team-a"] = FakeCluster(world.log)
-    inside.put("Namespace", "kube-system", metadata={"uid": "tenant"})
-    inside.put("ServiceAccount", "default", "default")
-    inside.objects["Pod", "kube-system", "coredns"] = running_pod("coredns", "kube-system", labels=DNS)
-    return world
-
-
-def step_of(world: World) -> VirtualCluster:
-    return VirtualCluster(world.spec, world.spec.tenants[0])
-
-
-def kubeconfig_secret(server: str) -> dict[str, Any]:
-    text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
-    return {
-        "kind": "Secret",
-        "metadata": {"name": "vc-team-a", "namespace": SPACE},
-        "data": {"config": base64.b64encode(text.encode()).decode()},
-    }
-
-
-def run_control_plane(world: World, server: str = "https://127.0.0.1:41000") -> None:
-    """The control plane runs and has written its kubeconfig at the first look."""
-
-    def start(kind: str) -> None:
-        world.cluster.objects["Pod", SPACE, "team-a-1"] = running_pod("team-a-1", SPACE, labels=CONTROL)
-        world.cluster.objects["Deployment", SPACE, "team-a"] = ready_deployment("team-a", SPACE)
-        world.cluster.objects["Secret", SPACE, "vc-team-a"] = kubeconfig_secret(server)
-
-    world.cluster.before_wait = start
-
-
-def test_install(world: World) -> None:
+def test_install(world: LabWorld) -> None:
     upgrade = world.helm("upgrade")
     run_control_plane(world)
     step_of(world).apply(world.ctx)
@@ -87,39 +45,40 @@ def test_install(world: World) -> None:
     step_of(world).verify(world.ctx)
 
 
-def test_a_kubeconfig_for_another_port_is_not_taken(world: World) -> None:
+def test_a_kubeconfig_for_another_port_is_not_taken(world: LabWorld) -> None:
     world.helm("upgrade")
     run_control_plane(world, "https://localhost:8443")
+    world.api.cluster.patience = 0.5
     with pytest.raises(WaitTimeout, match=r"kubeconfig for https://127\.0\.0\.1:41000"):
         step_of(world).apply(world.ctx)
     assert not world.paths.tenant_kubeconfig("team-a").exists()
 
 
-def test_a_control_plane_that_crashes_stops_the_wait(world: World) -> None:
+def test_a_control_plane_that_crashes_stops_the_wait(world: LabWorld) -> None:
     world.helm("upgrade")
     bad = running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=4)
-    world.cluster.objects["Pod", SPACE, "team-a-1"] = bad
+    world.api.add(bad)
     with pytest.raises(WaitTimeout, match="team-a-1, container main: CrashLoopBackOff: why"):
         step_of(world).apply(world.ctx)
 
 
-def test_dns_without_its_image_stops_the_wait(world: World) -> None:
+def test_dns_without_its_image_stops_the_wait(world: LabWorld) -> None:
     world.helm("upgrade")
     run_control_plane(world)
     bad = running_pod("coredns", "kube-system", labels=DNS, waiting="ErrImageNeverPull")
-    world.tenants["team-a"].objects["Pod", "kube-system", "coredns"] = bad
+    world.tenants["team-a"].add(bad)
     with pytest.raises(WaitTimeout, match="CoreDNS of tenant team-a is Ready: pod coredns"):
         step_of(world).apply(world.ctx)
 
 
-def test_a_release_that_is_right_is_not_installed_again(world: World) -> None:
-    add_release(world.cluster, right(world))
+def test_a_release_that_is_right_is_not_installed_again(world: LabWorld) -> None:
+    world.api.add(tenant_release(world))
     run_control_plane(world)
     step_of(world).apply(world.ctx)
     assert world.log == [f"apply Namespace {SPACE}"]
 
 
-def test_a_port_that_leads_nowhere_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_leads_nowhere_is_named(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.tenants.virtual_cluster._REACH_SECONDS", 0.0)
     world.helm("upgrade")
     run_control_plane(world)
@@ -128,25 +87,20 @@ def test_a_port_that_leads_nowhere_is_named(world: World, monkeypatch: pytest.Mo
         step_of(world).apply(world.ctx)
 
 
-def test_the_hosts_api_is_not_taken_for_the_tenants(world: World) -> None:
+def test_the_hosts_api_is_not_taken_for_the_tenants(world: LabWorld) -> None:
     world.tenants["team-a"].put("Namespace", "kube-system", metadata={"uid": "host"})
     with pytest.raises(StepFailed, match="leads to the lab's own cluster"):
         step_of(world).verify(world.ctx)
 
 
-def right(world: World) -> dict[str, Any]:
-    values = release_values(world.spec, world.spec.tenants[0], PORT)
-    return release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster")
-
-
-def test_observe(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observe(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = [True]
     monkeypatch.setattr(access, "answers", lambda ctx, name: alive[0])
     step = step_of(world)
     assert step.observe(world.ctx).state is State.ABSENT
-    add_release(world.cluster, right(world))
+    world.api.add(tenant_release(world))
     assert step.observe(world.ctx).detail == "its namespace lacks kailab=demo"
-    world.cluster.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
+    world.api.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
     assert step.observe(world.ctx).detail == "its kubeconfig is missing"
     world.paths.tenant_kubeconfig("team-a").write_text("x")
     seen = step.observe(world.ctx)
@@ -155,23 +109,24 @@ def test_observe(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert step.observe(world.ctx).detail == "its API does not answer"
 
 
-def test_observe_without_a_port_takes_none(world: World) -> None:
+def test_observe_without_a_port_takes_none(world: LabWorld) -> None:
     world.ctx.journal.released("port", "team-a")
     world.ctx.journal.owns("port", "spare-0", "cluster", host="1", node="2")
     assert step_of(world).observe(world.ctx).state is State.ABSENT
     assert world.owned("port") == ["spare-0"]
 
 
-def test_observe_shows_a_changed_value(world: World) -> None:
+def test_observe_shows_a_changed_value(world: LabWorld) -> None:
     values = release_values(world.spec, world.spec.tenants[0], PORT)
     values["telemetry"] = {"enabled": True}
-    add_release(world.cluster, release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster"))
+    world.api.add(release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster"))
     assert step_of(world).observe(world.ctx).diff == ("telemetry.enabled: true → false",)
 
 
 @pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])
 def test_a_namespace_of_somebody_else_stays(runner: FakeRunner, tmp_path: Path, labels: dict[str, str]) -> None:
-    world = make(runner, tmp_path, cluster=EXISTING)
-    world.cluster.put("Namespace", SPACE, metadata={"labels": labels})
+    world = tenant_world(runner, tmp_path, cluster=EXISTING)
+    world.api.put("Namespace", SPACE, metadata={"labels": labels})
+    assert world.tenants["team-a"].cluster.healthy()
     step_of(world).undo(world.ctx)
     assert world.log == ["close"]  # its API: the kubeconfig is gone

@@ -7,7 +7,7 @@ import pytest
 
 from lab.errors import CommandFailed, LabError
 from lab.tools.helm import Helm, Release
-from tests.support.cluster_fake import release_secret
+from tests.support.builders import release_secret
 from tests.support.fakes import FakeRunner
 
 BINARY, KUBECONFIG = Path("/cache/helm"), Path("/labs/demo/kubeconfig")

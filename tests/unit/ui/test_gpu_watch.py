@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lab.gpu.map.model import GpuMap
 from lab.ui.gpu_watch import draw_live, watch_gpus, write_changes
-from tests.support.gpu_map_world import Cluster, pod
+from tests.support.gpu_map_world import GpuCluster, pod
 
 
 class Stop(Exception):
@@ -42,7 +42,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def maps() -> Maps:
-    made = Cluster()
+    made = GpuCluster()
     machine = made.machine("worker", 2)
     first = made.map()
     made.pods = [pod("p", gpus=1, phase="Pending", why="no room")]

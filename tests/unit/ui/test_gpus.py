@@ -13,7 +13,7 @@ from lab.gpu.map.text import gpu_lines
 from lab.ui.gpu_bar import bar, cell, segments
 from lab.ui.gpus import GpuTable, render_gpus
 from lab.ui.terminal import Terminal
-from tests.support.gpu_map_world import Cluster, demo, many, node, pod
+from tests.support.gpu_map_world import GpuCluster, demo, many, node, pod
 
 
 def lines(
@@ -61,13 +61,15 @@ def test_uuids_are_whole_and_reservations_beside_them_at_160_columns() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160])
-@pytest.mark.parametrize("gpus", [Cluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"])
+@pytest.mark.parametrize(
+    "gpus", [GpuCluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"]
+)
 def test_no_line_is_wider_than_the_terminal(gpus: GpuMap, width: int) -> None:
     assert max(map(len, lines(gpus, width))) <= width
 
 
 def test_no_gpus() -> None:
-    assert lines(Cluster(nodes=[node("a"), node("b")]).map()) == [
+    assert lines(GpuCluster(nodes=[node("a"), node("b")]).map()) == [
         " GPUs of lab demo: no GPUs on 2 nodes  10:00:00 UTC",
         " 0 pods waiting for GPUs",
     ]
@@ -101,7 +103,7 @@ def test_ascii_terminal_reads_without_loss() -> None:
 
 
 def test_colour_marks_what_is_over_committed() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     cluster.share(cluster.machine("w", 1), 0, "g", pod("a", fraction="0.9"), pod("b", fraction="0.9"))
     table = GpuTable(cluster.map(), "lab demo", Terminal())
     (line,) = (line for line in table.lines(80) if "over-committed 180 %" in line.plain)
@@ -118,7 +120,7 @@ def test_low_window_keeps_the_summary_and_what_stands_below() -> None:
 
 
 def test_escape_sequences_in_messages_are_taken_out() -> None:
-    cluster = Cluster(pods=[pod("p", gpus=1, phase="Pending", why="\x1b[31mred\x1b[0m alert")])
+    cluster = GpuCluster(pods=[pod("p", gpus=1, phase="Pending", why="\x1b[31mred\x1b[0m alert")])
     cluster.machine("w", 1)
     assert not any("\x1b" in line for line in lines(cluster.map(), 160))
 

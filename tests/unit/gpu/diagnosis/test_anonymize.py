@@ -10,37 +10,21 @@ import pytest
 from pydantic import ValidationError
 
 from lab.gpu.diagnosis.anonymize import facts_from, portable
-from lab.host.engines import EngineFacts
-from lab.host.facts import DiskFacts, HostFacts, OsFacts, ToolFacts
+from lab.host.facts import HostFacts
 from lab.host.nvidia.strategies import choose_strategy
-from lab.host.nvml import Nvml
-from tests.support.nvidia_world import FILES, facts, gpu
-
-ONE, TWO = "GPU-0a1b2c3d-1111-2222-3333-444455556666", "GPU-ffffffff-1111-2222-3333-444455556666"
-NVML = Nvml("570.1", "12.8", (gpu(0, uuid=TWO), gpu(1, uuid=ONE)))
-HOST = HostFacts(
-    os=OsFacts("debian", "12"),
-    cores=2,
-    go=(1, 26),
-    gpu=NVML,
-    sysctls={"net.ipv4.ip_forward": 1},
-    engines=(EngineFacts("docker", root_dir="/home/ada/docker", why="box7 does not answer"),),
-    disks=(DiskFacts("cache", "/home/ada/.cache/kailab", 7),),
-    tools={"go": ToolFacts("/home/ada/go/bin/go", "1.26")},
-)
-NVIDIA = replace(facts(), nvml=NVML, files=replace(FILES, libraries=("/home/ada/lib/libcuda.so.570.1",)))
+from tests.support.nvidia_world import OTHER_UUID, PRIVATE_HOST, PRIVATE_NVIDIA, PRIVATE_UUID
 
 
-def written(host: HostFacts = HOST) -> str:
-    return json.dumps(portable(host, NVIDIA, Path("/home/ada"), "box7"))
+def written(host: HostFacts = PRIVATE_HOST) -> str:
+    return json.dumps(portable(host, PRIVATE_NVIDIA, Path("/home/ada"), "box7"))
 
 
 def test_nothing_names_owner_or_hardware() -> None:
     text = written()
     assert "ada" not in text
     assert "box7" not in text
-    assert ONE not in text
-    assert TWO not in text
+    assert PRIVATE_UUID not in text
+    assert OTHER_UUID not in text
     assert "~/.cache/kailab" in text
     assert "host does not answer" in text
 
@@ -57,13 +41,13 @@ def test_kept_facts_are_read_again_and_decide_the_same() -> None:
     assert (host.cores, host.go, host.os.debian) == (2, (1, 26), True)
     assert host.engines[0].root_dir == "~/docker"
     assert host.gpu == nvidia.nvml
-    assert choose_strategy(nvidia) == choose_strategy(NVIDIA)
+    assert choose_strategy(nvidia) == choose_strategy(PRIVATE_NVIDIA)
     again = portable(host, nvidia, Path("/home/ada"), "box7")
     assert json.loads(json.dumps(again)) == json.loads(written())
 
 
 def test_a_machine_without_go_is_read_again() -> None:
-    assert facts_from(json.loads(written(replace(HOST, go=None))))[0].go is None
+    assert facts_from(json.loads(written(replace(PRIVATE_HOST, go=None))))[0].go is None
 
 
 def test_what_are_no_facts_is_refused() -> None:

@@ -16,7 +16,7 @@ from lab.gpu.simulated.devices import gpus_of
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot
 from tests.support.diagnose_world import NODE, event, told, world
 from tests.support.explain_world import pod
-from tests.support.gpu_world import World as LabWorld
+from tests.support.gpu_world import GpuWorld
 
 SPEC = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 1}, "gpu": {"mode": "simulated", "perNode": 2}})
 
@@ -25,7 +25,7 @@ class Scene:
     """A lab of one worker, its node's words and its cluster's objects."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: LabSpec = SPEC) -> None:
-        self.lab = LabWorld(tmp_path, spec)
+        self.lab = GpuWorld(tmp_path, spec)
         self.seen: ClusterSnapshot | Exception = world()
         monkeypatch.setattr(module, "take", self._take)
         monkeypatch.setattr(module, "read_logs", lambda *_: ())

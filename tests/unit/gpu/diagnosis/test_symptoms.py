@@ -12,8 +12,8 @@ import pytest
 from lab.findings import PatternRule
 from lab.gpu.diagnosis.symptoms import FILES, NOT_HERE, STREAMS, TEXT, Evidence, in_text, match, normal, symptoms
 from tests.integration.gpu_failure_cases import CASES as ON_A_LAB
-from tests.integration.test_gpu_failure_texts import CASES as IN_WORDS
-from tests.integration.test_gpu_failure_texts import DOCKER
+from tests.integration.gpu_failure_texts import CASES as IN_WORDS
+from tests.integration.gpu_failure_texts import DOCKER
 
 SAID: Mapping[str, list[str]] = tomllib.loads(
     (Path(__file__).parents[3] / "data" / "symptoms_messages.toml").read_text()

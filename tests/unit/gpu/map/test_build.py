@@ -11,7 +11,7 @@ from lab.gpu.map.model import Gpu, GpuMap, GpuState
 from lab.gpu.map.text import gpu_lines, summary_line
 from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from tests.support.gpu_map_world import MEMORY, Cluster, demo, many, node, pod
+from tests.support.gpu_map_world import MEMORY, GpuCluster, demo, many, node, pod
 
 
 def states(gpus: GpuMap) -> list[str]:
@@ -62,7 +62,7 @@ def test_json_has_what_follows_from_the_map() -> None:
 
 
 def test_more_than_a_whole_gpu_is_over_committed() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g", pod("a", fraction="0.75"), pod("b", fraction="0.5"))
     (gpu,) = cluster.map().gpus
@@ -70,7 +70,7 @@ def test_more_than_a_whole_gpu_is_over_committed() -> None:
 
 
 def test_shares_that_fill_a_gpu_exactly_do_not_over_commit_it() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g", *(pod(f"p{n}", fraction="0.1") for n in range(10)))
     (gpu,) = cluster.map().gpus
@@ -78,7 +78,7 @@ def test_shares_that_fill_a_gpu_exactly_do_not_over_commit_it() -> None:
 
 
 def test_gpu_given_out_twice_is_over_committed_even_without_shares() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g1")
     cluster.share(machine, 0, "g2")
@@ -88,7 +88,7 @@ def test_gpu_given_out_twice_is_over_committed_even_without_shares() -> None:
 
 
 def test_tenant_with_a_kai_of_its_own_reserves_inside_the_tenant() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     cluster.share(machine, 1, "same", pod("theirs", tenant="ml", fraction="0.5"), own="ml")
     cluster.share(machine, 0, "same", pod("ours", fraction="0.25"))
@@ -99,7 +99,7 @@ def test_tenant_with_a_kai_of_its_own_reserves_inside_the_tenant() -> None:
 
 
 def test_pod_on_several_shared_gpus_is_on_each() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     wide = pod("wide", fraction="0.5", devices=2)
     cluster.share(machine, 0, "g0", wide)
@@ -112,7 +112,7 @@ def test_pod_on_several_shared_gpus_is_on_each() -> None:
 
 
 def test_existing_cluster_has_counts_where_uuids_are_not_known() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("a10-node", 4)
     cluster.share(machine, 2, "g", pod("half", fraction="0.5"), pod("some", memory=6000))
     cluster.pods.append(pod("two", gpus=2, node="a10-node", scheduler="default-scheduler"))
@@ -127,7 +127,7 @@ def test_existing_cluster_has_counts_where_uuids_are_not_known() -> None:
 
 
 def test_label_tells_the_memory_of_an_existing_cluster() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("a10-node", 1)
     cluster.share(machine, 0, "g", pod("some", memory=6000))
     labels = {"nvidia.com/gpu.memory": "24000", "nvidia.com/gpu.product": "NVIDIA-A10"}
@@ -143,7 +143,7 @@ def test_status_of_a_pod_tells_its_gpus_where_the_kubelet_writes_it() -> None:
     resource = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-x::3", "health": "Healthy"}]}
     told["status"]["containerStatuses"] = [{"name": "main", "state": {}, "allocatedResourcesStatus": [resource]}]
     amounts = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
-    gpus = Cluster(nodes=[node("n", **amounts)], pods=[told]).map()
+    gpus = GpuCluster(nodes=[node("n", **amounts)], pods=[told]).map()
     assert [(gpu.uuid, names(gpu)) for gpu in gpus.gpus] == [("GPU-x", ["default/one"]), ("", [])]
 
 
@@ -151,19 +151,19 @@ def test_time_sliced_gpus_are_not_over_committed() -> None:
     labels = {"nvidia.com/gpu.replicas": "4"}
     amounts = {"capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"}}
     pods = [pod(f"p{n}", gpus=1, node="n") for n in range(3)]
-    (gpu,) = Cluster(nodes=[node("n", labels=labels, **amounts)], pods=pods).map().gpus
+    (gpu,) = GpuCluster(nodes=[node("n", labels=labels, **amounts)], pods=pods).map().gpus
     assert (gpu.state, gpu.used, len(gpu.holders)) == (GpuState.SHARED, 0.75, 3)
 
 
 def test_unknown_gpus_that_are_not_offered_are_counted() -> None:
     amounts = {"capacity": {"nvidia.com/gpu": "3"}, "allocatable": {"nvidia.com/gpu": "1"}}
-    gpus = Cluster(nodes=[node("n", **amounts)], pods=[pod("p", gpus=1, node="n")]).map()
+    gpus = GpuCluster(nodes=[node("n", **amounts)], pods=[pod("p", gpus=1, node="n")]).map()
     assert states(gpus) == ["whole", "unhealthy", "unhealthy"]
     assert gpus.largest_free == 0
 
 
 def test_device_plugin_that_is_gone_takes_all_gpus_with_it() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     cluster.nodes, cluster.machines = [machine.node()], []
     cluster.nodes[0]["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
@@ -172,7 +172,7 @@ def test_device_plugin_that_is_gone_takes_all_gpus_with_it() -> None:
 
 
 def test_gpu_withheld_without_a_name_is_not_free() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     obj = machine.node()
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}  # the kubelet's record is not as new as its status
@@ -181,7 +181,7 @@ def test_gpu_withheld_without_a_name_is_not_free() -> None:
 
 
 def test_pod_whose_gpu_nobody_has_told_stays_beside_the_gpus() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     cluster.machine("worker", 1)
     cluster.pods.append(pod("new", gpus=1, node="worker", phase="Pending"))
     cluster.pods.append(pod("newer", fraction="0.5", node="worker", phase="Pending"))
@@ -196,12 +196,12 @@ def test_node_that_takes_no_pods_has_no_free_share(change: dict[str, bool]) -> N
     obj = node("n", ready=change.get("ready", True), capacity={"nvidia.com/gpu": "1"})
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}
     obj["spec"]["unschedulable"] = change.get("cordoned", False)
-    gpus = Cluster(nodes=[obj]).map()
+    gpus = GpuCluster(nodes=[obj]).map()
     assert (gpus.gpus[0].state, gpus.largest_free) == (GpuState.FREE, 0)
 
 
 def test_what_does_not_hold_a_gpu_is_left_out() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     cluster.machine("worker", 1)
     cluster.pods = [
         pod("done", gpus=1, node="worker", phase="Succeeded"),
@@ -214,7 +214,7 @@ def test_what_does_not_hold_a_gpu_is_left_out() -> None:
 
 
 def test_contradictions_are_told() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 3)
     cluster.share(machine, 0, "moved")
     cluster.share(machine, 1, "failed")
@@ -228,7 +228,7 @@ def test_contradictions_are_told() -> None:
 
 
 def test_reservation_pod_before_it_has_found_its_gpu() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "new")
     del cluster.pods[0]["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"]
@@ -239,14 +239,14 @@ def test_reservation_pod_before_it_has_found_its_gpu() -> None:
 
 
 def test_nodes_are_in_the_order_of_their_numbers() -> None:
-    cluster = Cluster()
+    cluster = GpuCluster()
     for name in ("worker10", "worker2", "worker"):
         cluster.machine(name, 1)
     assert [found.name for found in cluster.map().nodes] == ["worker", "worker2", "worker10"]
 
 
 def test_no_gpus_at_all() -> None:
-    gpus = Cluster(nodes=[node("a"), node("b")]).map()
+    gpus = GpuCluster(nodes=[node("a"), node("b")]).map()
     assert (gpus.nodes, gpus.others, gpus.largest_free) == ((), 2, 0)
     assert gpu_lines(gpus) == ("no GPUs on 2 nodes; 0 pods waiting for one",)
 
@@ -268,5 +268,5 @@ def test_many_gpus_are_counted_right() -> None:
 
 
 def test_what_is_not_on_the_map_is_said() -> None:
-    gpus = Cluster(nodes=[node("n", capacity={"nvidia.com/mig-1g.5gb": "7"})]).map()
+    gpus = GpuCluster(nodes=[node("n", capacity={"nvidia.com/mig-1g.5gb": "7"})]).map()
     assert gpus.notes == ("n has MIG devices, which are not on this map",)

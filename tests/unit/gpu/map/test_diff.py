@@ -8,15 +8,15 @@ import json
 from lab.gpu.map.diff import GpuChange, changes
 from lab.gpu.map.model import GpuMap
 from lab.serialization import to_json
-from tests.support.gpu_map_world import Cluster, pod
+from tests.support.gpu_map_world import GpuCluster, pod
 
 
 def told(before: GpuMap, after: GpuMap) -> list[tuple[str, str]]:
     return [(change.what, change.text) for change in changes(before, after)]
 
 
-def cluster(*pods: dict[str, object]) -> Cluster:
-    made = Cluster(pods=list(pods))
+def cluster(*pods: dict[str, object]) -> GpuCluster:
+    made = GpuCluster(pods=list(pods))
     made.machine("worker", 2)
     return made
 

@@ -18,10 +18,9 @@ from lab.kube import Cluster as Server
 from lab.kube import informers, reflector
 from lab.serialization import to_json
 from lab.ui.gpus import render_gpus
-from tests.support.gpu_map_world import Cluster, Machine, pod
+from tests.support.gpu_map_world import GpuCluster, Machine, pod
 from tests.support.kube_fake import CUT, FakeApi, Stream, listing, status
-from tests.unit.steps.kai.test_values import lab
-from tests.unit.tenants.vcluster.test_values import one
+from tests.support.specs import lab_spec, tenant_spec
 
 if TYPE_CHECKING:
     from lab.session.context import LabContext
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 
 
-def shared(tenant: str = "ml") -> tuple[Cluster, Machine]:
+def shared(tenant: str = "ml") -> tuple[GpuCluster, Machine]:
     """A tenant's node: one GPU shared by two of its pods, and one that a pod has whole."""
-    cluster = Cluster()
+    cluster = GpuCluster()
     machine = cluster.machine("worker2", 2)
     machine.tenant = tenant
     users = [pod(name, tenant=tenant, ns="team", fraction="0.5") for name in ("a", "b")]
@@ -40,7 +39,7 @@ def shared(tenant: str = "ml") -> tuple[Cluster, Machine]:
     return cluster, machine
 
 
-def table(cluster: Cluster, width: int = 100) -> str:
+def table(cluster: GpuCluster, width: int = 100) -> str:
     console = Console(width=width, record=True, force_terminal=False, color_system=None)
     render_gpus(cluster.map(), "lab demo", console, width)
     return console.export_text()
@@ -215,8 +214,8 @@ def test_a_tenant_that_refuses_is_told_and_the_rest_goes_on(
 
 
 def test_a_lab_asks_its_tenants_with_a_kai_of_their_own(tmp_path: Path) -> None:
-    tenants = [one("own-kai", "ml"), one("own-kai", "new"), one("host-kai", "dev")]
-    spec = lab(cluster={"workers": 3}, tenants=[tenant.model_dump() for tenant in tenants])
+    tenants = [tenant_spec("own-kai", "ml"), tenant_spec("own-kai", "new"), tenant_spec("host-kai", "dev")]
+    spec = lab_spec(cluster={"workers": 3}, tenants=[tenant.model_dump() for tenant in tenants])
     (tmp_path / "ml").write_text("")
     ctx = SimpleNamespace(
         spec=spec,

@@ -12,7 +12,7 @@ from lab.config import LabSpec
 from lab.engine.events import Bus, Event, Notice
 from lab.engine.journal import Journal
 from lab.engine.step import State
-from lab.errors import ApiFailed, LabError, SpecError, StepFailed
+from lab.errors import LabError, SpecError, StepFailed
 from lab.gpu import gpu_steps
 from lab.gpu.nvidia import nodes as real_nodes
 from lab.gpu.nvidia import verify
@@ -25,8 +25,11 @@ from lab.host.nvml import Nvml
 from lab.paths import LabPaths
 from lab.session.context import LabContext
 from lab.tools.container import ContainerEngine
+from tests.support.api_requests import Call as Request
+from tests.support.api_requests import Failure
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import Call, FakeRunner
-from tests.support.gpu_world import FakeCluster, Json, make_node, plugin_pod
+from tests.support.gpu_world import Json, make_node, plugin_pod
 from tests.support.nvidia_world import facts, gpu, uuid
 
 SPEC = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "nvidia", "strategy": "volume-mount"}})
@@ -64,9 +67,9 @@ class Node:
         return ""
 
 
-class World:
+class NvidiaWorld:
     def __init__(self, tmp_path: Path, runner: FakeRunner) -> None:
-        self.runner, self.cluster = runner, FakeCluster()
+        self.runner, self.api = runner, FakeApiServer()
         self.nodes = {name: Node(name) for name in (CONTROL, ONE, TWO)}
         self.events: list[Event] = []
         bus = Bus()
@@ -80,10 +83,10 @@ class World:
             bus,
             None,  # type: ignore[arg-type]
             ContainerEngine(runner),
-            lambda _: self.cluster,  # type: ignore[arg-type,return-value]
+            lambda _: self.api.cluster,
         )
         record(self.ctx.journal, "cluster", SHARES, "volume-mount")
-        self.cluster.objects += [make_node(name) for name in self.nodes]
+        self.api.add(*(make_node(name) for name in self.nodes))
 
     def docker(self, *, installs: bool = False) -> None:
         """Let ``docker`` answer for the nodes."""
@@ -101,15 +104,15 @@ class World:
                 self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s"], out=node.install, exact=True)
 
     def labels(self, name: str) -> Json:
-        found: Json = self.cluster.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
+        found: Json = self.api.get("Node", name)["metadata"]["labels"]  # type: ignore[index]
         return found
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> NvidiaWorld:
     for module in (real_nodes, verify):
         monkeypatch.setattr(module, "query", lambda: facts().nvml)
-    return World(tmp_path, runner)
+    return NvidiaWorld(tmp_path, runner)
 
 
 def test_the_steps_and_their_order() -> None:
@@ -132,7 +135,7 @@ def test_somebody_elses_cluster_keeps_its_nodes() -> None:
         real_gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
 
 
-def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world: World) -> None:
+def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     assert step.observe(world.ctx).state is State.ABSENT
@@ -145,7 +148,7 @@ def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world
     assert "nvidia.com/gpu.present" not in world.labels(CONTROL)
 
 
-def test_a_device_node_that_came_back_is_drift(world: World) -> None:
+def test_a_device_node_that_came_back_is_drift(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
@@ -156,7 +159,7 @@ def test_a_device_node_that_came_back_is_drift(world: World) -> None:
         step.verify(world.ctx)
 
 
-def test_a_gpu_that_the_machine_does_not_know_any_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_the_machine_does_not_know_any_more(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
@@ -166,7 +169,7 @@ def test_a_gpu_that_the_machine_does_not_know_any_more(world: World, monkeypatch
     assert f"{TWO}: {uuid(3)}" in caught.value.evidence
 
 
-def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: World) -> None:
+def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     world.nodes[ONE].programs = ["nvidia-ctk"]
     for name in ("nvidia-container-runtime", "nvidia-cdi-hook"):
@@ -175,14 +178,14 @@ def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: World) ->
     RealGpuNodes(SPEC).apply(world.ctx)
 
 
-def test_a_toolkit_that_is_nowhere_is_said(world: World) -> None:
+def test_a_toolkit_that_is_nowhere_is_said(world: NvidiaWorld) -> None:
     world.docker()
     world.nodes[ONE].programs = []
     with pytest.raises(LabError, match="has no nvidia-container-runtime, and neither has this machine"):
         RealGpuNodes(SPEC).apply(world.ctx)
 
 
-def test_nodes_of_a_lab_without_real_gpus_are_refused(world: World) -> None:
+def test_nodes_of_a_lab_without_real_gpus_are_refused(world: NvidiaWorld) -> None:
     world.docker()
     world.nodes[ONE].extra = []
     for owned in world.ctx.journal.owned("gpu"):
@@ -196,7 +199,7 @@ def test_nodes_of_a_lab_without_real_gpus_are_refused(world: World) -> None:
     )
 
 
-def test_the_plugin_waits_for_what_the_journal_says(world: World) -> None:
+def test_the_plugin_waits_for_what_the_journal_says(world: NvidiaWorld) -> None:
     plugin = RealGpuPlugin(SPEC)
     assert {node: str(offer) for node, offer in plugin.offers(world.ctx).items()} == {ONE: "2", TWO: "2"}
     (pod,) = [doc["spec"]["template"]["spec"] for doc in plugin.documents() if doc["kind"] == "DaemonSet"]
@@ -205,7 +208,7 @@ def test_the_plugin_waits_for_what_the_journal_says(world: World) -> None:
     assert [volume["name"] for volume in pod["volumes"]] == ["kubelet-device-plugins-dir"]
 
 
-def found(world: World, **labels: str) -> None:
+def found(world: NvidiaWorld, **labels: str) -> None:
     for name in (ONE, TWO):
         world.labels(name).update({f"nvidia.com/gpu.{key}": value for key, value in labels.items()})
 
@@ -219,7 +222,9 @@ def found(world: World, **labels: str) -> None:
         ({"memory": "15360", "product": "NVIDIA-L4"}, State.DRIFTED, "should be 23034"),
     ],
 )
-def test_labels_are_compared_with_what_nvml_told(world: World, labels: dict[str, str], state: State, says: str) -> None:
+def test_labels_are_compared_with_what_nvml_told(
+    world: NvidiaWorld, labels: dict[str, str], state: State, says: str
+) -> None:
     found(world, present="true", **labels)
     seen = RealGpuLabels(SPEC).observe(world.ctx)
     assert seen.state is state
@@ -231,24 +236,24 @@ def smi(*numbers: int) -> str:
     return "".join(f"GPU {at}: NVIDIA L4 (UUID: {uuid(number)})\n" for at, number in enumerate(numbers))
 
 
-def serve(world: World, answer: Callable[[str], str]) -> None:
+def serve(world: NvidiaWorld, answer: Callable[[str], str | Failure]) -> None:
     """Let the device plugin run on the workers, and its pods answer nvidia-smi."""
     for name in (ONE, TWO):
-        world.cluster.objects.append(plugin_pod(name, "x", "2026-11-21T10:00:07Z"))
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.cluster.list("Pod")}
+        world.api.add(plugin_pod(name, "x", "2026-11-21T10:00:07Z"))
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.api.of_kind("Pod")}
 
-    def run(pod: str, namespace: str, argv: tuple[str, ...], timeout: float = 30) -> str:
-        assert argv == LIST_GPUS
-        return answer(nodes[pod])
+    def run(call: Request) -> str | Failure:
+        assert tuple(call.body) == LIST_GPUS
+        return answer(nodes[call.name])
 
-    world.cluster.exec = run  # type: ignore[method-assign,assignment]
+    world.api.react("exec", "Pod", run)
 
 
 def test_uuids_are_read_from_what_nvidia_smi_prints() -> None:
     assert uuids_in(smi(0, 3) + "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n") == {uuid(0), uuid(3)}
 
 
-def test_machine_nodes_and_pods_agree(world: World) -> None:
+def test_machine_nodes_and_pods_agree(world: NvidiaWorld) -> None:
     serve(world, lambda node: smi(0, 1) if node == ONE else smi(2, 3))
     step = RealGpuProof(SPEC)
     seen = step.observe(world.ctx)
@@ -257,7 +262,7 @@ def test_machine_nodes_and_pods_agree(world: World) -> None:
     assert world.events == []
 
 
-def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: World) -> None:
+def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: NvidiaWorld) -> None:
     serve(world, lambda node: smi(0, 1, 2) if node == ONE else smi(3))
     with pytest.raises(StepFailed) as caught:
         RealGpuProof(SPEC).verify(world.ctx)
@@ -267,20 +272,17 @@ def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: World) -> None:
     )
 
 
-def test_without_plugin_pods_nothing_is_proven(world: World) -> None:
+def test_without_plugin_pods_nothing_is_proven(world: NvidiaWorld) -> None:
     assert RealGpuProof(SPEC).observe(world.ctx).state is State.ABSENT
     with pytest.raises(StepFailed, match="does not run"):
         RealGpuProof(SPEC).verify(world.ctx)
 
 
-def refuse(message: str) -> Callable[[str], str]:
-    def answer(node: str) -> str:
-        raise ApiFailed(message)
-
-    return answer
+def refuse(message: str) -> Callable[[str], Failure]:
+    return lambda node: (500, message)
 
 
-def test_a_driver_without_nvidia_smi_is_said(world: World) -> None:
+def test_a_driver_without_nvidia_smi_is_said(world: NvidiaWorld) -> None:
     serve(world, refuse('exec: "nvidia-smi": executable file not found in $PATH'))
     step = RealGpuProof(SPEC)
     step.verify(world.ctx)
@@ -290,7 +292,7 @@ def test_a_driver_without_nvidia_smi_is_said(world: World) -> None:
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_an_nvidia_smi_that_fails_has_seen_no_gpu(world: World) -> None:
+def test_an_nvidia_smi_that_fails_has_seen_no_gpu(world: NvidiaWorld) -> None:
     serve(world, refuse("command terminated with exit code 9"))
     with pytest.raises(StepFailed):
         RealGpuProof(SPEC).verify(world.ctx)

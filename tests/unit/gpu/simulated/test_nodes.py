@@ -12,13 +12,13 @@ from lab.engine.step import State
 from lab.errors import LabError, SpecError, StepFailed
 from lab.gpu import GpuNodes, gpu_steps
 from lab.gpu.simulated.node_files import HOME
-from tests.support.gpu_world import SPEC, WORKERS, Json, World, pretend_machine, wanted
+from tests.support.gpu_world import SPEC, WORKERS, GpuWorld, Json, pretend_machine, wanted
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     pretend_machine(monkeypatch)
-    return World(tmp_path)
+    return GpuWorld(tmp_path)
 
 
 def test_the_steps_and_their_order() -> None:
@@ -56,11 +56,11 @@ def test_gpus_that_cannot_be_had_are_refused(spec: Json, says: str) -> None:
     assert refused.value.fix
 
 
-def test_nodes_without_anything_are_absent(world: World) -> None:
+def test_nodes_without_anything_are_absent(world: GpuWorld) -> None:
     assert GpuNodes(SPEC).observe(world.ctx).state is State.ABSENT
 
 
-def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(world: World) -> None:
+def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(world: GpuWorld) -> None:
     for name in WORKERS:
         world.nodes[name].offers = [wanted(name)]
     step = GpuNodes(SPEC)
@@ -70,7 +70,7 @@ def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(wo
         "kailab-demo-control-plane": 0,
         **dict.fromkeys(WORKERS, 1),
     }
-    labelled = [o["metadata"]["name"] for o in world.cluster.list("Node", labels="nvidia.com/gpu.present=true")]
+    labelled = [o["metadata"]["name"] for o in world.api.cluster.list("Node", labels="nvidia.com/gpu.present=true")]
     assert labelled == list(WORKERS)
     assert step.observe(world.ctx).state is State.READY
 
@@ -78,7 +78,7 @@ def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(wo
 def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_machine(monkeypatch)
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0}, "gpu": {"mode": "simulated"}})
-    world = World(tmp_path, spec)
+    world = GpuWorld(tmp_path, spec)
     world.nodes["kailab-demo-control-plane"].offers = [wanted("kailab-demo-control-plane", spec)]
     GpuNodes(spec).apply(world.ctx)
     GpuNodes(spec).verify(world.ctx)
@@ -102,7 +102,9 @@ def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeyp
         (lambda line: "" if line.startswith("link /usr/bin/nvidia-smi") else line, "nvidia-smi leads to nothing"),
     ],
 )
-def test_whatever_differs_on_a_node_is_named_and_healed(world: World, spoil: Callable[[str], str], says: str) -> None:
+def test_whatever_differs_on_a_node_is_named_and_healed(
+    world: GpuWorld, spoil: Callable[[str], str], says: str
+) -> None:
     world.plan(*WORKERS)
     node = world.nodes[WORKERS[1]]
     node.lines = [spoil(line) for line in node.lines]
@@ -116,20 +118,20 @@ def test_whatever_differs_on_a_node_is_named_and_healed(world: World, spoil: Cal
     step.verify(world.ctx)
 
 
-def test_a_missing_label_alone_is_drift(world: World) -> None:
+def test_a_missing_label_alone_is_drift(world: GpuWorld) -> None:
     world.plan(*WORKERS)
-    world.cluster.get("Node", WORKERS[0])["metadata"]["labels"].clear()  # type: ignore[index]
+    world.api.get("Node", WORKERS[0])["metadata"]["labels"].clear()  # type: ignore[index]
     assert GpuNodes(SPEC).observe(world.ctx).diff == (f"{WORKERS[0]}: label nvidia.com/gpu.present=true is missing",)
 
 
-def test_another_number_of_gpus_is_drift(world: World) -> None:
+def test_another_number_of_gpus_is_drift(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     more = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "simulated", "perNode": 3}})
     diff = GpuNodes(more).observe(world.ctx).diff
     assert [line for line in diff if "nvml.conf differs" in line or "/dev/nvidia2 is missing" in line]
 
 
-def test_stopped_nodes_are_not_asked(world: World) -> None:
+def test_stopped_nodes_are_not_asked(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.nodes[WORKERS[0]].state = "exited"
     seen = GpuNodes(SPEC).observe(world.ctx)
@@ -138,7 +140,7 @@ def test_stopped_nodes_are_not_asked(world: World) -> None:
     assert not [line for line in world.runner.lines if "exec" in line]
 
 
-def test_nodes_made_without_the_toolkit_are_refused_before_anything_is_written(world: World) -> None:
+def test_nodes_made_without_the_toolkit_are_refused_before_anything_is_written(world: GpuWorld) -> None:
     world.nodes[WORKERS[0]].bare = True
     with pytest.raises(LabError, match="cannot take GPUs") as refused:
         GpuNodes(SPEC).apply(world.ctx)
@@ -147,7 +149,7 @@ def test_nodes_made_without_the_toolkit_are_refused_before_anything_is_written(w
     assert not any(node.installs for node in world.nodes.values())
 
 
-def test_verify_fails_when_the_toolkit_does_not_resolve_a_gpu(world: World) -> None:
+def test_verify_fails_when_the_toolkit_does_not_resolve_a_gpu(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.runner.handle(["docker", "exec", WORKERS[1], "nvidia-ctk", "cdi", "list"], out="", err="0 devices")
     world.runner.handlers.reverse()
@@ -156,7 +158,7 @@ def test_verify_fails_when_the_toolkit_does_not_resolve_a_gpu(world: World) -> N
     assert "0 devices" in failed.value.evidence
 
 
-def test_the_files_travel_in_one_command_per_node(world: World) -> None:
+def test_the_files_travel_in_one_command_per_node(world: GpuWorld) -> None:
     for name in WORKERS:
         world.nodes[name].offers = [wanted(name)]
     GpuNodes(SPEC).apply(world.ctx)

@@ -16,7 +16,7 @@ from lab.host.nvidia.driver import KernelDriver
 from lab.host.nvidia.toolkit import Toolkit
 from lab.host.nvml import Nvml
 from tests.support.fakes import FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 from tests.support.nvidia_world import DOCKER, TOOLKIT, VERSION, facts, gpu, uuid
 
 READY = facts(
@@ -71,8 +71,8 @@ def test_a_gpu_that_is_cut_up_is_named() -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    return World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def world(tmp_path: Path, runner: FakeRunner) -> World:
         ("nvidia", "error", "Driver Not Loaded"),
     ],
 )
-def test_without_a_gpu_only_the_lab_file_makes_it_a_failure(world: World, mode: str, level: str, says: str) -> None:
+def test_without_a_gpu_only_the_lab_file_makes_it_a_failure(world: HostWorld, mode: str, level: str, says: str) -> None:
     at = Look(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode))
     (found,) = findings(at)
     assert found.severity == level
     assert says in found.what
 
 
-def test_the_machine_is_asked_where_there_is_a_gpu(world: World) -> None:
+def test_the_machine_is_asked_where_there_is_a_gpu(world: HostWorld) -> None:
     world.runner.has("ldconfig", "/sbin/ldconfig")
     world.runner.handle("/sbin/ldconfig -p", times=1)
     world.put("/dev/dxg", "")

@@ -20,7 +20,7 @@ from lab.host.nvidia.toolkit import CONFIG as TOOLKIT_CONFIG
 from lab.host.nvidia.toolkit import hands_over
 from lab.host.runtime import PLACE, RuntimeWrapper
 from tests.support.fakes import Call, FakeClock, FakeRunner
-from tests.support.host_world import World
+from tests.support.host_world import HostWorld
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 ODD = b'{\n\t"log-driver":   "local"}'
@@ -30,8 +30,8 @@ PACKAGED = (
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> World:
-    made = World(tmp_path / "root", runner)
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    made = HostWorld(tmp_path / "root", runner)
     runner.has("nvidia-container-runtime")
     return made
 
@@ -42,23 +42,23 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
-def fix(world: World, clock: FakeClock) -> NvidiaRuntime:
+def fix(world: HostWorld, clock: FakeClock) -> NvidiaRuntime:
     return NvidiaRuntime(world.machine, clock, clock.sleep)
 
 
-def config(world: World) -> dict[str, Any]:
+def config(world: HostWorld) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(world.machine.path(CONFIG).read_text())
     return found
 
 
-def settings(world: World) -> dict[str, Any]:
+def settings(world: HostWorld) -> dict[str, Any]:
     return tomllib.loads(world.machine.path(TOOLKIT_CONFIG).read_text())
 
 
 @pytest.mark.parametrize("daemon", [None, ODD, b""])
 @pytest.mark.parametrize("toolkit", [None, PACKAGED])
 def test_both_files_change_and_come_back_byte_for_byte(
-    world: World, journal: Journal, fix: NvidiaRuntime, daemon: bytes | None, toolkit: bytes | None
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime, daemon: bytes | None, toolkit: bytes | None
 ) -> None:
     if daemon is not None:
         world.put(CONFIG, daemon, 0o600)
@@ -82,7 +82,7 @@ def test_both_files_change_and_come_back_byte_for_byte(
 
 
 def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_found(
-    world: World, journal: Journal, fix: NvidiaRuntime
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
     world.put(CONFIG, ODD)
     before = world.files()
@@ -104,7 +104,7 @@ def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_
     assert journal.owned() == ()
 
 
-def test_later_changes_of_others_are_kept(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_later_changes_of_others_are_kept(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.put(CONFIG, b"{}")
     world.put(TOOLKIT_CONFIG, PACKAGED)
     world.obey_files(removing=False)
@@ -118,7 +118,7 @@ def test_later_changes_of_others_are_kept(world: World, journal: Journal, fix: N
     assert world.machine.path(TOOLKIT_CONFIG).read_text().endswith("# mine\n")
 
 
-def running(world: World, follows: bool = True) -> list[str]:
+def running(world: HostWorld, follows: bool = True) -> list[str]:
     """A dockerd that reads its file on SIGHUP (``follows``), and keeps its default runtime when that names none."""
     world.docker_runs(4711)
     world.runner.has("docker")
@@ -139,7 +139,7 @@ def running(world: World, follows: bool = True) -> list[str]:
 
 
 def test_a_running_daemon_follows_and_goes_back_before_the_runtime_loses_its_name(
-    world: World, journal: Journal, fix: NvidiaRuntime
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
     seen = running(world)
     world.obey_files()
@@ -151,7 +151,7 @@ def test_a_running_daemon_follows_and_goes_back_before_the_runtime_loses_its_nam
     assert not world.machine.path(CONFIG).exists()
 
 
-def test_a_changed_file_is_read_again_too(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_a_changed_file_is_read_again_too(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     seen = running(world)
     world.obey_files()
     world.runner.handle("docker ps -aq")
@@ -163,7 +163,7 @@ def test_a_changed_file_is_read_again_too(world: World, journal: Journal, fix: N
 
 
 def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containers(
-    world: World, journal: Journal, fix: NvidiaRuntime
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
     running(world, follows=False)
     world.obey_files(removing=False)
@@ -173,7 +173,7 @@ def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containe
     assert caught.value.evidence == ("running container precious",)
 
 
-def test_an_idle_daemon_under_systemd_is_restarted(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_an_idle_daemon_under_systemd_is_restarted(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.docker_runs(4711)
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.runner.has("docker")
@@ -196,7 +196,7 @@ def inspected(*lines: str) -> Callable[[Call], str]:
 
 
 def test_the_runtime_stays_while_containers_were_made_with_it(
-    world: World, journal: Journal, fix: NvidiaRuntime
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
     world.obey_files(removing=False)
     fix.apply(world.runner, journal)
@@ -209,7 +209,9 @@ def test_the_runtime_stays_while_containers_were_made_with_it(
     assert config(world)["default-runtime"] == "nvidia"
 
 
-def test_a_registration_of_the_user_s_own_is_left_to_them(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_a_registration_of_the_user_s_own_is_left_to_them(
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime
+) -> None:
     theirs = {"runtimes": {"nvidia": {"path": "/opt/nvidia-container-runtime", "runtimeArgs": []}}}
     world.put(CONFIG, json.dumps(theirs))
     world.obey_files()
@@ -229,7 +231,7 @@ def test_a_registration_of_the_user_s_own_is_left_to_them(world: World, journal:
     ],
 )
 def test_what_cannot_be_extended_is_left_alone(
-    world: World, journal: Journal, fix: NvidiaRuntime, daemon: str, toolkit: str, why: str
+    world: HostWorld, journal: Journal, fix: NvidiaRuntime, daemon: str, toolkit: str, why: str
 ) -> None:
     world.put(CONFIG, daemon)
     world.put(TOOLKIT_CONFIG, toolkit)
@@ -240,7 +242,7 @@ def test_what_cannot_be_extended_is_left_alone(
     assert journal.owned() == ()
 
 
-def test_without_the_toolkit_nothing_is_registered(world: World, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_without_the_toolkit_nothing_is_registered(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.runner.programs.clear()
     with pytest.raises(HostNotReady, match="not installed"):
         fix.apply(world.runner, journal)
@@ -251,7 +253,7 @@ SPEC = f"cdiVersion: 0.5.0\nkind: {cdi.KIND}\ndevices: []\n"
 
 @pytest.mark.parametrize(("path", "before"), [("/etc/cdi/nvidia.yaml", None), ("/var/run/cdi/nvidia.yaml", SPEC)])
 def test_the_spec_is_written_over_the_stale_one_and_comes_back(
-    world: World, journal: Journal, path: str, before: str | None
+    world: HostWorld, journal: Journal, path: str, before: str | None
 ) -> None:
     if before is not None:
         world.put(path, before)
@@ -267,7 +269,7 @@ def test_the_spec_is_written_over_the_stale_one_and_comes_back(
 
 
 @pytest.mark.parametrize(("out", "code"), [("", 1), ("kind: example.com/nic\n", 0)])
-def test_a_toolkit_that_makes_no_spec_changes_nothing(world: World, journal: Journal, out: str, code: int) -> None:
+def test_a_toolkit_that_makes_no_spec_changes_nothing(world: HostWorld, journal: Journal, out: str, code: int) -> None:
     world.runner.handle(list(cdi.GENERATE), out=out, err="failed to initialize NVML\n", code=code)
     with pytest.raises(HostNotReady, match="made no CDI spec") as caught:
         NvidiaCdi(world.machine).apply(world.runner, journal)
@@ -275,7 +277,7 @@ def test_a_toolkit_that_makes_no_spec_changes_nothing(world: World, journal: Jou
     assert journal.owned() == ()
 
 
-def test_the_spec_stays_while_containers_may_need_it(world: World, journal: Journal) -> None:
+def test_the_spec_stays_while_containers_may_need_it(world: HostWorld, journal: Journal) -> None:
     world.obey_files(removing=False)
     world.runner.handle(list(cdi.GENERATE), out=SPEC)
     fix = NvidiaCdi(world.machine)

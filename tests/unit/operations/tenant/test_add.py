@@ -18,7 +18,7 @@ from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.serialization import to_json
 from lab.steps.kai.values import release_values
-from tests.support.cluster_fake import add_release, release_secret
+from tests.support.builders import release_secret
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
 
 YES = lambda effects: True  # noqa: E731
@@ -39,7 +39,7 @@ def install_kai(world: TenancyWorld) -> None:
     secret = release_secret(
         "kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}", chart="kai-scheduler"
     )
-    add_release(world.cluster, secret)
+    world.api.add(secret)
 
 
 @pytest.fixture

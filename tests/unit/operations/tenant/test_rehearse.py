@@ -26,7 +26,7 @@ from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot
 from lab.ui.tenant_rehearsal import render_rehearsal
 from tests.support.fakes import FakeRunner
 from tests.support.tenant_kai_world import tenant_of
-from tests.unit.tenants.upgrade.test_workload_snapshot import BEFORE
+from tests.support.workload_snapshots import BEFORE
 
 FINE = (SmokeTest("cpu", 2.0), SmokeTest("gpu", skipped="the tenant has no free GPU"), SmokeTest("fraction", 5.0))
 OLD = replace(BEFORE, kai="0.9.8")

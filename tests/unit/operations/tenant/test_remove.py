@@ -13,7 +13,7 @@ from lab.paths import LabPaths
 from lab.serialization import to_json
 from lab.steps.kai.values import release_values
 from lab.tenants.removal.timeline import Milestone, Removal
-from tests.support.cluster_fake import add_release, release_secret
+from tests.support.builders import release_secret
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
 
 
@@ -93,7 +93,6 @@ def test_while_somebody_else_works_on_the_lab(monkeypatch: pytest.MonkeyPatch) -
 def install(world: TenancyWorld) -> None:
     spec = world.lab().spec
     values = release_values(spec)
-    add_release(
-        world.cluster,
-        release_secret("kai-scheduler", "kai-scheduler", values, version=f"v{spec.kai.version}", chart="kai-scheduler"),
+    world.api.add(
+        release_secret("kai-scheduler", "kai-scheduler", values, version=f"v{spec.kai.version}", chart="kai-scheduler")
     )

@@ -15,13 +15,14 @@ import lab.operations.tenant.status
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added
 from lab.engine.step import Observed
-from lab.errors import ApiFailed, NoLab, SpecError
+from lab.errors import NoLab, SpecError
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
 from lab.operations.tenant.status import kubeconfig, states, status
 from lab.operations.tenant.upgrade import roll_back, upgrade
 from lab.paths import LabPaths
 from lab.serialization import to_json
-from tests.support.cluster_fake import FakeCluster, add_release, release_secret, running_pod
+from tests.support.builders import release_secret, running_pod
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.tenancy_world import FakeStep, TenancyWorld, lab_file, own_kai
 
 ML = own_kai(nodes=["worker3"], quota={"gpus": 2})
@@ -35,15 +36,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     return world
 
 
-def come_up(world: TenancyWorld, name: str, kai: str = "") -> FakeCluster:
+def come_up(world: TenancyWorld, name: str, kai: str = "") -> FakeApiServer:
     """The tenant has its namespace, kubeconfig and port, and answers."""
-    world.cluster.put("Namespace", f"vcluster-{name}")
+    world.api.put("Namespace", f"vcluster-{name}")
     paths = LabPaths("demo")
     paths.tenant_kubeconfig(name).write_text("kind: Config\n")
     world.lab().session.journal.owns("port", name, "cluster", host="41000", node="30440")
-    inside = world.tenants[name] = FakeCluster()
+    inside = world.tenants[name] = FakeApiServer()
     if kai:
-        add_release(inside, release_secret("kai-scheduler", "kai-scheduler", {}, version=f"v{kai}"))
+        inside.add(release_secret("kai-scheduler", "kai-scheduler", {}, version=f"v{kai}"))
     return inside
 
 
@@ -62,9 +63,9 @@ def gpus(*holders: Holder) -> GpuMap:
 
 def test_a_tenant_that_is_up(world: TenancyWorld) -> None:
     inside = come_up(world, "ml", "0.12.23")
-    inside.objects["Pod", "team", "a"] = running_pod("a", "team", labels={})
-    inside.objects["Pod", "team", "b"] = running_pod("b", "team", labels={}, waiting="ContainerCreating")
-    inside.objects["Pod", "kube-system", "dns"] = running_pod("dns", "kube-system", labels={})
+    inside.add(running_pod("a", "team", labels={}))
+    inside.add(running_pod("b", "team", labels={}, waiting="ContainerCreating"))
+    inside.add(running_pod("dns", "kube-system", labels={}))
     held = [Holder("team", name, "ml", "", "0.5", 0.5, "Running", name) for name in ("a", "c")]
     world.gpus = gpus(*held)
     (found,) = states(world.lab(), ["ml"])
@@ -86,14 +87,10 @@ def test_tenants_that_do_not_answer_are_told_and_no_error(world: TenancyWorld) -
     come_up(world, "ml").alive = False
     file, own = states(world.lab())
     assert (file.state, file.why) == ("absent", "no kubeconfig: it did not come up")
-    assert (own.state, own.why) == ("not ready", "https://127.0.0.1:1 does not answer /readyz")
+    assert (own.state, own.why) == ("not ready", "https://127.0.0.1:6443 does not answer /readyz")
     broken = come_up(world, "ml")
-    broken.list = _refuse  # type: ignore[method-assign,assignment]
-    assert states(world.lab(), ["ml"])[0].why == "pods: Forbidden"
-
-
-def _refuse(*_: object, **__: object) -> list[Any]:
-    raise ApiFailed("pods: Forbidden")
+    broken.fail("list", "Pod", (403, "pods is forbidden"))
+    assert states(world.lab(), ["ml"])[0].why == "GET Pod objects: pods is forbidden (HTTP 403)"
 
 
 def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,15 @@ import pytest
 
 from lab.steps.kai import binder_placeholders
 from lab.tenants.isolation.step import Isolation
-from tests.support.cluster_fake import World
 from tests.support.explain_world import deployment, pod
 from tests.support.fakes import FakeRunner
 from tests.support.isolation_world import IMAGE, MINE, SPACE, SPEC, Json, put, scene
+from tests.support.lab_world import LabWorld
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    return World(SPEC, runner, tmp_path)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    return LabWorld(SPEC, runner, tmp_path)
 
 
 def sharing(name: str, group: str, where: str = SPACE, **more: Any) -> Json:
@@ -37,14 +37,12 @@ def test_stand_ins_never_run_and_are_no_reservation_pods() -> None:
     assert one["spec"]["schedulingGates"]
 
 
-def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: World) -> None:
+def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: LabWorld) -> None:
     made = scene().add(sharing("a", "g1"), deployment("binder", "kai-scheduler", IMAGE, have=0))
     api = put(world, made)
     seen = Isolation(SPEC).observe(world.ctx)
     assert "binder cannot start" in seen.diff[-1]
-    api.before_wait = lambda kind: api.objects.update(
-        {("Deployment", "kai-scheduler", "binder"): deployment("binder", "kai-scheduler", IMAGE)}
-    )
+    api.after("watch", "*", lambda _: api.add(deployment("binder", "kai-scheduler", IMAGE)))
     Isolation(SPEC).apply(world.ctx)
     name = binder_placeholders.stand_ins(("g1",), "demo", "x")[0]["metadata"]["name"]
     assert world.log[-3:] == [
@@ -54,16 +52,16 @@ def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: World) ->
     ]
 
 
-def test_no_shelter_where_nobody_shares(world: World) -> None:
+def test_no_shelter_where_nobody_shares(world: LabWorld) -> None:
     api = put(world, scene())
-    with binder_placeholders.sheltered(api, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
+    with binder_placeholders.sheltered(api.cluster, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
         assert groups == ()
     assert world.log == []
 
 
-def test_stand_ins_go_whatever_happens(world: World) -> None:
+def test_stand_ins_go_whatever_happens(world: LabWorld) -> None:
     api = put(world, scene().add(sharing("a", "g1")))
-    with pytest.raises(ZeroDivisionError), binder_placeholders.sheltered(api, "demo", Isolation(SPEC).line):  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError), binder_placeholders.sheltered(api.cluster, "demo", Isolation(SPEC).line):  # type: ignore[arg-type]
         _ = 1 / 0
     assert world.log[-1] == "delete all Pod in kai-resource-reservation grace 0"
     assert api.waits == []

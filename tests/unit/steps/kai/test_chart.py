@@ -11,7 +11,7 @@ import pytest
 from lab.kai import line_of, lines
 from lab.kai.chart import KaiChart, chart_of, differences
 from lab.steps.kai.chart import applied_by_jobs, chart_seen
-from tests.support.cluster_fake import chart_file
+from tests.support.builders import chart_file
 from tests.support.kai_renders import FOLDER, recorded, versions, write
 
 NEW, OLD = "0.16.8", "0.7.11"

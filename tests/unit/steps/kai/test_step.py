@@ -2,77 +2,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab.engine.step import State
-from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
+from lab.errors import LabError, StepFailed, WaitTimeout
 from lab.steps.kai.chart import config_documents
 from lab.steps.kai.step import NAMESPACE, RELEASE, Kai
-from lab.steps.kai.values import kai_deployments, release_values
-from tests.support.cluster_fake import World, add_release, chart_file, ready_deployment, release_secret, running_pod
+from lab.steps.kai.values import release_values
+from tests.support.builders import ready_deployment, release_secret, running_pod
 from tests.support.fakes import FakeRunner
-from tests.unit.steps.kai.test_values import EXISTING, lab
-
-CRD = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: {}\n"
-RENDERED = """
-kind: ConfigMap
-metadata: {name: kai-config-manifest}
-data:
-  kai-config.yaml: |
-    apiVersion: kai.scheduler/v1
-    kind: Config
-    metadata: {name: kai-config}
-    spec: {namespace: kai-scheduler}
----
-kind: Queue
-metadata: {name: default-parent-queue}
----
-kind: Queue
-metadata: {name: default-queue}
-"""
-POLICIES = "clusterpolicies.nvidia.com"
-DENIED = ApiFailed(
-    'POST Pod default/kailab-webhook-check: admission webhook "admission.kai-scheduler.svc" denied the'
-    " request: gpu-fraction annotation value must be a positive number smaller than 1.0 (HTTP 403)",
-    status=403,
-)
+from tests.support.kai_install import DENIED, POLICIES, RENDERED, come_up, install, kai_world
+from tests.support.lab_world import LabWorld
+from tests.support.specs import EXISTING, lab_spec
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    return make(runner, tmp_path)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    return kai_world(runner, tmp_path)
 
 
-def make(runner: FakeRunner, tmp_path: Path, **spec: Any) -> World:
-    crds = {f"crds/{name}.yaml": CRD.format(name) for name in ("configs.kai.scheduler", "queues.scheduling.run.ai")}
-    chart = chart_file(tmp_path / "kai.tgz", "kai-scheduler", {"Chart.yaml": "version: v0.16.8\n", **crds})
-    return World(lab(**spec), runner, tmp_path, kai_scheduler=chart)
-
-
-def come_up(world: World) -> None:
-    """All components run at the first look."""
-
-    def start(kind: str) -> None:
-        for name in kai_deployments(world.spec):
-            world.cluster.objects["Pod", NAMESPACE, name] = running_pod(name, NAMESPACE, labels={"app": name})
-            world.cluster.objects["Deployment", NAMESPACE, name] = ready_deployment(name, NAMESPACE)
-
-    world.cluster.before_wait = start
-
-
-def install(world: World) -> None:
-    """Have KAI as the lab file wants it."""
-    add_release(
-        world.cluster,
-        release_secret(RELEASE, NAMESPACE, release_values(world.spec), version=f"v{world.spec.kai.version}"),
-    )
-    for name in kai_deployments(world.spec):
-        world.cluster.objects["Deployment", NAMESPACE, name] = ready_deployment(name, NAMESPACE)
-
-
-def test_install_brings_crds_queues_and_config_before_the_operator(world: World) -> None:
+def test_install_brings_crds_queues_and_config_before_the_operator(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     upgrade = world.helm("upgrade")
     come_up(world)
@@ -89,12 +39,12 @@ def test_install_brings_crds_queues_and_config_before_the_operator(world: World)
     ]
     assert {"--no-hooks", "--skip-crds"} <= set(upgrade.calls[0].argv)
     assert json.loads(upgrade.calls[0].stdin) == release_values(world.spec)
-    assert world.cluster.objects["Namespace", "", NAMESPACE]["metadata"]["labels"] == {"kailab": "demo"}
-    assert world.cluster.objects["Config", "", "kai-config"]["metadata"]["labels"] == {"kailab": "demo"}
+    assert world.api.objects["Namespace", "", NAMESPACE]["metadata"]["labels"] == {"kailab": "demo"}
+    assert world.api.objects["Config", "", "kai-config"]["metadata"]["labels"] == {"kailab": "demo"}
 
 
-def test_existing_default_queues_are_not_made_again(world: World) -> None:
-    world.cluster.put("Queue", "default-queue")
+def test_existing_default_queues_are_not_made_again(world: LabWorld) -> None:
+    world.api.put("Queue", "default-queue")
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     come_up(world)
@@ -104,7 +54,7 @@ def test_existing_default_queues_are_not_made_again(world: World) -> None:
 
 
 def test_default_queues_can_be_switched_off(runner: FakeRunner, tmp_path: Path) -> None:
-    world = make(runner, tmp_path, values={"defaultQueue": {"createDefaultQueue": False}})
+    world = kai_world(runner, tmp_path, values={"defaultQueue": {"createDefaultQueue": False}})
     template = world.helm("template", out=RENDERED.partition("---")[0])
     world.helm("upgrade")
     come_up(world)
@@ -113,7 +63,7 @@ def test_default_queues_can_be_switched_off(runner: FakeRunner, tmp_path: Path) 
 
 
 def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner, tmp_path: Path) -> None:
-    world = make(runner, tmp_path, version="0.9.6")
+    world = kai_world(runner, tmp_path, version="0.9.6")
     upgrade = world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
@@ -127,8 +77,8 @@ def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner,
 
 
 @pytest.mark.parametrize("status", ["pending-install", "failed"])
-def test_a_first_install_that_was_cut_off_starts_anew(world: World, status: str) -> None:
-    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", status=status))
+def test_a_first_install_that_was_cut_off_starts_anew(world: LabWorld, status: str) -> None:
+    world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", status=status))
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     come_up(world)
@@ -138,10 +88,10 @@ def test_a_first_install_that_was_cut_off_starts_anew(world: World, status: str)
     )
 
 
-def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: World) -> None:
+def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: LabWorld) -> None:
     for revision, status in ((1, "deployed"), (2, "pending-upgrade")):
         secret = release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", revision=revision, status=status)
-        add_release(world.cluster, secret)
+        world.api.add(secret)
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     come_up(world)
@@ -150,110 +100,111 @@ def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: World) 
     assert deleted == ["delete Secret sh.helm.release.v1.kai-scheduler.v2"]
 
 
-def test_an_image_that_is_not_in_the_nodes_stops_the_wait(world: World) -> None:
+def test_an_image_that_is_not_in_the_nodes_stops_the_wait(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="ImagePullBackOff")
-    world.cluster.objects["Pod", NAMESPACE, "binder-1"] = bad
+    world.api.add(bad)
     with pytest.raises(WaitTimeout, match="binder-1, container main: ImagePullBackOff"):
         Kai(world.spec).apply(world.ctx)
 
 
-def test_some_crashes_at_the_start_are_no_reason_to_stop(world: World) -> None:
+def test_some_crashes_at_the_start_are_no_reason_to_stop(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="CrashLoopBackOff", restarts=2)
-    world.cluster.objects["Pod", NAMESPACE, "binder-1"] = bad
+    world.api.add(bad)
+    world.api.cluster.patience = 0.1
     with pytest.raises(WaitTimeout, match="not within"):
         Kai(world.spec).apply(world.ctx)
 
 
-def test_observe(world: World) -> None:
+def test_observe(world: LabWorld) -> None:
     step = Kai(world.spec)
     assert step.observe(world.ctx).state is State.ABSENT
     install(world)
-    world.cluster.refuse_create = [DENIED]
+    world.api.fail("create", "Pod", DENIED)
     seen = step.observe(world.ctx)
     assert (seen.state, seen.detail) == (State.READY, "v0.16.8")
     assert not world.runner.calls
 
 
-def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: World) -> None:
+def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: LabWorld) -> None:
     install(world)
-    world.cluster.refuse_create = [ApiFailed("failed calling webhook: connection refused", status=500)]
+    world.api.fail("create", "Pod", (500, "failed calling webhook: connection refused"))
     seen = Kai(world.spec).observe(world.ctx)
     assert (seen.state, seen.detail) == (State.DRIFTED, "its webhooks do not answer")
 
 
-def test_observe_names_what_is_down(world: World) -> None:
+def test_observe_names_what_is_down(world: LabWorld) -> None:
     install(world)
-    world.cluster.objects["Deployment", NAMESPACE, "binder"] = ready_deployment("binder", NAMESPACE, available=0)
+    world.api.add(ready_deployment("binder", NAMESPACE, available=0))
     seen = Kai(world.spec).observe(world.ctx)
     assert (seen.state, seen.detail) == (State.DRIFTED, "not Available: binder")
 
 
-def test_observe_shows_how_values_and_version_differ(world: World) -> None:
+def test_observe_shows_how_values_and_version_differ(world: LabWorld) -> None:
     values = release_values(world.spec)
     old = {**values, "global": {**values["global"], "gpuSharing": False}, "extra": {"a": 1}}
-    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, old, version="v0.14.7"))
+    world.api.add(release_secret(RELEASE, NAMESPACE, old, version="v0.14.7"))
     seen = Kai(world.spec).observe(world.ctx)
     assert seen.state is State.DRIFTED
     assert seen.diff == ("chart v0.14.7 → 0.16.8", "extra.a: 1 → not set", "global.gpuSharing: false → true")
 
 
-def test_verify_takes_the_webhooks_refusal_for_an_answer(world: World) -> None:
+def test_verify_takes_the_webhooks_refusal_for_an_answer(world: LabWorld) -> None:
     install(world)
-    world.cluster.put("SchedulingShard", "default")
-    silent = ApiFailed("POST Pod: failed calling webhook: connection refused (HTTP 500)", status=500)
-    world.cluster.refuse_create = [silent, silent, DENIED]
+    world.api.put("SchedulingShard", "default")
+    silent = (500, "failed calling webhook: connection refused")
+    world.api.fail("create", "Pod", silent, silent, DENIED)
     Kai(world.spec).verify(world.ctx)
     assert world.log.count("create Pod kailab-webhook-check") == 3
     assert "delete Pod kailab-webhook-check" not in world.log
 
 
-def test_verify_removes_a_pod_that_no_webhook_refused(world: World) -> None:
+def test_verify_removes_a_pod_that_no_webhook_refused(world: LabWorld) -> None:
     install(world)
-    world.cluster.put("SchedulingShard", "default")
-    world.cluster.refuse_create = [None, DENIED]
+    world.api.put("SchedulingShard", "default")
+    world.api.fail("create", "Pod", None, DENIED)
     Kai(world.spec).verify(world.ctx)
     assert [line.split()[0] for line in world.log] == ["create", "delete", "create"]
 
 
-def test_verify_gives_up_with_the_last_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_gives_up_with_the_last_answer(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.steps.kai.step._WEBHOOK_SECONDS", 0.0)
     install(world)
-    world.cluster.put("SchedulingShard", "default")
-    world.cluster.refuse_create = [ApiFailed("no endpoints available", status=500)]
+    world.api.put("SchedulingShard", "default")
+    world.api.fail("create", "Pod", (500, "no endpoints available"))
     with pytest.raises(WaitTimeout) as late:
         Kai(world.spec).verify(world.ctx)
-    assert late.value.evidence == ("no endpoints available",)
+    assert late.value.evidence == ("POST Pod default/kailab-webhook-check: no endpoints available (HTTP 500)",)
 
 
-def test_verify_misses_the_shard(world: World) -> None:
+def test_verify_misses_the_shard(world: LabWorld) -> None:
     install(world)
     with pytest.raises(StepFailed, match="SchedulingShard default is missing"):
         Kai(world.spec).verify(world.ctx)
 
 
-def test_kind_takes_kai_with_it(world: World) -> None:
+def test_kind_takes_kai_with_it(world: LabWorld) -> None:
     Kai(world.spec).undo(world.ctx)
     assert world.log == []
 
 
 def test_somebody_elses_kai_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
-    world = make(runner, tmp_path, cluster=EXISTING)
-    world.cluster.put("Namespace", NAMESPACE)
+    world = kai_world(runner, tmp_path, cluster=EXISTING)
+    world.api.put("Namespace", NAMESPACE)
     with pytest.raises(LabError, match="this lab did not make"):
         Kai(world.spec).apply(world.ctx)
-    add_release(world.cluster, release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
+    world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
     assert Kai(world.spec).observe(world.ctx).state is State.READY
     Kai(world.spec).undo(world.ctx)
     assert world.log == []
 
 
 def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunner, tmp_path: Path) -> None:
-    world = make(runner, tmp_path, cluster=EXISTING)
-    world.cluster.put("CustomResourceDefinition", "queues.scheduling.run.ai")
+    world = kai_world(runner, tmp_path, cluster=EXISTING)
+    world.api.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     upgrade = world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
@@ -264,7 +215,7 @@ def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunne
     world.helm("uninstall")
     Kai(world.spec).undo(world.ctx)
     assert world.log == [
-        "delete Config.kai.scheduler kai-config",
+        "delete Config kai-config",
         "delete SchedulingShard default",
         "helm uninstall kai-scheduler",
         "delete CustomResourceDefinition configs.kai.scheduler",
@@ -280,6 +231,6 @@ def test_a_chart_that_renders_no_config_is_named() -> None:
 
 
 def test_effects_say_what_will_be_made() -> None:
-    texts = " ".join(effect.what for effect in Kai(lab()).effects())
+    texts = " ".join(effect.what for effect in Kai(lab_spec()).effects())
     assert "helm install kai-scheduler 0.16.8, gpuSharing on" in texts
     assert "kai-resource-reservation" in texts

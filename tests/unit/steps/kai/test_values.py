@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from lab.config import LabSpec
 from lab.errors import Unavailable
 from lab.kai import line_of, lines
 from lab.steps import kai
@@ -17,27 +14,11 @@ from lab.steps.kai.values import (
     own_hooks,
     release_values,
 )
-
-EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
-
-
-def lab(version: str = "0.16.8", *, gpus: str = "simulated", values: Any = None, **more: Any) -> LabSpec:
-    kubernetes = "1.33.4" if version in ("0.7.11", "0.9.3") else "1.34.4"
-    cluster = more.pop("cluster", {"kubernetes": kubernetes})
-    queues = more.pop("queues", [{"name": "default"}, {"name": "test", "parent": "default"}])
-    return LabSpec.model_validate(
-        {
-            "gpu": {"mode": gpus},
-            "kai": {"version": version, "values": values or {}},
-            "cluster": cluster,
-            "queues": queues,
-            **more,
-        }
-    )
+from tests.support.specs import EXISTING, lab_spec
 
 
 def test_default_values() -> None:
-    values = kai_values(lab())
+    values = kai_values(lab_spec())
     assert values["global"] == {
         "registry": "ghcr.io/kai-scheduler/kai-scheduler",
         "tag": "v0.16.8",
@@ -52,7 +33,7 @@ def test_default_values() -> None:
 
 
 def test_without_gpus_no_pod_names_a_runtime_class() -> None:
-    values = kai_values(lab(gpus="none"))
+    values = kai_values(lab_spec(gpus="none"))
     assert value_at(values, "binder.runtimeClassName") is None
     # the operator's default is nvidia: only an empty string switches it off
     assert values["admission"]["gpuFractionRuntimeClassName"] == ""
@@ -69,7 +50,7 @@ def test_without_gpus_no_pod_names_a_runtime_class() -> None:
     ],
 )
 def test_runtime_class_key_of_each_line(version: str, reservation: str | None, workload: str | None) -> None:
-    values = kai_values(lab(version))
+    values = kai_values(lab_spec(version))
     for path in (reservation, workload):
         if path is not None:
             assert value_at(values, path) == "nvidia"
@@ -78,19 +59,19 @@ def test_runtime_class_key_of_each_line(version: str, reservation: str | None, w
 
 
 def test_a_line_that_cannot_clear_the_workload_class_is_left_alone() -> None:
-    assert value_at(kai_values(lab("0.12.23", gpus="none")), "admission.gpuPodRuntimeClassName") is None
+    assert value_at(kai_values(lab_spec("0.12.23", gpus="none")), "admission.gpuPodRuntimeClassName") is None
 
 
 def test_values_of_the_lab_file_win() -> None:
     mine = {"global": {"gpuSharing": False, "registry": "localhost:5001/kai"}, "binder": {"runtimeClassName": "x"}}
-    values = kai_values(lab(values=mine))
+    values = kai_values(lab_spec(values=mine))
     assert values["global"]["gpuSharing"] is False
     assert values["binder"] == {"runtimeClassName": "x", "resources": {"limits": {"cpu": "1"}}}
-    assert all(image.startswith("localhost:5001/kai/") for image in kai_images(lab(values=mine)))
+    assert all(image.startswith("localhost:5001/kai/") for image in kai_images(lab_spec(values=mine)))
 
 
 def test_images_are_those_that_pods_run() -> None:
-    names = {image.rpartition("/")[2] for image in kai_images(lab())}
+    names = {image.rpartition("/")[2] for image in kai_images(lab_spec())}
     assert names == {
         f"{name}:v0.16.8"
         for name in (
@@ -107,13 +88,13 @@ def test_images_are_those_that_pods_run() -> None:
 
 
 def test_hook_jobs_need_their_image_where_helm_runs_them() -> None:
-    assert not own_hooks(lab(cluster=EXISTING))
-    assert any("/crd-upgrader:" in image for image in kai_images(lab(cluster=EXISTING)))
-    assert any("/webhookmanager:" in image for image in kai_images(lab("0.7.11")))
+    assert not own_hooks(lab_spec(cluster=EXISTING))
+    assert any("/crd-upgrader:" in image for image in kai_images(lab_spec(cluster=EXISTING)))
+    assert any("/webhookmanager:" in image for image in kai_images(lab_spec("0.7.11")))
 
 
 def test_autoscaling_needs_more() -> None:
-    spec = lab(values={"global": {"clusterAutoscaling": True}})
+    spec = lab_spec(values={"global": {"clusterAutoscaling": True}})
     assert {image.rpartition("/")[2] for image in kai_images(spec)} >= {
         "nodescaleadjuster:v0.16.8",
         "scalingpod:v0.16.8",
@@ -122,7 +103,7 @@ def test_autoscaling_needs_more() -> None:
 
 
 def test_expected_deployments() -> None:
-    assert set(kai_deployments(lab())) == {
+    assert set(kai_deployments(lab_spec())) == {
         "kai-operator",
         "kai-scheduler-default",
         "admission",
@@ -131,25 +112,25 @@ def test_expected_deployments() -> None:
         "podgroup-controller",
         "queue-controller",
     }
-    assert "kai-scheduler-default" not in kai_deployments(lab(values={"defaultShard": {"enabled": False}}))
-    assert "binder" not in kai_deployments(lab(values={"binder": {"enabled": False}}))
-    assert "scheduler" in kai_deployments(lab("0.7.11"))
+    assert "kai-scheduler-default" not in kai_deployments(lab_spec(values={"defaultShard": {"enabled": False}}))
+    assert "binder" not in kai_deployments(lab_spec(values={"binder": {"enabled": False}}))
+    assert "scheduler" in kai_deployments(lab_spec("0.7.11"))
 
 
 def test_default_queues_are_not_left_to_the_release_where_the_lab_makes_them() -> None:
-    assert value_at(release_values(lab()), "defaultQueue.createDefaultQueue") is False
-    assert value_at(release_values(lab(cluster=EXISTING)), "defaultQueue") is None
+    assert value_at(release_values(lab_spec()), "defaultQueue.createDefaultQueue") is False
+    assert value_at(release_values(lab_spec(cluster=EXISTING)), "defaultQueue") is None
 
 
 def test_queues_of_the_chart_can_be_switched_off() -> None:
-    assert makes_default_queues(lab())
-    assert not makes_default_queues(lab(values={"defaultQueue": {"createDefaultQueue": False}}))
-    assert not makes_default_queues(lab("0.9.8"))
+    assert makes_default_queues(lab_spec())
+    assert not makes_default_queues(lab_spec(values={"defaultQueue": {"createDefaultQueue": False}}))
+    assert not makes_default_queues(lab_spec("0.9.8"))
 
 
 def test_every_line_has_values_images_and_deployments() -> None:
     for version, line in lines().items():
-        spec = lab(version)
+        spec = lab_spec(version)
         assert value_at(kai_values(spec), "global.tag") == (f"v{version}" if line.has_shards else None)
         assert all(image.startswith(f"{line.registry}/") for image in kai_images(spec))
         assert all(image.endswith(f":v{version}") for image in kai_images(spec))
@@ -159,15 +140,15 @@ def test_every_line_has_values_images_and_deployments() -> None:
 
 def test_a_value_that_this_version_does_not_know_changes_nothing() -> None:
     mine = {"global": {"tag": "v1", "fips": True}, "binder": {"enabled": False}}
-    spec = lab("0.9.8", values=mine)
+    spec = lab_spec("0.9.8", values=mine)
     assert all(image.endswith(":v0.9.8") for image in kai_images(spec))
     assert "binder" in kai_deployments(spec)
-    assert "kai-operator" in kai_deployments(lab(values={"operator": {"enabled": False}}))
-    assert all(image.endswith(":v1-fips") for image in kai_images(lab(values=mine)))
+    assert "kai-operator" in kai_deployments(lab_spec(values={"operator": {"enabled": False}}))
+    assert all(image.endswith(":v1-fips") for image in kai_images(lab_spec(values=mine)))
 
 
 def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> None:
-    spec = lab("0.16.99")
+    spec = lab_spec("0.16.99")
     assert not own_hooks(spec)
     assert value_at(release_values(spec), "defaultQueue") is None
     images = kai_images(spec)
@@ -176,14 +157,14 @@ def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> No
 
 
 def test_steps_follow_what_can_be_had() -> None:
-    assert [step.id for step in kai.kai_steps(lab(scheduler="kai"), available=True)] == ["kai"]
-    assert kai.kai_steps(lab(scheduler="auto"), available=False) == []
-    assert kai.kai_steps(lab(scheduler="default", queues=[]), available=True) == []
+    assert [step.id for step in kai.kai_steps(lab_spec(scheduler="kai"), available=True)] == ["kai"]
+    assert kai.kai_steps(lab_spec(scheduler="auto"), available=False) == []
+    assert kai.kai_steps(lab_spec(scheduler="default", queues=[]), available=True) == []
     with pytest.raises(Unavailable):
-        kai.kai_steps(lab(scheduler="kai"), available=False)
+        kai.kai_steps(lab_spec(scheduler="kai"), available=False)
 
 
 def test_needs() -> None:
-    assert kai.Kai(lab()).needs == ("network", "gpu-nodes")
-    assert kai.Kai(lab(gpus="none")).needs == ("network",)
-    assert kai.Kai(lab(cluster=EXISTING)).needs == ()
+    assert kai.Kai(lab_spec()).needs == ("network", "gpu-nodes")
+    assert kai.Kai(lab_spec(gpus="none")).needs == ("network",)
+    assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ()

@@ -13,9 +13,10 @@ from lab.config.labels import NODE_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, give_back, owners, tenant_node_steps
-from tests.support.cluster_fake import FakeCluster, World
 from tests.support.explain_world import pod
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
+from tests.support.lab_world import LabWorld
 
 FIRST, SECOND, THIRD = "kailab-demo-worker", "kailab-demo-worker2", "kailab-demo-worker3"
 
@@ -35,12 +36,11 @@ def taint(tenant: str, **more: str) -> Json:
     return {"key": NODE_LABEL, "value": tenant, "effect": "NoSchedule", **more}
 
 
-class Nodes(FakeCluster):
-    """Nodes that take patches as the API server does."""
+class Nodes(FakeApiServer):
+    """Three workers."""
 
     def __init__(self, log: list[str]) -> None:
-        super().__init__(log)
-        self.refuse: list[ApiFailed] = []
+        super().__init__(log=log)
         for name in (FIRST, SECOND, THIRD):
             self.node(name)
 
@@ -49,36 +49,24 @@ class Nodes(FakeCluster):
         spec = {"taints": list(taints)} if taints else {}
         self.put("Node", name, metadata={"labels": labels, "resourceVersion": "7"}, spec=spec)
 
-    def patch(self, kind: str, name: str, patch: Json, namespace: str | None = None) -> None:
-        super().patch(kind, name, patch, namespace)
-        if self.refuse:
-            raise self.refuse.pop(0)
-        node = self.objects[kind, "", name]
-        assert patch["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
-        for key, value in patch["metadata"]["labels"].items():
-            node["metadata"]["labels"].pop(key, None)
-            node["metadata"]["labels"].update({key: value} if value is not None else {})
-        node["spec"]["taints"] = patch["spec"]["taints"]
-
     def marks(self) -> dict[str, tuple[str | None, list[Json]]]:
         return {
-            name: (obj["metadata"]["labels"].get(NODE_LABEL), obj["spec"].get("taints", []))
-            for (kind, _, name), obj in self.objects.items()
-            if kind == "Node"
+            node["metadata"]["name"]: (node["metadata"]["labels"].get(NODE_LABEL), node["spec"].get("taints", []))
+            for node in self.of_kind("Node")
         }
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    world = World(SPEC, runner, tmp_path)
-    world.cluster = Nodes(world.log)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    world = LabWorld(SPEC, runner, tmp_path)
+    world.api = Nodes(world.log)
     return world
 
 
 @pytest.fixture
-def nodes(world: World) -> Nodes:
-    assert isinstance(world.cluster, Nodes)
-    return world.cluster
+def nodes(world: LabWorld) -> Nodes:
+    assert isinstance(world.api, Nodes)
+    return world.api
 
 
 STEP = TenantNodes(SPEC)
@@ -96,7 +84,7 @@ def test_the_step_is_there_only_for_tenants_with_nodes() -> None:
     assert STEP.needs == ("network",)  # before anything that a scheduler of the host could put there
 
 
-def test_apply_marks_nodes_and_keeps_what_others_wrote(world: World, nodes: Nodes) -> None:
+def test_apply_marks_nodes_and_keeps_what_others_wrote(world: LabWorld, nodes: Nodes) -> None:
     theirs = {"key": "team", "value": "x", "effect": "NoExecute"}
     nodes.node(THIRD, "", theirs)
     assert STEP.observe(world.ctx).state is State.ABSENT
@@ -120,7 +108,7 @@ def test_apply_marks_nodes_and_keeps_what_others_wrote(world: World, nodes: Node
         ("ml", (taint("ml"), taint("ops"))),
     ],
 )
-def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: World, nodes: Nodes) -> None:
+def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     nodes.node(THIRD, tenant, *taints)
     assert STEP.observe(world.ctx).diff == (f"{THIRD}: not marked as the node of tenant ml",)
@@ -128,13 +116,13 @@ def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: Worl
     assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
 
 
-def test_what_the_api_adds_to_a_taint_is_no_drift(world: World, nodes: Nodes) -> None:
+def test_what_the_api_adds_to_a_taint_is_no_drift(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     nodes.node(THIRD, "ml", taint("ml", timeAdded="2026-11-21T12:00:00Z"))
     assert STEP.observe(world.ctx).state is State.READY
 
 
-def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: World, nodes: Nodes) -> None:
+def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     alone = TenantNodes(SPEC.model_copy(update={"tenants": (own("ml"),)}))
     assert alone.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, whose node it is not",)
@@ -142,13 +130,13 @@ def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: World, nodes
     assert nodes.marks()[SECOND] == (None, [])
 
 
-def test_a_node_goes_from_one_tenant_to_another(world: World, nodes: Nodes) -> None:
+def test_a_node_goes_from_one_tenant_to_another(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     TenantNodes(SPEC.model_copy(update={"tenants": (own("ops"), own("ml"))})).apply(world.ctx)
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ml", [taint("ml")]), THIRD: ("ops", [taint("ops")])}
 
 
-def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: World, nodes: Nodes) -> None:
+def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: LabWorld, nodes: Nodes) -> None:
     nodes.put("Namespace", "vcluster-guest")
     nodes.node(FIRST, "guest", taint("guest"))
     STEP.apply(world.ctx)
@@ -156,7 +144,7 @@ def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: World, nodes: No
     assert STEP.observe(world.ctx).state is State.READY
 
 
-def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: World, nodes: Nodes) -> None:
+def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: LabWorld, nodes: Nodes) -> None:
     nodes.put("Namespace", "vcluster-guest")
     nodes.node(THIRD, "guest", taint("guest"))
     with pytest.raises(LabError, match="tenant guest has it") as caught:
@@ -165,16 +153,16 @@ def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: World, nodes: Nod
     assert world.log == []
 
 
-def test_a_node_that_is_not_there(world: World, nodes: Nodes) -> None:
+def test_a_node_that_is_not_there(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    del nodes.objects["Node", "", THIRD]
+    nodes.remove("Node", THIRD)
     assert STEP.observe(world.ctx).diff == (f"{THIRD}: missing",)
     with pytest.raises(LabError, match=f"no node {THIRD}"):
         STEP.apply(world.ctx)
 
 
-def test_a_patch_that_comes_too_late_is_made_anew(world: World, nodes: Nodes) -> None:
-    nodes.refuse = [ApiFailed("the object has been modified", status=409)]
+def test_a_patch_that_comes_too_late_is_made_anew(world: LabWorld, nodes: Nodes) -> None:
+    nodes.fail("patch", "Node", (409, "the object has been modified"))
     STEP.apply(world.ctx)
     assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
     assert len([line for line in world.log if THIRD in line]) == 2
@@ -182,18 +170,18 @@ def test_a_patch_that_comes_too_late_is_made_anew(world: World, nodes: Nodes) ->
     assert patch["metadata"]["resourceVersion"] == "7"
 
 
-def test_other_refusals_are_raised(world: World, nodes: Nodes) -> None:
-    nodes.refuse = [ApiFailed("forbidden", status=403)]
+def test_other_refusals_are_raised(world: LabWorld, nodes: Nodes) -> None:
+    nodes.fail("patch", "Node", (403, "forbidden"))
     with pytest.raises(ApiFailed, match="forbidden"):
         STEP.apply(world.ctx)
 
 
 def held(nodes: Nodes, name: str, namespace: str, **more: Any) -> None:
     obj = pod(name, namespace, **{"node": THIRD, "gpus": 1, "ready": True, **more})
-    nodes.objects["Pod", namespace, name] = obj
+    nodes.add(obj)
 
 
-def test_gpus_that_others_hold_on_a_tenants_node(world: World, nodes: Nodes) -> None:
+def test_gpus_that_others_hold_on_a_tenants_node(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     mine = {"vcluster.loft.sh/managed-by": "ml"}
     held(nodes, "mine", "vcluster-ml", labels=mine)
@@ -210,14 +198,14 @@ def test_gpus_that_others_hold_on_a_tenants_node(world: World, nodes: Nodes) -> 
     assert caught.value.evidence == lines
 
 
-def test_give_back_frees_the_nodes_of_one_tenant(world: World, nodes: Nodes) -> None:
+def test_give_back_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    assert give_back(nodes, "ml") == (THIRD,)  # type: ignore[arg-type]
+    assert give_back(nodes.cluster, "ml") == (THIRD,)
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: (None, [])}
-    assert give_back(nodes, "ml") == ()  # type: ignore[arg-type]
+    assert give_back(nodes.cluster, "ml") == ()
 
 
-def test_undo_gives_the_nodes_back(world: World, nodes: Nodes) -> None:
+def test_undo_gives_the_nodes_back(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     STEP.undo(world.ctx)
     assert {mark for mark, _ in nodes.marks().values()} == {None}

@@ -12,13 +12,14 @@ from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL
+from lab.kube.transport import TransportError
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, missing_measures
 from lab.tenants.isolation.step import Isolation, isolation_steps
-from tests.support.cluster_fake import World
 from tests.support.explain_world import Scene, deployment, node
 from tests.support.fakes import FakeRunner
 from tests.support.isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, put, scene, space, webhook
+from tests.support.lab_world import LabWorld
 
 
 def found(made: Scene) -> list[tuple[str, str]]:
@@ -113,12 +114,12 @@ def test_the_policy_is_the_labs_and_names_host_kai_alone() -> None:
     assert "startsWith('system:serviceaccount:kai-scheduler:')" in condition["expression"]
 
 
-DENIED = ApiFailed(f"POST: ValidatingAdmissionPolicy '{admission_policy.NAME}' denied request", status=403)
+DENIED = (403, f"ValidatingAdmissionPolicy '{admission_policy.NAME}' denied request")
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    return World(SPEC, runner, tmp_path)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    return LabWorld(SPEC, runner, tmp_path)
 
 
 def test_the_step_is_there_only_beside_host_kai() -> None:
@@ -134,7 +135,7 @@ def test_the_plan_names_all_measures() -> None:
     assert Isolation(SPEC).needs == ("kai", "tenant-nodes")
 
 
-def test_observe(world: World) -> None:
+def test_observe(world: LabWorld) -> None:
     step = Isolation(SPEC)
     put(world, scene())
     assert step.observe(world.ctx).state is State.READY
@@ -151,7 +152,7 @@ def test_observe(world: World) -> None:
     assert step.observe(world.ctx).state is State.ABSENT
 
 
-def test_apply_makes_the_policy_and_puts_labels_right(world: World) -> None:
+def test_apply_makes_the_policy_and_puts_labels_right(world: LabWorld) -> None:
     put(world, scene().add(space(SPACE, **HOST_KAI), space("vcluster-other", **{OWN_KAI_LABEL: "true"})))
     Isolation(SPEC).apply(world.ctx)
     settled = '{"kailab.dev/own-kai": "true", "kailab.dev/kai": null}'
@@ -163,16 +164,16 @@ def test_apply_makes_the_policy_and_puts_labels_right(world: World) -> None:
     ]
 
 
-def test_verify_asks_the_api_server_whether_the_policy_is_in_force(world: World) -> None:
+def test_verify_asks_the_api_server_whether_the_policy_is_in_force(world: LabWorld) -> None:
     api = put(world, scene())
-    api.dry_runs = [None, ApiFailed("POST: pods is forbidden: no service account", status=403), DENIED]
+    api.fail("create", "Pod", None, (403, "pods is forbidden: no service account"), DENIED)
     Isolation(SPEC).verify(world.ctx)
-    assert world.log == [f"dry run /api/v1/namespaces/{SPACE}/pods"] * 3
-    assert api.slept == pytest.approx(1.0)
+    assert world.log == ["create Pod kailab-policy-check (dry run)"] * 3
+    assert api.cluster.pauses.slept == pytest.approx(1.0)
 
 
 def test_verify_says_which_measure_is_missing_and_what_will_happen(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LabWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.tenants.isolation.step._SETTLE_SECONDS", 0)
     put(world, scene().add(webhook("mutating-kai-admission", labels={})))
@@ -182,9 +183,9 @@ def test_verify_says_which_measure_is_missing_and_what_will_happen(
     assert "deployment/kai-operator" in caught.value.fix
 
 
-def test_a_silent_server_is_not_taken_for_a_policy_that_is_out_of_force(world: World) -> None:
+def test_a_silent_server_is_not_taken_for_a_policy_that_is_out_of_force(world: LabWorld) -> None:
     api = put(world, scene())
-    api.dry_runs = [ApiFailed("no answer")]
+    api.fail("create", "Pod", TransportError("no answer"))
     with pytest.raises(ApiFailed, match="no answer"):
         Isolation(SPEC).verify(world.ctx)
 
@@ -194,7 +195,7 @@ def elsewhere() -> LabSpec:
     return SPEC.model_copy(update={"cluster": cluster})
 
 
-def test_undo_takes_from_another_cluster_what_the_lab_made(world: World) -> None:
+def test_undo_takes_from_another_cluster_what_the_lab_made(world: LabWorld) -> None:
     put(world, scene().add(space("default"), space("kai-scheduler", kailab="demo")))
     step = Isolation(elsewhere())
     step.apply(world.ctx)
@@ -208,19 +209,19 @@ def test_undo_takes_from_another_cluster_what_the_lab_made(world: World) -> None
     assert world.owned("namespace-label") == []
 
 
-def test_undo_leaves_a_policy_of_somebody_else(world: World) -> None:
-    world.cluster.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
+def test_undo_leaves_a_policy_of_somebody_else(world: LabWorld) -> None:
+    world.api.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
     Isolation(SPEC).undo(world.ctx)
     assert world.log == []
 
 
-def test_a_label_that_was_there_before_stays(world: World) -> None:
+def test_a_label_that_was_there_before_stays(world: LabWorld) -> None:
     put(world, scene().add(space("kai-scheduler", kailab="demo")))
     Isolation(elsewhere()).apply(world.ctx)
     assert world.owned("namespace-label") == []
 
 
-def test_somebody_elses_kai_is_refused(world: World) -> None:
+def test_somebody_elses_kai_is_refused(world: LabWorld) -> None:
     put(world, scene().add(space("kai-scheduler")))
     with pytest.raises(Exception, match="is not the lab's"):
         Isolation(elsewhere()).apply(world.ctx)

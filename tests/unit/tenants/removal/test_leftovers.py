@@ -8,7 +8,7 @@ import pytest
 from lab.tenants.removal.leftovers import cluster_scope, leftovers, marker, role_names
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
-from tests.unit.tenants.vcluster.test_values import one
+from tests.support.specs import tenant_spec
 
 MARKER = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
 SYNCED = {"vcluster.loft.sh/managed-by": "team-a"}
@@ -18,8 +18,8 @@ LAB = {"kailab.dev/tenant": "team-a"}
 @pytest.fixture
 def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
     """A host that has a bit of everything, and nothing of ``team-a``."""
-    world = RemovalWorld(runner, tmp_path, one())
-    host = world.host
+    world = RemovalWorld(runner, tmp_path, tenant_spec())
+    host = world.api
     world.ctx.journal.released("port", "team-a")
     world.ctx.journal.owns("port", "spare-0", "tenant:team-a", host="41000", node="30440")
     world.ctx.journal.owns("file", "/x/tenant-team-b.kubeconfig", "tenant:team-b")
@@ -30,9 +30,9 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
     host.put("APIService", "v1.apps", spec={"service": None})
     host.put("PriorityClass", "train")
     host.put("PersistentVolume", "disk", spec={"claimRef": {"namespace": "vcluster-team-b"}})
-    host.have(node("worker", tenant="team-b"))
-    host.have(reservation("gpu-reservation-1", "g1"))
-    host.have(pod("web", "vcluster-team-b", labels={"vcluster.loft.sh/managed-by": "team-b"}))
+    host.add(node("worker", tenant="team-b"))
+    host.add(reservation("gpu-reservation-1", "g1"))
+    host.add(pod("web", "vcluster-team-b", labels={"vcluster.loft.sh/managed-by": "team-b"}))
     return world
 
 
@@ -94,37 +94,37 @@ def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
     ],
 )
 def test_cluster_wide(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
-    world.host.put(kind, name, **more)
-    assert cluster_scope(world.host, "team-a") == (line,)  # type: ignore[arg-type]
+    world.api.put(kind, name, **more)
+    assert cluster_scope(world.api.cluster, "team-a") == (line,)
     assert leftovers(world.ctx, "team-a") == (line,)
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Ingress"])
 def test_synced_objects_anywhere(world: RemovalWorld, kind: str) -> None:
-    world.host.put(kind, "x", "elsewhere", metadata={"labels": SYNCED})
+    world.api.put(kind, "x", "elsewhere", metadata={"labels": SYNCED})
     assert leftovers(world.ctx, "team-a") == (f"{kind} elsewhere/x",)
 
 
 def test_a_vcluster_of_the_same_name_elsewhere_is_not_the_labs(world: RemovalWorld) -> None:
-    world.host.put("Service", "team-a", "elsewhere", metadata={"labels": {"app": "vcluster"}})
-    world.host.put("ConfigMap", "x", "elsewhere", metadata={"labels": SYNCED})
-    world.host.put("ClusterRole", "vc-team-a-v-elsewhere", metadata=release("team-a"))
+    world.api.put("Service", "team-a", "elsewhere", metadata={"labels": {"app": "vcluster"}})
+    world.api.put("ConfigMap", "x", "elsewhere", metadata={"labels": SYNCED})
+    world.api.put("ClusterRole", "vc-team-a-v-elsewhere", metadata=release("team-a"))
     assert leftovers(world.ctx, "team-a") == ()
 
 
 def test_the_namespace_with_its_phase(world: RemovalWorld) -> None:
-    world.host.put("Namespace", SPACE, status={"phase": "Terminating"})
+    world.api.put("Namespace", SPACE, status={"phase": "Terminating"})
     # what is in it goes with it and is not listed one by one
-    world.host.put("ConfigMap", "x", SPACE, metadata={"labels": SYNCED})
+    world.api.put("ConfigMap", "x", SPACE, metadata={"labels": SYNCED})
     assert leftovers(world.ctx, "team-a") == (f"Namespace {SPACE} (Terminating)",)
-    assert cluster_scope(world.host, "team-a") == ()  # type: ignore[arg-type]
+    assert cluster_scope(world.api.cluster, "team-a") == ()
 
 
 def test_marks_on_nodes(world: RemovalWorld) -> None:
-    world.host.have(node("worker2", tenant="team-a"))
+    world.api.add(node("worker2", tenant="team-a"))
     only_taint = node("worker3", tenant="team-a")
     del only_taint["metadata"]["labels"]["kailab.dev/tenant"]
-    world.host.have(only_taint)
+    world.api.add(only_taint)
     lines = [f"Node {name} is marked kailab.dev/tenant=team-a" for name in ("worker2", "worker3")]
     assert list(leftovers(world.ctx, "team-a")) == lines
 

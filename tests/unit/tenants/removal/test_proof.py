@@ -12,9 +12,10 @@ from rich.console import Console
 from lab.serialization import to_json
 from lab.tenants.removal.timeline import MEANING, Milestone, Removal, Stopwatch
 from lab.ui.tenant_removal import render_removal
+from tests.support.api_requests import Call
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove
-from tests.unit.tenants.vcluster.test_values import one
+from tests.support.specs import tenant_spec
 
 
 @pytest.fixture
@@ -25,19 +26,19 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
 def run_canaries(world: RemovalWorld) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
 
-    def run(doc: dict[str, Any]) -> None:
-        made.append(doc)
-        world.host.have({**doc, "status": {"phase": "Running"}})
+    def run(call: Call) -> None:
+        made.append(call.body)
+        world.api.add({**call.body, "status": {"phase": "Running"}})
 
-    world.host.on_create = run
+    world.api.after("create", "Pod", run)
     return made
 
 
 def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
-    world.host.have(node("worker", gpus=4))
-    world.host.have(node("worker2", gpus=4))
-    world.host.have(pod("train", virtual="default/train", gpus=2))
-    world.host.have(pod("other", "team-b", gpus=1))
+    world.api.add(node("worker", gpus=4))
+    world.api.add(node("worker2", gpus=4))
+    world.api.add(pod("train", virtual="default/train", gpus=2))
+    world.api.add(pod("other", "team-b", gpus=1))
     made = run_canaries(world)
     helm(world)
     removal = remove(world, canary=True)
@@ -49,7 +50,7 @@ def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
     free = next(one for one in removal.moments if one.name == "GPUs free")
     assert free.detail == "a pod with 3 GPUs runs on worker"
     assert removal.ok
-    assert world.host.list("Pod", "default") == []
+    assert world.api.of_kind("Pod", "default") == []
 
 
 @pytest.mark.parametrize(
@@ -60,9 +61,9 @@ def test_the_canary_is_scheduled_as_the_tenants_pods_were(
     runner: FakeRunner, tmp_path: Path, mode: str, scheduler: str, queues: list[str], wanted: tuple[Any, Any]
 ) -> None:
     queued = [{"name": name} for name in queues]
-    world = RemovalWorld(runner, tmp_path, one(mode), scheduler=scheduler, queues=queued)
+    world = RemovalWorld(runner, tmp_path, tenant_spec(mode), scheduler=scheduler, queues=queued)
     world.inhabit(pod("train", virtual="default/train", gpus=1))
-    world.host.have(node("worker"))
+    world.api.add(node("worker"))
     made = run_canaries(world)
     helm(world)
     assert remove(world, canary=True).ok
@@ -71,15 +72,15 @@ def test_the_canary_is_scheduled_as_the_tenants_pods_were(
 
 
 def test_a_canary_that_does_not_run_is_told(world: RemovalWorld) -> None:
-    world.host.have(node("worker", gpus=1))
-    world.host.have(pod("train", virtual="default/train", gpus=1))
+    world.api.add(node("worker", gpus=1))
+    world.api.add(pod("train", virtual="default/train", gpus=1))
     helm(world)
-    world.host.patience = 0.3
+    world.api.cluster.patience = 0.3
     removal = remove(world, canary=True)
     free = next(one for one in removal.moments if one.name == "GPUs free")
     assert (free.seconds, removal.ok, removal.left) == (None, False, ())
     assert "runs on the GPUs of tenant team-a" in free.detail
-    assert world.host.list("Pod", "default") == []
+    assert world.api.of_kind("Pod", "default") == []
 
 
 def test_a_tenant_without_gpus_needs_no_canary(world: RemovalWorld) -> None:

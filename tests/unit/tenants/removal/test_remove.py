@@ -7,6 +7,7 @@ import pytest
 from lab.errors import Interrupted, LabError, Leftovers, SpecError
 from lab.tenants.removal.stuck_namespace import StuckNamespace
 from lab.tenants.virtual_cluster import VirtualCluster
+from tests.support.api_requests import GONE, Call
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import (
     RESERVATIONS,
@@ -19,7 +20,7 @@ from tests.support.removal_world import (
     remove,
     reservation,
 )
-from tests.unit.tenants.vcluster.test_values import one
+from tests.support.specs import tenant_spec
 
 
 @pytest.fixture
@@ -60,14 +61,14 @@ def test_moments_are_told_in_the_order_of_the_protocol(world: RemovalWorld) -> N
 
 
 def test_pods_that_wanted_longer_are_named(world: RemovalWorld) -> None:
-    world.host.have(pod("quick-x", virtual="default/quick", grace=1))
-    world.host.have(pod("job-x", virtual="batch/job", grace=120))
+    world.api.add(pod("quick-x", virtual="default/quick", grace=1))
+    world.api.add(pod("job-x", virtual="batch/job", grace=120))
     helm(world)
     assert remove(world).cut_grace == ("batch/job (120 s)", "default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
 
 
 def test_every_pod_can_keep_its_own_grace(world: RemovalWorld) -> None:
-    world.host.have(pod("job-x", virtual="batch/job", grace=120))
+    world.api.add(pod("job-x", virtual="batch/job", grace=120))
     helm(world)
     removal = remove(world, grace=None)
     assert removal.cut_grace == ()
@@ -76,7 +77,8 @@ def test_every_pod_can_keep_its_own_grace(world: RemovalWorld) -> None:
     # Services and the syncer's objects stay as long as the pods may need them
     assert before(world.log, f"delete all Pod in {SPACE} grace None", f"delete Namespace {SPACE}")
     assert before(world.log, f"delete all Pod in {SPACE} grace None", "helm uninstall team-a")
-    assert world.host.timeouts["the pods of tenant team-a are gone"] == 180
+    (waited,) = [w for w in world.api.cluster.waits if w.what == "the pods of tenant team-a are gone"]
+    assert waited.timeout == 180
 
 
 def test_a_longer_grace_than_the_namespace_controller_waits_goes_first(world: RemovalWorld) -> None:
@@ -94,20 +96,19 @@ def test_no_forced_deletion(world: RemovalWorld, grace: float) -> None:
 
 
 def test_a_pod_that_is_born_late_is_deleted_too(world: RemovalWorld) -> None:
-    world.host.on_delete_all = lambda: world.host.have(pod("late", virtual="default/late"))
+    world.api.after("deletecollection", "Pod", lambda _: world.api.add(pod("late", virtual="default/late")))
     helm(world)
     assert remove(world).ok
     assert world.log.count("delete Pod late grace 1") == 1
 
 
 def test_a_pod_that_is_going_slowly_is_hurried(world: RemovalWorld) -> None:
-    def collected() -> None:
+    def collected(_: Call) -> None:
         slow = pod("slow", virtual="default/slow")
         slow["metadata"] |= {"deletionTimestamp": "now", "deletionGracePeriodSeconds": 600}
-        world.host.stubborn.add("slow")
-        world.host.have(slow)
+        world.api.add(slow)
 
-    world.host.on_delete_all = collected
+    world.api.after("deletecollection", "Pod", collected)
     helm(world)
     assert remove(world).ok
     assert world.log.count("delete Pod slow grace 1") == 1
@@ -115,51 +116,51 @@ def test_a_pod_that_is_going_slowly_is_hurried(world: RemovalWorld) -> None:
 
 def test_reservation_pods_of_the_hosts_kai_are_waited_for(world: RemovalWorld) -> None:
     labels = {"runai-gpu-group": "g1"}
-    world.host.have(pod("half", virtual="default/half", labels=labels))
-    world.host.have(reservation("gpu-reservation-1", "g1"))
-    world.host.have(reservation("gpu-reservation-2", "g2"))
-    world.host.have(pod("other", "team-b", labels={"runai-gpu-group": "g2"}))
+    world.api.add(pod("half", virtual="default/half", labels=labels))
+    world.api.add(reservation("gpu-reservation-1", "g1"))
+    world.api.add(reservation("gpu-reservation-2", "g2"))
+    world.api.add(pod("other", "team-b", labels={"runai-gpu-group": "g2"}))
 
-    def sync(name: str) -> None:
-        if name == "half":
-            world.host.delete("Pod", "gpu-reservation-1", RESERVATIONS, grace=0)
+    def sync(call: Call) -> None:
+        if call.name == "half":
+            world.api.remove("Pod", "gpu-reservation-1", RESERVATIONS)
 
-    world.host.on_gone = sync
+    world.api.after(GONE, "Pod", sync)
     helm(world)
     removal = remove(world)
     assert removal.ok
-    assert "KAI's reservation pods for tenant team-a are gone" in world.host.waits
-    assert world.host.get("Pod", "gpu-reservation-2", RESERVATIONS) is not None
+    assert "KAI's reservation pods for tenant team-a are gone" in world.api.waits
+    assert world.api.get("Pod", "gpu-reservation-2", RESERVATIONS) is not None
 
 
 def test_a_gpu_group_that_others_use_is_not_waited_for(world: RemovalWorld) -> None:
     labels = {"runai-gpu-group": "g1"}
-    world.host.have(pod("half", virtual="default/half", labels=labels))
-    world.host.have(pod("other", "team-b", labels=labels))
-    world.host.have(reservation("gpu-reservation-1", "g1"))
+    world.api.add(pod("half", virtual="default/half", labels=labels))
+    world.api.add(pod("other", "team-b", labels=labels))
+    world.api.add(reservation("gpu-reservation-1", "g1"))
     helm(world)
     removal = remove(world)
     assert (removal.ok, removal.left) == (True, ())
-    assert not any("reservation pods" in what for what in world.host.waits)
+    assert not any("reservation pods" in what for what in world.api.waits)
 
 
 def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
     for name in ("gone", "restarted", "blinked", "anew", "calm", "done"):
-        world.host.have(pod(name, "team-b"))
+        world.api.add(pod(name, "team-b"))
     never_ready = pod("broken", "team-b")
     never_ready["status"]["conditions"][0]["status"] = "False"
-    world.host.have(never_ready)
+    world.api.add(never_ready)
 
-    def harm() -> None:
-        find = lambda name: world.host.objects["Pod", "team-b", name]  # noqa: E731
-        world.host.objects.pop(("Pod", "team-b", "gone"), None)
-        world.host.objects.pop(("Pod", "team-b", "broken"), None)
+    def harm(_: Call) -> None:
+        find = lambda name: world.api.objects["Pod", "team-b", name]  # noqa: E731
+        world.api.remove("Pod", "gone", "team-b")
+        world.api.remove("Pod", "broken", "team-b")
         find("restarted")["status"]["containerStatuses"][0]["restartCount"] = 1
         find("blinked")["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
         find("anew")["metadata"]["uid"] = "another"
         find("done")["status"] |= {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
 
-    world.host.on_delete_all = harm
+    world.api.after("deletecollection", "Pod", harm)
     helm(world)
     removal = remove(world)
     assert removal.disturbed == (
@@ -173,16 +174,16 @@ def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
 
 
 def test_a_namespace_that_hangs_is_diagnosed_and_nothing_is_forgotten(world: RemovalWorld) -> None:
-    space = world.host.objects["Namespace", "", SPACE]
+    space = world.api.objects["Namespace", "", SPACE]
     space["metadata"]["finalizers"] = ["example.com/guard"]
     helm(world)
-    world.host.patience = 0.1
+    world.api.cluster.patience = 0.1
     world.paths.tenant_kubeconfig("team-a").write_text("x")
     with pytest.raises(StuckNamespace, match=f"namespace {SPACE} is still there after 60 s") as failure:
         remove(world)
     assert failure.value.evidence == (f"Namespace {SPACE} itself has the finalizer example.com/guard",)
     assert failure.value.fix
-    assert space["metadata"]["finalizers"] == ["example.com/guard"]
+    assert world.api.objects["Namespace", "", SPACE]["metadata"]["finalizers"] == ["example.com/guard"]
     assert world.paths.tenant_kubeconfig("team-a").exists()
     assert world.owned("port") == ["team-a"]
 
@@ -200,15 +201,15 @@ def test_what_this_machine_had_is_forgotten(world: RemovalWorld) -> None:
 
 
 def test_a_tenant_that_is_gone_already_is_success(runner: FakeRunner, tmp_path: Path) -> None:
-    world = RemovalWorld(runner, tmp_path, one())
-    world.host.put("ClusterRole", f"vc-team-a-v-{SPACE}")
+    world = RemovalWorld(runner, tmp_path, tenant_spec())
+    world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}")
     removal = remove(world)
     assert (removal.ok, removal.left) == (True, ())
-    assert world.host.get("ClusterRole", f"vc-team-a-v-{SPACE}") is None
+    assert world.api.get("ClusterRole", f"vc-team-a-v-{SPACE}") is None
 
 
 def test_a_namespace_of_somebody_else_is_refused(world: RemovalWorld) -> None:
-    world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
+    world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
     with pytest.raises(LabError, match="was not made by lab demo"):
         remove(world)
     assert world.log == []
@@ -221,7 +222,7 @@ def test_what_helm_leaves_is_taken_and_its_words_are_told(world: RemovalWorld) -
 
 
 def test_what_nobody_takes_is_left_and_told(world: RemovalWorld) -> None:
-    world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
+    world.api.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     helm(world)
     removal = remove(world)
     assert removal.left == (f"APIService v1.example.com is served from {SPACE}",)
@@ -232,17 +233,17 @@ def test_what_nobody_takes_is_left_and_told(world: RemovalWorld) -> None:
 
 
 def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, tmp_path: Path) -> None:
-    world = RemovalWorld(runner, tmp_path, one())
+    world = RemovalWorld(runner, tmp_path, tenant_spec())
     world.inhabit()
     label = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
-    world.host.put("PriorityClass", "vcluster-high-x", metadata={"labels": label})
-    world.host.put("PriorityClass", "high")
-    world.host.have(node("worker3", tenant="team-a"))
-    world.host.have(node("worker2", tenant="team-b"))
+    world.api.put("PriorityClass", "vcluster-high-x", metadata={"labels": label})
+    world.api.put("PriorityClass", "high")
+    world.api.add(node("worker3", tenant="team-a"))
+    world.api.add(node("worker2", tenant="team-b"))
     helm(world)
     assert remove(world).ok
-    assert [doc["metadata"]["name"] for doc in world.host.list("PriorityClass")] == ["high"]
-    mine, theirs = (world.host.get("Node", name) for name in ("worker3", "worker2"))
+    assert [doc["metadata"]["name"] for doc in world.api.of_kind("PriorityClass")] == ["high"]
+    mine, theirs = (world.api.get("Node", name) for name in ("worker3", "worker2"))
     assert mine is not None
     assert theirs is not None
     assert ("kailab.dev/tenant" in mine["metadata"]["labels"], mine["spec"]["taints"]) == (False, [])
@@ -252,8 +253,8 @@ def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, 
 
 def test_an_interrupt_is_what_is_told(world: RemovalWorld) -> None:
     world.runner.handle(["/cache/helm", "uninstall"], raises=Interrupted("stopped"))
-    world.host.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
-    world.host.patience = 0.1
+    world.api.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
+    world.api.cluster.patience = 0.1
     with pytest.raises(Interrupted):
         remove(world)
 
@@ -263,17 +264,17 @@ def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
     step = VirtualCluster(world.spec, world.tenant)
     step.undo(world.ctx)
     assert step.remains(world.ctx) == ()
-    assert world.host.get("Namespace", SPACE) is None
+    assert world.api.get("Namespace", SPACE) is None
     assert world.owned("port") == ["spare-0"]
     world.inhabit()
-    world.host.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
+    world.api.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     with pytest.raises(Leftovers):
         step.undo(world.ctx)
     assert step.remains(world.ctx)
 
 
 def test_the_step_leaves_a_namespace_of_somebody_else(world: RemovalWorld) -> None:
-    world.host.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
+    world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")
     VirtualCluster(world.spec, world.tenant).undo(world.ctx)

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.errors import WaitTimeout
-from lab.kube import Cluster
-from lab.kube.rest_mapper import RestMapper
 from lab.tenants.removal.stuck_namespace import StuckNamespace, hangs, why_hanging
-from tests.support.kube_fake import FakeApi
-from tests.support.removal_world import SPACE, LivingCluster, node, pod
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.removal_world import SPACE, node, pod
 
 Json = dict[str, Any]
 
@@ -23,19 +20,14 @@ FINE = [
 DISCOVERY = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
 LEFT = "widgets.example.com has 2 resource instances"
 HELD = "Some content in the namespace has finalizers remaining: example.com/guard in 2 resource instances"
-WIDGETS = {"kind": "APIResourceList", "resources": [{"kind": "Widget", "name": "widgets", "namespaced": True}]}
 
 
 @pytest.fixture
-def host() -> LivingCluster:
-    host = LivingCluster([])
-    found: dict[str, Json] = {
-        "/apis/example.com": {"preferredVersion": {"groupVersion": "example.com/v1"}},
-        "/apis/example.com/v1": WIDGETS,
-    }
-    host.kinds = RestMapper(found.get)
+def host() -> FakeApiServer:
+    host = FakeApiServer()
+    host.serve("Widget", "example.com/v1", "widgets")
     host.put("APIService", "v1.apps", status=available("True", "Local", "API is served locally"))
-    host.have(node("worker"))
+    host.add(node("worker"))
     return host
 
 
@@ -43,7 +35,7 @@ def available(status: str, reason: str, message: str) -> Json:
     return {"conditions": [{"type": "Available", "status": status, "reason": reason, "message": message}]}
 
 
-def terminating(host: LivingCluster, *conditions: tuple[str, str, str], **metadata: Any) -> None:
+def terminating(host: FakeApiServer, *conditions: tuple[str, str, str], **metadata: Any) -> None:
     rows = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
     host.put(
         "Namespace",
@@ -54,21 +46,21 @@ def terminating(host: LivingCluster, *conditions: tuple[str, str, str], **metada
     )
 
 
-def why(host: LivingCluster) -> tuple[str, ...]:
-    return why_hanging(host, SPACE)  # type: ignore[arg-type]
+def why(host: FakeApiServer) -> tuple[str, ...]:
+    return why_hanging(host.cluster, SPACE)
 
 
-def failure(host: LivingCluster) -> StuckNamespace:
-    return hangs(host, SPACE, 60)  # type: ignore[arg-type]
+def failure(host: FakeApiServer) -> StuckNamespace:
+    return hangs(host.cluster, SPACE, 60)
 
 
-def test_a_namespace_that_nobody_deletes_does_not_hang(host: LivingCluster) -> None:
+def test_a_namespace_that_nobody_deletes_does_not_hang(host: FakeApiServer) -> None:
     assert why(host) == ()
     host.put("Namespace", SPACE, status={"phase": "Active"})
     assert why(host) == ()
 
 
-def test_a_finalizer(host: LivingCluster) -> None:
+def test_a_finalizer(host: FakeApiServer) -> None:
     terminating(
         host,
         *FINE,
@@ -89,11 +81,11 @@ def test_a_finalizer(host: LivingCluster) -> None:
     assert error.exit_code == 6
     assert error.fix == (
         "let the controller of example.com/guard run until it has let go of it:"
-        f" kubectl get widget one -n {SPACE} -o yaml"
+        f" {host.cluster.kubectl('get', 'widget', 'one', '-n', SPACE, '-o', 'yaml')}"
     )
 
 
-def test_pods_and_what_their_nodes_do(host: LivingCluster) -> None:
+def test_pods_and_what_their_nodes_do(host: FakeApiServer) -> None:
     terminating(
         host,
         *FINE,
@@ -101,20 +93,20 @@ def test_pods_and_what_their_nodes_do(host: LivingCluster) -> None:
     )
     lost = node("worker2")
     lost["status"]["conditions"][0]["status"] = "Unknown"
-    host.have(lost)
+    host.add(lost)
     for name, where in (("slow", "worker"), ("stuck", "worker2"), ("orphan", "worker9")):
         doc = pod(name, node=where)
         doc["metadata"] |= {"deletionTimestamp": "x", "deletionGracePeriodSeconds": 30}
-        host.have(doc)
+        host.add(doc)
     assert why(host)[1:] == (
         f"Pod {SPACE}/slow: being deleted with 30 s of grace, its node worker is Ready",
         f"Pod {SPACE}/stuck: being deleted with 30 s of grace, its node worker2 is not Ready",
         f"Pod {SPACE}/orphan: being deleted with 30 s of grace, its node worker9 is gone",
     )
-    assert failure(host).fix == f"look at what is left: kubectl describe namespace {SPACE}"
+    assert failure(host).fix == f"look at what is left: {host.cluster.kubectl('describe', 'namespace', SPACE)}"
 
 
-def test_the_api_of_a_tenant_that_is_dead(host: LivingCluster) -> None:
+def test_the_api_of_a_tenant_that_is_dead(host: FakeApiServer) -> None:
     absent, backend = 'service/metrics in "vcluster-old" is not present', "vcluster-old/metrics"
     stale = "metrics.example.com/v1: stale GroupVersion discovery: metrics.example.com/v1"
     terminating(host, ("NamespaceDeletionDiscoveryFailure", "True", DISCOVERY + stale))
@@ -128,12 +120,18 @@ def test_the_api_of_a_tenant_that_is_dead(host: LivingCluster) -> None:
         f"NamespaceDeletionDiscoveryFailure: {DISCOVERY}{stale}",
         f"APIService v1.metrics.example.com is unavailable: ServiceNotFound: {absent}, served by Service {backend}",
     )
-    assert failure(host).fix == "nobody serves it any more: kubectl delete apiservice v1.metrics.example.com"
+    assert (
+        failure(host).fix
+        == f"nobody serves it any more: {host.cluster.kubectl('delete', 'apiservice', 'v1.metrics.example.com')}"
+    )
     host.put("Namespace", "vcluster-old")
-    assert failure(host).fix == "get that API to answer: kubectl describe apiservice v1.metrics.example.com"
+    assert (
+        failure(host).fix
+        == f"get that API to answer: {host.cluster.kubectl('describe', 'apiservice', 'v1.metrics.example.com')}"
+    )
 
 
-def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: LivingCluster) -> None:
+def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: FakeApiServer) -> None:
     said = "Some resources are remaining: widgets.example.com has 1 resource instances"
     terminating(host, *FINE, ("NamespaceContentRemaining", "True", said))
     host.put("Widget", "one", SPACE, metadata={"finalizers": ["example.com/guard"]})
@@ -147,7 +145,7 @@ def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: L
     assert failure(host).fix.startswith("let the controller of example.com/guard run")
 
 
-def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: LivingCluster) -> None:
+def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: FakeApiServer) -> None:
     terminating(host, finalizers=["example.com/space"])
     host.put("PersistentVolumeClaim", "data", SPACE, metadata={"finalizers": ["kubernetes.io/pvc-protection"]})
     host.put("Secret", "calm", SPACE)
@@ -157,7 +155,7 @@ def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: Livi
     )
 
 
-def test_many_objects_are_counted(host: LivingCluster) -> None:
+def test_many_objects_are_counted(host: FakeApiServer) -> None:
     said = "Some resources are remaining: configmaps. has 30 resource instances"
     terminating(host, ("NamespaceContentRemaining", "True", said))
     for number in range(30):
@@ -167,18 +165,14 @@ def test_many_objects_are_counted(host: LivingCluster) -> None:
     assert lines[1] == f"ConfigMap {SPACE}/c00 is still there"
 
 
-def test_a_kind_that_cannot_be_found_any_more_is_left_out(host: LivingCluster) -> None:
+def test_a_kind_that_cannot_be_found_any_more_is_left_out(host: FakeApiServer) -> None:
     said = "Some resources are remaining: ghosts.gone.io has 1 resource instances"
     terminating(host, ("NamespaceContentRemaining", "True", said))
     assert why(host) == (f"NamespaceContentRemaining: {said}",)
 
 
-def test_resources_in_the_words_of_messages(tmp_path: Path) -> None:
-    api = FakeApi()
-    api.on("GET", "/apis/example.com", {"preferredVersion": {"groupVersion": "example.com/v1"}})
-    api.on("GET", "/apis/example.com/v1", WIDGETS)
-    kinds = Cluster(tmp_path / "kubeconfig", transport=api).kinds
+def test_resources_in_the_words_of_messages(host: FakeApiServer) -> None:
+    kinds = host.cluster.kinds
     assert kinds.in_words("pods.") == "Pod"
     assert kinds.in_words("podgroups.scheduling.run.ai") == "PodGroup.scheduling.run.ai"
     assert kinds.in_words("widgets.example.com") == "Widget.example.com"
-    assert api.unmet() == []

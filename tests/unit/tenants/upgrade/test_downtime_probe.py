@@ -3,30 +3,30 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import ApiFailed
-from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
-from tests.support.tenant_kai_world import TenantFake
-from tests.unit.steps.kai.test_step import DENIED
+from lab.tenants.upgrade.downtime_probe import NAME, RUNNING, SCHEDULED, DowntimeProbe
+from tests.support.builders import running_pod
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.kai_install import DENIED
+from tests.support.tenant_kai_world import placed
 
-DOWN = ApiFailed("POST Pod: failed calling webhook: no endpoints available", status=500)
+DOWN = (500, "failed calling webhook: no endpoints available")
 
 
 def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
-    fake = TenantFake([])
-    fake.first_refusals = [DOWN, DOWN]
-    fake.installed.set()
+    api = FakeApiServer()
+    api.fail("create", "Pod", DOWN, DOWN)
+    api.after("watch", "Pod", lambda _: api.add(placed(running_pod(NAME, "default", labels={}))))
     noted: list[str] = []
-    with DowntimeProbe(fake, "demo", "test", noted.append) as first:  # type: ignore[arg-type]
+    with DowntimeProbe(api.cluster, "demo", "test", noted.append) as first:
         first.result()
     assert noted == [SCHEDULED, RUNNING]
-    assert fake.slept == pytest.approx(0.5)
+    assert api.cluster.pauses.slept == pytest.approx(0.5)
 
 
 def test_the_first_pod_takes_no_for_an_answer() -> None:
-    fake = TenantFake([])
-    fake.first_refusals = [DENIED]
-    with (
-        DowntimeProbe(fake, "demo", "test", lambda name: None) as first,  # type: ignore[arg-type]
-        pytest.raises(ApiFailed) as caught,
-    ):
+    api = FakeApiServer()
+    api.fail("create", "Pod", DENIED)
+    with DowntimeProbe(api.cluster, "demo", "test", lambda name: None) as first, pytest.raises(ApiFailed) as caught:
         first.result()
-    assert caught.value is DENIED
+    assert caught.value.status == 403
+    assert DENIED[1] in caught.value.what

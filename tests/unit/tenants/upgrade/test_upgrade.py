@@ -16,9 +16,9 @@ from lab.tenants.upgrade.downtime_probe import NAME, RUNNING, SCHEDULED
 from lab.tenants.upgrade.uninstall import ANEW, IN_PLACE, UNCHANGED, made_by_operator, way
 from lab.tenants.upgrade.upgrade import ANSWER, DEPLOYED, READY, STOPPED, trial_queue, versions_at_hand
 from tests.support.fakes import FakeRunner
+from tests.support.kai_install import RENDERED
+from tests.support.specs import lab_spec
 from tests.support.tenant_kai_world import Bench, tenant_of
-from tests.unit.steps.kai.test_step import RENDERED
-from tests.unit.steps.kai.test_values import lab
 
 OWNER = {"ownerReferences": [{"apiVersion": "kai.scheduler/v1", "kind": "Config", "name": "kai-config"}]}
 
@@ -41,7 +41,7 @@ def test_ways_between_lines() -> None:
 
 def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
-    fake, log = bench.fake, bench.world.log
+    fake, log = bench.api, bench.world.log
     fake.put("Config", "kai-config")
     fake.put("ServiceAccount", "admission", NAMESPACE, metadata=OWNER)
     fake.put("ServiceAccount", "default", NAMESPACE)
@@ -53,7 +53,7 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     done = bench.change("0.16.8")
     assert (done.before, done.after, done.how, done.ok) == ("0.9.8", "0.16.8", ANEW, True)
     order = [
-        "delete Config.kai.scheduler kai-config",
+        "delete Config kai-config",
         "helm uninstall kai-scheduler",
         "delete ServiceAccount admission",
         "delete ValidatingWebhookConfiguration kai-queue-validation-v2",
@@ -72,8 +72,8 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     assert fake.get("ServiceAccount", "default", NAMESPACE)
     assert fake.get("ValidatingWebhookConfiguration", "somebody-elses")
     assert fake.get("Pod", "work", "team"), "somebody's pods are never touched"
-    assert fake.get("Pod", NAME, "default") is None, "the first pod is taken away"
-    assert fake.held == 5.0
+    assert fake.get("Pod", NAME, "default") is None, "the first pod is removed"
+    assert max(wait.hold for wait in fake.cluster.waits) == 5.0
     assert [spec.kai_version for spec in bench.saved] == ["0.16.8"]
 
 
@@ -93,8 +93,8 @@ def test_moments_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None
 
 def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
-    bench.fake.put("Config", "kai-config", metadata={"uid": "same"})
-    bench.fake.put("MutatingWebhookConfiguration", "mutating-kai-admission", metadata=OWNER)
+    bench.api.put("Config", "kai-config", metadata={"uid": "same"})
+    bench.api.put("MutatingWebhookConfiguration", "mutating-kai-admission", metadata=OWNER)
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.17.0")
     done = bench.change("0.17.0")
@@ -107,8 +107,8 @@ def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -
 
 def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
-    for key in [key for key in bench.fake.objects if key[0] in ("Secret", "Deployment")]:
-        del bench.fake.objects[key]
+    bench.api.remove("Secret")
+    bench.api.remove("Deployment")
     bench.world.helm("uninstall")
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
@@ -118,7 +118,7 @@ def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Pa
 
 def test_what_is_there_already_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
-    bench.fake.put("SchedulingShard", "default")
+    bench.api.put("SchedulingShard", "default")
     done = bench.change("0.16.8")
     assert (done.how, done.ok, done.moments) == (UNCHANGED, True, ())
     assert not [line for line in bench.world.log if not line.startswith("create")]
@@ -129,14 +129,7 @@ def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
     bench.world.helm("uninstall", out="")
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
-    come_up = bench.fake.come_up
-
-    def lose(kind: str) -> None:
-        come_up(kind)
-        if bench.fake.installed.is_set():
-            bench.fake.objects.pop(("Pod", "team", "work"), None)
-
-    bench.fake.before_wait = lose
+    bench.on_install = lambda: bench.api.remove("Pod", "work", "team")
     done = bench.change("0.16.8")
     assert not done.ok
     assert done.comparison.lost == ("pod team/work: gone (UID u-1)",)
@@ -191,7 +184,7 @@ def test_versions_at_hand_are_other_ones_that_run_there(runner: FakeRunner, tmp_
 
 def test_trial_queue_has_room_for_gpus() -> None:
     none = {"name": "cpus", "parent": "org", "gpu": {"limit": 0, "quota": 0}}
-    spec = lab(queues=[{"name": "org"}, none, {"name": "gpus", "parent": "org"}])
+    spec = lab_spec(queues=[{"name": "org"}, none, {"name": "gpus", "parent": "org"}])
     assert trial_queue(spec) == "gpus"
 
 

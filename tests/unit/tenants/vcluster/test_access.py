@@ -12,35 +12,35 @@ import yaml
 from lab.errors import LabError
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.access import Port
-from tests.support.cluster_fake import World
 from tests.support.fakes import FakeRunner
-from tests.unit.steps.kai.test_values import lab
+from tests.support.lab_world import LabWorld
+from tests.support.specs import lab_spec
 
 
 @pytest.fixture
-def world(runner: FakeRunner, tmp_path: Path) -> World:
-    world = World(lab(), runner, tmp_path)
+def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
+    world = LabWorld(lab_spec(), runner, tmp_path)
     for number, name in enumerate(("team-a", "spare-0", "spare-1")):
         world.ctx.journal.owns("port", name, "cluster", host=str(41000 + number), node=str(30440 + number))
     return world
 
 
-def test_a_tenant_of_the_lab_file_has_its_port(world: World) -> None:
+def test_a_tenant_of_the_lab_file_has_its_port(world: LabWorld) -> None:
     assert access.tenant_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
 
 
-def test_looking_takes_no_port(world: World) -> None:
+def test_looking_takes_no_port(world: LabWorld) -> None:
     assert access.find_port(world.ctx, "team-b") is None
     assert world.owned("port") == ["team-a", "spare-0", "spare-1"]
 
 
-def test_a_later_tenant_takes_a_spare_port_for_good(world: World) -> None:
+def test_a_later_tenant_takes_a_spare_port_for_good(world: LabWorld) -> None:
     assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
     assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
     assert sorted(world.owned("port")) == ["spare-1", "team-a", "team-b"]
 
 
-def test_two_tenants_at_once_take_two_ports(world: World) -> None:
+def test_two_tenants_at_once_take_two_ports(world: LabWorld) -> None:
     found: list[Port] = []
     threads = [
         threading.Thread(target=lambda name=name: found.append(access.tenant_port(world.ctx, name)))  # type: ignore[misc]
@@ -53,14 +53,14 @@ def test_two_tenants_at_once_take_two_ports(world: World) -> None:
     assert len(set(found)) == 2
 
 
-def test_without_spare_ports_the_way_out_is_named(world: World) -> None:
+def test_without_spare_ports_the_way_out_is_named(world: LabWorld) -> None:
     access.tenant_port(world.ctx, "team-b")
     access.tenant_port(world.ctx, "team-c")
     with pytest.raises(LabError, match="no published port is left for tenant team-d"):
         access.tenant_port(world.ctx, "team-d")
 
 
-def test_a_port_given_back_serves_the_next_tenant(world: World) -> None:
+def test_a_port_given_back_serves_the_next_tenant(world: LabWorld) -> None:
     access.give_back_port(world.ctx, "team-a")
     access.give_back_port(world.ctx, "team-a")
     assert access.find_port(world.ctx, "team-a") is None
@@ -68,7 +68,7 @@ def test_a_port_given_back_serves_the_next_tenant(world: World) -> None:
     assert taken == {41000, 41001, 41002}
 
 
-def test_a_damaged_entry_is_named(world: World) -> None:
+def test_a_damaged_entry_is_named(world: LabWorld) -> None:
     world.ctx.journal.owns("port", "team-x", "cluster", host="many", node="30449")
     with pytest.raises(LabError, match="entry for port team-x is damaged"):
         access.find_port(world.ctx, "team-x")

@@ -13,8 +13,8 @@ from lab.errors import CommandFailed, StepFailed
 from lab.tenants.vcluster.images import TenantImages, missing
 from lab.tools.container import Container
 from lab.tools.process import Result
-from tests.support.cluster_fake import World
 from tests.support.fakes import FakeRunner
+from tests.support.lab_world import LabWorld
 from tests.support.tenancy_world import lab_file
 
 KAI = "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.9.3"
@@ -69,7 +69,7 @@ def nodes(runner: FakeRunner, tmp_path: Path) -> tuple[Any, FakeEngine]:
         roles={"cp": "control-plane"},
         holds={"scheduler:v0.9.3.tar": KAI, "coredns:v1.12.4.tar": DNS},
     )
-    ctx = World(lab_file(), runner, tmp_path).ctx
+    ctx = LabWorld(lab_file(), runner, tmp_path).ctx
     return replace(ctx, engine=engine, supply=FakeArchives()), engine  # type: ignore[arg-type]
 
 

@@ -14,11 +14,9 @@ from lab.steps.helm_release import merged, with_value
 from lab.tenants import validate_tenants
 from lab.tenants.vcluster.quota import CHART_QUOTA, hard_limits
 from lab.tenants.vcluster.validation import VClusterChart, problems_of, read_vcluster_chart
-from tests.support.cluster_fake import chart_file
-from tests.unit.tenants.vcluster.test_validation import chart, problems
-from tests.unit.tenants.vcluster.test_values import one, with_tenants
-
-__all__ = ["chart"]
+from tests.support.builders import chart_file
+from tests.support.specs import lab_with, tenant_spec
+from tests.support.tenant_validation import problems
 
 OWN = "kailab.dev/tenant=team-a:NoSchedule"
 BLOCK = {"podgroups.scheduling.run.ai": {"enabled": True, "scope": "Namespaced"}}
@@ -42,8 +40,8 @@ def vcluster(tmp_path_factory: pytest.TempPathFactory) -> VClusterChart:
 @pytest.mark.parametrize("more", [{}, {"nodes": 1}, {"quota": QUOTA}, {"nodes": 1, "quota": QUOTA}])
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
 def test_all_modes_fit_the_real_chart(vcluster: VClusterChart, mode: str, more: dict[str, Any]) -> None:
-    tenant = one(mode, **more)
-    assert list(problems_of(with_tenants(tenant), tenant, vcluster)) == []
+    tenant = tenant_spec(mode, **more)
+    assert list(problems_of(lab_with(tenant), tenant, vcluster)) == []
 
 
 def test_the_real_chart_would_limit_what_the_lab_takes_out(vcluster: VClusterChart) -> None:
@@ -52,14 +50,14 @@ def test_the_real_chart_would_limit_what_the_lab_takes_out(vcluster: VClusterCha
 
 
 def test_the_real_chart_refuses_a_misspelt_key(vcluster: VClusterChart) -> None:
-    tenant = one("own-kai", values={"sync": {"fromHost": {"nodes": {"selektor": {}}}}})
-    (line,) = problems_of(with_tenants(tenant), tenant, vcluster)
+    tenant = tenant_spec("own-kai", values={"sync": {"fromHost": {"nodes": {"selektor": {}}}}})
+    (line,) = problems_of(lab_with(tenant), tenant, vcluster)
     assert line == "values.sync.fromHost.nodes.selektor: unknown key; perhaps you meant 'selector'?"
 
 
 def test_a_quota_too_small_for_the_real_control_plane(vcluster: VClusterChart) -> None:
-    tenant = one("own-kai", quota={"cpu": "100m", "memory": "64Mi", "pods": 4})
-    assert list(problems_of(with_tenants(tenant), tenant, vcluster)) == [
+    tenant = tenant_spec("own-kai", quota={"cpu": "100m", "memory": "64Mi", "pods": 4})
+    assert list(problems_of(lab_with(tenant), tenant, vcluster)) == [
         "quota.cpu: 100m is less than vCluster and CoreDNS themselves request (200m + 20m)",
         "quota.memory: 64Mi is less than vCluster and CoreDNS themselves request (256Mi + 64Mi)",
         "quota.pods: 4 is less than the 9 pods that vCluster and CoreDNS, and KAI inside, are",
@@ -150,21 +148,24 @@ def test_a_chart_that_limits_more_than_is_known(chart: Path) -> None:
     found = read_vcluster_chart(chart)
     more = with_value("policies.resourceQuota.quota", {"count/gateways": 1})
     newer = VClusterChart(found.version, found.schema, merged(found.defaults, more))
-    tenant = one(quota={"gpus": 1})
-    (line,) = problems_of(with_tenants(tenant), tenant, newer)
+    tenant = tenant_spec(quota={"gpus": 1})
+    (line,) = problems_of(lab_with(tenant), tenant, newer)
     assert line.startswith("quota: this chart would limit count/gateways too")
 
 
 def doubts(chart: Path, tenant: TenantSpec) -> list[str]:
-    return [line.partition(": ")[2] for line in validate_tenants(with_tenants(tenant), chart)]
+    return [line.partition(": ")[2] for line in validate_tenants(lab_with(tenant), chart)]
 
 
 @pytest.mark.parametrize(
     ("tenant", "said"),
     [
-        (one("own-kai", values=with_value("experimental.syncSettings.setOwner", False)), "leaves the synced objects"),
-        (one("own-kai", values=with_value("sync.toHost.priorityClasses.enabled", True)), "outlive the tenant"),
-        (one(quota={"gpus": 1}), "quota.gpus: counts whole GPUs only"),
+        (
+            tenant_spec("own-kai", values=with_value("experimental.syncSettings.setOwner", False)),
+            "leaves the synced objects",
+        ),
+        (tenant_spec("own-kai", values=with_value("sync.toHost.priorityClasses.enabled", True)), "outlive the tenant"),
+        (tenant_spec(quota={"gpus": 1}), "quota.gpus: counts whole GPUs only"),
     ],
 )
 def test_what_is_probably_not_meant(chart: Path, tenant: TenantSpec, said: str) -> None:
@@ -174,5 +175,5 @@ def test_what_is_probably_not_meant(chart: Path, tenant: TenantSpec, said: str) 
 
 @pytest.mark.parametrize("mode", ["own-kai", "default"])
 def test_nothing_is_doubted_without_reason(chart: Path, mode: str) -> None:
-    assert doubts(chart, one(mode, quota={"gpus": 1})) == []
-    assert hard_limits(one(mode).quota) == {}
+    assert doubts(chart, tenant_spec(mode, quota={"gpus": 1})) == []
+    assert hard_limits(tenant_spec(mode).quota) == {}

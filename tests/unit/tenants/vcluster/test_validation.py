@@ -1,75 +1,15 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.errors import LabError, SpecError
 from lab.tenants import validate_tenants
-from tests.support.cluster_fake import chart_file
-from tests.unit.steps.kai.test_values import EXISTING, lab
-from tests.unit.tenants.vcluster.test_values import one, with_tenants
-
-SWITCH = {"type": "object", "additionalProperties": False, "properties": {"enabled": {"type": "boolean"}}}
-OPEN = {"type": "object"}
-
-
-def closed(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "properties": properties}
-
-
-# The shape of vCluster's own schema: closed objects, references, wherever the base values and these tests go.
-SCHEMA = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "$defs": {"Switch": SWITCH},
-    **closed(
-        experimental=closed(syncSettings=closed(setOwner={"type": "boolean"}), denyProxyRequests={"type": "array"}),
-        sync=closed(
-            fromHost=closed(
-                nodes=closed(enabled={"type": "boolean"}, selector=OPEN),
-                priorityClasses={"$ref": "#/$defs/Switch"},
-                runtimeClasses={"$ref": "#/$defs/Switch"},
-                configMaps=OPEN,
-                customResources=OPEN,
-            ),
-            toHost=OPEN,
-        ),
-        controlPlane=OPEN,
-        exportKubeConfig=OPEN,
-        policies=closed(podSecurityStandard={"type": "string"}, resourceQuota=OPEN, limitRange=OPEN),
-        sleep=OPEN,
-        deploy=OPEN,
-        telemetry={"$ref": "#/$defs/Switch"},
-    ),
-}
-DEFAULTS = {
-    "controlPlane": {"statefulSet": {"highAvailability": {"replicas": 1}}},
-    "sync": {"fromHost": {"nodes": {"enabled": False}}},
-}
-
-
-@pytest.fixture
-def chart(tmp_path: Path) -> Path:
-    files = {
-        "Chart.yaml": "name: vcluster\nversion: 0.36.1\n",
-        "values.schema.json": json.dumps(SCHEMA),
-        "values.yaml": yaml.safe_dump(DEFAULTS),
-    }
-    return chart_file(tmp_path / "vcluster.tgz", "vcluster", files)
-
-
-def problems(chart: Path, mode: str = "host-kai", **more: Any) -> list[str]:
-    """What is wrong with a tenant, one line each, without its name."""
-    try:
-        validate_tenants(with_tenants(one(mode, **more)), chart)
-    except SpecError as error:
-        lines = error.evidence or (error.what,)
-        assert all(line.startswith("tenant team-a: ") for line in lines)
-        return [line.removeprefix("tenant team-a: ") for line in lines]
-    return []
+from tests.support.builders import chart_file
+from tests.support.specs import EXISTING, lab_spec, lab_with, tenant_spec
+from tests.support.tenant_validation import problems
 
 
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
@@ -140,13 +80,15 @@ def test_pro_keys_switched_off_are_fine(chart: Path) -> None:
 
 def test_another_image_is_only_doubted(chart: Path) -> None:
     values = {"controlPlane": {"statefulSet": {"image": {"repository": "loft-sh/vcluster-pro"}}}, "sleep": {"a": 1}}
-    doubts = validate_tenants(with_tenants(one(values=values)), chart)
+    doubts = validate_tenants(lab_with(tenant_spec(values=values)), chart)
     (doubt,) = doubts
     assert doubt.startswith("tenant team-a: values.controlPlane.statefulSet.image: not the open-source image")
 
 
 def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
-    (doubt,) = validate_tenants(with_tenants(one(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart)
+    (doubt,) = validate_tenants(
+        lab_with(tenant_spec(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart
+    )
     assert "setOwner" in doubt
 
 
@@ -203,9 +145,9 @@ def test_versions(chart: Path) -> None:
 
 
 def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
-    bad = one(values={"unknown": 1})
+    bad = tenant_spec(values={"unknown": 1})
     with pytest.raises(SpecError) as refusal:
-        validate_tenants(with_tenants(bad, one("default", "team-b", values={"strange": 1})), chart)
+        validate_tenants(lab_with(bad, tenant_spec("default", "team-b", values={"strange": 1})), chart)
     assert refusal.value.what == "2 problems with tenants"
     assert refusal.value.evidence == (
         "tenant team-a: values.unknown: unknown key",
@@ -215,17 +157,17 @@ def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
 
 def test_an_existing_cluster_publishes_no_ports(chart: Path) -> None:
     with pytest.raises(SpecError, match="provider 'existing'"):
-        validate_tenants(lab(cluster=EXISTING, tenants=[one().model_dump()]), chart)
+        validate_tenants(lab_spec(cluster=EXISTING, tenants=[tenant_spec().model_dump()]), chart)
 
 
 def test_without_tenants_no_chart_is_needed(tmp_path: Path) -> None:
-    assert validate_tenants(lab(), tmp_path / "missing.tgz") == ()
+    assert validate_tenants(lab_spec(), tmp_path / "missing.tgz") == ()
 
 
 def test_a_file_that_is_no_chart_is_named(tmp_path: Path) -> None:
     empty = chart_file(tmp_path / "other.tgz", "other", {"Chart.yaml": "version: 1\n"})
     with pytest.raises(LabError, match="is not a vCluster chart"):
-        validate_tenants(with_tenants(one()), empty)
+        validate_tenants(lab_with(tenant_spec()), empty)
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(LabError, match="cannot be read"):
-        validate_tenants(with_tenants(one()), tmp_path / "text")
+        validate_tenants(lab_with(tenant_spec()), tmp_path / "text")

@@ -1,32 +1,17 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from lab import tenants
-from lab.config import LabSpec, TenantQuota, TenantSpec
+from lab.config import TenantQuota
 from lab.steps.helm_release import value_at
-from lab.tenants.vcluster.access import Port
 from lab.tenants.vcluster.quota import hard_limits, quota_values
 from lab.tenants.vcluster.values import release_values, tenant_images, tenant_values
-from tests.unit.steps.kai.test_values import lab
-
-PORT = Port(41000, 30440)
-
-
-def one(mode: str = "host-kai", name: str = "team-a", **more: Any) -> TenantSpec:
-    if mode == "own-kai":
-        more.setdefault("kai_version", "0.16.8")
-    return TenantSpec.model_validate({"name": name, "mode": mode, **more})
-
-
-def with_tenants(*tenants: TenantSpec) -> LabSpec:
-    return lab(tenants=[tenant.model_dump() for tenant in tenants])
+from tests.support.specs import PORT, lab_spec, lab_with, tenant_spec
 
 
 def test_host_kai() -> None:
-    values = tenant_values(one())
+    values = tenant_values(tenant_spec())
     assert value_at(values, "experimental.syncSettings.setOwner") is False
     assert value_at(values, "sync.fromHost.priorityClasses.enabled") is True
     assert value_at(values, "sync.fromHost.runtimeClasses.enabled") is True
@@ -34,13 +19,13 @@ def test_host_kai() -> None:
 
 
 def test_default() -> None:
-    values = tenant_values(one("default"))
+    values = tenant_values(tenant_spec("default"))
     assert value_at(values, "experimental") is None
     assert value_at(values, "sync.fromHost") == {"runtimeClasses": {"enabled": True}}
 
 
 def test_own_kai() -> None:
-    values = tenant_values(one("own-kai"))
+    values = tenant_values(tenant_spec("own-kai"))
     assert value_at(values, "controlPlane.advanced.virtualScheduler.enabled") is True
     assert value_at(values, "sync.fromHost") == {"nodes": {"enabled": True}, "runtimeClasses": {"enabled": True}}
     # garbage collection, and classes that KAI's chart makes inside
@@ -50,8 +35,8 @@ def test_own_kai() -> None:
 
 @pytest.mark.parametrize("mode", ["own-kai", "default"])
 def test_nodes_of_its_own(mode: str) -> None:
-    tenant = one(mode, nodes=1)
-    values = release_values(with_tenants(tenant), tenant, PORT)
+    tenant = tenant_spec(mode, nodes=1)
+    values = release_values(lab_with(tenant), tenant, PORT)
     assert value_at(values, "sync.fromHost.nodes") == {
         "enabled": True,
         "selector": {"labels": {"kailab.dev/tenant": "team-a"}},
@@ -61,19 +46,19 @@ def test_nodes_of_its_own(mode: str) -> None:
 
 
 def test_own_kai_gets_a_node_without_asking() -> None:
-    tenant = one("own-kai")
-    values = release_values(with_tenants(tenant), tenant, PORT)
+    tenant = tenant_spec("own-kai")
+    values = release_values(lab_with(tenant), tenant, PORT)
     assert value_at(values, "sync.fromHost.nodes.selector.labels") == {"kailab.dev/tenant": "team-a"}
 
 
 def test_others_share_the_nodes() -> None:
-    spec = with_tenants(one(), one("default", "team-b"))
+    spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     for tenant in spec.tenants:
         assert value_at(release_values(spec, tenant, PORT), "sync.fromHost.nodes") is None
 
 
 def test_a_quota_of_gpus_needs_no_limit_range() -> None:
-    values = tenant_values(one(quota={"gpus": 2}))
+    values = tenant_values(tenant_spec(quota={"gpus": 2}))
     quota = value_at(values, "policies.resourceQuota")
     assert quota["enabled"] is True
     assert {name: amount for name, amount in quota["quota"].items() if amount is not None} == {
@@ -101,12 +86,12 @@ def test_a_quota_of_cpu_gives_requests_to_pods_without() -> None:
 
 def test_no_quota_says_nothing() -> None:
     assert quota_values(TenantQuota()) == {}
-    assert value_at(tenant_values(one()), "policies") is None
+    assert value_at(tenant_values(tenant_spec()), "policies") is None
 
 
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
 def test_all_are_open_source_light_and_silent(mode: str) -> None:
-    values = tenant_values(one(mode, kubernetes="1.33.4"))
+    values = tenant_values(tenant_spec(mode, kubernetes="1.33.4"))
     assert value_at(values, "controlPlane.statefulSet.image.repository") == "loft-sh/vcluster-oss"
     assert value_at(values, "controlPlane.statefulSet.persistence.volumeClaim.enabled") is False
     assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
@@ -115,13 +100,13 @@ def test_all_are_open_source_light_and_silent(mode: str) -> None:
 
 
 def test_access_comes_last() -> None:
-    values = release_values(with_tenants(one()), one(), PORT)
+    values = release_values(lab_with(tenant_spec()), tenant_spec(), PORT)
     assert value_at(values, "controlPlane.service") == {"spec": {"type": "NodePort"}, "httpsNodePort": 30440}
     assert values["exportKubeConfig"] == {"server": "https://127.0.0.1:41000", "context": "kailab-demo-team-a"}
 
 
 def test_images() -> None:
-    assert tenant_images(one()) == (
+    assert tenant_images(tenant_spec()) == (
         "ghcr.io/loft-sh/vcluster-oss:0.36.1",
         "ghcr.io/loft-sh/kubernetes:v1.34.4",
         "registry.k8s.io/coredns/coredns:v1.12.4",
@@ -129,7 +114,7 @@ def test_images() -> None:
 
 
 def test_kubernetes_inside_may_be_older() -> None:
-    assert "ghcr.io/loft-sh/kubernetes:v1.33.13" in tenant_images(one("own-kai", kubernetes="1.33.13"))
+    assert "ghcr.io/loft-sh/kubernetes:v1.33.13" in tenant_images(tenant_spec("own-kai", kubernetes="1.33.13"))
 
 
 def test_images_follow_the_values() -> None:
@@ -141,24 +126,24 @@ def test_images_follow_the_values() -> None:
         },
         "sync": {"toHost": {"pods": {"rewriteHosts": {"enabled": True}}}},
     }
-    assert tenant_images(one(values=values)) == (
+    assert tenant_images(tenant_spec(values=values)) == (
         "ghcr.io/loft-sh/vcluster-oss:0.36.2",
         "localhost:5001/loft-sh/kubernetes:v1.34.4",
         "mirror.gcr.io/library/alpine:3.20",
     )
-    prefixed = tenant_images(one(values={"controlPlane": {"advanced": {"defaultImageRegistry": "mine"}}}))
+    prefixed = tenant_images(tenant_spec(values={"controlPlane": {"advanced": {"defaultImageRegistry": "mine"}}}))
     assert prefixed[0] == "mine/loft-sh/vcluster-oss:0.36.1"
 
 
 def test_a_lab_needs_each_image_once() -> None:
-    spec = with_tenants(one(), one("default", "team-b"))
+    spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     assert len(tenants.images(spec)) == 3
     assert tenants.charts(spec) == ("vcluster",)
-    assert tenants.charts(lab()) == ()
+    assert tenants.charts(lab_spec()) == ()
 
 
 def test_steps_come_up_beside_kai() -> None:
-    spec = with_tenants(one(), one("default", "team-b"))
+    spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     steps = [tenants.VirtualCluster(spec, tenant) for tenant in spec.tenants]
     assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
     assert {step.needs for step in steps} == {("network",)}

@@ -12,41 +12,28 @@ from lab.config import GpuSpec, LabSpec, QueueSpec, TenantSpec
 from lab.errors import NoLab
 from lab.paths import LabPaths
 from lab.session.lab import Lab
+from tests.support.api_requests import Call
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.fake_cluster import FakeCluster
 
 Json = dict[str, Any]
 Run = Callable[..., pytest.RunResult]
 
 
-class FakeCluster:
-    """Has GPU nodes, and remembers what was made and removed."""
+class LabApi(FakeApiServer):
+    """A cluster with GPUs; ``brief`` has what its clients did, without names, and when they listed pods."""
 
-    def __init__(self, kubeconfig: str) -> None:
-        self.kubeconfig = Path(kubeconfig)
-        self.log: list[str] = []
-        self.made: list[Json] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.brief: list[str] = []
+        self.put("Node", "worker", status={"allocatable": {"nvidia.com/gpu": "2"}})
+        self.after("*", "*", self._note)
 
-    def list(self, kind: str, *_: object, **__: object) -> list[Json]:
-        gpus = {"nvidia.com/gpu": "2"}
-        return [{"metadata": {"name": "worker"}, "status": {"allocatable": gpus}}] if kind == "Node" else []
-
-    def create(self, doc: Json) -> Json:
-        self.log.append(f"create {doc['kind']}")
-        self.made.append(doc)
-        return doc
-
-    def delete_all(self, kind: str, namespace: str, grace: int | None = None) -> None:
-        self.log.append(f"delete all {kind} grace {grace}")
-
-    def delete(self, kind: str, name: str, namespace: str | None = None) -> None:
-        self.log.append(f"delete {kind}")
-
-    def wait(self, kind: str, predicate: Callable[[list[Json]], bool], **_: object) -> list[Json]:
-        assert predicate([])
-        self.log.append(f"wait {kind}")
-        return []
-
-    def kubectl(self, *args: str) -> str:
-        return " ".join(["kubectl", *args])
+    def _note(self, call: Call) -> None:
+        if call.verb == "deletecollection":
+            self.brief.append(f"delete all {call.kind} grace {call.body.get('gracePeriodSeconds')}")
+        elif call.verb in ("create", "delete") or (call.verb, call.kind) == ("list", "Pod"):
+            self.brief.append(f"{call.verb} {call.kind}")
 
 
 class FakeLab:
@@ -60,8 +47,8 @@ class FakeLab:
             tenants=(TenantSpec(name="ml"), TenantSpec(name="ops"), TenantSpec(name="research", mode="default")),
         )
         self.paths = LabPaths("demo")
-        self.cluster = FakeCluster("/lab/kubeconfig")
-        self.inside = {tenant.name: FakeCluster(f"/lab/{tenant.name}") for tenant in self.tenants}
+        self.api = LabApi()
+        self.inside = {tenant.name: LabApi() for tenant in self.tenants}
         self.gpu_mode = "simulated"
         self.kai_version: str | None = "0.16.8"
         self.kai_reason = ""
@@ -76,8 +63,12 @@ class FakeLab:
     def has_kai(self) -> bool:
         return self.kai_version is not None
 
+    @property
+    def cluster(self) -> FakeCluster:
+        return self.api.cluster
+
     def tenant(self, name: str) -> FakeCluster:
-        return self.inside[name]
+        return self.inside[name].cluster
 
     def tool(self, name: str) -> Path:
         return Path("/lab/bin") / name
@@ -87,8 +78,11 @@ class FakeLab:
         return {"lab": "demo", "gpu_mode": self.gpu_mode, "kai_version": version, "no_kai": self.kai_reason}
 
 
-def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs pytest on the text of a test module, with the lab ``demo``, and with no other plugin."""
+def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, *, watch: bool = False) -> Run:
+    """Runs pytest on the text of a test module, with the lab ``demo``, and with no other plugin.
+
+    ``watch``: with the watcher of invariants.
+    """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("KAILAB_LAB", raising=False)
 
@@ -103,7 +97,7 @@ def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPa
         pytester.makepyfile(text)
         pytester.makeini("[pytest]")  # or the nearest one above the temporary directory would count
         chosen = ["--lab", name] if name else []
-        always = ["-p", "lab.pytest_plugin.plugin", "--strict-markers", "-rs"]
+        always = ["-p", "lab.pytest_plugin.plugin", "--strict-markers", "-rs", *([] if watch else ["--lab-no-watch"])]
         return pytester.runpytest_inprocess(*always, *chosen, *args)
 
     return runs

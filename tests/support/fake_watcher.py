@@ -9,7 +9,7 @@ import pytest
 
 from lab.invariants import ALL, InvariantReport, InvariantResult, Scope, Violation
 from lab.pytest_plugin import invariant_watch, invariants
-from tests.support.lab_fake import FakeLab, Run, runner
+from tests.support.fake_lab import FakeLab, Run, runner
 
 CONFTEST = """
 import pytest
@@ -84,4 +84,4 @@ def watched(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, "Watcher", FakeWatcher)
     monkeypatch.setattr(FakeWatcher, "fails", None)
     pytester.makeconftest(CONFTEST)
-    return runner(pytester, lab, monkeypatch)
+    return runner(pytester, lab, monkeypatch, watch=True)

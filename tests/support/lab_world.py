@@ -1,0 +1,74 @@
+"""A lab's context over a FakeApiServer and fake tools, and what Helm and steps leave in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.config import LabSpec
+from lab.engine.events import Bus, Event
+from lab.engine.journal import Journal
+from lab.paths import LabPaths
+from lab.session.context import LabContext
+from lab.tools.container import ContainerEngine
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.fakes import FakeRunner
+
+Json = dict[str, Any]
+
+
+class FakeSupply:
+    """Has what a test put into it."""
+
+    def __init__(self, charts: Mapping[str, Path]) -> None:
+        self.charts = charts
+        self.asked: list[str] = []
+
+    def binary(self, name: str) -> Path:
+        return Path("/cache") / name
+
+    def chart(self, name: str, version: str = "") -> Path:
+        self.asked.append(f"{name} {version}".strip())
+        return self.charts[name]
+
+
+class LabWorld:
+    """A lab's context over fakes; helm commands must be declared with ``helm``."""
+
+    def __init__(self, spec: LabSpec, runner: FakeRunner, tmp: Path, **charts: Path) -> None:
+        self.spec = spec
+        self.log: list[str] = []
+        self.api = FakeApiServer(log=self.log)
+        self.tenants: dict[str, FakeApiServer] = {}
+        self.runner = runner
+        self.events: list[Event] = []
+        self.paths = LabPaths(spec.name)
+        self.paths.root.mkdir(parents=True)
+        self.paths.kubeconfig.write_text("current-context: kind-kailab\n")
+        bus = Bus()
+        bus.subscribe(self.events.append)
+        self.ctx = LabContext(
+            step="step",
+            spec=spec,
+            paths=self.paths,
+            run=runner,
+            journal=Journal(tmp / "journal.jsonl"),
+            bus=bus,
+            supply=FakeSupply({name.replace("_", "-"): path for name, path in charts.items()}),  # type: ignore[arg-type]
+            engine=ContainerEngine(runner),
+            open_cluster=lambda name: (self.tenants[name] if name else self.api).cluster,
+        )
+
+    def helm(self, *words: object, out: str = "") -> Any:
+        """Declare a helm command; its verb goes to the log."""
+
+        def answer(call: Any) -> str:
+            self.log.append("helm " + " ".join(str(word) for word in call.argv[1:3]))
+            return out
+
+        return self.runner.handle(["/cache/helm", *words], out=answer)
+
+    def owned(self, kind: str) -> list[str]:
+        """Names of what the journal says the lab owns."""
+        return [owned.name for owned in self.ctx.journal.owned(kind)]

@@ -1,0 +1,38 @@
+"""Lab files and tenants for tests: valid ones, of which a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.config import LabSpec, TenantSpec
+from lab.tenants.vcluster.access import Port
+
+EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
+
+
+def lab_spec(version: str = "0.16.8", *, gpus: str = "simulated", values: Any = None, **more: Any) -> LabSpec:
+    kubernetes = "1.33.4" if version in ("0.7.11", "0.9.3") else "1.34.4"
+    cluster = more.pop("cluster", {"kubernetes": kubernetes})
+    queues = more.pop("queues", [{"name": "default"}, {"name": "test", "parent": "default"}])
+    return LabSpec.model_validate(
+        {
+            "gpu": {"mode": gpus},
+            "kai": {"version": version, "values": values or {}},
+            "cluster": cluster,
+            "queues": queues,
+            **more,
+        }
+    )
+
+
+PORT = Port(41000, 30440)
+
+
+def tenant_spec(mode: str = "host-kai", name: str = "team-a", **more: Any) -> TenantSpec:
+    if mode == "own-kai":
+        more.setdefault("kai_version", "0.16.8")
+    return TenantSpec.model_validate({"name": name, "mode": mode, **more})
+
+
+def lab_with(*tenants: TenantSpec) -> LabSpec:
+    return lab_spec(tenants=[tenant.model_dump() for tenant in tenants])

@@ -1,0 +1,63 @@
+"""A tenant's virtual cluster over fakes: its release, and a control plane that comes up."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.tenants.vcluster.values import release_values
+from lab.tenants.virtual_cluster import VirtualCluster
+from tests.support.api_requests import Call
+from tests.support.builders import ready_deployment, release_secret, running_pod
+from tests.support.fake_api_server import FakeApiServer
+from tests.support.fakes import FakeRunner
+from tests.support.lab_world import LabWorld
+from tests.support.specs import PORT, lab_spec, tenant_spec
+
+SPACE = "vcluster-team-a"
+CONTROL = {"app": "vcluster", "release": "team-a"}
+DNS = {"k8s-app": "vcluster-kube-dns"}
+
+
+def tenant_world(runner: FakeRunner, tmp_path: Path, **spec: Any) -> LabWorld:
+    world = LabWorld(
+        lab_spec(tenants=[tenant_spec().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz")
+    )
+    world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
+    world.api.put("Namespace", "kube-system", metadata={"uid": "host"})
+    inside = world.tenants["team-a"] = FakeApiServer(log=world.log)
+    inside.put("Namespace", "kube-system", metadata={"uid": "tenant"})
+    inside.put("ServiceAccount", "default", "default")
+    inside.add(running_pod("coredns", "kube-system", labels=DNS))
+    return world
+
+
+def step_of(world: LabWorld) -> VirtualCluster:
+    return VirtualCluster(world.spec, world.spec.tenants[0])
+
+
+def kubeconfig_secret(server: str) -> dict[str, Any]:
+    text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
+    return {
+        "kind": "Secret",
+        "metadata": {"name": "vc-team-a", "namespace": SPACE},
+        "data": {"config": base64.b64encode(text.encode()).decode()},
+    }
+
+
+def run_control_plane(world: LabWorld, server: str = "https://127.0.0.1:41000") -> None:
+    """The control plane runs and has written its kubeconfig once somebody waits for them."""
+
+    def start(_: Call) -> None:
+        control_plane = running_pod("team-a-1", SPACE, labels=CONTROL)
+        world.api.add(control_plane, ready_deployment("team-a", SPACE), kubeconfig_secret(server))
+
+    world.api.after("watch", "*", start)
+
+
+def tenant_release(world: LabWorld) -> dict[str, Any]:
+    values = release_values(world.spec, world.spec.tenants[0], PORT)
+    return release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster")

@@ -1,0 +1,57 @@
+"""What ran before an upgrade: pods, a shared GPU's reservation, queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.tenants.upgrade.workload_snapshot import WorkloadSnapshot, snapshot_of
+
+Json = dict[str, Any]
+Json = dict[str, Any]
+UUID = "run.ai/reserve_for_gpu_index"
+
+
+def pod(name: str, *, space: str = "team", group: str = "", **more: Any) -> Json:
+    meta: Json = {
+        "name": name,
+        "namespace": space,
+        "uid": more.pop("uid", f"u-{name}"),
+        "labels": {},
+        "annotations": {},
+    }
+    if group:
+        meta["labels"]["runai-gpu-group"] = group
+    if pod_group := more.pop("pod_group", ""):
+        meta["annotations"]["pod-group-name"] = pod_group
+    return {
+        "metadata": meta,
+        "spec": {"nodeName": more.pop("node", "worker2"), "containers": []},
+        "status": {
+            "phase": more.pop("phase", "Running"),
+            "containerStatuses": [{"restartCount": more.pop("restarts", 0)}],
+        },
+    }
+
+
+def reservation(group: str, uuid: str = "GPU-1", uid: str = "u-res") -> Json:
+    made = pod(f"gpu-reservation-{group}", space="kai-resource-reservation", group=group, uid=uid)
+    made["metadata"]["labels"]["app"] = "kai-resource-reservation"
+    made["metadata"]["annotations"][UUID] = uuid
+    return made
+
+
+def queue(name: str, parent: str = "", quota: float = 1.0) -> Json:
+    shares = {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}
+    return {"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": shares}}
+
+
+def seen(
+    *pods: Json, groups: tuple[str, ...] = (), queues: tuple[Json, ...] = (), kai: str = "0.16.8"
+) -> WorkloadSnapshot:
+    return snapshot_of(kai, pods, [{"metadata": {"name": name, "namespace": "team"}} for name in groups], queues)
+
+
+HALF = pod("half", group="g1", pod_group="pg-half")
+BEFORE = seen(
+    HALF, pod("whole"), reservation("g1"), groups=("pg-half",), queues=(queue("default"), queue("test", "default"))
+)
