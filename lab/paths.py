@@ -105,7 +105,6 @@ class LabPaths:
 
     @property
     def root(self) -> Path:
-        """Directory of this lab."""
         return state_root() / "labs" / self.name
 
     @property

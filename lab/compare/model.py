@@ -43,7 +43,6 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """The spread of some values."""
         found = sorted(values)
         if not found:
             return cls(0)
@@ -94,7 +93,6 @@ class PodRun:
         return None if self.running is None else round(self.running - self.created, 3)
 
     def as_json(self) -> dict[str, Any]:
-        """The pod as plain data, with its spans."""
         return {**vars(self), "seconds_to_scheduled": self.to_scheduled, "seconds_to_running": self.to_running}
 
 
@@ -145,7 +143,6 @@ class Packing:
         return round(self.stranded / self.touched, 4) if self.touched else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The packing as plain data, with what follows from it."""
         derived = ("touched", "least", "stranded", "fragmentation")
         return {**vars(self), **{name: getattr(self, name) for name in derived}}
 
@@ -185,16 +182,13 @@ class Run:
 
     @property
     def evictions(self) -> tuple[PodRun, ...]:
-        """The pods that somebody took away."""
         return tuple(pod for pod in self.pods if pod.evicted)
 
     @property
     def pending(self) -> tuple[PodRun, ...]:
-        """The pods that had no node when the run ended."""
         return tuple(pod for pod in self.pods if pod.state == "pending")
 
     def as_json(self) -> dict[str, Any]:
-        """The run as plain data, with what follows from it."""
         return {
             "side": self.letter,
             "round": self.number,
@@ -242,7 +236,6 @@ class Comparison:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """A and B."""
         return self.a, self.b
 
     @property
@@ -253,7 +246,6 @@ class Comparison:
         return ", ".join(f"{run.number}{run.letter.upper()}" for run in self.runs)
 
     def of(self, letter: Letter) -> tuple[Run, ...]:
-        """The runs of one side."""
         return tuple(run for run in self.runs if run.letter == letter)
 
     def scheduled(self, letter: Letter) -> Spread:
@@ -265,7 +257,6 @@ class Comparison:
         return Spread.of(p.to_running for r in self.of(letter) for p in r.pods if p.to_running is not None)
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as plain data, with what follows from it."""
         return {
             "lab": self.lab,
             "clock": self.clock,

@@ -23,7 +23,6 @@ class SettledPod:
     """UID → how it stands."""
 
     def note(self, pod: PodSeen) -> None:
-        """Take one sighting in."""
         state = "gone" if pod.gone else stands(pod.pod.view)
         if self.seen.get(pod.uid) != state:
             self.seen[pod.uid] = state

@@ -37,7 +37,6 @@ class Target:
 
     @property
     def tenant(self) -> str:
-        """Its name."""
         return self.side.tenant
 
     @property

@@ -41,7 +41,6 @@ class Planned:
 
     @property
     def kind(self) -> str:
-        """Its kind."""
         return str(self.doc["kind"])
 
 

@@ -34,7 +34,6 @@ class TenantRequest:
 
     @property
     def name(self) -> str:
-        """The tenant's name."""
         return str(self.data.get("name", ""))
 
     def at(self, loc: Loc) -> str:

@@ -70,7 +70,6 @@ class Override:
         self.loc = loc
 
     def covers(self, loc: Loc) -> bool:
-        """Whether what stands at ``loc`` came from this override."""
         place = self.made or self.loc
         return place is not None and loc[: len(place)] == place
 

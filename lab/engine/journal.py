@@ -46,7 +46,6 @@ class Journal:
         self._append({"op": "owns", "kind": kind, "name": name, "step": step, "facts": facts})
 
     def released(self, kind: str, name: str) -> None:
-        """Record that the thing is gone."""
         self._append({"op": "released", "kind": kind, "name": name})
 
     def owned(self, kind: str | None = None) -> tuple[Owned, ...]:

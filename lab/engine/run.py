@@ -52,7 +52,6 @@ class RunRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether every step ended well."""
         return not self.errors and not self.cancelled
 
     @property

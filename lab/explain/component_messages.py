@@ -31,7 +31,6 @@ class ComponentMessage:
 
     @property
     def line(self) -> str:
-        """As a line of evidence."""
         words = " ".join(self.text.split())
         return f"{self.who}: {words if len(words) <= _LONG else words[:_LONG] + '…'}"
 

@@ -66,7 +66,6 @@ class Explanation:
         return [title, *told]
 
     def as_json(self) -> dict[str, Any]:
-        """The explanation as plain data."""
         return {
             "kind": self.kind,
             "namespace": self.namespace,

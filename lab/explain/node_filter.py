@@ -65,12 +65,10 @@ class NodeFit:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of its obstacles."""
         return frozenset(o.kind for o in self.obstacles)
 
     @property
     def line(self) -> str:
-        """As a line of evidence."""
         return f"node {self.node}: {'; '.join(o.text for o in self.obstacles) or 'would fit'}"
 
 

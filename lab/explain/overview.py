@@ -46,7 +46,6 @@ class ClusterOverview:
         return tuple(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The side as plain data."""
         components = self.kai.components.values() if self.kai else ()
         return {
             "side": self.side,
@@ -82,11 +81,9 @@ class Overview:
 
     @property
     def well(self) -> bool:
-        """Whether nothing was found anywhere."""
         return not any(side.unwell or side.troubles for side in self.sides)
 
     def as_json(self) -> dict[str, Any]:
-        """The picture as plain data."""
         return {"well": self.well, "sides": [side.as_json() for side in self.sides]}
 
 

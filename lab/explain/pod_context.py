@@ -67,7 +67,6 @@ class SyncedCounterpart:
 
     @property
     def pod(self) -> PodView | None:
-        """Its view."""
         return None if self.obj is None else PodView.of(self.obj)
 
 
@@ -111,22 +110,18 @@ class PodContext:
 
     @cached_property
     def pod(self) -> PodView:
-        """The view of ``pod_obj``."""
         return PodView.of(self.pod_obj)
 
     @cached_property
     def title(self) -> str:
-        """``Pod namespace/name``."""
         return f"{self.kind} {self.pod.namespace}/{self.pod.name}"
 
     @cached_property
     def needs(self) -> PodRequests:
-        """What the pod asks for."""
         return PodRequests.of(self.pod_obj)
 
     @cached_property
     def stage(self) -> PodStage:
-        """How far it has come."""
         pod = self.pod
         if self.kind != "Pod":
             return PodStage.MISSING
@@ -148,7 +143,6 @@ class PodContext:
 
     @cached_property
     def kai(self) -> KaiInstallation | None:
-        """KAI in this cluster."""
         return installation(self.world)
 
     @cached_property
@@ -158,7 +152,6 @@ class PodContext:
 
     @cached_property
     def group(self) -> PodGroupView | None:
-        """Its PodGroup."""
         found = self.world.get("PodGroup", self.pod.pod_group, self.pod.namespace) if self.pod.pod_group else None
         return None if found is None else PodGroupView.of(found)
 
@@ -206,7 +199,6 @@ class PodContext:
 
     @cached_property
     def request(self) -> BindRequestView | None:
-        """Its BindRequest."""
         found = self.world.get("BindRequest", self.pod.name, self.pod.namespace)
         return None if found is None else BindRequestView.of(found)
 
@@ -223,7 +215,6 @@ class PodContext:
 
     @cached_property
     def node_infos(self) -> tuple[NodeInfo, ...]:
-        """All nodes, with what is free on them."""
         return node_infos(self.world)
 
     @cached_property

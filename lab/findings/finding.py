@@ -54,7 +54,6 @@ class Finding:
     """Path of the value in the object; ``file`` and ``line`` locate it."""
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as plain data: rule to certainty always, the other keys where they have a value."""
         always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source", "certainty")
         data = {
             name: getattr(self, name) for name in (*always, *(f.name for f in fields(Finding) if f.name not in always))

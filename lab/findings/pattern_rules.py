@@ -53,7 +53,6 @@ class PatternRule:
 
     @property
     def words(self) -> frozenset[str]:
-        """The placeholders in ``what`` and ``next``."""
         texts = (self.what, self.next)
         return frozenset(name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name)
 
@@ -78,7 +77,6 @@ class PatternRule:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The row as plain data."""
         return {
             "id": self.id,
             "title": self.title,

@@ -73,7 +73,6 @@ class GpuPlugin(LabStep):
     title: str = "NVIDIA device plugin"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (
             Effect("cluster", "RuntimeClass nvidia (pods that name it go to GPU nodes)"),
             Effect(
@@ -82,7 +81,6 @@ class GpuPlugin(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         cluster = ctx.cluster()
         if cluster.get("DaemonSet", _NAME, NAMESPACE) is None:
             return Observed.absent()

@@ -40,7 +40,6 @@ class GpuLabels(LabStep):
     title: str = "GPU labels"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         found = dict.fromkeys(
             f"{GPU_MEMORY_LABEL}={pool.memory}, {GPU_PRODUCT_LABEL}={product_label(pool.model)}"
             for pool in pools_by_node(self.spec).values()
@@ -62,7 +61,6 @@ class GpuLabels(LabStep):
         }
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         nodes = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
         pools = pools_by_node(self.spec)
         wanted = {node.name: self.expected(pools[node.name]) for node in gpu_nodes(ctx)}

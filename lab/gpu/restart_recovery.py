@@ -50,7 +50,6 @@ class GpuHeal(LabStep):
     title: str = "Pods that lost their GPU"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (
             Effect(
                 "cluster", "after a restart only: delete failed reservation pods with the fraction pods of their groups"
@@ -58,14 +57,13 @@ class GpuHeal(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         broken = broken_pods(ctx)
         if broken.pods:
             return Observed.drifted("pods lost their GPU", [f"{_name(pod)}: {_why(pod)}" for pod in broken.pods])
         return Observed.ready("none")
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step. Raises ApiFailed."""
+        """Raises ApiFailed."""
         heal_reservations(ctx)
 
     def verify(self, ctx: LabContext) -> None:

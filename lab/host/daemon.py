@@ -77,7 +77,6 @@ class StartEngine:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         if self.machine.systemd:
             return (self.machine.shown("systemctl start docker"),)
         return (self.machine.shown(f"setsid --fork dockerd --pidfile {PIDFILE} >>{LOG} 2>&1"),)

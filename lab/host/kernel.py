@@ -30,7 +30,6 @@ class Sysctls:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         return tuple(self.machine.shown(f"sysctl -w {name}={wanted}") for name, (_, wanted) in self._low().items())
 
     def apply(self, run: Runner, journal: HostJournal) -> None:
@@ -80,7 +79,6 @@ class CgroupMounts:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         return tuple(self.machine.shown(" ".join(["mount", *words, place])) for place, words in self._mounts())
 
     def apply(self, run: Runner, journal: HostJournal) -> None:

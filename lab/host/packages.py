@@ -89,7 +89,6 @@ class InstallEngine:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         shown = self.machine.shown
         return (shown("apt-get update"), shown("apt-get install -y --no-install-recommends docker.io"))
 
@@ -161,7 +160,6 @@ class BuildTools:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         return (self.machine.shown("apt-get install -y --no-install-recommends gcc libc6-dev debootstrap"),)
 
     def apply(self, run: Runner, journal: HostJournal) -> None:

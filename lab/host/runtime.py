@@ -32,7 +32,6 @@ class RuntimeWrapper:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         shown = self.machine.shown
         return (
             shown(f"install -D -m 0755 {source()} {PLACE}"),

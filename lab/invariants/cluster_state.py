@@ -62,7 +62,6 @@ class ClusterState:
 
     @cached_property
     def gpus(self) -> GpuAllocation:
-        """Which of its pods has what of which GPU."""
         return GpuAllocation(self.pods, self.nodes)
 
     @cached_property

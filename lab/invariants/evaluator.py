@@ -48,7 +48,6 @@ class Evaluator:
         self._looked = float("-inf")
 
     def sources(self) -> tuple[InformerSource, ...]:
-        """What has to be followed."""
         host = InformerSource(f"{self.scope.name}/", self.scope.cluster, self.ledger.kinds)
         kinds = self.ledger.tenant_kinds
         return (

@@ -42,7 +42,6 @@ class Invariant(Rule[[ClusterState]]):
     """Known faults of KAI that break it, by their ids in lab/kai/lines."""
 
     def as_json(self) -> dict[str, Any]:
-        """The row of this invariant in a report."""
         return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
 
 
@@ -65,7 +64,6 @@ class Violation(Finding):
         return [f"{self.rule}{where} {when}: {self.what}", *(f"  {line}" for line in self.evidence)]
 
     def as_json(self) -> dict[str, Any]:
-        """The violation as plain data."""
         return {
             **super().as_json(),
             "since": self.since.isoformat(),
@@ -75,7 +73,6 @@ class Violation(Finding):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Violation:
-        """The violation that ``as_json`` gave."""
         times = {key: datetime.fromisoformat(data[key]) for key in ("since", "reported")}
         certainty = Certainty(data["certainty"])
         return cls(**{**data, **times, "certainty": certainty, "evidence": tuple(data["evidence"])})

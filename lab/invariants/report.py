@@ -34,7 +34,6 @@ class InvariantResult:
         return "not judged" if self.why else "held"
 
     def as_json(self) -> dict[str, Any]:
-        """The result as plain data."""
         return {
             **self.invariant.as_json(),
             "side": self.side,
@@ -70,7 +69,6 @@ class InvariantReport:
         return not self.violations
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "ok": self.ok,
             "at": self.at.isoformat(),
@@ -81,7 +79,6 @@ class InvariantReport:
         }
 
     def error(self) -> InvariantBroken:
-        """The violations as an error."""
         names = sorted({violation.rule for violation in self.violations})
         return broken(self.violations, f"{len(names)} of {len(self.results)} invariants broken: {', '.join(names)}")
 

@@ -51,13 +51,11 @@ class Waiver:
         return any(space in text for space in self.spaces) or not names_a_test(violation)
 
     def as_json(self) -> dict[str, Any]:
-        """The excuse as plain data."""
         end = self.end.isoformat() if self.end else None
         return {**asdict(self), "begin": self.begin.isoformat(), "end": end}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Waiver:
-        """The excuse that ``as_json`` gave."""
         return cls(
             test=data["test"],
             reason=data["reason"],
@@ -79,7 +77,6 @@ class ViolationLog:
         self.folder = folder
 
     def tell(self, violation: Violation) -> None:
-        """Write a violation down."""
         self._append("violations", violation.as_json())
 
     def excuse(self, excuse: Waiver) -> None:
@@ -108,7 +105,6 @@ class ViolationLog:
         return [one for one in map(Violation.from_json, self._rows("violations")) if one.defect]
 
     def excused(self) -> list[tuple[Violation, Waiver]]:
-        """The violations that a test expected."""
         excuses = self.excuses()
         found = []
         for violation in map(Violation.from_json, self._rows("violations")):

@@ -29,7 +29,6 @@ class AffectedPods:
 
     @classmethod
     def of(cls, pods: Iterable[PodInfo]) -> AffectedPods:
-        """Where these pods are."""
         every = tuple(pods)
         return cls(
             frozenset(pod.view.node for pod in every if pod.view.node),
@@ -74,7 +73,6 @@ class ClusterStore(Cache):
         return tuple({key: pod for place in places for key, pod in self.pods.by_index(*place).items()}.values())
 
     def world(self, at: datetime) -> ClusterSnapshot:
-        """All that is known."""
         known = {kind: self.objects(kind) for kind in self._kinds if not self.doubt(kind)}
         return ClusterSnapshot(at=at, objects=known, absent=frozenset(self._kinds) - known.keys())
 
@@ -136,7 +134,6 @@ class StateStore:
         return all(side.synced for side in self.sides.values())
 
     def scene(self, at: datetime) -> ClusterState:
-        """Everything."""
         host = self.sides[HOST]
         return ClusterState(
             world=host.world(at),

@@ -130,7 +130,6 @@ class Watcher:
         self._background.start()
 
     def stop(self) -> None:
-        """End the thread."""
         if self._background is not None:
             self._background.stop()
 

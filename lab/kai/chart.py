@@ -48,7 +48,6 @@ class KaiChart:
 
     @classmethod
     def of_json(cls, data: Json) -> KaiChart:
-        """The inverse of ``to_json``."""
         names = [field.name for field in fields(cls) if field.name != "version"]
         return cls(data["version"], *(tuple(data[name]) for name in names))
 

@@ -180,7 +180,6 @@ class VersionLine:
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
-        """The known defects that this version has."""
         return tuple(
             defect for defect in self.defects if not defect.fixed_in or release(self.version) < release(defect.fixed_in)
         )

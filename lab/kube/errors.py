@@ -29,7 +29,6 @@ class ApiServer:
     context: str | None
 
     def unreachable(self, failure: TransportError) -> Unreachable:
-        """The error for no answer."""
         whose = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
         how = "is not to be trusted" if failure.tls else "does not answer"
         if failure.tls:

@@ -87,13 +87,11 @@ class KubeTransport:
 
     @property
     def server(self) -> str:
-        """See Transport."""
         return str(self._config.host)
 
     def send(
         self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
     ) -> Reply:
-        """See Transport."""
         import urllib3  # noqa: TID251 - this is the door
 
         headers = {"Accept": "application/json, */*", "User-Agent": USER_AGENT, **self._credentials()}
@@ -110,7 +108,6 @@ class KubeTransport:
     def exec(
         self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
     ) -> ExecOutcome:
-        """See Transport."""
         from kubernetes.stream import ws_client  # noqa: TID251 - this is the door
         from websocket import WebSocketBadStatusException, WebSocketConnectionClosedException, WebSocketException
 
@@ -137,7 +134,6 @@ class KubeTransport:
         return ExecOutcome(_text(out), _text(err), json.loads(status) if status else None)
 
     def close(self) -> None:
-        """See Transport."""
         self._pool.clear()
 
     def _credentials(self) -> dict[str, str]:

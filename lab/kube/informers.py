@@ -218,7 +218,6 @@ class EventLoop(Background):
         self._handle = handle
 
     def start(self) -> None:
-        """Start following."""
         self._informers.__enter__()
         super().start()
 

@@ -67,7 +67,6 @@ class RestClient:
 
     @property
     def server(self) -> ApiServer:
-        """The server, for messages."""
         return ApiServer(self.transport.server, self.kubeconfig, self.context)
 
     def close(self) -> None:

@@ -55,12 +55,10 @@ class PodPart:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels of the pod, as text."""
         return _texts(self.meta.get("labels"))
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations of the pod, as text."""
         return _texts(self.meta.get("annotations"))
 
     @property
@@ -100,17 +98,14 @@ class Manifest:
 
     @property
     def meta(self) -> Obj:
-        """Its metadata."""
         return _mapping(self.obj.get("metadata"))
 
     @property
     def spec(self) -> Obj:
-        """Its spec."""
         return _mapping(self.obj.get("spec"))
 
     @property
     def name(self) -> str:
-        """Its name."""
         return str(self.meta.get("name") or self.meta.get("generateName") or "")
 
     @property

@@ -37,7 +37,6 @@ class BindRequestView:
 
     @classmethod
     def of(cls, obj: Obj) -> BindRequestView:
-        """The view of a BindRequest object."""
         meta, spec, status = parts(obj)
         received = spec.get("receivedGPU") or {}
         return cls(

@@ -24,7 +24,6 @@ class Condition:
 
     @classmethod
     def all_of(cls, obj: Obj) -> tuple[Condition, ...]:
-        """The conditions in ``status.conditions``."""
         return tuple(
             cls(c.get("type", ""), c.get("status", ""), c.get("reason", ""), c.get("message", ""))
             for c in (obj.get("status") or {}).get("conditions") or []

@@ -41,7 +41,6 @@ class PodGroupView:
 
     @classmethod
     def of(cls, obj: Obj) -> PodGroupView:
-        """The view of a PodGroup object."""
         meta, spec, status = parts(obj)
         owners = meta.get("ownerReferences") or []
         resources = status.get("resourcesStatus") or {}
@@ -110,7 +109,6 @@ class QueueView:
 
     @classmethod
     def of(cls, obj: Obj) -> QueueView:
-        """The view of a Queue object."""
         meta, spec, status = parts(obj)
         resources = spec.get("resources") or {}
         return cls(

@@ -41,7 +41,6 @@ class NodeView:
 
     @classmethod
     def of(cls, obj: Obj) -> NodeView:
-        """The view of a Node object."""
         meta, spec, status = parts(obj)
         labels = labels_of(meta)
         conditions = Condition.all_of(obj)
@@ -89,7 +88,6 @@ class EventView:
 
     @classmethod
     def of(cls, obj: Obj) -> EventView:
-        """The view of an Event object."""
         about = obj.get("involvedObject") or {}
         series = obj.get("series") or {}
         stamps = (

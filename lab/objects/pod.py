@@ -93,7 +93,6 @@ class PodView:
 
     @classmethod
     def of(cls, obj: Obj) -> PodView:
-        """The view of a Pod object."""
         meta, spec, status = parts(obj)
         labels, annotations = labels_of(meta), annotations_of(meta)
         states = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]

@@ -50,7 +50,6 @@ class SyncedObject:
 
     @property
     def title(self) -> str:
-        """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
 

@@ -34,12 +34,10 @@ class WorkloadView:
 
     @property
     def title(self) -> str:
-        """``Kind namespace/name``."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @classmethod
     def of(cls, obj: Obj) -> WorkloadView:
-        """The view of a workload object."""
         meta, spec, status = parts(obj)
         want, have = _counts(obj)
         return cls(
@@ -72,7 +70,6 @@ class ClaimView:
 
     @classmethod
     def of(cls, obj: Obj) -> ClaimView:
-        """The view of a PersistentVolumeClaim object."""
         meta, spec, status = parts(obj)
         return cls(
             name=meta.get("name", ""),
@@ -95,7 +92,6 @@ class QuotaView:
 
     @classmethod
     def of(cls, obj: Obj) -> QuotaView:
-        """The view of a ResourceQuota object."""
         meta, spec, status = parts(obj)
         return cls(
             name=meta.get("name", ""),

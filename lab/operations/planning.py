@@ -77,7 +77,6 @@ class Plan:
         return max(map(end, self.steps), default=0.0)
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain data."""
         return {
             "lab": self.spec.name,
             "facts": self.facts,

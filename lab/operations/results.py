@@ -23,7 +23,6 @@ class PlanReport:
     estimate: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         data = self.plan.as_json()
         for step in data["steps"]:
             seen = self.seen.get(step["id"])
@@ -43,7 +42,6 @@ class UpReport:
     tenants: Mapping[str, Path]
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "lab": self.name,
             "ok": self.record.ok,
@@ -70,11 +68,9 @@ class StatusReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every step is ready."""
         return all(seen.state is State.READY for _, _, seen in self.steps)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "lab": self.name,
             "ok": self.ok,
@@ -98,7 +94,6 @@ class DownReport:
     host_changes: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "lab": self.name,
             "seconds": round(self.seconds, 2),

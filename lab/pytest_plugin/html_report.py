@@ -45,7 +45,6 @@ class ReportRecorder:
         self.before = self._gpus("before the run")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in one phase of one test."""
         self.collector.add(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -80,7 +79,6 @@ class ReportRecorder:
             self.notes.append(error.what)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say where the page is."""
         if self.written:
             terminalreporter.write_line(f"report: {self.written}")
         else:

@@ -120,7 +120,6 @@ class GpuCards:
 
     @property
     def changed(self) -> bool:
-        """Whether a GPU differs from an earlier map."""
         return any(card.changed for node in self.nodes for card in node.cards)
 
 

@@ -79,7 +79,6 @@ class SuiteRun:
     """What is missing in this record, and why."""
 
     def count(self, outcome: str) -> int:
-        """How many tests ended so."""
         return sum(test.outcome == outcome for test in self.tests)
 
     @property
@@ -137,7 +136,6 @@ class Collector:
         self.began = time.time()
 
     def add(self, report: PytestReport) -> None:
-        """Take in the report of one phase."""
         name = without_group(report.nodeid)
         test = self._tests.get(name) or CaseRun(
             name, worker=str(getattr(report, "worker_id", "")), began=_start(report)

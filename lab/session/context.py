@@ -38,15 +38,12 @@ class LabContext:
 
     @property
     def kind_name(self) -> str:
-        """Name of the lab's kind cluster."""
         return f"kailab-{self.spec.name}"
 
     def cluster(self) -> Cluster:
-        """The lab's own cluster."""
         return self.open_cluster("")
 
     def tenant(self, name: str) -> Cluster:
-        """The cluster of a tenant."""
         return self.open_cluster(name)
 
     def nodes(self) -> tuple[Container, ...]:
@@ -54,7 +51,6 @@ class LabContext:
         return self.engine.containers(f"{NODE_LABEL}={self.kind_name}")
 
     def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """Say how far the step is."""
         self.bus.emit(StepProgress(self.step, text, done, total))
 
     def notice(self, text: str, level: str = "warning") -> None:

@@ -151,7 +151,6 @@ class Session:
             return self._clusters[tenant]
 
     def scope(self, step: str) -> LabContext:
-        """The context of one step."""
         return LabContext(
             step, self.spec, self.paths, self.runner, self.journal, self.bus, self.supply, self.engine, self.cluster
         )
@@ -168,7 +167,6 @@ class Session:
             yield
 
     def close(self) -> None:
-        """Close connections."""
         for cluster in self._clusters.values():
             cluster.close()
 

@@ -100,22 +100,18 @@ class ClusterSnapshot:
 
     @cached_property
     def nodes(self) -> tuple[NodeView, ...]:
-        """All nodes."""
         return tuple(NodeView.of(obj) for obj in self.of("Node"))
 
     @cached_property
     def pod_groups(self) -> tuple[PodGroupView, ...]:
-        """All PodGroups."""
         return tuple(PodGroupView.of(obj) for obj in self.of("PodGroup"))
 
     @cached_property
     def queues(self) -> tuple[QueueView, ...]:
-        """All queues."""
         return tuple(QueueView.of(obj) for obj in self.of("Queue"))
 
     @cached_property
     def reservations(self) -> tuple[PodView, ...]:
-        """KAI's reservation pods."""
         return tuple(view for obj, view in zip(self.of("Pod"), self.pods, strict=True) if is_reservation(obj))
 
     @cached_property
@@ -139,7 +135,6 @@ class ClusterSnapshot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClusterSnapshot:
-        """The world that ``to_json`` gave."""
         return cls(
             at=datetime.fromisoformat(data["at"]),
             objects={kind: tuple(objs) for kind, objs in data["objects"].items()},

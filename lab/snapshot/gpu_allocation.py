@@ -50,12 +50,10 @@ class SharedGpu:
 
     @property
     def title(self) -> str:
-        """How evidence names it."""
         return f"GPU {self.name} of {self.node}"
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
-        """``namespace/name`` of the pods on it."""
         return tuple(sorted(pod.key for pod in self.users))
 
     @property
@@ -65,7 +63,6 @@ class SharedGpu:
 
     @property
     def free(self) -> float:
-        """What is left of it."""
         return max(0.0, round(1.0 - self.used, 4))
 
     def _share(self, pod: PodInfo) -> float:
@@ -95,7 +92,6 @@ class GpuAllocation:
         )
 
     def by_role(self, role: GpuRole) -> tuple[PodInfo, ...]:
-        """The pods of one role, by name."""
         return self._roles.get(role, ())
 
     @cached_property

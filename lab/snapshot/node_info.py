@@ -30,7 +30,6 @@ class NodeInfo:
     shared: tuple[SharedGpu, ...]
 
     def free(self, resource: str) -> float:
-        """What is left of a resource."""
         return max(0.0, self.allocatable.get(resource, 0.0) - self.requested.get(resource, 0.0))
 
     @property
@@ -64,7 +63,6 @@ class FreeGpus:
 
     @classmethod
     def of(cls, infos: Iterable[NodeInfo]) -> FreeGpus:
-        """What is free on the nodes that take pods."""
         usable = [info for info in infos if info.node.ready and not info.node.unschedulable]
         shares = (gpu.free for info in usable for gpu in info.shared)
         return cls(sum(info.gpus_free for info in usable), max(shares, default=0.0))

@@ -45,7 +45,6 @@ class PodInfo:
 
     @classmethod
     def of(cls, obj: Obj) -> PodInfo:
-        """Read a Pod object."""
         return cls(PodView.of(obj), PodRequests.of(obj), SyncedObject.of(obj), reported_gpus(obj))
 
     @property
@@ -119,7 +118,6 @@ class PodInfo:
 
     @property
     def line(self) -> str:
-        """The pod in one line of evidence."""
         view = self.view
         words = [view.phase or "no phase", f"on {view.node}" if view.node else "not bound"]
         if view.deleting:

@@ -31,21 +31,17 @@ class HostReady(LabStep):
         return self.fixes
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return tuple(Effect("host", f"{fix.title}: {'; '.join(fix.commands)}", "lab down --host") for fix in self.fixes)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         return Observed.absent(f"{len(self.fixes)} fixes") if self.fixes else Observed.ready()
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         journal = Journal(host_journal())
         for number, fix in enumerate(self.fixes, 1):
             ctx.progress(fix.title, number, len(self.fixes))
             fix.apply(ctx.run, journal)
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         if ctx.engine.call("version", check=False).code != 0:
             raise HostNotReady(f"{ctx.engine.name} does not answer", fix="lab doctor")

@@ -78,15 +78,13 @@ class NodeImage(LabStep):
         return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (Effect("lab", f"bake {len(self.images)} images into {self.tag}", "lab down --images"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         return Observed.ready(self.tag) if ctx.engine.image_id(self.tag) else Observed.absent()
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step. Labs that come up at once may need the same image: one bakes it, the others wait."""
+        """Labs that come up at once may need the same image: one bakes it, the others wait."""
         with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("it is being made already; waiting")):
             if ctx.engine.image_id(self.tag) is None:
                 self._make(ctx)
@@ -177,7 +175,6 @@ class NodeImage(LabStep):
         ctx.engine.exec(name, ["sh", "-c", script])
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         if ctx.engine.image_id(self.tag) is None:
             raise LabError(f"the node image {self.tag} is not in {ctx.engine.name}", fix="run 'lab up' again")
 
@@ -260,12 +257,10 @@ class Fetch(LabStep):
 
     @property
     def id(self) -> str:
-        """See Step."""
         return f"supply:{self.name}"
 
     @property
     def title(self) -> str:
-        """See Step."""
         return f"{'Build' if self.source == 'build' else 'Fetch'} {self._what}"
 
     @property
@@ -274,7 +269,6 @@ class Fetch(LabStep):
         return re.sub(r"-(?=\d+\.)", " ", self.name)
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (
             Effect(
                 "lab", f"{self.source} {self._what} from {self.where}, into the cache", "delete the cache directory"
@@ -282,16 +276,13 @@ class Fetch(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         return Observed.absent()
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         for item in self.items:
             ctx.supply.path(item, ctx.progress)
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         if gone := [item for item in self.items if not ctx.supply.path(item).exists()]:
             raise Unavailable(f"{gone[0]} was fetched but is not in the cache", fix="run the command again")
 

@@ -39,12 +39,10 @@ class PodNetwork(LabStep):
     title: str = "Pod network"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         how = "ptp and host-local CNI, routes between the nodes" if self.own_node else "kindnet from the node image"
         return (Effect("node", f"{how}; wait until all nodes are Ready"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         nodes = ctx.cluster().list("Node")
         if unready := [node["metadata"]["name"] for node in nodes if not _ready(node)]:
             return Observed.drifted(f"not Ready: {', '.join(unready)}")
@@ -58,7 +56,6 @@ class PodNetwork(LabStep):
         )
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         cluster = ctx.cluster()
         count = self.spec.cluster.control_planes + self.spec.cluster.workers
         if self.own_node:

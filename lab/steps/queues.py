@@ -132,13 +132,11 @@ class Queues(LabStep):
     title: str = "Queues"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         children = {queue.name: queue.parent for queue in self.spec.queues}
         tree = [f"{name} (in {parent})" if parent else name for name, parent in children.items()]
         return (Effect("cluster", f"queues {', '.join(tree) or 'none'}", "lab down"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         there = {queue["metadata"]["name"]: queue for queue in ctx.cluster().list(KIND)}
         wanted = queue_documents(self.spec)
         lines = [line for doc in wanted for line in _differences(doc, there.get(doc["metadata"]["name"]))]
@@ -164,7 +162,6 @@ class Queues(LabStep):
         delete_queues(cluster, {name: there[name] for name in self._surplus(there)})
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         seen = self.observe(ctx)
         if seen.state is not State.READY:
             look = ("get", "queues.scheduling.run.ai", "-o", "yaml", "--show-managed-fields")

@@ -26,12 +26,10 @@ class RegistryMirrors(LabStep):
     title: str = "Registry mirrors"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         pairs = ", ".join(f"{host} → {mirror}" for host, mirror in self.spec.supply.mirrors.items())
         return (Effect("node", f"containerd pulls from mirrors: {pairs}"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         for node in ctx.nodes():
             wanted = mirror_files(self.spec.supply.mirrors, node.gateway)
             script = "; ".join(f"cat {path} 2>/dev/null" for path in wanted)
@@ -40,7 +38,6 @@ class RegistryMirrors(LabStep):
         return Observed.ready(f"{len(self.spec.supply.mirrors)} registries")
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         for node in ctx.nodes():
             for path, text in mirror_files(self.spec.supply.mirrors, node.gateway).items():
                 ctx.engine.write_file(node.name, path, text)

@@ -80,7 +80,6 @@ class Bundle:
         return None
 
     def path(self, entry: Entry) -> Path:
-        """Where an entry's file lies."""
         return self.root / entry.file
 
     def check(self, entry: Entry) -> str:
@@ -129,7 +128,6 @@ class Bundle:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The manifest as plain data."""
         return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
 
 

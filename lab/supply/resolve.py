@@ -31,7 +31,6 @@ class Choice:
 
     @property
     def available(self) -> bool:
-        """Whether the item can be had."""
         return self.source != "none"
 
     def as_json(self) -> dict[str, Any]:

@@ -86,7 +86,6 @@ class Supply:
         return wanted_version(item, self.versions)
 
     def has(self, kind: str, name: str, version: str = "") -> bool:
-        """Whether the item can be had at all."""
         item = self.item(kind, name, version)
         return self.choose([item])[item].available
 

@@ -51,17 +51,15 @@ class VirtualCluster(LabStep):
 
     @property
     def id(self) -> str:
-        """See Step."""
         return f"tenant:{self.tenant.name}"
 
     @property
     def title(self) -> str:
-        """See Step."""
         return f"vCluster {self.tenant.name} ({self.tenant.mode})"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See Step. Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
+        """Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
         marked = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
         loaded = (f"images:{self.tenant.name}",) if self.images_loaded else ()
         return loaded if self.spec.cluster.provider == "existing" else ("network", *marked, *loaded)
@@ -73,12 +71,10 @@ class VirtualCluster(LabStep):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of that namespace."""
         beside = beside_host_kai(self.spec)
         return {OWNER_LABEL: self.spec.name, **namespace_labels(self.tenant.mode, beside_host_kai=beside)}
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         name = self.tenant.name
         return (
             Effect("cluster", f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}", "lab down"),
@@ -90,7 +86,6 @@ class VirtualCluster(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         port = access.find_port(ctx, self.tenant.name)
         release = helm_release.installed(ctx.cluster(), self.tenant.name, self.namespace) if port else None
         if port is None or release is None:
@@ -111,7 +106,6 @@ class VirtualCluster(LabStep):
         return Observed.ready(access.server_of(port))
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         cluster, name = ctx.cluster(), self.tenant.name
         # a first run has no chart yet when the plan is made
         alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
@@ -135,7 +129,7 @@ class VirtualCluster(LabStep):
         self._wait_inside(ctx)
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step. It has happened that another cluster answered, on a port that was taken."""
+        """It has happened that another cluster answered, on a port that was taken."""
         inside = ctx.tenant(self.tenant.name)
         if not inside.healthy():
             raise ApiFailed(

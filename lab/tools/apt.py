@@ -23,7 +23,6 @@ class Apt:
         self._run = run
 
     def installed(self) -> frozenset[str]:
-        """Names of all installed packages."""
         out = self._run.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]).out
         return frozenset(line.split()[0] for line in out.splitlines() if line.endswith(" installed"))
 

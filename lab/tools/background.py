@@ -41,7 +41,6 @@ class Background:
             self.check()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

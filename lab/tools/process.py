@@ -96,7 +96,6 @@ class HostRunner:
         return Path(found) if found else None
 
     def stopped(self) -> bool:
-        """See Runner.stopped."""
         return self.cancel.is_set()
 
     def run(
@@ -110,7 +109,6 @@ class HostRunner:
         check: bool = True,
         on_line: OnLine | None = None,
     ) -> Result:
-        """See Runner.run."""
         import sh  # noqa: TID251 - this is the door
 
         words = tuple(str(word) for word in argv)

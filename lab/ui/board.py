@@ -59,7 +59,6 @@ class Board:
     # of its own; one would meet rich's locks in both orders.
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
         if isinstance(event, RunStarted):
             self.close()
         self.story.feed(event)

@@ -139,7 +139,6 @@ class GpuTable:
             yield tuple(gpu for _, gpu in run)
 
     def _free(self, row: tuple[Gpu, ...]) -> Text:
-        """GPUs side by side that are free."""
         known = row[0].index is not None
         numbers = f"{row[0].index} to {row[-1].index}" if known else f"{len(row)} GPUs"
         text = Text(f"   {numbers:<14}")
@@ -205,7 +204,6 @@ class _Columns:
         return cls(words, bool(holders), asked, max(12, min(title, left)), tenant, queue, phase)
 
     def headings(self) -> Text:
-        """The names of the columns."""
         return self._line("", "", ["asks", "pod", "tenant", "queue", "phase"], "dim")
 
     def row(self, mark: str, style: str, holder: Holder) -> Text:

@@ -16,7 +16,6 @@ class JsonLines:
         self._stream = stream
 
     def __call__(self, event: Event) -> None:
-        """Write one line."""
         self._stream.write(json.dumps(to_json(event)) + "\n")
         self._stream.flush()
 

@@ -29,7 +29,6 @@ class Plain:
         self._last: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
-        """Write what the event is worth."""
         row = self.story.feed(event)
         match event:
             case RunStarted():
@@ -49,24 +48,19 @@ class Plain:
                 self.run_finished(event)
 
     def run_started(self, event: RunStarted) -> None:
-        """Say what begins."""
         about = f", about {whole_seconds(event.estimate)}" if event.estimate else ""
         self.write(f"{self.story.name}: {count(len(event.steps), 'step')}{about}")
 
     def step_started(self, row: StepRow) -> None:
-        """Say that a step does something."""
         self.write(f" {self.words.glyph('running')} {row.title}")
 
     def step_finished(self, row: StepRow) -> None:
-        """Say how a step ended."""
         self.write(self.finish_line(row))
 
     def notice(self, event: Notice) -> None:
-        """Pass on a notice."""
         self.write(f"{event.level}: {event.text}")
 
     def run_finished(self, event: RunFinished) -> None:
-        """Say how the run ended."""
         self.write(self.story.summary(event))
 
     def finish_line(self, row: StepRow) -> str:
@@ -82,7 +76,6 @@ class Plain:
         self.raw(indent + self.words.clean(line) + "\n")
 
     def raw(self, text: str) -> None:
-        """Write text as it is."""
         self.stream.write(text)
         self.stream.flush()
 

@@ -26,7 +26,6 @@ class StepRow:
 
     @property
     def ended(self) -> bool:
-        """Whether the step has an outcome."""
         return self.state in OUTCOMES
 
     @property
@@ -96,7 +95,6 @@ class RunState:
         return f"lab {self.verb} {self.lab}".strip()
 
     def summary(self, end: RunFinished) -> str:
-        """The run in one line."""
         counts = [f"{n} {state}" for state in OUTCOMES if (n := self.count(state))]
         if left := self.count("waiting"):
             counts.append(f"{left} not started")

@@ -39,12 +39,10 @@ class Terminal:
 
     @property
     def ellipsis(self) -> str:
-        """What stands for text that was cut."""
         return "…" if self.rich else "..."
 
     @property
     def dot(self) -> str:
-        """Separator inside a line."""
         return "·" if self.rich else "-"
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:

@@ -45,7 +45,6 @@ class TextWriter:
         self._print(self._text())
 
     def heading(self, text: str, note: str = "") -> None:
-        """A heading after an empty line."""
         self.blank()
         self.line((text, "bold"), (f"  {note}" if note else "", "dim"))
 

@@ -59,7 +59,6 @@ class InferenceServer:
         return cls(IMAGE, args, model, stand_in=True, seconds=STAND_IN_SECONDS)
 
     def arguments(self, fraction: str) -> list[str]:
-        """The arguments for a part of a GPU."""
         return [arg.replace("{model}", self.model).replace("{fraction}", fraction) for arg in self.args]
 
 

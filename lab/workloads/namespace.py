@@ -46,7 +46,6 @@ class Inside:
 
     @classmethod
     def of(cls, text: str) -> Inside:
-        """Parse what the probe printed."""
         env, _, devices = text.partition(f"{_MARK}\n")
         pairs = (line.partition("=") for line in env.splitlines() if "=" in line)
         return cls({key: value for key, _, value in pairs}, tuple(sorted(devices.split())))

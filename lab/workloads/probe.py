@@ -56,7 +56,6 @@ class ProbeFacts:
 
     @property
     def uuids(self) -> tuple[str, ...]:
-        """The GPUs that NVML lists."""
         return tuple(device.uuid for device in self.devices)
 
     @classmethod

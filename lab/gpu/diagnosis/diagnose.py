@@ -49,7 +49,6 @@ class Diagnosis:
 
     @property
     def broken(self) -> bool:
-        """Whether a stage fails."""
         return any(finding.severity == "error" for finding in self.path)
 
 

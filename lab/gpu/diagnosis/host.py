@@ -29,7 +29,6 @@ class Examined:
 
     @property
     def symptoms(self) -> tuple[Finding, ...]:
-        """The known failures in it."""
         return match(self.evidence)
 
 

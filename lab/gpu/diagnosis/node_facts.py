@@ -52,7 +52,6 @@ class CdiSpecs:
 
     @property
     def names(self) -> frozenset[str]:
-        """All devices."""
         return frozenset(name for names in self.devices.values() for name in names)
 
 
@@ -89,7 +88,6 @@ class NodeFacts:
 
     @cached_property
     def toolkit(self) -> NodeToolkit:
-        """The toolkit's configuration."""
         try:
             config = tomllib.loads(self._text("toolkit"))
         except tomllib.TOMLDecodeError as error:
@@ -100,7 +98,6 @@ class NodeFacts:
 
     @property
     def programs(self) -> frozenset[str]:
-        """Paths of the toolkit's programs."""
         return frozenset(self._text("programs").split())
 
     @cached_property
@@ -125,7 +122,6 @@ class NodeFacts:
 
     @cached_property
     def cdi(self) -> CdiSpecs:
-        """The node's CDI specs."""
         parts = _SPEC.split(self._text("cdi"))
         devices, broken = {}, {}
         for path, text in zip(parts[1::2], parts[2::2], strict=True):

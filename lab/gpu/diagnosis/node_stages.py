@@ -55,7 +55,6 @@ class GpuPathStage:
     good: str
 
     def evidence(self) -> tuple[Evidence, ...]:
-        """Its troubles as evidence."""
         return tuple(
             Evidence("node", trouble.subject or self.where or CLUSTER, trouble.what, self.where)
             for trouble in self.troubles

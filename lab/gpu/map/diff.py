@@ -25,7 +25,6 @@ class GpuChange:
     """UUIDs of the GPUs it is about, where they are known."""
 
     def as_json(self) -> dict[str, Any]:
-        """The change as plain data."""
         data = asdict(self)
         return {"change": data.pop("what"), **data}
 

@@ -50,7 +50,6 @@ class Holder:
 
     @property
     def title(self) -> str:
-        """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -70,7 +69,6 @@ class WaitingPod:
 
     @property
     def title(self) -> str:
-        """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -179,7 +177,6 @@ class GpuMap:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """All GPUs."""
         return tuple(gpu for node in self.nodes for gpu in node.gpus)
 
     @property
@@ -201,7 +198,6 @@ class GpuMap:
         return max((node.free for node in self.nodes), default=0.0)
 
     def as_json(self) -> dict[str, Any]:
-        """The map as plain data, with what follows from it."""
         counts = {state.name.lower(): self.count(state) for state in GpuState}
         return {
             "at": self.at,

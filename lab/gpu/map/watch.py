@@ -43,7 +43,6 @@ class GpuSource:
 
     @classmethod
     def of(cls, ctx: LabContext) -> GpuSource:
-        """The source of a lab."""
         own = [tenant.name for tenant in ctx.spec.tenants if tenant.mode == "own-kai"]
         there = [name for name in own if ctx.paths.tenant_kubeconfig(name).exists()]
         return cls(ctx.cluster(), lab_nodes(ctx), {name: ctx.tenant(name) for name in there})

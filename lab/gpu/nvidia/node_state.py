@@ -30,7 +30,6 @@ class RealFiles:
 
     @classmethod
     def of(cls, gpus: Sequence[GpuDevice], options: ToolkitOptions) -> RealFiles:
-        """The files of a node with these GPUs."""
         shipped = assets("kind") / "gpu" / "nvidia"
         texts = {
             LIST: "".join(f"{gpu.minor} {gpu.uuid}\n" for gpu in gpus),

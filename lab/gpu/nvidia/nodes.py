@@ -33,7 +33,6 @@ class RealGpuNodes(LabStep):
     title: str = "Real GPUs"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (
             Effect("lab", f"real GPUs by {self.spec.gpu.strategy}: {said(self.spec)}; who has which is in the journal"),
             Effect(
@@ -44,7 +43,6 @@ class RealGpuNodes(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         nodes = ctx.nodes()
         if not nodes:
             return Observed.absent()

@@ -58,12 +58,11 @@ class RealGpuLabels(GpuLabels):
     """Labels of the GPU nodes, as GPU feature discovery finds them on the real GPUs."""
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         what = "run GPU feature discovery once on each GPU node and label the node with what it finds"
         return (Effect("cluster", what),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step. KAI needs the memory; product and count are compared with what NVML told of the machine."""
+        """KAI needs the memory; product and count are compared with what NVML told of the machine."""
         nodes = ctx.cluster().list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
         present = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
         shares = recorded(ctx.journal)

@@ -81,11 +81,9 @@ class RealGpuProof(LabStep):
     title: str = "GPUs compared"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (Effect("cluster", f"compare UUIDs of machine, nodes and pods ({' '.join(LIST_GPUS)} in plugin pods)"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         sight = look(ctx)
         if not sight.shares or sight.waiting:
             return Observed.absent()

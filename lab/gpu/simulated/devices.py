@@ -45,7 +45,6 @@ class SimulatedGpu:
 
     @property
     def name(self) -> str:
-        """Product name."""
         return self.model.name
 
     @property

@@ -57,7 +57,6 @@ class GpuNodes(LabStep):
     title: str = "Simulated GPUs"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         where = "worker" if self.spec.cluster.workers else "control-plane node"
         pools = [pool for pool in self.spec.gpu_pools if pool.per_node]
         return (
@@ -77,7 +76,7 @@ class GpuNodes(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step. A GPU that was made to fail is a state, not drift: only ``lab gpu heal`` mends it."""
+        """A GPU that was made to fail is a state, not drift: only ``lab gpu heal`` mends it."""
         nodes = gpu_nodes(ctx)
         if not nodes:
             return Observed.absent()

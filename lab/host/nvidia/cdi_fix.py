@@ -24,7 +24,6 @@ class NvidiaCdi:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` runs."""
         return (self.machine.shown(f"{' '.join(cdi.GENERATE)} --output={self._place()}"),)
 
     def _place(self) -> str:

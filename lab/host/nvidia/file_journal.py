@@ -25,15 +25,12 @@ class Edits:
         self._journal = journal
 
     def owns(self, kind: str, name: str, step: str, **facts: str) -> None:
-        """See HostJournal."""
         self._journal.owns(KIND, name, step, **facts)
 
     def released(self, kind: str, name: str) -> None:
-        """See HostJournal."""
         self._journal.released(KIND, name)
 
     def owned(self, kind: str | None = None) -> Sequence[FileRecord]:
-        """See HostJournal."""
         return self._journal.owned(KIND)
 
 

@@ -43,7 +43,6 @@ class NvidiaRuntime:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` does."""
         shown = self.machine.shown
         return (
             shown(f"edit {TOOLKIT_CONFIG}: {ACCEPT_MOUNTS} = true"),

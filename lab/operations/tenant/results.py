@@ -53,7 +53,6 @@ class TenantState:
         return self.spec.mode == "own-kai" and not self.kai
 
     def as_json(self) -> dict[str, Any]:
-        """The state as plain data."""
         return {
             "name": self.spec.name,
             "mode": self.spec.mode,
@@ -86,11 +85,9 @@ class TenantStatus:
 
     @property
     def ok(self) -> bool:
-        """Whether every step is ready."""
         return all(seen.state is State.READY for _, _, seen in self.steps)
 
     def as_json(self) -> dict[str, Any]:
-        """The status as plain data."""
         return {
             **self.state.as_json(),
             "ok": self.ok,
@@ -112,7 +109,6 @@ class Added:
     notices: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "tenant": self.tenant.name,
             "mode": self.tenant.mode,
@@ -143,7 +139,6 @@ class Removed:
     """It is a tenant of the lab file, which would bring it back."""
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
         return {
             "tenant": self.name,
             **self.removal.as_json(),

@@ -41,7 +41,6 @@ class KindCluster(LabStep):
     title: str = "Kubernetes cluster"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         nodes = self.spec.cluster.control_planes + self.spec.cluster.workers
         return (
             Effect("lab", f"kind create cluster --name kailab-{self.spec.name} ({nodes} node containers)", "lab down"),
@@ -49,7 +48,6 @@ class KindCluster(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         nodes = ctx.nodes()
         if not nodes:
             return Observed.absent()
@@ -132,7 +130,6 @@ class KindCluster(LabStep):
             )
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         if not ctx.cluster().healthy():
             raise ApiFailed(f"the API server of {ctx.kind_name} does not answer /readyz", fix="lab logs")
 

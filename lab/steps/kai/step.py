@@ -58,18 +58,16 @@ class Kai(LabStep):
 
     @property
     def title(self) -> str:
-        """See Step."""
         return f"KAI Scheduler {self.spec.kai.version}"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See Step. Preparing GPU nodes restarts containerd, which the start of KAI's pods must not meet."""
+        """Preparing GPU nodes restarts containerd, which the start of KAI's pods must not meet."""
         if self.spec.cluster.provider == "existing":
             return ()
         return ("network", "gpu-nodes") if has_gpus(self.spec) else ("network",)
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         what = f"{RELEASE} {self.spec.kai.version}, gpuSharing {'on' if self.spec.kai.gpu_sharing else 'off'}"
         crds = " and ".join(["KAI's CRDs", *self.line.needs_crds])
         return (
@@ -78,7 +76,6 @@ class Kai(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         cluster = ctx.cluster()
         release = helm_release.installed(cluster, RELEASE, NAMESPACE)
         if release is None:
@@ -96,7 +93,6 @@ class Kai(LabStep):
         return Observed.ready(release.chart_version)
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         cluster = ctx.cluster()
         helm = helm_release.helm_for(ctx)
         chart = ctx.supply.chart(KAI_CHART, self.line.tag)
@@ -143,7 +139,6 @@ class Kai(LabStep):
         return sheltered(cluster, self.spec.name, self.line)
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         cluster = ctx.cluster()
         if down := self._unavailable(cluster):
             raise StepFailed(

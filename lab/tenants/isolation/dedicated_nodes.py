@@ -63,18 +63,16 @@ class TenantNodes(LabStep):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See Step. Before anything of a tenant: whoever comes first to a node that is not marked yet stays there."""
+        """Before anything of a tenant: whoever comes first to a node that is not marked yet stays there."""
         return ("network",)
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return tuple(
             Effect("cluster", f"{', '.join(nodes)} for tenant {name} alone: label {NODE_LABEL}, taint {_EFFECT}")
             for name, nodes in tenant_nodes(self.spec).items()
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         wanted = owners(self.spec)
         nodes = _nodes(ctx.cluster())
         wrong = {name: line for name, _, line in self._differences(nodes, _spaces(ctx.cluster()))}

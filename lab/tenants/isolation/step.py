@@ -63,7 +63,6 @@ class Isolation(LabStep):
         return line_of(self.spec.kai.version)
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (
             *(Effect("cluster", measure.how, "lab down") for measure in MEASURES),
             Effect(
@@ -72,7 +71,6 @@ class Isolation(LabStep):
         )
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         world = look(ctx.cluster())
         if (
             world.get(admission_policy.BINDING, admission_policy.NAME) is None

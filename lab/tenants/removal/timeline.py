@@ -98,7 +98,6 @@ class Removal:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """The removal as plain data."""
         return {
             "tenant": self.tenant,
             "ok": self.ok,
@@ -131,7 +130,6 @@ class Stopwatch:
             self._noted.setdefault(name, Milestone(name, seconds, detail))
 
     def has(self, name: str) -> bool:
-        """Whether a moment was noted."""
         with self._lock:
             return name in self._noted
 

@@ -77,7 +77,6 @@ class Rehearsal:
         return last.after if last is not None else ""
 
     def as_json(self) -> dict[str, Any]:
-        """The rehearsal as plain data."""
         return {
             "tenant": self.tenant,
             "before": self.before,

@@ -89,7 +89,6 @@ class Change:
         return next((moment.seconds for moment in self.moments if moment.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The change as plain data."""
         return {
             "tenant": self.tenant,
             "before": self.before,

@@ -95,11 +95,9 @@ class SnapshotDiff:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was harmed."""
         return not self.harm
 
     def as_json(self) -> dict[str, Any]:
-        """The comparison as plain data."""
         return {"ok": self.ok, **vars(self)}
 
 

@@ -47,20 +47,16 @@ class TenantImages(LabStep):
 
     @property
     def id(self) -> str:
-        """See Step."""
         return f"images:{self.tenant}"
 
     @property
     def title(self) -> str:
-        """See Step."""
         return f"Images of {self.tenant} in the nodes"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         return (Effect("node", f"up to {len(self.images)} images imported into the workers' containerd", "lab down"),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step."""
         lacking = missing(ctx, self.images)
         if not lacking:
             return Observed.ready(f"{len(self.images)} images")
@@ -68,7 +64,6 @@ class TenantImages(LabStep):
         return Observed.absent(f"{number} images to load into {len(lacking)} nodes")
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         lacking = missing(ctx, self.images)
         wanted = sorted({image for images in lacking.values() for image in images})
         archives: dict[str, Path] = {}
@@ -82,7 +77,6 @@ class TenantImages(LabStep):
             one.result()
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         for node, images in missing(ctx, self.images).items():
             raise StepFailed(
                 f"node {node} does not have {images[0]} although its archive was imported",

@@ -86,24 +86,20 @@ class StepInTenant(LabStep):
 
     @property
     def title(self) -> str:
-        """See Step."""
         return f"{self._step.title} in {self.tenant.name}"
 
     def effects(self) -> tuple[Effect, ...]:
-        """See Step."""
         where = f"tenant {self.tenant.name}"
         return tuple(replace(effect, what=f"in {where}: {effect.what}") for effect in self._step.effects())
 
     def observe(self, ctx: LabContext) -> Observed:
-        """See Step. A tenant without a kubeconfig is not there, and so is nothing inside it."""
+        """A tenant without a kubeconfig is not there, and so is nothing inside it."""
         if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.absent()
         return self._step.observe(inside(ctx, self.tenant))
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step."""
         self._step.apply(inside(ctx, self.tenant))
 
     def verify(self, ctx: LabContext) -> None:
-        """See Step."""
         self._step.verify(inside(ctx, self.tenant))
