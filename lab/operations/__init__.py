@@ -1,1 +1,1 @@
-"""What the commands do, one module each."""
+"""Operations on a lab, one module for each command."""

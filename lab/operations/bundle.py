@@ -16,45 +16,45 @@ from lab.supply.bundle import MADE, Bundle, create
 def create_bundle(
     spec: LabSpec, out: Path, images: tuple[str, ...], charts: tuple[str, ...], tell: Callable[[str], None]
 ) -> Bundle:
-    """Fetch or build what is needed and write it to ``out``.
+    """Fetch or build every item and write the bundle to ``out``.
 
     Args:
-        images: ``REFERENCE`` or ``REFERENCE=ARCHIVE``; with these or ``charts`` nothing else goes in.
+        spec: the lab file.
+        out: a folder, or a tar when the name ends in ``.tar``.
+        images: ``REFERENCE`` or ``REFERENCE=ARCHIVE``; with these or ``charts`` the bundle has nothing else.
         charts: ``NAME``, ``NAME@VERSION`` or ``NAME@VERSION=FILE``.
+        tell: called with one line for each item.
 
     Raises:
-        Unavailable: something cannot be had.
-        SpecError: an argument cannot be read.
+        Unavailable: an item is not available from any source.
+        SpecError: an argument is invalid.
     """
-    session = Session(spec, spec)
-    supply = session.supply
+    supply = Session(spec, spec).supply
     entries: list[tuple[Item, str, Path]] = []
-    if images or charts:
-        for text in images:
-            reference, _, archive = text.partition("=")
-            entries.append((Item("image", reference), "", _file(archive) if archive else supply.image(reference)))
-        for text in charts:
-            name, _, archive = text.partition("=")
-            name, _, version = name.partition("@")
-            if archive and not version:
-                raise SpecError(f"--chart {text}: a file needs a version", fix="write NAME@VERSION=FILE")
-            item = supply.item("chart", name, version)
-            entries.append((item, supply.wanted(item), _file(archive) if archive else supply.path(item)))
-    else:
-        spec, _ = resolve_gpus(spec)
-        spec, no_kai, _ = resolve_scheduler(spec, supply)
+    for text in images:
+        reference, _, archive = text.partition("=")
+        entries.append((Item("image", reference), "", _file(archive) if archive else supply.image(reference)))
+    for text in charts:
+        name, _, archive = text.partition("=")
+        name, _, version = name.partition("@")
+        if archive and not version:
+            raise SpecError(f"--chart {text}: a file needs a version", fix="write NAME@VERSION=FILE")
+        item = supply.item("chart", name, version)
+        entries.append((item, supply.wanted(item), _file(archive) if archive else supply.path(item)))
+    if not entries:
+        spec, no_kai = resolve_scheduler(resolve_gpus(spec)[0], supply)
         if no_kai:
             tell(f"without KAI: {no_kai}")
         for item in items_needed(spec, supply):
             tell(str(item))
             made = MADE if item.kind == "image" and supply.made_here(item) else ""
             version = made if item.kind == "image" else supply.wanted(item)
-            entries.append((item, version, supply.path(item, lambda text, done, total: None)))
+            entries.append((item, version, supply.path(item)))
     return create(out, entries, lambda text, done, total: None)
 
 
 def _file(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise SpecError(f"{path} is no file", fix="name an image archive or chart that exists")
+        raise SpecError(f"file {path} does not exist", fix="name an existing image archive or chart")
     return path

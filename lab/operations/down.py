@@ -1,4 +1,4 @@
-"""Takes a lab away, from any half-made state, and proves that nothing is left."""
+"""Removes a lab from any partial state and verifies that nothing remains."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from lab.paths import LabPaths, host_journal
 from lab.session.session import Session
 from lab.steps.cluster.ownership import name_taken, strangers
 from lab.steps.node_image import NODE_IMAGE, images_of
+from lab.text import count
 from lab.tools.processes import processes_naming
 
 
@@ -30,33 +31,35 @@ def down(
     cancel: threading.Event | None = None,
     unnamed: bool = False,
 ) -> DownReport:
-    """Take a lab away, from any half-made state, and prove it.
+    """Remove a lab from any partial state and verify that nothing remains.
 
     Args:
-        name: the lab; one that is already gone is success.
-        keep_images: leave the baked node images for the next ``lab up``.
-        host: also undo what was changed on this machine.
-        unnamed: nobody named the lab, so it must be one of this state directory.
+        name: the lab; removing one that does not exist succeeds.
+        keep_images: keep the baked node images for the next ``lab up``.
+        host: also undo the changes of this machine.
+        bus: receives the events of the run.
+        cancel: stops the run once it is set.
+        unnamed: the user did not name the lab, so it must belong to this state directory.
 
     Raises:
-        NameTaken: nobody named the lab, and its containers are somebody else's; with ``host`` they are passed over.
+        NameTaken: the user did not name the lab, and its containers belong to another state directory; with ``host``
+            they are skipped.
         Leftovers: something of the lab still exists.
     """
-    session = _session_for_down(name, bus or Bus(), cancel)
+    session = _session_for_down(name, bus or Bus(), cancel or threading.Event())
     began = time.monotonic()
     kept: list[str] = []
     left: list[str] = []
     with session.locked():
-        engine_there = session.runner.which(session.engine.name) is not None
-        engine_answers = engine_there and session.engine.call("version", check=False).code == 0
+        installed = session.runner.which(session.engine.name) is not None
+        answers = installed and session.engine.call("version", check=False).code == 0
         scope = session.scope
-        theirs = strangers(scope("containers")) if engine_answers and unnamed else ()
+        theirs = strangers(scope("containers")) if answers and unnamed else ()
         if theirs and not host:
             raise name_taken(name, theirs)
         if theirs:
-            # the machine's changes are to be undone all the same
-            session.bus.emit(Notice("warning", f"lab {name!r} here is another state directory's, and is left alone"))
-        elif engine_answers:
+            session.bus.emit(Notice("warning", f"lab {name!r} belongs to another state directory and is not removed"))
+        elif answers:
             steps = [s for s in teardown_steps(session.spec) if not (keep_images and s.id == NODE_IMAGE)]
             record = Engine(steps, scope, bus=session.bus, cancel=session.cancel, lab=name, partial=True).down()
             if record.cancelled:
@@ -64,30 +67,26 @@ def down(
             left += [f"{step}: {error}" for step, error in record.errors]
             left += record.left
             kept += [f"node image {image}" for image in images_of(scope("proof"))] if keep_images else []
-            left += _remove_state(session.paths)
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
                 fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
             )
-        else:
-            left += _remove_state(session.paths)
+        left += [] if theirs else _remove_state(session.paths)
     journal = Journal(host_journal())
     undone = tuple(undo_all(session.runner, journal)) if host else ()
-    changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
-    report = DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, changes)
     if left:
         raise Leftovers(
-            f"{len(left)} thing(s) of lab {name!r} remain",
+            f"{count(len(left), 'object')} of lab {name!r} still {'exists' if len(left) == 1 else 'exist'}",
             evidence=left,
-            fix=f"run lab down --name {name} again; lab doctor lists them",
+            fix=f"run lab down --name {name} again; lab doctor lists what remains",
         )
-    return report
+    changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
+    return DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, changes)
 
 
-def _session_for_down(name: str, bus: Bus, cancel: threading.Event | None) -> Session:
-    """A session by the lab's saved state, or by its name alone when that cannot be read."""
-    cancel = cancel or threading.Event()
+def _session_for_down(name: str, bus: Bus, cancel: threading.Event) -> Session:
+    """A session from the lab's saved state, or from its name alone when the state is unreadable."""
     try:
         session = Session.attached(name)
     except LabError:
@@ -98,7 +97,7 @@ def _session_for_down(name: str, bus: Bus, cancel: threading.Event | None) -> Se
 
 
 def _remove_state(paths: LabPaths) -> list[str]:
-    """Remove the lab's state directory (kubeconfigs, log, journal); returns what remains of it or works in it."""
+    """Remove the lab's state directory; returns the files that remain and the processes that use it."""
     shutil.rmtree(paths.root, ignore_errors=True)
     left = [f"process {pid}: {line}" for pid, line in processes_naming(paths.root)]
     if paths.root.exists():

@@ -1,4 +1,4 @@
-"""Engines on the steps of a lab."""
+"""Engines for the steps of a lab."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from lab.session.lab import Lab
 
 
 def engine_for(lab: Lab, steps: Sequence[Step[LabContext]], *, partial: bool = False) -> Engine[LabContext]:
-    """An engine on steps of a lab; with ``partial``, what they need besides each other is there, as the lab runs."""
+    """An engine for steps of a lab; with ``partial``, steps that are not among them count as done."""
     session = lab.session
     return Engine(steps, session.scope, bus=lab.bus, cancel=session.cancel, lab=lab.spec.name, partial=partial)

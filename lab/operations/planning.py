@@ -1,4 +1,4 @@
-"""spec + facts + choices → Plan: which steps, what they need, what cannot be had. Pure; nothing is changed here."""
+"""Plans a lab: from its spec and the available sources to steps, items and missing items. Changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
 
 @dataclass(frozen=True)
 class Plan:
-    """A lab, resolved: ``spec`` has no ``auto`` left. ``missing`` are items without which the lab cannot come up."""
+    """The plan of a lab: ``spec`` has no ``auto`` left; ``missing`` are required items that no source has."""
 
     spec: LabSpec
     steps: tuple[Step[LabContext], ...]
@@ -48,20 +48,11 @@ class Plan:
     host_effects: tuple[Effect, ...] = ()
 
     def refuse_missing(self) -> None:
-        """Raise Unavailable when something the lab needs cannot be had."""
-        if self.missing:
-            lines = [
-                line for choice in self.missing for line in (f"{choice.item}", *(f"    {why}" for why in choice.why))
-            ]
-            fixes = list(dict.fromkeys(choice.fix for choice in self.missing))
-            raise Unavailable(
-                f"{count(len(self.missing), 'thing')} this lab needs cannot be had",
-                evidence=lines,
-                fix="; ".join(fixes),
-            )
+        """Raise Unavailable when a required item is not available."""
+        _refuse_missing(self.missing)
 
     def critical_path(self, seconds: Mapping[str, float], seen: Mapping[str, Observed] | None = None) -> float | None:
-        """Seconds the steps will take by earlier runs, along the longest chain; None when nothing is known."""
+        """Estimated seconds of the longest chain of steps, from earlier runs; None without any earlier run."""
         if not any(step.id in seconds for step in self.steps):
             return None
         ends: dict[str, float] = {}
@@ -93,16 +84,16 @@ class Plan:
 def resolve_gpus(
     spec: LabSpec, facts: NvidiaFacts | None = None, journal: Journal | None = None
 ) -> tuple[LabSpec, tuple[str, ...]]:
-    """Replace ``gpu.mode: auto`` and ``gpu.strategy: auto``. A simulation is always called one.
+    """Replace ``gpu.mode: auto`` and ``gpu.strategy: auto``; returns the spec and notices.
 
     Args:
         spec: the lab file.
-        facts: this machine's GPUs; None where no machine is meant (a bundle), and auto is a simulation then.
-        journal: the lab's, which knows the GPUs of a cluster that is there.
+        facts: this machine's GPUs; None for a bundle, where ``auto`` becomes a simulation.
+        journal: the lab's journal, which records the GPUs of an existing cluster.
 
     Raises:
-        SpecError: somebody else's cluster was asked for, or GPUs that are not there or not free.
-        HostNotReady: real GPUs were asked for by name and cannot be had here.
+        SpecError: an existing cluster was requested, or GPUs that are missing or in use.
+        HostNotReady: real GPUs were requested by name and are not available here.
     """
     if spec.cluster.provider == "existing":
         raise SpecError(
@@ -115,40 +106,35 @@ def resolve_gpus(
     return spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"mode": mode})}), ()
 
 
-def resolve_scheduler(
-    spec: LabSpec, supply: Supply, require: frozenset[str] = frozenset()
-) -> tuple[LabSpec, str, tuple[Choice, ...]]:
-    """Replace ``scheduler: auto`` by kai where all of KAI can be had, otherwise by default.
+def resolve_scheduler(spec: LabSpec, supply: Supply, require: frozenset[str] = frozenset()) -> tuple[LabSpec, str]:
+    """Replace ``scheduler: auto`` by ``kai`` where every part of KAI is available, otherwise by ``default``.
 
     Returns:
-        The spec, why there is no KAI (empty when there is), and the choices of KAI's parts.
+        The spec, and why the lab has no KAI (empty when it has one).
 
     Raises:
-        Unavailable: KAI is required and cannot be had.
+        Unavailable: KAI is required and not available.
+        SpecError: KAI is required, and the lab file selects the default scheduler.
     """
     if spec.scheduler == "default":
         if "kai" in require:
             raise SpecError(
-                "the lab file says scheduler: default, but KAI is required", fix="set scheduler to kai or auto"
+                "KAI is required, but the lab file has scheduler: default", fix="set scheduler: kai or auto"
             )
-        return spec, "the lab file asks for the default scheduler", ()
-    choices = tuple(supply.choose([Item("chart", KAI_CHART), *(Item("image", r) for r in kai.images(spec))]).values())
+        return spec, "the lab file has scheduler: default"
+    choices = supply.choose([Item("chart", KAI_CHART), *(Item("image", r) for r in kai.images(spec))]).values()
     missing = [choice for choice in choices if not choice.available]
     if not missing:
-        return spec.model_copy(update={"scheduler": "kai"}), "", choices
-    first = missing[0]
-    reason = f"KAI {spec.kai.version} cannot be had: {first.item} ({'; '.join(first.why)})"
+        return spec.model_copy(update={"scheduler": "kai"}), ""
+    reasons = [f"{choice.item}: {'; '.join(choice.why)}" for choice in missing]
     if spec.scheduler == "kai" or "kai" in require:
-        raise Unavailable(
-            f"KAI {spec.kai.version} is required and cannot be had",
-            evidence=[f"{c.item}: {'; '.join(c.why)}" for c in missing[:4]],
-            fix=first.fix,
-        )
-    return spec.model_copy(update={"scheduler": "default"}), reason, choices
+        what = f"KAI {spec.kai.version} is required but not available"
+        raise Unavailable(what, evidence=reasons[:4], fix=missing[0].fix)
+    return spec.model_copy(update={"scheduler": "default"}), f"KAI {spec.kai.version} is not available: {reasons[0]}"
 
 
 def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
-    """Every binary, image and chart of a resolved lab."""
+    """Every binary, image and chart that a resolved lab needs."""
     items = [Item("binary", name) for name in ("kind", "kubectl")]
     images = [*control_plane_images(spec, supply), Item("image", pods.IMAGE)]
     if own_node(spec, supply) or spec.tenants:
@@ -182,28 +168,28 @@ def build_plan(
     notices: Sequence[str],
     facts: Mapping[str, str],
     added: Collection[str] = (),
-    leave_alone: bool = False,
 ) -> Plan:
-    """Put the steps of a resolved lab together.
+    """Build the plan of a resolved lab.
 
     Args:
         spec: without any ``auto``.
+        supply: where items come from.
         host: the step that prepares the machine.
         no_kai: why there is no KAI; empty when there is.
-        added: names of tenants that were added to the lab that runs. The node image is made without what they need.
-        leave_alone: without the steps of those tenants; what the host does for them stays.
+        notices: warnings to include.
+        facts: further facts of the lab.
+        added: tenants that were added to the running lab. The node image does not contain their images, and the plan
+            has none of their own steps, but what the host does for them stays.
     """
     of_file = spec.model_copy(update={"tenants": tuple(t for t in spec.tenants if t.name not in added)})
     items = items_needed(of_file, supply)
     choices = tuple(supply.choose(items).values())
-    fetches: tuple[Fetch, ...] = builds_needed(choices, supply)
+    fetches = builds_needed(choices, supply)
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
-    own = own_node(spec, supply)
     node_image = NodeImage.of(spec, supply, in_nodes, first)
-    steps = _lab_steps(spec, host, fetches, node_image, own, {})
-    if leave_alone:
-        steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
+    steps = _lab_steps(spec, host, fetches, node_image, own_node(spec, supply), {})
+    steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
     all_facts = {
         "lab": spec.name,
         "provider": spec.cluster.provider,
@@ -223,7 +209,7 @@ def build_plan(
 
 
 def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
-    """The warning about a lab whose queues need KAI and that has none; ``no_kai`` says why, or is empty."""
+    """The warning about a lab that has queues but no KAI; ``no_kai`` is the reason, or empty."""
     if not (no_kai and spec.queues):
         return ()
     return (f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.",)
@@ -232,16 +218,16 @@ def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
 def running_steps(
     spec: LabSpec, supply: Supply, *, node_image: str, loaded: Collection[str] = ()
 ) -> tuple[Step[LabContext], ...]:
-    """The steps of a lab that runs: nothing of its own is fetched or baked again.
+    """The steps of a running lab: none of its own items is fetched, and no node image is built.
 
     Args:
         spec: without any ``auto``.
-        supply: where things come from.
-        node_image: tag of the image its nodes are made of.
-        loaded: names of tenants whose images are loaded into the nodes, which were baked without them.
+        supply: where items come from.
+        node_image: tag of its node image.
+        loaded: tenants whose images are loaded into the nodes, because the node image does not contain them.
 
     Raises:
-        Unavailable: something that one of those tenants needs is not available.
+        Unavailable: an item of one of those tenants is not available.
     """
     images: dict[str, TenantImages] = {}
     fetches: dict[str, Fetch] = {}
@@ -257,27 +243,33 @@ def running_steps(
 
 
 def teardown_steps(spec: LabSpec) -> tuple[Step[LabContext], ...]:
-    """All steps of a lab that is to go; neither the sources nor a node image are looked for."""
+    """All steps of a lab to remove; needs neither sources nor a node image."""
     return _lab_steps(spec, HostReady(()), (), NodeImage(spec, (), ""), True, {})
 
 
 def choices_for(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[Choice, ...]:
-    """Where the things come from that the lab needs for a tenant and would not need without any tenant.
+    """Sources of the items that the lab needs for a tenant but not without any tenant.
 
     Raises:
-        Unavailable: something is not available.
+        Unavailable: an item is not available.
     """
     alone = spec.model_copy(update={"tenants": (tenant,)})
     without = set(items_needed(spec.model_copy(update={"tenants": ()}), supply))
     choices = tuple(supply.choose([item for item in items_needed(alone, supply) if item not in without]).values())
-    if missing := [choice for choice in choices if not choice.available]:
-        things = "thing" if len(missing) == 1 else "things"
+    missing = [choice for choice in choices if not choice.available]
+    _refuse_missing(missing, f" of tenant {tenant.name}")
+    return choices
+
+
+def _refuse_missing(missing: Sequence[Choice], of: str = "") -> None:
+    """Raise Unavailable with the sources that were tried for each missing item."""
+    if missing:
         raise Unavailable(
-            f"{len(missing)} {things} that tenant {tenant.name} needs cannot be had; nothing was changed",
+            f"{count(len(missing), 'required item')}{of} {'is' if len(missing) == 1 else 'are'} not available from any"
+            " configured source",
             evidence=[line for choice in missing for line in (str(choice.item), *(f"    {why}" for why in choice.why))],
             fix="; ".join(dict.fromkeys(choice.fix for choice in missing)),
         )
-    return choices
 
 
 def _lab_steps(

@@ -1,4 +1,4 @@
-"""Look at the machine and the sources, and plan: what ``lab plan`` shows and ``lab up`` applies."""
+"""Examines the machine and the sources and builds the plan that ``lab plan`` shows and ``lab up`` applies."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from lab.tenants import validate_tenants
 
 
 def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Finding, ...]]:
-    """Look at the machine and the sources, and make the plan. Changes nothing; takes seconds.
+    """Examine the machine and the sources and build the plan; changes nothing and takes seconds.
 
     Raises:
-        Unavailable: something required (``kai``) cannot be had.
-        SpecError: the lab file asks for what this release cannot do.
-        NameTaken: there are nodes of a lab of that name, which is somebody else's.
+        Unavailable: ``require`` names KAI, and KAI is not available.
+        SpecError: the lab file requests something that this release does not support.
+        NameTaken: nodes of a lab of this name belong to another state directory.
     """
     asked = lab.session.asked
     host = gather(lab.runner)
@@ -51,13 +51,12 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     checked_with_added(asked, added)
     nvidia = discover(lab.runner, host, engine=wanted)
     spec, gpu_notices = resolve_gpus(asked, nvidia, lab.session.journal)
-    spec, no_kai, _ = resolve_scheduler(spec, lab.session.supply, require)
+    spec, no_kai = resolve_scheduler(spec, lab.session.supply, require)
     lab.session.spec = spec = with_added(spec, added)
-    step = HostReady(needed_fixes(findings))
     plan = build_plan(
         spec,
         lab.session.supply,
-        step,
+        HostReady(needed_fixes(findings)),
         no_kai=no_kai,
         notices=(
             *gpu_notices,
@@ -68,14 +67,13 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
         ),
         facts={"engine": name},
         added=lab.session.added_names,
-        leave_alone=True,
     )
     lab.session.facts = dict(plan.facts)
     return plan, findings
 
 
 def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
-    """Lint what the lab will apply for KAI: its queues and values. Raises ManifestsRefused for an error."""
+    """Lint the queues and values that the lab applies for KAI. Raises ManifestsRefused for an error."""
     if spec.scheduler != "kai":
         return ()
     documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
@@ -86,19 +84,19 @@ def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
 
 
 def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
-    """Check the tenants' values before anything is made, wherever their chart is at hand already."""
+    """Validate the values of tenants whose vCluster chart is already on this machine."""
     supply = lab.session.supply
-    doubts: list[str] = []
+    warnings: list[str] = []
     for version in dict.fromkeys(tenant.vcluster for tenant in spec.tenants):
         chart = supply.item("chart", "vcluster", version)
         if supply.choose([chart])[chart].source in ("present", "bundle"):
             alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
-            doubts += validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart))
-    return tuple(doubts)
+            warnings += validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart))
+    return tuple(warnings)
 
 
 def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
-    """What ``up`` would do, and how everything stands now."""
+    """The steps that ``up`` would apply, and the current state of each."""
     found, findings = prepare(lab, require)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs:

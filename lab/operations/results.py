@@ -1,9 +1,9 @@
-"""What the verbs of a lab give back: frozen, printable by the faces, plain data for ``--json``."""
+"""Results of the lab operations: immutable, rendered by ``lab.ui``, printed by ``--json``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from lab.operations.planning import Plan
 
 @dataclass(frozen=True)
 class PlanReport:
-    """What ``lab up`` would do. ``seen`` is how each step stands now; ``estimate`` in seconds, from earlier runs."""
+    """Result of ``lab plan``: ``seen`` has the state of each step by id; ``estimate`` in seconds, from earlier runs."""
 
     plan: Plan
     seen: Mapping[str, Observed]
@@ -32,7 +32,7 @@ class PlanReport:
 
 @dataclass(frozen=True)
 class UpReport:
-    """How ``lab up`` went."""
+    """Result of ``lab up``."""
 
     name: str
     record: RunRecord
@@ -57,7 +57,7 @@ class UpReport:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """How a lab stands now."""
+    """Result of ``lab status``; a step is its id, title and state."""
 
     name: str
     facts: Mapping[str, str]
@@ -84,14 +84,14 @@ class StatusReport:
 
 @dataclass(frozen=True)
 class DownReport:
-    """What ``lab down`` took away and what stays: ``kept`` on purpose, ``left`` against the will."""
+    """Result of ``lab down``: ``kept`` on purpose, ``left`` because its removal failed."""
 
     name: str
     seconds: float
     kept: tuple[str, ...]
     left: tuple[str, ...]
     host_undone: tuple[str, ...]
-    host_changes: tuple[str, ...] = field(default=())
+    host_changes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {

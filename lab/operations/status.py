@@ -1,4 +1,4 @@
-"""How a lab is now."""
+"""Reports the state of a running lab."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.session.lab import Lab
 
 
 def status(lab: Lab) -> StatusReport:
-    """Look at every step of the lab; what is not in the cache any more does not matter to a lab that runs."""
+    """Observe every step of the lab; items that are no longer in the cache do not matter to a running lab."""
     spec = lab.spec
     every = running_steps(spec, lab.session.supply, node_image=lab.node_image)
     shown = [step for step in every if step.id != "host"]

@@ -1,4 +1,4 @@
-"""Bring a lab up."""
+"""Brings a lab up."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ Ask = Callable[[tuple[Effect, ...]], bool]
 
 
 def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: False) -> UpReport:
-    """Bring the lab up, or finish what an earlier run began.
+    """Bring the lab up, or continue an earlier run that did not finish.
 
     Args:
-        require: what must be there; with ``kai``, no KAI is an error.
-        ask: called with the changes to this machine; False refuses them.
+        lab: the lab.
+        require: what the lab must have; with ``kai``, a missing KAI is an error.
+        ask: called with the changes to this machine; returns False to refuse them.
 
     Raises:
-        HostNotReady: the machine lacks something that cannot be fixed here, or the fix was refused.
-        LabError: a step failed; the same command goes on from there.
+        HostNotReady: the machine lacks something that kailab cannot fix, or the fix was refused.
+        LabError: a step failed; the same command continues from there.
     """
     with lab.session.locked():
         plan, findings = prepare(lab, require)
@@ -63,7 +64,7 @@ def _refuse_host(plan: Plan, findings: tuple[Finding, ...], ask: Ask) -> None:
         )
     if plan.host_effects and not ask(plan.host_effects):
         raise HostNotReady(
-            "this machine needs changes that were not agreed to",
+            "Host changes are required but were not approved",
             evidence=[f"{effect.what}  (undone by: {effect.undo})" for effect in plan.host_effects],
-            fix="run with --yes to let kailab make them, or make them yourself",
+            fix="re-run with --yes to approve them",
         )

@@ -1,4 +1,4 @@
-"""What ``lab verify`` watches of a lab."""
+"""The scopes that ``lab verify`` watches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.session.lab import Lab
 
 
 def scopes_of_lab(lab: Lab) -> tuple[Scope, ...]:
-    """The scopes of a lab that is up."""
+    """The scopes of a running lab: its own cluster and its tenants."""
     tenants = {
         tenant.name: Member(lab.tenant(tenant.name), tenant.mode, tenant.kai_version or "") for tenant in lab.tenants
     }

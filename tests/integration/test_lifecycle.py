@@ -82,7 +82,7 @@ def test_kai_that_cannot_be_had_is_said_at_once(cli: Cli) -> None:
     assert any("NO KAI" in notice for notice in plan["notices"])
     began = time.monotonic()
     refused = cli("up", *args, "--require", "kai", "--yes", code=3)
-    assert "KAI 0.14.7 is required and cannot be had" in refused.err
+    assert "KAI 0.14.7 is required but not available" in refused.err
     assert "bundle" in refused.err
     assert time.monotonic() - began < 60, "it began to fetch or build"
     assert list((cli.root / "state").glob("labs/*")) == []

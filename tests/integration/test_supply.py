@@ -91,7 +91,7 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
     supply = Supply(spec, engine, ContainerEngine(engine))
     if not supply.has("binary", "registry"):
         pytest.skip(f"no registry program: {supply.choices[Item('binary', 'registry')].why}")
-    resolved, no_kai, _ = resolve_scheduler(spec, supply)
+    resolved, no_kai = resolve_scheduler(spec, supply)
     needed = [item for item in items_needed(resolved, supply) if item.kind == "image"]
     rows = {item: supply.catalogue.image(item.name) for item in needed}
     # a node image of ours cannot be told from kindest/node once it is in a registry, so it stays out

@@ -36,7 +36,7 @@ def remove(
     """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
-        report = remove_tenant(lab, tenant, grace=grace_of(grace), canary=canary, ask=asker(yes))
+        report = remove_tenant(lab, tenant, grace=grace_of(grace), check_gpus=canary, ask=asker(yes))
     if as_json:
         print_json(report)
         if report.removal.left:

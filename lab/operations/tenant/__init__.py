@@ -1,1 +1,1 @@
-"""What the commands of 'lab tenant' do, one module each."""
+"""Operations on tenants, one module for each command of 'lab tenant'."""

@@ -1,131 +1,96 @@
-"""Adds a tenant to a lab that runs: all of it is checked before anything is touched, and it can be repeated."""
+"""Adds a tenant to a running lab: checks everything before the first change, and can be repeated."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.added_tenants import TenantRequest, with_tenant
 from lab.config.node_assignment import tenant_nodes
-from lab.engine.events import Notice
-from lab.engine.run import Engine, RunRecord
-from lab.engine.step import Effect
-from lab.errors import HostNotReady, LabError, SpecError
+from lab.errors import LabError, SpecError
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
-from lab.operations.engine import engine_for
-from lab.operations.tenant.changes import delta, host_changes
+from lab.operations.tenant.changes import Ask, approved_host_changes, delta, run_steps, saved_when_done
 from lab.operations.tenant.results import Added
-from lab.session import run_history
 from lab.session.lab import Lab
 from lab.tenants import validate_tenants
 from lab.tenants.vcluster.values import CHART
 
-Ask = Callable[[tuple[Effect, ...]], bool]
-
 
 def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
-    """Add a tenant, or finish what an earlier ``add`` of the same tenant began.
+    """Add a tenant, or continue an earlier ``add`` of the same tenant.
 
-    The tenant is in the lab's saved state before anything is made, so that ``remove`` and ``lab down`` find it
-    whatever happens.
+    The tenant is saved in the lab's state before the first change, so ``remove`` and ``lab down`` always find it.
 
     Args:
-        lab: one that is up.
+        lab: a running lab.
         asked: the tenant.
-        ask: called with what changes for others; False refuses it.
+        ask: called with the changes that affect others; returns False to refuse them.
 
     Raises:
-        SpecError: the tenant is wrong or does not fit the lab; nothing was changed.
-        Unavailable: something it needs cannot be had; nothing was changed.
-        HostNotReady: what changes for others was not agreed to; nothing was changed.
-        Busy: another process changes the lab.
-        LabError: a step failed; the same call goes on from there.
+        SpecError: the tenant is invalid or does not fit the lab; nothing was changed.
+        Unavailable: an item it needs is not available; nothing was changed.
+        HostNotReady: the changes that affect others were not approved; nothing was changed.
+        Busy: another process is changing the lab.
+        LabError: a step failed; the same call continues from there.
     """
     session = lab.session
     with session.locked():
         session.refresh()
-        before = _without(session.spec, asked.name)  # there already where an earlier add was cut off
-        try:
-            tenant = _take_on(lab, asked)
+        others = tuple(tenant for tenant in session.spec.tenants if tenant.name != asked.name)
+        before = session.spec.model_copy(update={"tenants": others})  # an interrupted add has saved the tenant already
+        with saved_when_done(lab):
+            tenant = _put_into_session(lab, asked)
             steps = delta(lab, before, lab.spec, (tenant.name,)).applied
-            notices = (
-                *_doubts(lab, tenant),
-                *validate_tenants(_only(lab.spec, tenant), session.supply.chart(CHART, tenant.vcluster)),
-            )
-            changes = _agreed(lab, before, tenant, ask)
-        except LabError:
-            session.refresh()  # nothing was written: the lab is as it was
+            alone = lab.spec.model_copy(update={"tenants": (tenant,)})
+            notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
+            changes = approved_host_changes(lab, before, lab.spec, ask, f"adding tenant {tenant.name}")
+        try:
+            record = run_steps(lab, steps, notices, "tenant add")
+        except LabError as error:
+            hint = f"completed steps remain: repeat the command to continue, or: lab tenant remove {tenant.name}"
+            error.evidence = (*error.evidence, hint)
             raise
-        session.save()
-        for text in notices:
-            lab.bus.emit(Notice("warning", text))
-        record = _run(lab, engine_for(lab, steps, partial=True), tenant)
-    return Added(
-        tenant,
-        tenant_nodes(lab.spec).get(tenant.name, ()),
-        record,
-        lab.paths.tenant_kubeconfig(tenant.name),
-        changes,
-        notices,
-    )
+    nodes = tenant_nodes(lab.spec).get(tenant.name, ())
+    return Added(tenant, nodes, record, lab.paths.tenant_kubeconfig(tenant.name), changes, notices)
 
 
-def _take_on(lab: Lab, asked: TenantRequest) -> TenantSpec:
-    """Check the tenant with the whole lab and have it in the session, not yet in the saved state. Raises SpecError."""
+def _put_into_session(lab: Lab, asked: TenantRequest) -> TenantSpec:
+    """Validate the tenant with the whole lab and put it into the session, not yet saved. Raises SpecError."""
     session = lab.session
     added = session.added or ()
-    there = next((tenant for tenant in added if tenant.name == asked.name), None)
+    existing = next((tenant for tenant in added if tenant.name == asked.name), None)
     others = tuple(tenant for tenant in added if tenant.name != asked.name)
-    # 'auto' is settled by now; where it came to the default scheduler, host-kai tenants of the file would be refused
-    settled = {"scheduler": "kai"} if lab.has_kai else {}
-    base = session.asked.model_copy(update={"tenants": (*session.asked.tenants, *others), **settled})
+    # 'auto' is resolved by now; where it became the default scheduler, host-kai tenants of the file would be refused
+    resolved = {"scheduler": "kai"} if lab.has_kai else {}
+    base = session.asked.model_copy(update={"tenants": (*session.asked.tenants, *others), **resolved})
     tenant = with_tenant(base, asked).tenants[-1]
-    if there is not None and there != tenant:
+    if existing is not None and existing != tenant:
+        have, want = existing.model_dump(by_alias=True), tenant.model_dump(by_alias=True)
         raise SpecError(
-            f"tenant {asked.name} is there already, and not as it is asked for now",
-            evidence=_differences(there, tenant),
-            fix=f"lab tenant remove {asked.name} first, or repeat what it was added with",
+            f"Tenant {asked.name} already exists with different settings",
+            evidence=[f"{key}: {have[key]!r}, requested: {want[key]!r}" for key in have if have[key] != want[key]],
+            fix=f"lab tenant remove {asked.name} first, or repeat the settings it was added with",
         )
     session.change_tenants(session.asked, (*others, tenant))
-    if there is None and tenant.name in tenant_nodes(lab.spec):
-        _refuse_taken(GpuSource.of(lab.context("gpus")).read(), lab.spec, tenant)
+    if existing is None and tenant.name in tenant_nodes(lab.spec):
+        _refuse_used_nodes(GpuSource.of(lab.context("gpus")).read(), lab.spec, tenant)
     return tenant
 
 
-def _differences(there: TenantSpec, asked: TenantSpec) -> list[str]:
-    have, want = there.model_dump(by_alias=True), asked.model_dump(by_alias=True)
-    return [f"{key}: {have[key]!r}, asked for: {want[key]!r}" for key in have if have[key] != want[key]]
-
-
-def _doubts(lab: Lab, tenant: TenantSpec) -> tuple[str, ...]:
-    """What is allowed and probably not meant about the new tenant."""
+def _warnings(lab: Lab, tenant: TenantSpec) -> tuple[str, ...]:
+    """Settings of the new tenant that are valid but probably not intended."""
     place = f"tenants.{len(lab.spec.tenants) - 1}."
-    said = [text.removeprefix(place) for text in lab.spec.warnings() if text.startswith(place)]
+    found = [text.removeprefix(place) for text in lab.spec.warnings() if text.startswith(place)]
     if tenant.mode == "host-kai" and not lab.has_kai:
-        said.append("there is no KAI on the host: the default scheduler runs its pods")
-    return tuple(f"tenant {tenant.name}: {text}" for text in said)
+        found.append("the host has no KAI: the default scheduler runs its pods")
+    return tuple(f"tenant {tenant.name}: {text}" for text in found)
 
 
-def _agreed(lab: Lab, before: LabSpec, tenant: TenantSpec, ask: Ask) -> tuple[Effect, ...]:
-    """What changes for others, once it was agreed to. Raises HostNotReady."""
-    changes = host_changes(lab.context("kai"), before, lab.spec)
-    if changes and not ask(changes):
-        raise HostNotReady(
-            f"tenant {tenant.name} changes KAI on the host, and that was not agreed to; nothing was changed",
-            evidence=[effect.what for effect in changes],
-            fix="run with --yes to agree to it",
-        )
-    return changes
-
-
-def _refuse_taken(gpus: GpuMap, spec: LabSpec, tenant: TenantSpec) -> None:
-    """Refuse workers whose GPUs others use: a taint sends nobody away, and the tenant would see them as free.
+def _refuse_used_nodes(gpus: GpuMap, spec: LabSpec, tenant: TenantSpec) -> None:
+    """Refuse workers with GPU pods of others: a taint evicts no pod, and the tenant would see those GPUs as free.
 
     Raises:
-        SpecError: pods of others are there.
+        SpecError: others use GPUs of these workers.
     """
     own = tenant_nodes(spec).get(tenant.name, ())
     lines = [
@@ -138,28 +103,7 @@ def _refuse_taken(gpus: GpuMap, spec: LabSpec, tenant: TenantSpec) -> None:
     ]
     if lines:
         raise SpecError(
-            f"tenant {tenant.name} is to have {', '.join(own)} for itself, but pods of others have GPUs there",
+            f"Workers {', '.join(own)} cannot be dedicated to tenant {tenant.name}: pods of others use GPUs there",
             evidence=list(dict.fromkeys(lines)),
-            fix="wait for those pods or delete them, or name other workers with --nodes",
+            fix="wait for those pods or delete them, or select other workers with --nodes",
         )
-
-
-def _without(spec: LabSpec, name: str) -> LabSpec:
-    return spec.model_copy(update={"tenants": tuple(tenant for tenant in spec.tenants if tenant.name != name)})
-
-
-def _only(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
-    """The lab as far as this tenant's values are concerned: the others' were checked when they came."""
-    return spec.model_copy(update={"tenants": (tenant,)})
-
-
-def _run(lab: Lab, engine: Engine[Any], tenant: TenantSpec) -> RunRecord:
-    record = engine.up(verb="tenant add")
-    run_history.save_run(lab.paths.runs, record, dict(lab.session.facts))
-    try:
-        record.raise_failure()
-    except LabError as error:
-        what_now = f"what is done stays: repeat it to go on, or take it away: lab tenant remove {tenant.name}"
-        error.evidence = (*error.evidence, what_now)
-        raise
-    return record

@@ -1,33 +1,41 @@
-"""What a change of tenants does to a lab that runs: which steps, and what it changes for everybody else."""
+"""The parts that adding, upgrading and removing a tenant share: steps, host changes, approval, and the run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.delta import PlanDelta
-from lab.engine.step import Effect
+from lab.engine.events import Notice
+from lab.engine.run import RunRecord
+from lab.engine.step import Effect, Step
+from lab.errors import HostNotReady, LabError
+from lab.operations.engine import engine_for
 from lab.operations.planning import running_steps
+from lab.session import run_history
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import release_values
 
+Ask = Callable[[tuple[Effect, ...]], bool]
+
 
 def delta(lab: Lab, before: LabSpec, after: LabSpec, loaded: Collection[str] = ()) -> PlanDelta[LabContext]:
-    """What leads from one set of tenants to another.
+    """The steps that lead from one set of tenants to another.
 
     Args:
-        lab: one that is up.
-        before: the lab as it is.
-        after: the lab as it is to be.
-        loaded: names of tenants whose images must come into the nodes that run.
+        lab: a running lab.
+        before: its current spec.
+        after: its wanted spec.
+        loaded: tenants whose images must be loaded into the running nodes.
 
     Raises:
-        Unavailable: something that one of those tenants needs is not available.
+        Unavailable: an item of one of those tenants is not available.
     """
     supply, image = lab.session.supply, lab.node_image
     return PlanDelta.between(
@@ -35,25 +43,59 @@ def delta(lab: Lab, before: LabSpec, after: LabSpec, loaded: Collection[str] = (
     )
 
 
-def host_changes(ctx: LabContext, before: LabSpec, after: LabSpec) -> tuple[Effect, ...]:
-    """What a change of tenants does to KAI on the host; nothing where that stays as it is.
+def approved_host_changes(lab: Lab, before: LabSpec, after: LabSpec, ask: Ask, what: str) -> tuple[Effect, ...]:
+    """The changes of the host's KAI, after the user approved them; ``what`` names the operation.
 
-    Goes by the release that is installed, so that it says what Helm will really change.
+    Raises:
+        HostNotReady: they were not approved.
     """
-    if after.scheduler != "kai" or beside_host_kai(before) == beside_host_kai(after):
+    changes = host_changes(lab.context("kai"), before, after)
+    if changes and not ask(changes):
+        raise HostNotReady(
+            f"{what} changes KAI on the host, and this was not approved; nothing was changed",
+            evidence=[effect.what for effect in changes],
+            fix="re-run with --yes to approve it",
+        )
+    return changes
+
+
+def host_changes(ctx: LabContext, before: LabSpec, after: LabSpec) -> tuple[Effect, ...]:
+    """The effects of a change of tenants on KAI on the host; empty when there are none.
+
+    Compares with the installed release, so the effects are those that Helm will apply.
+    """
+    restricted = beside_host_kai(after)
+    if after.scheduler != "kai" or beside_host_kai(before) == restricted:
         return ()
     release = helm_release.installed(ctx.cluster(), RELEASE, NAMESPACE)
     diff = helm_release.differences(release, after.kai.version, release_values(after)) if release else ()
-    comes = beside_host_kai(after)
-    undo = "lab tenant remove" if comes else "lab tenant add"
-    found = [Effect("cluster", f"KAI on the host is upgraded in place: {line}", undo) for line in diff]
-    words = (
-        f"KAI on the host looks only at namespaces labelled {HOST_KAI_LABEL}=host from now on: those of the lab are,"
-        " label your own"
-        if comes
-        else "KAI on the host looks at all namespaces and nodes again"
+    namespaces = f"only namespaces labelled {HOST_KAI_LABEL}=host: the lab's own have the label, label yours"
+    policy = "ValidatingAdmissionPolicy that keeps KAI on the host off pods of tenants with their own KAI"
+    lines = (
+        *(f"KAI on the host is upgraded in place: {line}" for line in diff),
+        f"KAI on the host watches {namespaces if restricted else 'all namespaces and nodes again'}",
+        f"the {policy} is {'created' if restricted else 'deleted'}",
     )
-    policy = "a ValidatingAdmissionPolicy keeps it off the pods of tenants with a KAI of their own"
-    found += [Effect("cluster", words, undo)]
-    found += [Effect("cluster", policy if comes else "that policy is taken away", undo)]
-    return tuple(found)
+    undo = "lab tenant remove" if restricted else "lab tenant add"
+    return tuple(Effect("cluster", line, undo) for line in lines)
+
+
+@contextlib.contextmanager
+def saved_when_done(lab: Lab) -> Iterator[None]:
+    """Save the session after the block; when the block raises LabError, restore the session from the saved state."""
+    try:
+        yield
+    except LabError:
+        lab.session.refresh()
+        raise
+    lab.session.save()
+
+
+def run_steps(lab: Lab, steps: Sequence[Step[LabContext]], notices: Sequence[str], verb: str) -> RunRecord:
+    """Emit the notices as warnings and apply the steps. Raises LabError: a step failed."""
+    for text in notices:
+        lab.bus.emit(Notice("warning", text))
+    record = engine_for(lab, steps, partial=True).up(verb=verb)
+    run_history.save_run(lab.paths.runs, record, dict(lab.session.facts))
+    record.raise_failure()
+    return record

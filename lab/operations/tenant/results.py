@@ -1,4 +1,4 @@
-"""What the commands of 'lab tenant' give back: frozen, printable by the faces, plain data for ``--json``."""
+"""Results of the tenant operations: immutable, rendered by ``lab.ui``, printed by ``--json``."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from lab.tenants.removal.timeline import Removal
 
 @dataclass(frozen=True)
 class TenantState:
-    """One tenant at one moment."""
+    """The state of one tenant."""
 
     spec: TenantSpec
     added: bool
-    """It came by 'lab tenant add', not with the lab file."""
+    """Added by 'lab tenant add', not by the lab file."""
     there: bool
-    """It has its namespace on the host."""
+    """Its namespace exists on the host."""
     answers: bool
-    """Its API is ready by the kubeconfig that the lab hands out."""
+    """Its API server is ready through the tenant's kubeconfig."""
     why: str
     """Why it does not answer; empty when it does."""
     kai: str
-    """Version of the KAI that is installed inside, by Helm's record; empty without one."""
+    """Version of the KAI installed inside, from Helm's record; empty without one."""
     nodes: tuple[str, ...]
-    """Its own workers, by short name; empty: it shares the nodes of the lab."""
+    """Its dedicated workers, by short name; empty when it shares the lab's nodes."""
     gpus: int
-    """GPUs of the nodes that it may use."""
+    """GPUs on the nodes that it may use."""
     gpus_held: int
-    """GPUs that its pods are on, whole or in part."""
+    """GPUs that its pods use, whole or in part."""
     gpus_used: float
     """The same as a sum of shares."""
     running: int
-    """Pods of its workloads that run."""
+    """Pods of its workloads in phase Running."""
     pending: int
     kubeconfig: Path
     server: str
-    """URL of its API; empty while it has no port."""
+    """URL of its API server; empty while it has no port."""
 
     @property
     def state(self) -> str:
@@ -49,7 +49,6 @@ class TenantState:
 
     @property
     def kai_missing(self) -> bool:
-        """Whether it should have a KAI of its own and has none."""
         return self.spec.mode == "own-kai" and not self.kai
 
     def as_json(self) -> dict[str, Any]:
@@ -78,7 +77,7 @@ class TenantState:
 
 @dataclass(frozen=True)
 class TenantStatus:
-    """One tenant, and each of its steps: ``(id, title, how it stands)``."""
+    """One tenant and its steps; a step is its id, title and state."""
 
     state: TenantState
     steps: tuple[tuple[str, str, Observed], ...]
@@ -97,15 +96,15 @@ class TenantStatus:
 
 @dataclass(frozen=True)
 class Added:
-    """How adding a tenant went."""
+    """Result of adding a tenant."""
 
     tenant: TenantSpec
     nodes: tuple[str, ...]
-    """Its own workers, by short name."""
+    """Its dedicated workers, by short name."""
     record: RunRecord
     kubeconfig: Path
     changes: tuple[Effect, ...]
-    """What was changed for others: KAI on the host."""
+    """The changes that affect others: KAI on the host."""
     notices: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -127,16 +126,16 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """How taking a tenant away went."""
+    """Result of removing a tenant."""
 
     name: str
     removal: Removal
     nodes: tuple[str, ...]
-    """Workers that were its own and are everybody's again."""
+    """Workers that were dedicated to it and are shared again."""
     changes: tuple[Effect, ...]
-    """What was changed for others: KAI on the host."""
+    """The changes that affect others: KAI on the host."""
     in_file: bool
-    """It is a tenant of the lab file, which would bring it back."""
+    """It is a tenant of the lab file, which would recreate it."""
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,13 +1,12 @@
-"""How the tenants of a lab stand: what 'lab tenant list', 'status' and 'connect' tell. Nothing is changed here."""
+"""The state of a lab's tenants, for 'lab tenant list', 'status' and 'connect'. Changes nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import tenant_namespace
@@ -16,7 +15,6 @@ from lab.errors import LabError, NoLab
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
-from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.operations.engine import engine_for
 from lab.operations.planning import running_steps
@@ -27,13 +25,13 @@ from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tenants import find_port
 from lab.tenants.vcluster.access import server_of
 
-_OF_THE_SYSTEM = ("kube-system", NAMESPACE, RESERVATIONS)
-"""Namespaces inside a tenant whose pods are not its workloads."""
+_SYSTEM_NAMESPACES = ("kube-system", NAMESPACE, RESERVATIONS)
+"""Namespaces inside a tenant whose pods are not workloads."""
 
 
 @dataclass(frozen=True)
 class _Inside:
-    """What a tenant's own API says."""
+    """The state of a tenant according to its own API server."""
 
     answers: bool
     why: str = ""
@@ -42,7 +40,7 @@ class _Inside:
 
 
 def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
-    """How tenants stand; all when none is named. A tenant that does not answer is told so, and is no error.
+    """The state of the named tenants, or of all. A tenant that does not answer has a reason in ``why``.
 
     Raises:
         NoLab: the lab has no such tenant.
@@ -58,23 +56,24 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
         seen = gpus.result()
     own = tenant_nodes(lab.spec)
     found = []
-    for tenant, said in zip(tenants, inside, strict=True):
-        phases = Counter(said.phases)
+    for tenant, api in zip(tenants, inside, strict=True):
+        phases = Counter(api.phases)
         port = find_port(ctx, tenant.name)
-        held = [holder for holder, _ in seen.holders if holder.tenant == tenant.name]
+        held = [(holder, gpu) for holder, gpu in seen.holders if holder.tenant == tenant.name]
+        devices = {id(gpu) for _, gpu in held if gpu is not None}
         nodes = own.get(tenant.name, ())
         found.append(
             TenantState(
                 spec=tenant,
                 added=tenant.name in lab.session.added_names,
-                answers=said.answers,
-                why=said.why,
+                answers=api.answers,
+                why=api.why,
                 there=tenant_namespace(tenant.name) in there,
-                kai=said.kai,
+                kai=api.kai,
                 nodes=nodes,
                 gpus=_gpus_for(lab.spec, seen, nodes),
-                gpus_held=_devices(seen, tenant.name),
-                gpus_used=round(sum(holder.share or 0.0 for holder in held), 6),
+                gpus_held=len(devices) + sum(gpu is None for _, gpu in held),
+                gpus_used=round(sum(holder.share or 0.0 for holder, _ in held), 6),
                 running=phases["Running"],
                 pending=phases["Pending"],
                 kubeconfig=lab.paths.tenant_kubeconfig(tenant.name),
@@ -85,11 +84,11 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
 
 
 def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
-    """How tenants stand, step by step; all when none is named.
+    """The state of the named tenants, or of all, and of each of their steps.
 
     Raises:
         NoLab: the lab has no such tenant.
-        LabError: the lab's own cluster does not answer.
+        ApiFailed: the lab's own cluster does not answer.
     """
     found = states(lab, names)
     every = running_steps(lab.spec, lab.session.supply, node_image=lab.node_image)
@@ -101,7 +100,7 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
 
 
 def find(spec: LabSpec, name: str) -> TenantSpec:
-    """A tenant by its name. Raises NoLab, with the names of those that there are."""
+    """A tenant by its name. Raises NoLab."""
     found = next((tenant for tenant in spec.tenants if tenant.name == name), None)
     if found is None:
         known = ", ".join(tenant.name for tenant in spec.tenants) or "none"
@@ -110,23 +109,13 @@ def find(spec: LabSpec, name: str) -> TenantSpec:
 
 
 def kubeconfig(lab: Lab, name: str) -> Path:
-    """A tenant's private kubeconfig.
-
-    Raises:
-        NoLab: the lab has no such tenant, or it never came up.
-    """
+    """A tenant's private kubeconfig. Raises NoLab: the lab has no such tenant, or it never came up."""
     find(lab.spec, name)
     path = lab.paths.tenant_kubeconfig(name)
     if not path.exists():
         again = "lab tenant add" if name in lab.session.added_names else "lab up"
-        raise NoLab(f"tenant {name!r} has no kubeconfig: it did not come up", fix=f"'{again}' goes on with it")
+        raise NoLab(f"tenant {name!r} has no kubeconfig: it did not come up", fix=f"'{again}' continues with it")
     return path
-
-
-def installed_kai(cluster: Cluster, tenant: TenantSpec) -> str:
-    """Version of the KAI inside a tenant, by Helm's record; empty without one. Raises ApiFailed."""
-    release = helm_release.installed(cluster, RELEASE, NAMESPACE) if tenant.mode == "own-kai" else None
-    return release.chart_version.removeprefix("v") if release else ""
 
 
 def _inside(lab: Lab, tenant: TenantSpec) -> _Inside:
@@ -136,24 +125,17 @@ def _inside(lab: Lab, tenant: TenantSpec) -> _Inside:
     try:
         if not cluster.healthy():
             return _Inside(answers=False, why=f"{cluster.server} does not answer /readyz")
-        return _Inside(answers=True, kai=installed_kai(cluster, tenant), phases=tuple(_phases(cluster.list("Pod"))))
+        release = helm_release.installed(cluster, RELEASE, NAMESPACE) if tenant.mode == "own-kai" else None
+        kai = release.chart_version.removeprefix("v") if release else ""
+        pods = map(PodView.of, cluster.list("Pod"))
+        phases = tuple(pod.phase for pod in pods if pod.namespace not in _SYSTEM_NAMESPACES)
+        return _Inside(answers=True, kai=kai, phases=phases)
     except LabError as error:
         return _Inside(answers=False, why=error.what)
 
 
-def _phases(pods: Iterable[dict[str, Any]]) -> list[str]:
-    views = [PodView.of(pod) for pod in pods]
-    return [view.phase for view in views if view.namespace not in _OF_THE_SYSTEM]
-
-
 def _gpus_for(spec: LabSpec, gpus: GpuMap, nodes: Sequence[str]) -> int:
-    """GPUs of the tenant's own nodes; of nodes that are nobody's own where it has none."""
+    """GPUs of the tenant's dedicated nodes, or of the shared nodes when it has none."""
     others = {name for names in tenant_nodes(spec).values() for name in names}
     short = {short_name(spec.name, node.name): len(node.gpus) for node in gpus.nodes}
     return sum(count for name, count in short.items() if (name in nodes if nodes else name not in others))
-
-
-def _devices(gpus: GpuMap, tenant: str) -> int:
-    told = sum(any(holder.tenant == tenant for holder in gpu.holders) for gpu in gpus.gpus)
-    untold = sum(holder.tenant == tenant for node in gpus.nodes for holder in node.unplaced)
-    return told + untold

@@ -1,9 +1,9 @@
-"""Which changes of a tenant that runs are refused. Pure.
+"""Rules for changes of a running tenant. Pure.
 
 vCluster itself checks little (0.36.1: ``ValidateChanges`` in config/config.go, called by pkg/cli/create_helm.go at an
 upgrade and for the store again at start, pkg/setup/config): the backing store and ``sync.toHost.namespaces`` may not
-change. It takes a control plane back to an older version, or over several Kubernetes minors, and that breaks later
-and in silence, so the lab refuses these as well.
+change. It accepts an older version of the control plane and a jump over several Kubernetes minors, which break later
+without an error, so the lab refuses these too.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MAY_FOLLOW = {
     "embedded etcd": ("sqlite", "external etcd", "deployed etcd"),
     "external database": ("sqlite",),
 }
-"""Which store another one may follow."""
+"""Store → the stores that it can replace."""
 
 
 def forbidden(there: TenantSpec, wanted: TenantSpec) -> tuple[str, ...]:
-    """Why a tenant cannot be changed while it runs, one sentence each; empty when it can.
+    """Reasons why a running tenant cannot be changed, one sentence each; empty when it can.
 
     Args:
-        there: as it runs.
-        wanted: as it should be.
+        there: the running tenant.
+        wanted: the tenant after the change.
     """
     return (*_versions(there, wanted), *_kubernetes(there, wanted), *_store(there, wanted), *_data(there, wanted))
 
@@ -50,8 +50,8 @@ def _versions(there: TenantSpec, wanted: TenantSpec) -> Iterator[str]:
         )
     elif release(wanted.vcluster) < release(there.vcluster):
         yield (
-            f"vCluster {there.vcluster} → {wanted.vcluster} goes back: its objects on the host and its database are"
-            " not converted to an older version"
+            f"vCluster {there.vcluster} → {wanted.vcluster} is a downgrade: its objects on the host and its database"
+            " are not converted to an older version"
         )
 
 
@@ -59,13 +59,13 @@ def _kubernetes(there: TenantSpec, wanted: TenantSpec) -> Iterator[str]:
     old, new = release(there.kubernetes), release(wanted.kubernetes)
     if new[:2] < old[:2]:
         yield (
-            f"Kubernetes {there.kubernetes} → {wanted.kubernetes} inside goes back: an older API server cannot read"
-            " all that a newer one has stored"
+            f"Kubernetes {there.kubernetes} → {wanted.kubernetes} inside is a downgrade: an older API server cannot"
+            " read everything that a newer one has stored"
         )
     elif new[0] != old[0] or new[1] > old[1] + 1:
         yield (
-            f"Kubernetes {there.kubernetes} → {wanted.kubernetes} inside skips a minor: API servers go up one at a"
-            f" time (Kubernetes' version skew policy); first {old[0]}.{old[1] + 1}"
+            f"Kubernetes {there.kubernetes} → {wanted.kubernetes} inside skips a minor: API servers are upgraded one"
+            f" minor at a time (Kubernetes' version skew policy); first {old[0]}.{old[1] + 1}"
         )
 
 
@@ -75,22 +75,22 @@ def _store(there: TenantSpec, wanted: TenantSpec) -> Iterator[str]:
     if old != new and old not in _MAY_FOLLOW.get(new, ()):
         yield f"the backing store would change from {old} to {new}: vCluster refuses it (config.ValidateStoreChanges)"
     if value_at(have, _NAMESPACES) != value_at(want, _NAMESPACES):
-        yield f"{_NAMESPACES} may not change while a vCluster lives (config.ValidateNamespaceSyncChanges)"
+        yield f"{_NAMESPACES} may not change while a vCluster exists (config.ValidateNamespaceSyncChanges)"
 
 
 def _data(there: TenantSpec, wanted: TenantSpec) -> Iterator[str]:
-    """A new control plane pod starts with an empty volume unless there is a claim."""
+    """A new control plane pod starts with an empty volume unless the volume is a claim."""
     replaced = (there.vcluster, there.kubernetes) != (wanted.vcluster, wanted.kubernetes)
     values = tenant_values(there)
     if replaced and store_of(values) == "sqlite" and value_at(values, _CLAIM) is False:
         yield (
-            "its data is in an emptyDir, which the new control plane would not have: all objects inside would be lost."
-            f" Add the tenant anew in the other version, or with values.{_CLAIM}: true"
+            "its data is in an emptyDir, which a new control plane does not get: all objects inside would be lost."
+            f" Recreate the tenant in the other version, or with values.{_CLAIM}: true"
         )
 
 
 def store_of(values: dict[str, Any]) -> str:
-    """Where a control plane keeps its objects (StoreType in vCluster's config/config.go)."""
+    """The backing store of a control plane (StoreType in vCluster's config/config.go)."""
     for key, name in (("deploy", "deployed etcd"), ("embedded", "embedded etcd"), ("external", "external etcd")):
         if value_at(values, f"{_ETCD}.{key}.enabled"):
             return name

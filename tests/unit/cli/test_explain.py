@@ -189,7 +189,7 @@ def test_lab_is_read_with_its_tenants(take: list[str]) -> None:
     made = pod(group=None)
     inside.add(made, queue("mine"))
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
-    told = explain.why(lab(host.world, blue=inside.world), "p", SPACE, "blue")
+    told = explained(explain.read(lab(host.world, blue=inside.world), "blue"), "p", SPACE, "blue")
     assert told.findings[0].rule == "tenant.queue-only-inside"
     assert sorted(take) == ["", "blue"]
 
@@ -198,11 +198,11 @@ def test_a_tenant_that_does_not_answer_is_left_out_unless_it_was_asked_for(take:
     scene = Scene()
     scene.pending(queue="nowhere")
     broken = lab(scene.world, blue=ApiFailed("does not answer"))
-    assert explain.why(broken, "p", SPACE).findings[0].rule == "queue.unknown"
+    assert explained(explain.read(broken), "p", SPACE).findings[0].rule == "queue.unknown"
     with pytest.raises(ApiFailed, match="does not answer"):
-        explain.why(broken, "p", SPACE, "blue")
+        explain.read(broken, "blue")
     with pytest.raises(NoLab):
-        explain.why(broken, "p", SPACE, "red")
+        explain.read(broken, "red")
 
 
 def test_commands_of_a_lab_name_its_kubeconfigs(take: list[str]) -> None:

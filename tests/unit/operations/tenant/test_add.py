@@ -82,14 +82,14 @@ def test_a_change_that_was_not_agreed_to_leaves_all_as_it_was(monkeypatch: pytes
     world = TenancyWorld(monkeypatch, beside())
     install_kai(world)
     lab_ = world.lab()
-    with pytest.raises(HostNotReady, match="not agreed to; nothing was changed"):
+    with pytest.raises(HostNotReady, match="this was not approved; nothing was changed"):
         add(lab_, tenant_request("ml", KAI))
     assert (world.log, added(), [tenant.name for tenant in lab_.tenants]) == ([], [], ["file"])
 
 
 def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> None:
-        raise Unavailable("2 things cannot be had")
+        raise Unavailable("2 required items are not available")
 
     monkeypatch.setattr(lab.operations.tenant.add, "delta", nothing)
     with pytest.raises(Unavailable):
@@ -136,7 +136,9 @@ def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -
     node = "kailab-demo-worker3"
     gpu = Gpu(node, 0, "GPU-1", "T4", 15360, holders=(holder,))
     world.gpus = GpuMap("", (NodeGpus(node, True, False, "T4", 15360, 1, 1, (gpu,)),))
-    with pytest.raises(SpecError, match="pods of others have GPUs there") as refused:
+    with pytest.raises(
+        SpecError, match="Workers worker3 cannot be dedicated to tenant ml: pods of others use GPUs there"
+    ) as refused:
         add(world.lab(), tenant_request("ml", KAI))
     assert refused.value.evidence == ("worker3: default/train has 1 GPU",)
     assert add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker2"]})).nodes == ("worker2",)
@@ -162,7 +164,7 @@ def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -
 
 def test_another_tenant_of_that_name_is_refused(world: TenancyWorld) -> None:
     add(world.lab(), tenant_request("ml", {"mode": "default"}))
-    with pytest.raises(SpecError, match="is there already, and not as it is asked for now") as refused:
+    with pytest.raises(SpecError, match="Tenant ml already exists with different settings") as refused:
         add(world.lab(), tenant_request("ml", {"mode": "default", "gpus": 1}))
     assert "quota" in refused.value.evidence[0]
 

@@ -44,10 +44,9 @@ class Bench:
         self.trials = FINE
         self.suites = Suites(ran=True, summary="4 passed")
         self.lab: Any = SimpleNamespace(
-            spec=SimpleNamespace(name="demo"),
+            spec=SimpleNamespace(name="demo", tenants=(tenant_of("0.9.8"),)),
             paths=self.paths,
             runner=runner,
-            tenants=(tenant_of("0.9.8"),),
             context=lambda step: None,
             session=SimpleNamespace(locked=contextlib.nullcontext),
         )
@@ -186,7 +185,7 @@ def test_refused_before_anything_changes(bench: Bench, monkeypatch: pytest.Monke
 
 def test_roll_back_to_what_was_before(bench: Bench) -> None:
     rehearse(bench.lab, "ml", "0.16.8")
-    bench.lab.tenants = (tenant_of("0.16.8"),)
+    bench.lab.spec.tenants = (tenant_of("0.16.8"),)
     bench.looks = [replace(OLD, kai="0.16.8")]
     found = roll_back(bench.lab, "ml")
     assert (found.before, found.version, found.green) == ("0.16.8", "0.9.8", True)
@@ -197,7 +196,7 @@ def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, m
     queues: Any = ({"name": "a"}, {"name": "b", "parent": "a"})
     then = TenantSpec(name="ml", mode="own-kai", kai_version="0.7.11", kai_values={"x": 1}, queues=queues, nodes=1)
     record(bench.paths, RollbackRecord(then, tenant_of("0.9.8"), done=True))
-    bench.lab.tenants = (tenant_of("0.9.8", nodes=("worker2",)),)
+    bench.lab.spec.tenants = (tenant_of("0.9.8", nodes=("worker2",)),)
     taken: list[TenantSpec] = []
 
     def change(ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
@@ -213,7 +212,7 @@ def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, m
 
 def test_a_rollback_that_was_cut_off_is_finished(bench: Bench) -> None:
     record(bench.paths, RollbackRecord(tenant_of("0.16.8"), tenant_of("0.9.8"), back=True))
-    bench.lab.tenants = (tenant_of("0.16.8"),)
+    bench.lab.spec.tenants = (tenant_of("0.16.8"),)
     bench.looks = [replace(OLD, kai="")]
     assert roll_back(bench.lab, "ml").version == "0.9.8"
     last = last_change(bench.paths, "ml")

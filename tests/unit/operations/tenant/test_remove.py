@@ -70,7 +70,7 @@ def test_a_tenant_of_the_lab_file_does_not_move_the_others_nodes(monkeypatch: py
 def test_the_last_one_beside_host_kai_gives_the_host_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
     install(world)
-    with pytest.raises(HostNotReady, match="not agreed to"):
+    with pytest.raises(HostNotReady, match="removing tenant ml changes KAI on the host, and this was not approved"):
         remove(world.lab(), "ml")
     assert world.removed == []
     report = remove(world.lab(), "ml", ask=lambda _: True)

@@ -113,7 +113,7 @@ def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.Mo
 def test_a_kubeconfig_that_is_not_there(world: TenancyWorld) -> None:
     with pytest.raises(NoLab, match="did not come up") as refused:
         kubeconfig(world.lab(), "ml")
-    assert refused.value.fix == "'lab tenant add' goes on with it"
+    assert refused.value.fix == "'lab tenant add' continues with it"
     with pytest.raises(NoLab, match=r"tenants: file, ml"):
         kubeconfig(world.lab(), "other")
 
@@ -158,7 +158,7 @@ def test_of_a_tenant_of_the_lab_file_the_state_says_what_it_has(
     upgrade(lab_, "mine", "0.17.0")
     (saved,) = json.loads(LabPaths("demo").spec.read_text())["asked"]["tenants"]
     assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", None)
-    assert "a lab file that says otherwise changes it at the next 'lab up'" in told[0]
+    assert "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_of_a_tenant_of_the_lab_file_the_state_says_what_it_has(
         ("file", "0.17.0", "", "mode default has no KAI inside"),
         ("ml", "0.9.3", "", "KAI 0.9.3 needs Kubernetes 1.33"),
         ("ml", "0.17.0", "0.30.0", "below 0.35.3"),
-        ("ml", "0.17.0", "0.35.3", "goes back"),
+        ("ml", "0.17.0", "0.35.3", "is a downgrade"),
         ("ml", "0.17.0", "0.36.2", "emptyDir"),
     ],
 )

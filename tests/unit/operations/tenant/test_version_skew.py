@@ -27,8 +27,12 @@ def test_another_kai_version_is_none_of_it() -> None:
     ("there", "wanted", "why"),
     [
         ({}, {"vcluster": "0.35.0"}, "below 0.35.3"),
-        ({"vcluster": "0.36.1"}, {"vcluster": "0.35.3"}, "goes back"),
-        ({"kubernetes": "1.34.4"}, {"kubernetes": "1.33.13"}, "an older API server cannot read"),
+        ({"vcluster": "0.36.1"}, {"vcluster": "0.35.3"}, "vCluster 0.36.1 → 0.35.3 is a downgrade"),
+        (
+            {"kubernetes": "1.34.4"},
+            {"kubernetes": "1.33.13"},
+            "an older API server cannot read everything that a newer one has stored",
+        ),
         ({"kubernetes": "1.32.1"}, {"kubernetes": "1.34.4"}, r"skips a minor.*first 1\.33"),
     ],
 )
@@ -57,7 +61,7 @@ def test_stores(there: dict[str, Any], wanted: dict[str, Any], refused: bool) ->
 
 def test_synced_namespaces_are_for_life() -> None:
     wanted = own_kai(values={"sync": {"toHost": {"namespaces": {"enabled": True}}}})
-    assert "may not change while a vCluster lives" in forbidden(own_kai(), wanted)[0]
+    assert "may not change while a vCluster exists" in forbidden(own_kai(), wanted)[0]
 
 
 def test_store_of() -> None:
