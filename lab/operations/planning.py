@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,10 @@ from lab.steps import kai
 from lab.steps.cluster import KindCluster
 from lab.steps.cluster.config import has_gpus
 from lab.steps.host import HostReady
-from lab.steps.node_image import Fetch, NodeImage, base_image, builds_needed, control_plane_images, own_node
+from lab.steps.node_image import NodeImage, base_image, builds_needed, control_plane_images
 from lab.steps.pod_network import PodNetwork
 from lab.steps.queues import queue_steps
-from lab.steps.registry_mirrors import RegistryMirrors
+from lab.steps.registry_mirrors import mirror_steps
 from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenancy_steps
 from lab.tenants.vcluster.images import TenantImages
@@ -137,7 +137,7 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     """Every binary, image and chart that a resolved lab needs."""
     items = [Item("binary", name) for name in ("kind", "kubectl")]
     images = [*control_plane_images(spec, supply), Item("image", pods.IMAGE)]
-    if own_node(spec, supply) or spec.tenants:
+    if supply.own_node or spec.tenants:
         images.append(Item("image", "registry.k8s.io/coredns/coredns:v1.12.4"))
     if has_gpus(spec):
         items.append(Item("binary", "container-toolkit"))
@@ -188,8 +188,13 @@ def build_plan(
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
     node_image = NodeImage.of(spec, supply, in_nodes, first)
-    steps = _lab_steps(spec, host, fetches, node_image, own_node(spec, supply), {})
-    steps = tuple(step for step in steps if step.id.partition(":")[2] not in added)
+    every: tuple[Step[LabContext], ...] = (
+        host,
+        *fetches,
+        node_image,
+        *cluster_steps(spec, node_image.tag, supply.own_node),
+    )
+    steps = tuple(step for step in every if step.id.partition(":")[2] not in added)
     all_facts = {
         "lab": spec.name,
         "provider": spec.cluster.provider,
@@ -215,50 +220,47 @@ def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
     return (f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.",)
 
 
-def running_steps(
-    spec: LabSpec, supply: Supply, *, node_image: str, loaded: Collection[str] = ()
-) -> tuple[Step[LabContext], ...]:
-    """The steps of a running lab: none of its own items is fetched, and no node image is built.
+PARTS: tuple[Callable[[LabSpec], Iterable[Step[LabContext]]], ...] = (
+    mirror_steps,
+    gpu_steps,
+    kai.kai_steps,
+    queue_steps,
+    tenancy_steps,
+)
+"""What a lab has on its cluster, in the order of the plan: each part turns the lab file into its steps."""
+
+
+def cluster_steps(spec: LabSpec, node_image: str, own: bool) -> tuple[Step[LabContext], ...]:
+    """The cluster and everything on it.
 
     Args:
         spec: without any ``auto``.
-        supply: where items come from.
-        node_image: tag of its node image.
-        loaded: tenants whose images are loaded into the nodes, because the node image does not contain them.
-
-    Raises:
-        Unavailable: an item of one of those tenants is not available.
+        node_image: tag of the image that the nodes are made of.
+        own: that image is built here, without a CNI.
     """
-    images: dict[str, TenantImages] = {}
-    fetches: dict[str, Fetch] = {}
-    for tenant in spec.tenants:
-        if tenant.name in loaded:
-            choices = choices_for(spec, tenant, supply)
-            needed = builds_needed(choices, supply)
-            fetches.update((fetch.id, fetch) for fetch in needed)
-            names = tuple(choice.item.name for choice in choices if choice.item.kind == "image")
-            images[tenant.name] = TenantImages(tenant.name, names, tuple(fetch.id for fetch in needed))
-    baked = NodeImage(spec, (), node_image)
-    return _lab_steps(spec, HostReady(()), tuple(fetches.values()), baked, own_node(spec, supply), images)
+    parts = (step for part in PARTS for step in part(spec))
+    return (KindCluster(spec, node_image, own), PodNetwork(spec, own), *parts)
 
 
 def teardown_steps(spec: LabSpec) -> tuple[Step[LabContext], ...]:
     """All steps of a lab to remove; needs neither sources nor a node image."""
-    return _lab_steps(spec, HostReady(()), (), NodeImage(spec, (), ""), True, {})
+    return (NodeImage(spec, (), ""), *cluster_steps(spec, "", own=True))
 
 
-def choices_for(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[Choice, ...]:
-    """Sources of the items that the lab needs for a tenant but not without any tenant.
+def loading_steps(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[Step[LabContext], ...]:
+    """The steps that load a tenant's images into nodes that were made without them: fetches, then ``images:NAME``.
 
     Raises:
-        Unavailable: an item is not available.
+        Unavailable: an item that the tenant needs is not available.
     """
     alone = spec.model_copy(update={"tenants": (tenant,)})
     without = set(items_needed(spec.model_copy(update={"tenants": ()}), supply))
     choices = tuple(supply.choose([item for item in items_needed(alone, supply) if item not in without]).values())
     missing = [choice for choice in choices if not choice.available]
     _refuse_missing(missing, f" of tenant {tenant.name}")
-    return choices
+    fetches = builds_needed(choices, supply)
+    images = tuple(choice.item.name for choice in choices if choice.item.kind == "image")
+    return (*fetches, TenantImages(tenant.name, images, tuple(fetch.id for fetch in fetches)))
 
 
 def _refuse_missing(missing: Sequence[Choice], of: str = "") -> None:
@@ -270,26 +272,3 @@ def _refuse_missing(missing: Sequence[Choice], of: str = "") -> None:
             evidence=[line for choice in missing for line in (str(choice.item), *(f"    {why}" for why in choice.why))],
             fix="; ".join(dict.fromkeys(choice.fix for choice in missing)),
         )
-
-
-def _lab_steps(
-    spec: LabSpec,
-    host: HostReady,
-    fetches: Sequence[Fetch],
-    node_image: NodeImage,
-    own: bool,
-    loaded: Mapping[str, TenantImages],
-) -> tuple[Step[LabContext], ...]:
-    with_kai = spec.scheduler == "kai"
-    return (
-        host,
-        *fetches,
-        node_image,
-        KindCluster(spec, node_image.tag, own),
-        PodNetwork(spec, own),
-        *([RegistryMirrors(spec)] if spec.supply.mirrors else []),
-        *(gpu_steps(spec) if has_gpus(spec) else ()),
-        *kai.kai_steps(spec, with_kai),
-        *queue_steps(spec, with_kai),
-        *tenancy_steps(spec, with_kai, loaded),
-    )

@@ -21,6 +21,7 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.supply import Choice, Item, Supply
 from lab.supply.cache import alone, key_of, place
+from lab.supply.catalogue import kind_node
 
 OWNER = "kailab"
 """Label on every container and image of ours; its value is the lab's name."""
@@ -42,17 +43,12 @@ _CTR = ("ctr", "-n", "k8s.io")
 
 def base_image(spec: LabSpec) -> Item:
     """The node image that ours is derived from."""
-    return Item("image", f"docker.io/kindest/node:v{spec.cluster.kubernetes}")
-
-
-def own_node(spec: LabSpec, supply: Supply) -> bool:
-    """Whether the node image is built here: then it has neither kindnet nor the control plane's images."""
-    return supply.made_here(base_image(spec))
+    return kind_node(spec.cluster.kubernetes)
 
 
 def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
     """Images that kubeadm needs and that a node image of ours does not carry yet."""
-    if not own_node(spec, supply):
+    if not supply.own_node:
         return ()
     return tuple(Item("image", row.reference) for row in supply.catalogue.images.values() if row.in_node)
 

@@ -17,7 +17,6 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.retry import retry
 from lab.session.context import LabContext
 from lab.session.step import LabStep
-from lab.steps.kai import kai_steps
 
 KIND = "Queue.scheduling.run.ai"
 
@@ -28,18 +27,9 @@ _WEBHOOK_SECONDS = 60.0
 _GONE_SECONDS = 60.0
 
 
-def queue_steps(spec: LabSpec, available: bool) -> list[Queues]:
-    """The step that makes the queues; none without KAI.
-
-    Args:
-        spec: the lab file.
-        available: KAI can be had.
-
-    Raises:
-        SpecError: the lab does not know that KAI version.
-        Unavailable: the lab file insists on KAI, and it cannot be had.
-    """
-    return [Queues(spec)] if kai_steps(spec, available) else []
+def queue_steps(spec: LabSpec) -> list[Queues]:
+    """The step that makes the queues; none without KAI."""
+    return [Queues(spec)] if spec.scheduler == "kai" else []
 
 
 def queue_documents(spec: LabSpec) -> list[dict[str, Any]]:

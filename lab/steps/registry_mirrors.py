@@ -16,6 +16,11 @@ from lab.supply.registry import is_local, without_scheme
 _FOLDER = "/etc/containerd/certs.d"
 
 
+def mirror_steps(spec: LabSpec) -> list[RegistryMirrors]:
+    """The step that configures registry mirrors in the nodes; none where the lab file names none."""
+    return [RegistryMirrors(spec)] if spec.supply.mirrors else []
+
+
 @dataclass(frozen=True)
 class RegistryMirrors(LabStep):
     """The lab file's ``supply.mirrors`` in every node."""

@@ -188,6 +188,11 @@ def load(kubernetes: str) -> Catalogue:
     )
 
 
+def kind_node(kubernetes: str) -> Item:
+    """kind's node image for a Kubernetes version."""
+    return Item("image", f"docker.io/kindest/node:v{kubernetes}")
+
+
 def beside(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
     """The catalogue with the image of further Kubernetes versions, which run in tenants.
 

@@ -12,7 +12,7 @@ from lab.kai.names import KAI_CHART
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, installed, unpacked
 from lab.supply.cache import making
-from lab.supply.catalogue import ChartRow, Item, beside, chart_version, load
+from lab.supply.catalogue import ChartRow, Item, beside, chart_version, kind_node, load
 from lab.supply.recipes import Progress
 from lab.supply.resolve import Choice, Chooser, wanted_version
 from lab.tools.container import ContainerEngine
@@ -202,6 +202,11 @@ class Supply:
             entry = next((found for bundle in self.bundles if (found := bundle.find(item))), None)
             return entry is not None and entry.version == MADE
         return choice.source == "build" or (choice.source == "present" and not recipes.fetched(item, "").exists())
+
+    @property
+    def own_node(self) -> bool:
+        """Whether the node image is built here: then it has neither kindnet nor the control plane's images."""
+        return self.made_here(kind_node(self.spec.cluster.kubernetes))
 
     def recipe_of(self, item: Item) -> str:
         """What is built first for an item: the Go recipe of its first program, ``node`` or ``debian``."""

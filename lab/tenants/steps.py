@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Step
@@ -12,28 +10,16 @@ from lab.steps.kai import Kai
 from lab.steps.queues import Queues
 from lab.tenants.isolation.dedicated_nodes import tenant_node_steps
 from lab.tenants.isolation.step import isolation_steps
-from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import StepInTenant
 from lab.tenants.virtual_cluster import VirtualCluster
 
 
-def tenancy_steps(
-    spec: LabSpec, with_kai: bool, loaded: Mapping[str, TenantImages] | None = None
-) -> list[Step[LabContext]]:
-    """The steps, in plan order. The vClusters come up at the same time; nothing of them waits for KAI on the host.
-
-    Args:
-        spec: the lab file, without ``auto``.
-        with_kai: KAI is on the host.
-        loaded: by tenant, the step that loads its images into the nodes of a lab that runs.
-    """
-    loaded = loaded or {}
-    apart = with_kai and beside_host_kai(spec)
+def tenancy_steps(spec: LabSpec) -> list[Step[LabContext]]:
+    """The steps, in plan order. The vClusters come up at the same time; nothing of them waits for KAI on the host."""
+    apart = spec.scheduler == "kai" and beside_host_kai(spec)
     steps: list[Step[LabContext]] = [*tenant_node_steps(spec), *(isolation_steps(spec) if apart else [])]
     for tenant in spec.tenants:
-        if tenant.name in loaded:
-            steps.append(loaded[tenant.name])
-        steps.append(VirtualCluster(spec, tenant, images_loaded=tenant.name in loaded))
+        steps.append(VirtualCluster(spec, tenant))
         if tenant.mode == "own-kai":
             steps += own_kai_steps(spec, tenant, apart=apart)
     return steps

@@ -33,7 +33,7 @@ class VirtualCluster(LabStep):
     Args:
         spec: the lab file.
         tenant: the tenant.
-        images_loaded: its images come into the nodes by a step of their own, not with the node image.
+        images_loaded: a step of the same run loads its images into the nodes.
         grace: seconds that its pods get to stop when it is removed; None: each its own.
         check_gpus: after a removal, verify by pods of the host that its GPUs are free.
     """

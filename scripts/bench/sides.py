@@ -22,7 +22,7 @@ from lab.steps.cluster.config import kind_config
 from lab.steps.cluster.ports import free_ports
 from lab.steps.helm_release import value_at
 from lab.steps.kai.values import kai_deployments, kai_values
-from lab.steps.node_image import NodeImage, base_image, control_plane_images, own_node
+from lab.steps.node_image import NodeImage, base_image, control_plane_images
 from lab.steps.queues import queue_documents
 from lab.supply import Item
 from lab.tenants import Port
@@ -66,7 +66,7 @@ class Bench:
     def base(self) -> NodeImage | None:
         """B's node image, with what kubeadm needs and no more; None where the released one has that already."""
         supply = self.lab.session.supply
-        if not own_node(self.twin, supply):
+        if not supply.own_node:
             return None
         dns = [item for item in items_needed(self.twin, supply) if item.name.startswith(COREDNS)]
         return NodeImage.of(self.twin, supply, [*control_plane_images(self.twin, supply), *dns], ())

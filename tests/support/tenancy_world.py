@@ -12,6 +12,7 @@ import pytest
 import lab.operations.tenant.add
 import lab.operations.tenant.changes
 import lab.operations.tenant.status
+import lab.operations.tenant.upgrade
 import lab.session.session
 import lab.tenants.virtual_cluster
 from lab.config import LabSpec, TenantSpec
@@ -121,9 +122,12 @@ class TenancyWorld:
         spec = spec or lab_file()
         Session(spec, spec, {"scheduler": spec.scheduler}, added=added).save()
         patch.setattr(Session, "cluster", lambda session, name="": (self.tenants[name] if name else self.api).cluster)
+        for module in (lab.operations.tenant.add, lab.operations.tenant.upgrade):
+            patch.setattr(module, "loading_steps", lambda *_: ())
         for module in (lab.operations.tenant.changes, lab.operations.tenant.status):
-            patch.setattr(module, "running_steps", self.steps)
+            patch.setattr(module, "cluster_steps", self.steps)
         patch.setattr(lab.operations.tenant.add, "validate_tenants", lambda *_: ())
+        patch.setattr(lab.session.session.Supply, "own_node", True)
         patch.setattr(lab.session.session.Supply, "chart", lambda *_: Path("/cache/vcluster.tgz"))
         patch.setattr(lab.operations.tenant.add.GpuSource, "read", lambda _: self.gpus)
         patch.setattr("lab.tenants.vcluster.images.missing", lambda *_: {})
@@ -135,7 +139,7 @@ class TenancyWorld:
         """The lab as another process would find it."""
         return Lab(Session.attached("demo"))
 
-    def steps(self, spec: LabSpec, *_: object, loaded: tuple[str, ...] = (), **__: object) -> tuple[Any, ...]:
+    def steps(self, spec: LabSpec, *_: object) -> tuple[Any, ...]:
         """A plan of a step or two per tenant."""
         apart = beside_host_kai(spec)
         found: list[Any] = [self.step("network")]

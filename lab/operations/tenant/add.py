@@ -9,6 +9,7 @@ from lab.errors import LabError, SpecError
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
+from lab.operations.planning import loading_steps
 from lab.operations.tenant.changes import Ask, approved_host_changes, delta, run_steps, saved_when_done
 from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
@@ -40,7 +41,8 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
         before = session.spec.model_copy(update={"tenants": others})  # an interrupted add has saved the tenant already
         with saved_when_done(lab):
             tenant = _put_into_session(lab, asked)
-            steps = delta(lab, before, lab.spec, (tenant.name,)).applied
+            loading = loading_steps(lab.spec, tenant, session.supply)
+            steps = delta(lab, before, lab.spec, loading).applied
             alone = lab.spec.model_copy(update={"tenants": (tenant,)})
             notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
             changes = approved_host_changes(lab, before, lab.spec, ask, f"adding tenant {tenant.name}")

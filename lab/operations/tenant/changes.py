@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI_LABEL
@@ -14,33 +15,36 @@ from lab.engine.run import RunRecord
 from lab.engine.step import Effect, Step
 from lab.errors import HostNotReady, LabError
 from lab.operations.engine import engine_for
-from lab.operations.planning import running_steps
+from lab.operations.planning import cluster_steps
 from lab.session import run_history
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import release_values
+from lab.tenants.vcluster.images import TenantImages
+from lab.tenants.virtual_cluster import VirtualCluster
 
 Ask = Callable[[tuple[Effect, ...]], bool]
 
 
-def delta(lab: Lab, before: LabSpec, after: LabSpec, loaded: Collection[str] = ()) -> PlanDelta[LabContext]:
-    """The steps that lead from one set of tenants to another.
+def delta(lab: Lab, before: LabSpec, after: LabSpec, loading: Sequence[Step[LabContext]] = ()) -> PlanDelta[LabContext]:
+    """The steps that lead from one set of tenants to another, on the running cluster.
 
     Args:
         lab: a running lab.
         before: its current spec.
         after: its wanted spec.
-        loaded: tenants whose images must be loaded into the running nodes.
-
-    Raises:
-        Unavailable: an item of one of those tenants is not available.
+        loading: steps that load images into the running nodes first.
     """
-    supply, image = lab.session.supply, lab.node_image
-    return PlanDelta.between(
-        running_steps(before, supply, node_image=image), running_steps(after, supply, node_image=image, loaded=loaded)
+    own, image = lab.session.supply.own_node, lab.node_image
+    change = PlanDelta.between(cluster_steps(before, image, own), cluster_steps(after, image, own))
+    loaded = {step.tenant for step in loading if isinstance(step, TenantImages)}
+    applied = (
+        replace(step, images_loaded=True) if isinstance(step, VirtualCluster) and step.tenant.name in loaded else step
+        for step in change.applied
     )
+    return replace(change, applied=(*loading, *applied))
 
 
 def approved_host_changes(lab: Lab, before: LabSpec, after: LabSpec, ask: Ask, what: str) -> tuple[Effect, ...]:

@@ -17,7 +17,7 @@ from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
 from lab.objects.views import PodView
 from lab.operations.engine import engine_for
-from lab.operations.planning import running_steps
+from lab.operations.planning import cluster_steps
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.session.lab import Lab
 from lab.steps import helm_release
@@ -91,7 +91,7 @@ def status(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantStatus, ...]:
         ApiFailed: the lab's own cluster does not answer.
     """
     found = states(lab, names)
-    every = running_steps(lab.spec, lab.session.supply, node_image=lab.node_image)
+    every = cluster_steps(lab.spec, lab.node_image, lab.session.supply.own_node)
     mine = {one.spec.name: [step for step in every if step.id.partition(":")[2] == one.spec.name] for one in found}
     seen = engine_for(lab, [step for steps in mine.values() for step in steps], partial=True).observe()
     return tuple(

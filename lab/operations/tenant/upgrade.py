@@ -11,6 +11,7 @@ from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
 from lab.errors import SpecError
+from lab.operations.planning import loading_steps
 from lab.operations.tenant import rehearse
 from lab.operations.tenant.changes import delta, run_steps, saved_when_done
 from lab.operations.tenant.rehearse import Rehearsal
@@ -118,7 +119,8 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
             choice = session.supply.choose([chart])[chart]
             if not choice.available:
                 raise _refused(name, (f"vCluster chart {version} is not available", *choice.why))
-            steps = delta(lab, before, lab.spec, (name,)).applied
+            loading = loading_steps(lab.spec, wanted, session.supply)
+            steps = delta(lab, before, lab.spec, loading).applied
             alone = lab.spec.model_copy(update={"tenants": (wanted,)})
             notices = validate_tenants(alone, session.supply.path(chart))
         run_steps(lab, steps, notices, "tenant upgrade")

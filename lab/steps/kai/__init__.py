@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lab.config import LabSpec
-from lab.errors import Unavailable
 from lab.kai.names import KAI_CHART
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
@@ -26,22 +25,6 @@ def charts(spec: LabSpec) -> tuple[str, ...]:
     return (KAI_CHART,) if wanted(spec) else ()
 
 
-def kai_steps(spec: LabSpec, available: bool) -> list[Kai]:
-    """The step that installs KAI; none where the lab file does without, or ``auto`` has to.
-
-    Args:
-        spec: the lab file.
-        available: the chart and all images can be had.
-
-    Raises:
-        SpecError: that KAI version is older than all that the lab knows.
-        Unavailable: the lab file says ``scheduler: kai``, and it cannot be had.
-    """
-    if not wanted(spec) or (spec.scheduler == "auto" and not available):
-        return []
-    if not available:
-        raise Unavailable(
-            f"KAI {spec.kai.version} cannot be had, and the lab file says scheduler: kai",
-            fix="give a bundle (--bundle FILE) or a registry mirror that has it, or take scheduler: auto",
-        )
-    return [Kai(spec)]
+def kai_steps(spec: LabSpec) -> list[Kai]:
+    """The step that installs KAI; none where the default scheduler runs. ``auto`` is resolved by now."""
+    return [Kai(spec)] if spec.scheduler == "kai" else []

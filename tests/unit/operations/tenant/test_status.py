@@ -31,7 +31,7 @@ ML = own_kai(nodes=["worker3"], quota={"gpus": 2})
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     world = TenancyWorld(monkeypatch, added=(ML,))
-    monkeypatch.setattr(lab.operations.tenant.status, "running_steps", world.steps)
+    monkeypatch.setattr(lab.operations.tenant.status, "cluster_steps", world.steps)
     monkeypatch.setattr(lab.operations.tenant.status.GpuSource, "read", lambda _: world.gpus)
     return world
 
@@ -101,7 +101,7 @@ def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.Mo
         made = (FakeStep(step.id, [], step.needs) for step in world.steps(spec))
         return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in made)
 
-    monkeypatch.setattr(lab.operations.tenant.status, "running_steps", steps)
+    monkeypatch.setattr(lab.operations.tenant.status, "cluster_steps", steps)
     (found,) = status(world.lab(), ["ml"])
     assert [step for step, _, _ in found.steps] == ["tenant:ml", "kai:ml", "queues:ml"]
     assert not found.ok

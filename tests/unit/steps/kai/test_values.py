@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from lab.errors import Unavailable
 from lab.kai import line_of, lines
 from lab.steps import kai
 from lab.steps.helm_release import value_at
@@ -156,12 +155,9 @@ def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> No
     assert set(kai_deployments(spec)) == set(line_of("0.16.8").deployments)
 
 
-def test_steps_follow_what_can_be_had() -> None:
-    assert [step.id for step in kai.kai_steps(lab_spec(scheduler="kai"), available=True)] == ["kai"]
-    assert kai.kai_steps(lab_spec(scheduler="auto"), available=False) == []
-    assert kai.kai_steps(lab_spec(scheduler="default", queues=[]), available=True) == []
-    with pytest.raises(Unavailable):
-        kai.kai_steps(lab_spec(scheduler="kai"), available=False)
+def test_kai_is_installed_where_it_schedules() -> None:
+    assert [step.id for step in kai.kai_steps(lab_spec(scheduler="kai"))] == ["kai"]
+    assert kai.kai_steps(lab_spec(scheduler="default", queues=[])) == []
 
 
 def test_needs() -> None:
