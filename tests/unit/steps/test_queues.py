@@ -112,4 +112,5 @@ def test_queues_of_others_are_neither_taken_over_nor_deleted(runner: FakeRunner,
 def test_no_kai_no_queues() -> None:
     assert queue_steps(lab_spec(scheduler="default", queues=[])) == []
     (step,) = queue_steps(lab_spec(scheduler="kai"))
-    assert isinstance(step, Queues)
+    assert (step.id, step.needs) == ("queues", ("kai",))
+    assert step.effects()[0].what == "queues default, test (in default)"
