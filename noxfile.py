@@ -62,7 +62,7 @@ def e2e(session: nox.Session) -> None:
         "2",
         "--dist",
         "loadgroup",
-        "--no-loadscope-reorder",  # the order of lab/pytest_turns.py
+        "--no-loadscope-reorder",  # the order of lab/pytest_plugin/scheduling.py
         f"--junitxml={artifacts}/junit.xml",
         f"--lab-report={artifacts}/report.html",
         f"--lab-artifacts={artifacts}",
@@ -72,10 +72,17 @@ def e2e(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
-def teeth(session: nox.Session) -> None:
-    """Seed faults into a lab of its own: which suites catch them (arguments go to scripts/fault_injection/run.py)."""
+def faults(session: nox.Session) -> None:
+    """Inject faults into a lab and check that the suites notice (arguments go to scripts/fault_injection/run.py)."""
     programs = environment(session)
     session.run(str(programs / "python"), "-m", "scripts.fault_injection.run", *session.posargs, **PATIENT)
+
+
+@nox.session(default=False)
+def teeth(session: nox.Session) -> None:
+    """Old name of the session 'faults'."""
+    session.warn("the session 'teeth' is now called 'faults'")
+    session.notify("faults", session.posargs)
 
 
 @nox.session
@@ -83,6 +90,14 @@ def unit(session: nox.Session) -> None:
     """Unit tests: seconds, no cluster (arguments go to pytest)."""
     programs = environment(session)
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", *session.posargs)
+
+
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Unit tests with branch coverage, by file."""
+    programs = environment(session, "dev")
+    session.run(str(programs / "coverage"), "run", "-m", "pytest", "tests/unit", "-q", *session.posargs)
+    session.run(str(programs / "coverage"), "report")
 
 
 @nox.session(default=False)

@@ -27,7 +27,9 @@ def remove(
     grace: Annotated[
         str, typer.Option("--grace", metavar="own|SECONDS", help="Time its pods get to end; own: each its own.")
     ] = "1",
-    canary: Annotated[bool, typer.Option("--canary", help="Prove by a pod that its GPUs are free.")] = False,
+    check_gpus: Annotated[
+        bool, typer.Option("--check-gpus", "--canary", help="Verify by a pod that its GPUs are free.")
+    ] = False,
     name: Name = None,
     yes: AgreedForAll = False,
     ui: Ui = "auto",
@@ -36,7 +38,7 @@ def remove(
     """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
-        report = remove_tenant(lab, tenant, grace=grace_of(grace), check_gpus=canary, ask=asker(yes))
+        report = remove_tenant(lab, tenant, grace=grace_of(grace), check_gpus=check_gpus, ask=asker(yes))
     if as_json:
         print_json(report)
         if report.removal.left:
