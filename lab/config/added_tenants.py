@@ -105,6 +105,14 @@ def with_fixed_nodes(spec: LabSpec, *names: str) -> LabSpec:
     return spec.model_copy(update={"tenants": tenants})
 
 
+def without_tenant(spec: LabSpec, added: Sequence[TenantSpec], name: str) -> tuple[LabSpec, tuple[TenantSpec, ...]]:
+    """A lab file and the added tenants without one tenant; no other tenant moves to other workers."""
+    if any(tenant.name == name for tenant in spec.tenants):
+        spec = with_fixed_nodes(spec)  # nodes assigned by count would move when one tenant fewer is counted
+    remaining = tuple(tenant for tenant in spec.tenants if tenant.name != name)
+    return spec.model_copy(update={"tenants": remaining}), tuple(tenant for tenant in added if tenant.name != name)
+
+
 def with_added(spec: LabSpec, added: Sequence[TenantSpec]) -> LabSpec:
     """The lab with the tenants that were added to it behind its own; one that the lab file names too is the file's."""
     known = {tenant.name for tenant in spec.tenants}

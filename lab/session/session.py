@@ -124,11 +124,14 @@ class Session:
         self._take(there.asked, there.added or ())
         self.supply = self._supply()
 
+    def spec_with(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> LabSpec:
+        """The spec with other tenants: the lab file's, then the added ones."""
+        return with_added(self.spec.model_copy(update={"tenants": asked.tenants}), added)
+
     def change_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         """Have other tenants: the lab file's as it is kept, and the added ones. Written by ``save``."""
         self._take(asked, added)
-        own = self.spec.model_copy(update={"tenants": asked.tenants})
-        self.spec = with_added(own, self.added or ())
+        self.spec = self.spec_with(asked, added)
         self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
         self.supply = self._supply()
 

@@ -10,7 +10,7 @@ from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
 from lab.operations.planning import loading_steps
-from lab.operations.tenant.changes import Ask, approved_host_changes, delta, run_steps, saved_when_done
+from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
 from lab.tenants import validate_tenants
@@ -42,18 +42,18 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
         with saved_when_done(lab):
             tenant = _put_into_session(lab, asked)
             loading = loading_steps(lab.spec, tenant, session.supply)
-            steps = delta(lab, before, lab.spec, loading).applied
+            change = TenantChange(lab, before, lab.spec, loading)
             alone = lab.spec.model_copy(update={"tenants": (tenant,)})
             notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
-            changes = approved_host_changes(lab, before, lab.spec, ask, f"adding tenant {tenant.name}")
+            effects = change.approve(ask, f"adding tenant {tenant.name}")
         try:
-            record = run_steps(lab, steps, notices, "tenant add")
+            record = change.apply("tenant add", notices)
         except LabError as error:
             hint = f"completed steps remain: repeat the command to continue, or: lab tenant remove {tenant.name}"
             error.evidence = (*error.evidence, hint)
             raise
     nodes = tenant_nodes(lab.spec).get(tenant.name, ())
-    return Added(tenant, nodes, record, lab.paths.tenant_kubeconfig(tenant.name), changes, notices)
+    return Added(tenant, nodes, record, lab.paths.tenant_kubeconfig(tenant.name), effects, notices)
 
 
 def _put_into_session(lab: Lab, asked: TenantRequest) -> TenantSpec:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from lab.config import TenantSpec
-from lab.config.added_tenants import with_added, with_fixed_nodes
+from lab.config.added_tenants import without_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
-from lab.engine.step import Step
-from lab.errors import LabError
-from lab.operations.engine import engine_for
-from lab.operations.tenant.changes import Ask, approved_host_changes, delta
+from lab.operations.tenant.changes import Ask, TenantChange
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
-from lab.session.context import LabContext
 from lab.session.lab import Lab
-from lab.tenants.removal.timeline import Removal
-from lab.tenants.virtual_cluster import VirtualCluster
 
 GRACE = 1.0
 """Seconds of grace for the tenant's pods; Kubernetes' default of 30 s is most of the time of a manual removal."""
-
-_VERB = "tenant remove"
 
 
 def remove(
@@ -52,44 +40,18 @@ def remove(
     session = lab.session
     with session.locked():
         session.refresh()
-        before = session.spec
-        tenant = find(before, name)
+        tenant = find(session.spec, name)
         in_file = any(one.name == name for one in session.asked.tenants)
-        # nodes that the lab file assigns by count must not move when one tenant fewer is counted
-        asked = with_fixed_nodes(session.asked) if in_file else session.asked
-        asked = asked.model_copy(update={"tenants": tuple(one for one in asked.tenants if one.name != name)})
-        added = tuple(one for one in session.added or () if one.name != name)
-        after = with_added(before.model_copy(update={"tenants": asked.tenants}), added)
-        changes = approved_host_changes(lab, before, after, ask, f"removing tenant {name}")
-        change = delta(lab, before, after)
-        removal = _undo(lab, tenant, change.gone, grace, check_gpus)
-        removed = Removed(name, removal, tenant_nodes(before).get(name, ()), changes, in_file)
+        asked, added = without_tenant(session.asked, session.added or (), name)
+        change = TenantChange(lab, session.spec, session.spec_with(asked, added))
+        effects = change.approve(ask, f"removing tenant {name}")
+        removal = change.undo("tenant remove", tenant, grace=grace, check_gpus=check_gpus)
+        removed = Removed(name, removal, tenant_nodes(change.before).get(name, ()), effects, in_file)
         if removal.left:
             return removed
         session.change_tenants(asked, added)
         session.save()
-        if change.applied:
-            engine_for(lab, change.applied, partial=True).up(verb=_VERB).raise_failure()
+        change.apply("tenant remove")
         if in_file:
             lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'lab up' with it recreates it"))
     return removed
-
-
-def _undo(
-    lab: Lab, tenant: TenantSpec, gone: Sequence[Step[LabContext]], grace: float | None, check_gpus: bool
-) -> Removal:
-    """Undo the tenant's steps. Raises LabError when its removal did not finish."""
-    removals: list[Removal] = []
-    steps = [
-        replace(step, grace=grace, check_gpus=check_gpus, removals=removals)
-        if isinstance(step, VirtualCluster)
-        else step
-        for step in gone
-    ]
-    record = engine_for(lab, steps, partial=True).down(_VERB, past_failures=False)
-    if removals and removals[-1].left and not record.cancelled:
-        return removals[-1]  # the caller reports what remains
-    record.raise_failure()
-    if not removals:
-        raise LabError(f"tenant {tenant.name} was not removed", fix=f"lab tenant remove {tenant.name}")
-    return removals[-1]

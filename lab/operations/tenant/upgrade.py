@@ -13,7 +13,7 @@ from lab.engine.events import Notice
 from lab.errors import SpecError
 from lab.operations.planning import loading_steps
 from lab.operations.tenant import rehearse
-from lab.operations.tenant.changes import delta, run_steps, saved_when_done
+from lab.operations.tenant.changes import TenantChange, saved_when_done
 from lab.operations.tenant.rehearse import Rehearsal
 from lab.operations.tenant.status import find
 from lab.operations.tenant.version_skew import forbidden
@@ -120,10 +120,10 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
             if not choice.available:
                 raise _refused(name, (f"vCluster chart {version} is not available", *choice.why))
             loading = loading_steps(lab.spec, wanted, session.supply)
-            steps = delta(lab, before, lab.spec, loading).applied
+            change = TenantChange(lab, before, lab.spec, loading)
             alone = lab.spec.model_copy(update={"tenants": (wanted,)})
             notices = validate_tenants(alone, session.supply.path(chart))
-        run_steps(lab, steps, notices, "tenant upgrade")
+        change.apply("tenant upgrade", notices)
 
 
 def _note_lab_file(lab: Lab, name: str) -> None:

@@ -91,7 +91,7 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
     def nothing(*_: object) -> None:
         raise Unavailable("2 required items are not available")
 
-    monkeypatch.setattr(lab.operations.tenant.add, "delta", nothing)
+    monkeypatch.setattr(lab.operations.tenant.add, "loading_steps", nothing)
     with pytest.raises(Unavailable):
         add(world.lab(), tenant_request("ml", KAI))
     assert (world.log, added()) == ([], [])
