@@ -10,7 +10,7 @@ from lab.host import daemon, engines
 from lab.host.facts import COMPILERS, os_release
 from lab.host.file_backup import HostJournal, record, records
 from lab.host.machine import Machine
-from lab.tools.apt import Apt
+from lab.tools.debian import Debian
 from lab.tools.process import Runner
 
 DATA = (
@@ -45,7 +45,7 @@ def install(
             f"cannot install {', '.join(packages)}: this is neither Debian nor Ubuntu",
             fix=f"install {', '.join(packages)} with this system's own tools and run the same command again",
         )
-    apt = Apt(machine.hands(run))
+    apt = Debian(machine.hands(run))
     apt.repair()
     apt.update()
     packages = [*packages, *(name for name in where_known if apt.knows(name))]
@@ -64,7 +64,7 @@ def remove(run: Runner, machine: Machine, journal: HostJournal, step: str, *, pu
     claimed = [known.name for known in records(journal, step, "package")]
     if not claimed:
         return []
-    apt = Apt(machine.hands(run))
+    apt = Debian(machine.hands(run))
     apt.repair()
     there = sorted(set(claimed) & apt.installed())
     if there:
@@ -73,7 +73,7 @@ def remove(run: Runner, machine: Machine, journal: HostJournal, step: str, *, pu
                 f"{', '.join(there)} stay: {', '.join(others)} installed since would go with them",
                 fix=f"apt-get purge {' '.join(there)}",
             )
-        (apt.purge if purge else apt.remove)(there)
+        apt.remove(there, purge=purge)
     for name in claimed:
         journal.released("package", name)
     return [f"packages removed: {', '.join(there)}"] if there else []

@@ -8,21 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
-
-from lab.errors import CommandFailed
 from lab.supply.cache import replacing
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
+from lab.tools.retry import retried
 
 _CONNECT_SECONDS = 2.0
-
-_patient = retry(
-    retry=retry_if_exception_type(CommandFailed),
-    stop=stop_after_attempt(3),
-    reraise=True,
-    wait=wait_exponential(multiplier=2, max=20),
-)
 
 
 def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
@@ -60,7 +51,7 @@ def exists(reference: str, engine: ContainerEngine) -> bool:
     return engine.call("manifest", "inspect", *insecure, reference, check=False, timeout=30).code == 0
 
 
-@_patient
+@retried()
 def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path) -> Path:
     """Pull an image into an archive; the engine keeps it only where it had it before.
 
@@ -88,7 +79,7 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
     return target
 
 
-@_patient
+@retried()
 def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path) -> Path:
     """Pull a chart (``oci://…`` or a URL) into ``target``; tried three times. Raises CommandFailed."""
     import tempfile

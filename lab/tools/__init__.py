@@ -1,1 +1,1 @@
-"""Other people's command lines: one door for processes (``shell``) and one thin façade per tool."""
+"""Command-line tools: processes start in ``process``, and each tool has one facade."""

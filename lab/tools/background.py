@@ -1,4 +1,4 @@
-"""Work in a thread beside a ``with`` block."""
+"""Work in a thread during a ``with`` block."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Self
 
 
 class Background:
-    """A context manager: ``work`` runs in a thread of its own until the block ends.
+    """A context manager that runs ``work`` in a thread until the block ends.
 
-    What it raises ends the thread. It is raised when the block ends without an error of its own, unless ``check`` has
-    raised it before.
+    An exception ends the thread, and is raised at the end of the block unless ``check`` raised it before or the block
+    raises another one.
 
     Args:
         work: called with an event that is set when the block ends; then it has to return.
         name: of the thread.
-        join: seconds for which the end of the block waits for the thread; None: until it has ended.
+        join: seconds that the end of the block waits for the thread; None waits until the thread ends.
     """
 
     def __init__(self, work: Callable[[threading.Event], object], name: str, *, join: float | None = None) -> None:
         self.stopping = threading.Event()
         self.error: Exception | None = None
-        """What ended the work."""
+        """The exception that ended the work."""
         self._raised = False
         self._work = work
         self._join = join
@@ -44,16 +44,15 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the work to end, and wait for that."""
+        """Ask the work to return, and wait until the thread ends."""
         self.stopping.set()
         self.join(self._join)
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the work has ended by itself, for so many seconds."""
         self._thread.join(seconds)
 
     def check(self) -> None:
-        """Raise what ended the work."""
+        """Raise the exception that ended the work."""
         if self.error is not None:
             self._raised = True
             raise self.error

@@ -1,4 +1,4 @@
-"""Façade over docker, podman and nerdctl: the verbs the lab needs, named as the CLIs name them."""
+"""Facade over docker, podman and nerdctl."""
 
 from __future__ import annotations
 
@@ -18,26 +18,20 @@ _REMOVAL_SECONDS = 150.0
 
 @dataclass(frozen=True)
 class Container:
-    """A container as the engine sees it; ``state`` is running, exited, created, …"""
+    """A container as the engine reports it; ``state`` is running, exited, created, …"""
 
     name: str
     id: str
     state: str
     labels: Mapping[str, str]
     ip: str
-    image: str
     gateway: str = ""
     mounts: tuple[str, ...] = ()
-    """Where something of the machine, or a volume, is mounted in it."""
+    """Mount points of volumes and of the machine's files."""
 
 
 class ContainerEngine:
-    """One container engine.
-
-    Args:
-        run: how commands are run.
-        name: docker, podman or nerdctl.
-    """
+    """One container engine: docker, podman or nerdctl. Methods raise CommandFailed."""
 
     def __init__(self, run: Runner, name: str = "docker") -> None:
         self._run = run
@@ -46,7 +40,7 @@ class ContainerEngine:
     def call(
         self, *args: str, stdin: str | bytes | None = None, check: bool = True, timeout: float | None = None
     ) -> Result:
-        """Run one engine command. Raises CommandFailed."""
+        """Run one engine command."""
         return self._run.run([self.name, *args], stdin=stdin, check=check, timeout=timeout)
 
     def exec(
@@ -58,12 +52,12 @@ class ContainerEngine:
         check: bool = True,
         timeout: float | None = None,
     ) -> Result:
-        """Run a command in a running container. Raises CommandFailed."""
+        """Run a command in a running container."""
         flag = ["-i"] if stdin is not None else []
         return self.call("exec", *flag, container, *argv, stdin=stdin, check=check, timeout=timeout)
 
     def write_file(self, container: str, path: str, text: str, mode: str = "0644") -> None:
-        """Write a file in a running container, by rename so that readers never see half of it."""
+        """Write a file in a running container, with a rename so that readers never see half of it."""
         quoted = shlex.quote(path)
         script = (
             f"mkdir -p $(dirname {quoted}) && cat > {quoted}.kailab && chmod {mode} {quoted}.kailab"
@@ -81,22 +75,19 @@ class ContainerEngine:
         return tuple(reversed([c for c in (self.inspect(i) for i in ids) if c is not None]))
 
     def inspect(self, container: str) -> Container | None:
-        """One container, or None when there is none of that name."""
+        """The container of that name or id, or None."""
         result = self.call("inspect", "--type", "container", container, check=False)
         if result.code != 0:
             return None
         data = json.loads(result.out)[0]
-        networks = data.get("NetworkSettings", {}).get("Networks") or {}
-        ip = next((n["IPAddress"] for n in networks.values() if n.get("IPAddress")), "")
-        gateway = next((n["Gateway"] for n in networks.values() if n.get("Gateway")), "")
+        networks = (data.get("NetworkSettings", {}).get("Networks") or {}).values()
         return Container(
             name=data["Name"].lstrip("/"),
             id=data["Id"],
             state=data["State"]["Status"],
             labels=data["Config"].get("Labels") or {},
-            ip=ip,
-            image=data["Config"].get("Image", ""),
-            gateway=gateway,
+            ip=next((n["IPAddress"] for n in networks if n.get("IPAddress")), ""),
+            gateway=next((n["Gateway"] for n in networks if n.get("Gateway")), ""),
             mounts=tuple(str(mount["Destination"]) for mount in data.get("Mounts") or ()),
         )
 
@@ -107,17 +98,14 @@ class ContainerEngine:
         reraise=True,
     )
     def remove(self, *containers: str) -> None:
-        """Remove containers with their volumes, running or not; those that are already gone are success.
+        """Remove containers, running or not, with their volumes; ignore missing ones.
 
-        On a busy machine docker gives up ("could not kill: tried to kill container, but did not receive an exit
-        event", seen with 20.10) although the container goes a moment later, so this asks again for a while.
-
-        Raises:
-            CommandFailed: a container is still there after that.
+        Retried for 150 s: a busy docker gives up ("could not kill: tried to kill container, but did not receive an
+        exit event", seen with 20.10) although the container disappears a moment later.
         """
-        there = [name for name in containers if self.inspect(name) is not None]
-        if there:
-            self.call("rm", "-f", "-v", *there)
+        found = [name for name in containers if self.inspect(name) is not None]
+        if found:
+            self.call("rm", "-f", "-v", *found)
 
     def image_id(self, reference: str) -> str | None:
         """Id of a local image, or None."""

@@ -1,4 +1,4 @@
-"""Façade over Debian's package tools: fetching packages, unpacking them, making a root file system."""
+"""Facade over apt, dpkg and debootstrap."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
-
 from lab.errors import CommandFailed
 from lab.tools.process import OnLine, Runner
+from lab.tools.retry import retried
 
-_patient = retry(
-    retry=retry_if_exception_type(CommandFailed),
-    stop=stop_after_attempt(3),
-    reraise=True,
-    wait=wait_exponential(multiplier=2, max=20),
-)
+_ENV = {"DEBIAN_FRONTEND": "noninteractive"}
 
 
 class Debian:
-    """apt, dpkg-deb and debootstrap of this machine.
+    """The package tools of this machine; methods that run one raise CommandFailed.
 
-    Args:
-        run: how commands are run.
-        etc: the machine's /etc, for its package sources.
+    ``run`` needs root for changes to the machine. ``etc`` is the machine's /etc, for its package sources.
     """
 
     def __init__(self, run: Runner, etc: Path = Path("/etc")) -> None:
@@ -32,42 +24,75 @@ class Debian:
         self._etc = etc
 
     def usable(self) -> str:
-        """Empty when packages can be fetched here, otherwise what is missing."""
+        """Empty when packages can be downloaded here, otherwise what is missing."""
         missing = [tool for tool in ("apt-get", "dpkg-deb") if self._run.which(tool) is None]
         return f"{', '.join(missing)} not installed" if missing else ""
 
     def mirror(self) -> str:
-        """The address of this machine's own Debian archive, as its apt is set up; Debian's usual one otherwise."""
+        """Address of the Debian archive that apt is configured with; Debian's default without one."""
         apt = self._etc / "apt"
         files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
         text = "\n".join(file.read_text() for file in files if file.is_file())
         found = re.findall(r"^(?:deb(?: \[[^]]*\])? |URIs: *)(\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
         return str(found[0]) if found else "http://deb.debian.org/debian"
 
-    @_patient
+    def installed(self) -> frozenset[str]:
+        out = self._run.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]).out
+        return frozenset(line.split()[0] for line in out.splitlines() if line.endswith(" installed"))
+
+    def knows(self, package: str) -> bool:
+        """Whether the configured sources have the package."""
+        out = self._run.run(["apt-cache", "policy", package], check=False).out
+        found = re.search(r"^\s+Candidate: (\S+)", out, re.MULTILINE)
+        return found is not None and found[1] != "(none)"
+
+    def repair(self) -> None:
+        """Finish what an interrupted dpkg left unconfigured."""
+        self._run.run(["dpkg", "--configure", "-a"], env=_ENV)
+
     def update(self) -> None:
-        """Refresh apt's lists. Raises CommandFailed."""
+        """Refresh apt's lists; a source that does not answer is an error only where no older lists exist."""
+        try:
+            self._update()
+        except CommandFailed:
+            if not self._run.run(["apt-cache", "pkgnames", "libc6"], check=False).out.strip():
+                raise
+
+    @retried()
+    def _update(self) -> None:
         self._run.run(["apt-get", "update", "-q"])
 
-    @_patient
+    @retried()
     def download(self, packages: Sequence[str], into: Path) -> list[Path]:
-        """Fetch packages (not their dependencies) into a folder. Raises CommandFailed."""
-        # apt's sandbox user cannot write into a folder of root's
+        """Download packages, without their dependencies, into a folder."""
+        # apt's sandbox user cannot write into a folder that root owns
         self._run.run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", *packages], cwd=into)
         return sorted(into.glob("*.deb"))
 
     def unpack(self, package: Path, into: Path) -> None:
-        """Unpack a package's files. Raises CommandFailed."""
         self._run.run(["dpkg-deb", "-x", package, into])
 
-    @_patient
+    def would_install(self, packages: Sequence[str]) -> tuple[str, ...]:
+        """All packages that installing these adds to the machine."""
+        out = self._run.run(["apt-get", "install", "-s", "--no-install-recommends", *packages]).out
+        return tuple(re.findall(r"^Inst (\S+) \(", out, re.MULTILINE))
+
+    @retried()
     def install(self, packages: Sequence[str]) -> None:
-        """Install packages on this machine. Raises CommandFailed."""
-        env = {"DEBIAN_FRONTEND": "noninteractive"}
-        self._run.run(["apt-get", "install", "-yq", "--no-install-recommends", *packages], env=env)
+        """Install packages without those that they only recommend."""
+        self._run.run(["apt-get", "install", "-yq", "--no-install-recommends", *packages], env=_ENV)
+
+    def would_remove(self, packages: Sequence[str]) -> frozenset[str]:
+        """All packages that removing these removes."""
+        out = self._run.run(["apt-get", "purge", "-s", *packages]).out
+        return frozenset(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
+
+    def remove(self, packages: Sequence[str], *, purge: bool) -> None:
+        """Remove packages; with ``purge`` also their configuration and data."""
+        self._run.run(["apt-get", "purge" if purge else "remove", "-yq", *packages], env=_ENV)
 
     def bootstrap(self, suite: str, packages: Sequence[str], into: Path, on_line: OnLine) -> None:
-        """Make a minimal root file system of ``suite`` with ``packages``. Raises CommandFailed."""
+        """Make a minimal root file system of ``suite`` with ``packages``."""
         self._run.run(
             ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, into, self.mirror()],
             on_line=on_line,

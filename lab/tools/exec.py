@@ -1,4 +1,4 @@
-"""Hands this process over to another program, which then has the terminal, the signals and the exit code."""
+"""Replaces this process with another program, which then owns the terminal, the signals and the exit code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from typing import NoReturn
 from lab.errors import CommandFailed
 
 
-def hand_over(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Become another program; nothing after this runs.
+def replace_process(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Execute another program in place of this one, with ``env`` added to the environment.
 
-    Unlike ``lab.tools.process`` it captures nothing: a shell or an editor of the user's must have the terminal itself.
-
-    Args:
-        argv: program and arguments; nothing is given to a shell.
-        env: added to this process's environment.
-
-    Raises:
-        CommandFailed: the program is not installed or cannot be executed.
+    Unlike ``lab.tools.process`` it captures nothing: a user's shell or editor needs the terminal itself. Raises
+    CommandFailed when the program is not installed or cannot be executed.
     """
     program = shutil.which(argv[0])
     if program is None:

@@ -1,4 +1,4 @@
-"""Façade over the kind command."""
+"""Facade over the kind command."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from pathlib import Path
 from lab.errors import CommandFailed
 from lab.tools.process import OnLine, Runner
 
-_TAKEN = re.compile(r"node\(s\) already exist for a cluster|container name \S+ is already in use")
-"""What kind says of a node that is there at first, and an engine of one that comes meanwhile."""
+_NAME_IN_USE = re.compile(r"node\(s\) already exist for a cluster|container name \S+ is already in use")
+"""kind's message about nodes that exist when it starts, and an engine's about one that appears later."""
 
 
 class Kind:
-    """kind, always with a named cluster and a kubeconfig of ours: it never sees the user's.
-
-    Args:
-        run: how commands are run.
-        binary: the kind program.
-        engine: docker, podman or nerdctl.
-    """
+    """kind, with a named cluster and the lab's own kubeconfig in every call. Methods raise CommandFailed."""
 
     def __init__(self, run: Runner, binary: Path, engine: str = "docker") -> None:
         self._run = run
@@ -37,41 +31,19 @@ class Kind:
         *,
         again: Callable[[], object] = lambda: None,
     ) -> None:
-        """Create a cluster; on failure its containers stay for a look.
+        """Create a cluster from a kind configuration (YAML); after a failure its containers remain for inspection.
 
-        The engine's command that makes a node outlives a kind that was killed. Where its node comes late, into this
-        creation, it is deleted and all is created once more.
-
-        Args:
-            name: the cluster's.
-            config: of kind, as YAML.
-            image: the node image.
-            kubeconfig: where it is written.
-            on_line: called with each line that kind says.
-            again: called before anything is deleted; raises where the node in the way is somebody else's.
-
-        Raises:
-            CommandFailed: kind or the engine refused.
+        The engine's command that creates a node survives a kind that was killed. If its node appears during this
+        creation, the cluster is deleted and created once more. ``again`` is called before that, and raises if the
+        node belongs to somebody else.
         """
-        argv: list[str | Path] = [
-            self.binary,
-            "create",
-            "cluster",
-            "--name",
-            name,
-            "--image",
-            image,
-            "--config",
-            "-",
-            "--kubeconfig",
-            kubeconfig,
-            "--retain",
-        ]
-        for late in (False, True):
+        argv: list[str | Path] = [self.binary, "create", "cluster", "--name", name, "--image", image]
+        argv += ["--config", "-", "--kubeconfig", kubeconfig, "--retain"]
+        for last in (False, True):
             try:
                 self._run.run(argv, stdin=config, env=self._env, on_line=on_line, timeout=900)
             except CommandFailed as error:
-                if late or not _TAKEN.search(error.out + error.err):
+                if last or not _NAME_IN_USE.search(error.out + error.err):
                     raise
                 again()
                 self.delete(name, kubeconfig)
@@ -79,13 +51,8 @@ class Kind:
                 return
 
     def delete(self, name: str, kubeconfig: Path) -> None:
-        """Delete a cluster; already gone is success. Raises CommandFailed."""
+        """Delete a cluster; ignore a missing one."""
         self._run.run([self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env)
 
     def kubeconfig(self, name: str) -> str:
-        """The kubeconfig of a cluster, as text. Raises CommandFailed."""
         return self._run.run([self.binary, "get", "kubeconfig", "--name", name], env=self._env).out
-
-    def export_logs(self, name: str, into: Path, timeout: float) -> None:
-        """Write all logs of the nodes to a folder. Raises CommandFailed."""
-        self._run.run([self.binary, "export", "logs", into, "--name", name], env=self._env, timeout=timeout)

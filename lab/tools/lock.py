@@ -1,4 +1,4 @@
-"""Locks between processes, and between the threads of one: the one door to ``filelock``."""
+"""Locks between processes and between the threads of one; the only module that imports ``filelock``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from lab.errors import Interrupted, LabError
 
 
 def lock_now(path: Path) -> AbstractContextManager[object] | None:
-    """Take a lock; given back when the result, a context, ends. None: somebody else has it.
+    """Acquire a lock file without waiting: a context that releases it, or None if it is held.
 
-    Raises:
-        LabError: its file cannot be written.
+    Raises LabError when the file cannot be written.
     """
     from filelock import FileLock, Timeout  # noqa: TID251 - this is the door
 
@@ -31,16 +30,9 @@ def lock_now(path: Path) -> AbstractContextManager[object] | None:
 
 @contextmanager
 def lock(path: Path, stopped: Callable[[], bool], waits: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold a lock; wait for it if need be.
+    """Hold a lock; if it is held elsewhere, call ``waits`` once and wait for it.
 
-    Args:
-        path: its file.
-        stopped: whether to wait no longer.
-        waits: called once if somebody else has it.
-
-    Raises:
-        Interrupted: stopped while it waited.
-        LabError: its file cannot be written.
+    Raises Interrupted once ``stopped`` is true while it waits, and LabError when the file cannot be written.
     """
     from filelock import FileLock, Timeout  # noqa: TID251 - this is the door
 
@@ -50,6 +42,6 @@ def lock(path: Path, stopped: Callable[[], bool], waits: Callable[[], object] = 
         try:
             held = FileLock(path).acquire(cancel_check=stopped)
         except Timeout:
-            raise Interrupted(f"stopped while it waited for {path}") from None
+            raise Interrupted(f"stopped while waiting for {path}") from None
     with held:
         yield

@@ -1,8 +1,4 @@
-"""The one door for processes; the only importer of ``sh``.
-
-``Runner`` is what everything above asks for; ``HostRunner`` runs on this machine; unit tests
-pass a strict fake.
-"""
+"""Runs processes: the ``Runner`` protocol and ``HostRunner``, the only importer of ``sh``."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ OnLine = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """What a command gave back; ``seconds`` of wall time."""
+    """Output and exit status of a command; ``seconds`` of wall time."""
 
     argv: tuple[str, ...]
     code: int
@@ -36,7 +32,7 @@ class Result:
 
 
 class Runner(Protocol):
-    """Runs commands."""
+    """Runs commands; unit tests pass a strict fake."""
 
     def run(
         self,
@@ -49,39 +45,28 @@ class Runner(Protocol):
         check: bool = True,
         on_line: OnLine | None = None,
     ) -> Result:
-        """Run ``argv`` and wait for it.
+        """Run a program without a shell, and wait for it; ``env`` is added to this process's environment.
 
-        Args:
-            argv: program and arguments; nothing is given to a shell.
-            stdin: what the program reads; nothing when None.
-            env: added to this process's environment.
-            cwd: working directory.
-            timeout: seconds after which the process group gets SIGTERM, then SIGKILL.
-            check: raise on a non-zero status.
-            on_line: called with each line of stdout and stderr as it comes.
-
-        Raises:
-            CommandFailed: the program is missing, timed out, or (with ``check``) did not end with 0.
-            Interrupted: the run was cancelled.
+        After ``timeout`` seconds its process group gets SIGTERM, then SIGKILL. ``on_line`` is called with each line of
+        stdout and stderr as it comes. Raises CommandFailed when the program is missing, times out or (with ``check``)
+        ends with another status than 0, and Interrupted when the run is cancelled.
         """
         ...
 
     def which(self, name: str) -> Path | None:
-        """The program's path, or None."""
+        """Path of a program in PATH, or None."""
         ...
 
     def stopped(self) -> bool:
-        """Whether the run was cancelled: nothing more is started."""
+        """Whether the run was cancelled."""
         ...
 
 
 class HostRunner:
-    """Runs commands on this machine and ends them when ``cancel`` is set.
+    """Runs commands on this machine.
 
-    Args:
-        cancel: shared token; running commands get SIGTERM when it is set, SIGKILL after ``grace`` seconds.
-        log: file that gets every command, its output, status and time.
-        grace: seconds between SIGTERM and SIGKILL.
+    When ``cancel`` is set, no more commands start; running ones get SIGTERM, and SIGKILL after ``grace`` seconds. The
+    file ``log`` gets every command with its output, status and time.
     """
 
     def __init__(self, cancel: threading.Event | None = None, log: Path | None = None, *, grace: float = 20.0) -> None:
@@ -91,7 +76,6 @@ class HostRunner:
         self._log_lock = threading.Lock()
 
     def which(self, name: str) -> Path | None:
-        """The program's path, or None."""
         found = shutil.which(name)
         return Path(found) if found else None
 
@@ -113,21 +97,21 @@ class HostRunner:
 
         words = tuple(str(word) for word in argv)
         if self.cancel.is_set():
-            raise Interrupted(f"not started: {shlex.join(words)}")
+            raise Interrupted(f"not started after an interrupt: {shlex.join(words)}")
         if (self.which(words[0]) if "/" not in words[0] else Path(words[0])) in (None, Path()):
             raise CommandFailed(words, 127, why=f"{words[0]} is not installed (not in PATH)")
         out: list[str] = []
         err: list[str] = []
         broken: list[Exception] = []
 
-        def take(into: list[str]) -> Callable[[str], None]:
+        def collect(into: list[str]) -> Callable[[str], None]:
             def line(text: str) -> None:
                 into.append(text)
                 if on_line is None or broken:
                     return
                 try:
                     on_line(text.rstrip("\n"))
-                except Exception as error:  # noqa: BLE001 - in sh's thread it would end the reading
+                except Exception as error:  # noqa: BLE001 - in sh's thread it would stop reading
                     broken.append(error)
 
             return line
@@ -143,9 +127,9 @@ class HostRunner:
             "_ok_code": list(range(-64, 256)),
             "_return_cmd": True,
             "_new_session": True,
-            "_preexec_fn": _end_with_us,
-            "_out": take(out),
-            "_err": take(err),
+            "_preexec_fn": _die_with_parent,
+            "_out": collect(out),
+            "_err": collect(err),
             "_decode_errors": "replace",
             "_encoding": "utf-8",
         }
@@ -153,11 +137,11 @@ class HostRunner:
             options["_env"] = {**os.environ, **env}
         if cwd is not None:
             if not cwd.is_dir():
-                raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: no directory {cwd}")
+                raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: directory {cwd} does not exist")
             options["_cwd"] = str(cwd)
         start = time.monotonic()
         try:
-            # A file instead of sh's own pipe: no thread, no chunks of 1 KiB, and the same for text and bytes.
+            # A file needs no thread and no chunks of 1 KiB as sh's pipe does, and takes both text and bytes.
             with tempfile.TemporaryFile() as stdin_file:
                 stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin or b"")
                 stdin_file.seek(0)
@@ -183,11 +167,11 @@ class HostRunner:
         return result
 
     def _watch(self, process: Any, start: float, timeout: float | None, broken: Sequence[Exception]) -> bool:
-        """Wait for the process; end it on cancel, timeout or a broken ``on_line``. Returns: timed out."""
-        # sh looks for the end of a background process once a second; a thread in waitpid sees it at once.
+        """Wait for the process; end it on cancel, timeout or a broken ``on_line``. Return whether it timed out."""
+        # sh checks a background process once a second; a thread in waitpid sees its end at once.
         waiter = threading.Thread(target=process.wait, name=f"wait for {process.pid}", daemon=True)
         waiter.start()
-        asked_at = 0.0
+        terminated_at = 0.0
         timed_out = False
         while waiter.is_alive():
             waiter.join(0.1)
@@ -195,21 +179,21 @@ class HostRunner:
                 break
             now = time.monotonic()
             late = timeout is not None and now - start > timeout
-            if not asked_at and (late or broken or self.cancel.is_set()):
+            if not terminated_at and (late or broken or self.cancel.is_set()):
                 timed_out = late and not self.cancel.is_set()
-                asked_at = now
+                terminated_at = now
                 _signal(process, signal.SIGTERM)
-            elif asked_at and now - asked_at > self.grace:
+            elif terminated_at and now - terminated_at > self.grace:
                 _signal(process, signal.SIGKILL)
-        if asked_at:
-            _signal(process, signal.SIGKILL)  # children that outlived it
+        if terminated_at:
+            _signal(process, signal.SIGKILL)  # children that are still running
         return timed_out
 
     def _write_log(self, result: Result) -> None:
         if self.log is None or not self.log.parent.is_dir():
             return
         text = f"$ {shlex.join(result.argv)}\n{result.out}{result.err}[{result.code}] {result.seconds:.2f}s\n"
-        # A full disk must not fail the command that just worked.
+        # A full disk must not fail a command that succeeded.
         with contextlib.suppress(OSError), self._log_lock, self.log.open("a", errors="replace") as file:
             file.write(text)
 
@@ -232,8 +216,8 @@ def _libc() -> Any:
 _LIBC = _libc()
 
 
-def _end_with_us() -> None:
-    """In the child: ask the kernel for SIGTERM when this process is killed, so that nothing outlives it."""
+def _die_with_parent() -> None:
+    """In the child: ask the kernel for SIGTERM when this process is killed."""
     if _LIBC is not None:
-        # PR_SET_PDEATHSIG (linux/prctl.h) goes by the thread that started it, and that one waits for its end.
+        # PR_SET_PDEATHSIG (linux/prctl.h) concerns the thread that started the child; that thread waits for its end.
         _LIBC.prctl(1, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Running processes of this machine."""
+"""Looks up running processes of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def command_line(pid: int) -> list[str]:
-    """Arguments of a process; empty when there is none, or it has ended and its parent has not waited for it."""
+    """Arguments of a process; empty when it does not exist or is a zombie."""
     import psutil  # noqa: TID251 - this is the door
 
     try:
@@ -17,10 +17,10 @@ def command_line(pid: int) -> list[str]:
 
 
 def processes_naming(path: Path) -> list[tuple[int, str]]:
-    """Process id and command line of processes with ``path``, or a path below it, in their arguments.
+    """Process ids and command lines (120 characters) of processes with ``path`` or a path below it as argument.
 
-    Options (``--kubeconfig=PATH``) and lists (``PATH:/mnt``) count, longer names (``PATH2``) do not. This process
-    and those that started it are left out.
+    Options (``--kubeconfig=PATH``) and lists (``PATH:/mnt``) match; longer names (``PATH2``) do not. This process
+    and its ancestors are left out.
     """
     import psutil  # noqa: TID251 - this is the door
 

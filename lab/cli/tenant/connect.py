@@ -13,7 +13,7 @@ from lab.cli.options import Name
 from lab.cli.tenant.options import TenantName
 from lab.operations.tenant.status import kubeconfig
 from lab.session.lab import Lab
-from lab.tools.exec import hand_over
+from lab.tools.exec import replace_process
 
 app = command_app()
 
@@ -39,4 +39,4 @@ def connect(
         return
     if command[0] in ("kubectl", "helm") and shutil.which(command[0]) is None:
         command = [str(lab.tool(command[0])), *command[1:]]
-    hand_over(command, {"KUBECONFIG": str(path)})
+    replace_process(command, {"KUBECONFIG": str(path)})

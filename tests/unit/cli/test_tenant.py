@@ -21,7 +21,7 @@ from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.paths import LabPaths
 from lab.tenants.removal.timeline import Milestone, Removal
-from lab.tools.exec import hand_over
+from lab.tools.exec import replace_process
 from lab.ui.tenants import render_changes, render_tenant_status, render_tenants
 from tests.support.tenancy_world import TenancyWorld, own_kai
 
@@ -133,7 +133,7 @@ def test_connect_hands_over_to_a_command(world: TenancyWorld, monkeypatch: pytes
 def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(CommandFailed, match="k9s is not installed"):
-        hand_over(["k9s"], {})
+        replace_process(["k9s"], {})
 
 
 def test_completion_reads_saved_states_only(world: TenancyWorld) -> None:

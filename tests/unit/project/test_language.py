@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 NOT_YET = set(
     """
     cli compare config engine errors.py explain gpu host invariants kai kube lint objects operations paths.py
-    pytest_plugin report session snapshot steps supply tenants tools ui workloads
+    pytest_plugin report session snapshot steps supply tenants ui workloads
     """.split()  # noqa: SIM905 - one name a line would be half of this file
 )
 

@@ -45,7 +45,7 @@ def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: Fa
 
     assert other.begins(str(target))
     with (
-        pytest.raises(Interrupted, match=r"stopped while it waited for .*/locks/thing\.tar-abc"),
+        pytest.raises(Interrupted, match=r"stopped while waiting for .*/locks/thing\.tar-abc"),
         making(target, runner, cancel),
     ):
         pytest.fail("it went on")

@@ -47,10 +47,8 @@ def test_install_names_cluster_and_context_and_passes_values_by_stdin(helm: Helm
 
 def test_install_options(helm: Helm, runner: FakeRunner) -> None:
     command = runner.handle("/cache/helm upgrade")
-    helm.upgrade_install("k", "oci://r/kai", "n", {}, version="v1", hooks=False, crds=False, wait=True)
-    argv = command.calls[0].argv
-    assert {"oci://r/kai", "--no-hooks", "--skip-crds", "--wait"} <= set(argv)
-    assert argv[argv.index("--version") + 1] == "v1"
+    helm.upgrade_install("k", Path("/c/kai.tgz"), "n", {}, hooks=False, crds=False)
+    assert {"--no-hooks", "--skip-crds"} <= set(command.calls[0].argv)
 
 
 def test_settings_of_the_user_are_kept_out(
@@ -82,26 +80,6 @@ def test_uninstall_takes_already_gone_for_success(helm: Helm, runner: FakeRunner
     command = runner.handle("/cache/helm uninstall kai --namespace n --ignore-not-found --timeout 9s --no-hooks")
     helm.uninstall("kai", "n", hooks=False, timeout=9)
     assert list(command.calls[0].argv[-4:]) == TARGET
-
-
-def test_list_splits_chart_and_version(helm: Helm, runner: FakeRunner) -> None:
-    row = {"name": "kai", "namespace": "n", "revision": "2", "status": "deployed", "app_version": "v0.16.8"}
-    rows = [{**row, "chart": "kai-scheduler-v0.16.8"}, {**row, "name": "t", "chart": "vcluster-0.36.1"}]
-    command = runner.handle("/cache/helm list --all --all-namespaces", out=json.dumps(rows))
-    kai, tenant = helm.list()
-    assert (kai.chart, kai.chart_version, kai.revision) == ("kai-scheduler", "v0.16.8", 2)
-    assert (tenant.chart, tenant.chart_version) == ("vcluster", "0.36.1")
-    assert list(command.calls[0].argv[-4:]) == TARGET
-
-
-def test_status_is_none_without_a_release(helm: Helm, runner: FakeRunner) -> None:
-    runner.handle("/cache/helm list --all --namespace n --filter ^kai$", out="[]")
-    assert helm.status("kai", "n") is None
-
-
-def test_values_of_a_release_without_any(helm: Helm, runner: FakeRunner) -> None:
-    runner.handle("/cache/helm get values kai --namespace n --output json", out="null\n")
-    assert helm.values("kai", "n") == {}
 
 
 def test_template_gives_the_objects_of_the_templates_asked_for(helm: Helm, runner: FakeRunner) -> None:

@@ -58,7 +58,7 @@ def test_one_who_waits_can_be_stopped(tmp_path: Path) -> None:
         return caught.value.what
 
     with lock(path, lambda: True):
-        assert elsewhere(second) == f"stopped while it waited for {path}"
+        assert elsewhere(second) == f"stopped while waiting for {path}"
 
 
 def test_a_lock_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_environment_is_added_to(run: HostRunner, monkeypatch: pytest.MonkeyPatc
 
 def test_working_directory(run: HostRunner, tmp_path: Path) -> None:
     assert run.run(["pwd"], cwd=tmp_path).out == f"{tmp_path}\n"
-    with pytest.raises(CommandFailed, match="no directory"):
+    with pytest.raises(CommandFailed, match="does not exist"):
         run.run(["pwd"], cwd=tmp_path / "missing")
 
 

@@ -36,7 +36,7 @@ class FakeEngine:
     def containers(self, label: str) -> tuple[Container, ...]:
         role = "io.x-k8s.kind.role"
         return tuple(
-            Container(name, name, "running", {role: self.roles.get(name, "worker")}, "", "") for name in self.images
+            Container(name, name, "running", {role: self.roles.get(name, "worker")}, "") for name in self.images
         )
 
     def copy_in(self, node: str, source: Path, target: str) -> None:
