@@ -1,6 +1,6 @@
-"""One kernel for everything that judges: a finding, a rule, a registry, and rules that are patterns in TOML files.
+"""The kernel of all rules: findings, rules, registries, and rules that match text patterns from TOML files.
 
-Host checks, lint, explain, GPU diagnosis and invariants have rules and inputs of their own and all yield findings.
+Host checks, lint, explain, GPU diagnosis and invariants have their own rules and inputs and all return findings.
 """
 
 from lab.findings.finding import Certainty, Finding, Severity

@@ -1,4 +1,4 @@
-"""What a rule has found, and its JSON."""
+"""The result of a rule, and its JSON."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from enum import StrEnum
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note", "ok", "skipped"]
-"""error: it does not work; warning: it may not; note: good to know; skipped: the question does not arise."""
+"""error: does not work; warning: may not work; note: for information; skipped: the check does not apply."""
 
 
 class Certainty(StrEnum):
-    """How sure a finding is."""
+    """How well the evidence supports a finding."""
 
     CERTAIN = "certain"
     """A component reports it, or the objects prove it."""
     LIKELY = "likely"
-    """It fits all that is seen."""
+    """Consistent with everything that was read."""
     POSSIBLE = "possible"
-    """It would explain it, and nothing proves it."""
+    """A possible explanation without proof."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a rule has found.
+    """One result of a rule.
 
-    A rule gives ``what`` and ``next``, and more where it knows more; ``Rule.apply`` adds id, title and source.
+    A rule sets ``what`` and ``next``, and more where it can; ``Rule.apply`` adds id, title and source.
     """
 
     what: str
@@ -33,30 +33,30 @@ class Finding:
     next: str = ""
     """One next action."""
     evidence: tuple[str, ...] = ()
-    """What proves it, a line each."""
+    """The proof, line by line."""
     certainty: Certainty = Certainty.CERTAIN
     severity: Severity = "error"
     subject: str = ""
-    """What it is about: an object, a node, a GPU."""
+    """The object, node or GPU concerned."""
     rule: str = ""
     """Id of the rule."""
     title: str = ""
-    """The situation in a few words: the rule's title."""
+    """The rule's title: the situation in a few words."""
     source: str = ""
-    """Where the rule's fact comes from."""
+    """The source of the rule's fact."""
     side: str = ""
-    """The cluster it was seen in: ``host``, ``tenant NAME``; empty where there is only one."""
+    """The cluster: ``host`` or ``tenant NAME``; empty if only one cluster was read."""
     fix_id: str = ""
-    """The fix of this machine that ``lab up`` can apply."""
+    """The host fix that ``lab up`` can apply."""
     file: str = ""
     line: int = 0
     at: tuple[str | int, ...] = ()
-    """Path of the value in the object; ``file`` and ``line`` locate it."""
+    """Path of the value in the object, located by ``file`` and ``line``."""
 
     def as_json(self) -> dict[str, Any]:
         always = ("rule", "severity", "subject", "title", "what", "evidence", "next", "source", "certainty")
-        data = {
-            name: getattr(self, name) for name in (*always, *(f.name for f in fields(Finding) if f.name not in always))
-        }
-        data |= {"evidence": list(self.evidence), "at": ".".join(map(str, self.at))}
-        return {"field" if name == "at" else name: value for name, value in data.items() if name in always or value}
+        names = [*always, *(f.name for f in fields(Finding) if f.name not in always and getattr(self, f.name))]
+        data = {name: getattr(self, name) for name in names}
+        if self.at:
+            data["field"] = ".".join(map(str, data.pop("at")))
+        return data

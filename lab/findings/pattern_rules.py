@@ -1,9 +1,8 @@
-"""Rules that are patterns: rows of TOML files that say what a line of a log, an event or an error means."""
+"""Rules that match text patterns: rows of TOML files that explain a line of a log, an event or an error."""
 
 from __future__ import annotations
 
 import re
-import string
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +14,7 @@ from lab.findings.finding import Certainty, Finding
 from lab.findings.rule import Registry
 
 _LONG = 300
-"""Characters of a matched group that are shown."""
+"""Shown characters of a matched group."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +22,19 @@ class PatternRule:
     """One row.
 
     Attributes:
-        id: the name of its table.
-        title: what one sees, in a few words.
-        source: issue, upstream file or text that the fact is from.
-        streams: where the text shows.
-        patterns: any of these is the situation; named groups may stand in ``what`` and ``next`` as ``{name}``,
-            and so may the names that the caller knows.
-        what: what is the matter.
+        id: name of its table.
+        title: the symptom in a few words.
+        source: issue, upstream file or message text that the fact comes from.
+        streams: the streams in which the text appears.
+        patterns: any of them matches; ``what`` and ``next`` use their named groups as ``{name}``, and names from the
+            caller.
+        what: the problem.
         next: one next action.
-        unless: must not be in the same text.
-        stages: when it is asked; empty: always.
-        certainty: how sure it is.
-        general: follows from a cause, or only repeats the message of a component: left out beside better findings.
-        proof: id of the test that produces it, or why none can.
+        unless: must not match the same text.
+        stages: stages in which the rule applies; empty: all.
+        certainty: how well a match proves it.
+        general: a consequence, or only repeats a component's message; omitted beside better findings.
+        proof: id of the test that produces it, or why no test can.
     """
 
     id: str
@@ -51,20 +50,15 @@ class PatternRule:
     general: bool = False
     proof: str = ""
 
-    @property
-    def words(self) -> frozenset[str]:
-        texts = (self.what, self.next)
-        return frozenset(name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name)
-
-    def search(self, text: str, speaker: str = "") -> re.Match[str] | None:
-        """Where the text matches; None where it does not. A ``speaker`` is looked at as well, before the text."""
+    def search(self, text: str, sender: str = "") -> re.Match[str] | None:
+        """Match the text, preceded by ``SENDER:`` if a sender is given."""
         if self.unless and self.unless.search(text):
             return None
-        whole = f"{speaker}: {text}" if speaker else text
-        return next((match for pattern in self.patterns if (match := pattern.search(whole))), None)
+        line = f"{sender}: {text}" if sender else text
+        return next((match for pattern in self.patterns if (match := pattern.search(line))), None)
 
     def finding(self, match: re.Match[str], evidence: Iterable[str], names: Mapping[str, str]) -> Finding:
-        """The finding for a match; ``names`` fill the placeholders that the pattern does not."""
+        """Return the finding for a match; ``names`` fill the placeholders that the pattern does not."""
         words = {**names, **{name: _short(text) for name, text in match.groupdict().items()}}
         return Finding(
             " ".join(self.what.format_map(words).split()),
@@ -77,42 +71,27 @@ class PatternRule:
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "title": self.title,
-            "source": self.source,
-            "general": self.general,
-            "streams": sorted(self.streams),
-            "patterns": [pattern.pattern for pattern in self.patterns],
-            "what": self.what,
-            "next": self.next,
-            "proof": self.proof,
-        }
+        names = ("id", "title", "source", "general", "streams", "patterns", "what", "next", "proof")
+        return {name: getattr(self, name) for name in names} | {"patterns": [p.pattern for p in self.patterns]}
 
 
 _KEYS = frozenset(field.name for field in fields(PatternRule)) - {"id"}
 
 
 def load(paths: Iterable[Path], streams: Collection[str], flags: re.RegexFlag = re.NOFLAG) -> Registry[PatternRule]:
-    """The rows of TOML files, in their order.
-
-    Args:
-        paths: the files; each table is a row.
-        streams: the names that a row may give as its streams.
-        flags: of the patterns.
+    """Load the rows of TOML files in order: each table is a row, ``streams`` are the streams that rows may name.
 
     Raises:
-        LabError: a row is not well-formed, or its id is there twice.
+        LabError: a row is invalid, or two rows have one id.
     """
     rows = [pair for path in paths for pair in tomllib.loads(path.read_text()).items()]
     return Registry("patterns", (_rule(key, row, streams, flags) for key, row in rows))
 
 
 def _rule(key: str, row: Mapping[str, Any], streams: Collection[str], flags: re.RegexFlag) -> PatternRule:
-    if strange := sorted(set(row) - _KEYS):
-        raise LabError(f"{key}: no such key: {', '.join(strange)}")
-    if strange := sorted(set(row["streams"]) - set(streams)):
-        raise LabError(f"{key}: no such stream: {', '.join(strange)}")
+    for kind, unknown in (("key", set(row) - _KEYS), ("stream", set(row["streams"]) - set(streams))):
+        if unknown:
+            raise LabError(f"{key}: unknown {kind}: {', '.join(sorted(unknown))}")
     values = {
         **row,
         "streams": frozenset(row["streams"]),
