@@ -26,7 +26,7 @@ from lab.steps.pod_network import PodNetwork
 from lab.steps.queues import queue_steps
 from lab.steps.registry_mirrors import mirror_steps
 from lab.supply import Choice, Item, Supply
-from lab.tenants.steps import tenancy_steps
+from lab.tenants.steps import tenant_steps
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.text import count
@@ -225,7 +225,7 @@ PARTS: tuple[Callable[[LabSpec], Iterable[Step[LabContext]]], ...] = (
     gpu_steps,
     kai.kai_steps,
     queue_steps,
-    tenancy_steps,
+    tenant_steps,
 )
 """What a lab has on its cluster, in the order of the plan: each part turns the lab file into its steps."""
 

@@ -20,11 +20,12 @@ from lab.objects.synced import selector
 from lab.objects.views import PodView
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
+from lab.snapshot.cluster_snapshot import take
 from lab.steps.kai import binder_placeholders
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.checks import missing_measures
-from lab.tenants.isolation.step import Isolation, look
+from lab.tenants.isolation.checks import KINDS, missing_measures
+from lab.tenants.isolation.step import Isolation
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.modifiers import brief, on_node
 from lab.workloads.namespace import WorkloadNamespace
@@ -120,7 +121,7 @@ def _gone(wanted: set[str], objects: list[Json]) -> Iterator[str]:
 
 
 def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
-    assert [str(lack) for lack in missing_measures(lab.spec, look(lab.cluster))] == []
+    assert [str(lack) for lack in missing_measures(lab.spec, take(lab.cluster, kinds=KINDS))] == []
     assert admission_policy.in_force(lab.cluster, tenant_namespace(tenant.name))
     assert not admission_policy.in_force(lab.cluster, "default")
 

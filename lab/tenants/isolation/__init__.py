@@ -1,1 +1,1 @@
-"""Keeps the KAI of the host and those of tenants apart."""
+"""Isolation between the KAI of the host and those of tenants."""

@@ -1,4 +1,4 @@
-"""The lab's admission policies: made, asked whether they are in force, taken away; why, is in their manifests."""
+"""The lab's admission policies: documents, checks and deletion. Their manifests say why they exist."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from typing import Any
 
 from lab.errors import ApiFailed
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.fields import labels_of
 from lab.paths import assets
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 NAME = "kailab-host-kai-keeps-off"
-"""The policy that keeps the host's KAI off tenants with a KAI of their own; its binding has the same name."""
+"""The policy against the host's KAI in namespaces of own-kai tenants; its binding has the same name."""
 
 _CHECK = "kailab-policy-check"
-"""A dry run of a pod of this name is refused by the policy, whoever asks; see the manifest."""
+"""The policy denies a dry run of a pod of this name to every user; see the manifest."""
 
 Json = dict[str, Any]
 
 
 def documents(lab: str, name: str = NAME) -> list[Json]:
-    """A policy and its binding, labelled as the lab's."""
+    """A policy and its binding, with the lab's label."""
     import yaml
 
     text = (assets("manifests") / "tenants" / f"{name.removeprefix('kailab-')}.yaml").read_text()
@@ -28,31 +29,31 @@ def documents(lab: str, name: str = NAME) -> list[Json]:
     return [{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs]
 
 
-def missing(world: ClusterSnapshot, lab: str) -> list[str]:
-    """Which of the two objects is missing or not as the lab made it, in words. Pure but for the manifest."""
+def differences(snapshot: ClusterSnapshot, lab: str) -> list[str]:
+    """Which of policy and binding are missing or differ from the manifest, one line each."""
     lines = []
     for doc in documents(lab):
         kind, name = doc["kind"], doc["metadata"]["name"]
-        there = world.get(kind, name)
-        if there is None:
+        existing = snapshot.get(kind, name)
+        if existing is None:
             lines.append(f"{kind} {name} is missing")
-        elif not _within(doc["spec"], there.get("spec") or {}):
+        elif not _includes(existing.get("spec") or {}, doc["spec"]):
             lines.append(f"{kind} {name} has been changed")
     return lines
 
 
-def take_away(cluster: Cluster, lab: str, name: str = NAME) -> None:
-    """Delete binding and policy, where they are this lab's."""
+def delete(cluster: Cluster, lab: str, name: str = NAME) -> None:
+    """Delete binding and policy if they are this lab's."""
     for kind in (BINDING, POLICY):
-        there = cluster.get(kind, name) or {"metadata": {}}
-        if (there["metadata"].get("labels") or {}).get(OWNER_LABEL) == lab:
+        existing = cluster.get(kind, name)
+        if existing is not None and labels_of(existing["metadata"]).get(OWNER_LABEL) == lab:
             cluster.delete(kind, name)
 
 
 def in_force(cluster: Cluster, namespace: str, name: str = NAME, check: str = _CHECK) -> bool:
-    """Whether the API server acts by a policy in a namespace; it takes a second or two to, after a change.
+    """Whether the API server enforces a policy in a namespace, which takes it a second or two after a change.
 
-    Asked with a dry run of the pod ``check``, so that nothing is made. Says nothing about the user names in it.
+    Checked with a dry run of the pod ``check``; this does not check the user names in the policy.
 
     Raises:
         ApiFailed: the server does not answer.
@@ -75,10 +76,12 @@ def in_force(cluster: Cluster, namespace: str, name: str = NAME, check: str = _C
     return False
 
 
-def _within(want: Any, have: Any) -> bool:
-    """Whether what is there holds all that is wanted; the API server adds defaults."""
-    if isinstance(want, dict):
-        return isinstance(have, dict) and all(key in have and _within(value, have[key]) for key, value in want.items())
-    if isinstance(want, list):
-        return isinstance(have, list) and len(want) == len(have) and all(map(_within, want, have))
-    return bool(want == have)
+def _includes(actual: Any, wanted: Any) -> bool:
+    """Whether an object has all that is wanted; the API server adds defaults."""
+    if isinstance(wanted, dict):
+        return isinstance(actual, dict) and all(
+            key in actual and _includes(actual[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(actual, list) and len(actual) == len(wanted) and all(map(_includes, actual, wanted))
+    return bool(wanted == actual)

@@ -1,7 +1,7 @@
-"""The three measures that let a KAI on the host and one in a tenant run in one cluster, and which of them is missing.
+"""The three measures that let a KAI on the host and one in a tenant run in one cluster, and checks for each. Pure.
 
-Seen with KAI 0.16.8 on both sides and vCluster 0.36.1: with any one of them left out the tenant loses pods, with all
-three nothing is lost (tests/e2e/test_isolation.py). Pure functions over a World.
+Measured with KAI 0.16.8 on both sides and vCluster 0.36.1: without any one of them the tenant loses pods, with all
+three it loses none (tests/e2e/test_isolation.py).
 """
 
 from __future__ import annotations
@@ -12,24 +12,17 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
-from lab.explain.installation import GROUPER, SCHEDULER, Component, KaiInstallation, installation
+from lab.explain.installation import GROUPER, SCHEDULER, KaiInstallation, installation
 from lab.kai import line_of
 from lab.kube.readiness import is_ready
+from lab.objects.fields import labels_of
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.dedicated_nodes import owners
+from lab.tenants.isolation.dedicated_nodes import owners, taint
 
-KINDS = (
-    "Namespace",
-    "Node",
-    "Pod",
-    "Deployment",
-    "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration",
-    admission_policy.POLICY,
-    admission_policy.BINDING,
-)
-"""What ``missing_measures`` looks at."""
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+KINDS = ("Namespace", "Node", "Pod", "Deployment", *_WEBHOOKS, admission_policy.POLICY, admission_policy.BINDING)
+"""Kinds that ``missing_measures`` reads."""
 
 OWN_KAI = {OWN_KAI_LABEL: "true"}
 
@@ -45,27 +38,27 @@ class Measure:
     """What happens where it is missing."""
 
 
-OPT_IN = Measure(
-    "opt-in",
-    f"the host's KAI looks only at namespaces labelled {HOST_KAI_LABEL}=host (webhooks, pod-grouper)",
-    "its webhook changes the tenant's fractional pods once more, and they stay in CreateContainerConfigError",
+NAMESPACE_OPT_IN = Measure(
+    "namespace-opt-in",
+    f"the host's KAI handles only namespaces labelled {HOST_KAI_LABEL}=host (webhooks, pod-grouper)",
+    "its webhook mutates the tenant's fractional pods a second time, and they stay in CreateContainerConfigError",
 )
-OWN_NODES = Measure(
-    "own-nodes",
-    f"nodes labelled {NODE_LABEL}, the host's KAI's node pool key, are no nodes of the host's KAI",
-    "both schedulers give the same GPUs away, and the second pod fails with UnexpectedAdmissionError",
+DEDICATED_NODES = Measure(
+    "dedicated-nodes",
+    f"nodes labelled {NODE_LABEL}, the node pool key of the host's KAI, are outside the host's KAI",
+    "both schedulers assign the same GPUs, and the second pod fails with UnexpectedAdmissionError",
 )
-KEEPS_OFF = Measure(
-    "keeps-off",
+DENY_HOST_KAI = Measure(
+    "deny-host-kai",
     f"ValidatingAdmissionPolicy {admission_policy.NAME}: the host's KAI may not change or delete pods of these tenants",
     "the host's binder deletes the other running fractions of a GPU as soon as one of them ends",
 )
-MEASURES = (OPT_IN, OWN_NODES, KEEPS_OFF)
+MEASURES = (NAMESPACE_OPT_IN, DEDICATED_NODES, DENY_HOST_KAI)
 
 
 @dataclass(frozen=True)
 class MissingMeasure:
-    """Something of a measure that is not there."""
+    """A measure, and what of it is missing."""
 
     measure: Measure
     what: str
@@ -74,86 +67,74 @@ class MissingMeasure:
         return f"{self.measure.id}: {self.what}; without it {self.measure.without}"
 
 
-def missing_measures(spec: LabSpec, world: ClusterSnapshot) -> tuple[MissingMeasure, ...]:
-    """What is missing of the three measures on the lab's own cluster; nothing for a lab that needs none of them.
-
-    Args:
-        spec: a lab with KAI on the host and tenants with a KAI of their own.
-        world: that cluster, with ``KINDS`` read.
-    """
-    kai = installation(world)
+def missing_measures(spec: LabSpec, snapshot: ClusterSnapshot) -> tuple[MissingMeasure, ...]:
+    """What is missing of the three measures on the lab's own cluster, from a snapshot with ``KINDS``."""
+    kai = installation(snapshot)
     if kai is None:
-        return (MissingMeasure(OPT_IN, "the host's KAI is not found"),)
+        return (MissingMeasure(NAMESPACE_OPT_IN, "the host's KAI is not found"),)
     return (
-        *(MissingMeasure(OPT_IN, what) for what in _opt_in(spec, world, kai)),
-        *(MissingMeasure(OWN_NODES, what) for what in _own_nodes(spec, world, kai)),
-        *(MissingMeasure(KEEPS_OFF, what) for what in _keeps_off(spec, world)),
+        *(MissingMeasure(NAMESPACE_OPT_IN, what) for what in _namespace_opt_in(spec, snapshot, kai)),
+        *(MissingMeasure(DEDICATED_NODES, what) for what in _dedicated_nodes(spec, snapshot, kai)),
+        *(MissingMeasure(DENY_HOST_KAI, what) for what in _deny_host_kai(spec, snapshot)),
     )
 
 
-def tenant_spaces(spec: LabSpec, world: ClusterSnapshot) -> dict[str, Mapping[str, str]]:
-    """Labels of the namespaces of tenants with a KAI of their own: by the lab file, or by their label."""
+def own_kai_namespaces(spec: LabSpec, snapshot: ClusterSnapshot) -> dict[str, dict[str, str]]:
+    """Namespaces of own-kai tenants with their labels: by the lab file, or by their label."""
     named = {tenant_namespace(tenant.name) for tenant in spec.tenants if tenant.mode == "own-kai"}
-    every = {obj["metadata"]["name"]: _labels(obj) for obj in world.of("Namespace")}
-    return {name: labels for name, labels in every.items() if name in named or OWN_KAI.items() <= labels.items()}
+    labels = {obj["metadata"]["name"]: labels_of(obj["metadata"]) for obj in snapshot.of("Namespace")}
+    return {name: own for name, own in labels.items() if name in named or OWN_KAI.items() <= own.items()}
 
 
-def _opt_in(spec: LabSpec, world: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
+def _namespace_opt_in(spec: LabSpec, snapshot: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
     line = line_of(spec.kai.version)
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        for obj in world.of(kind):
-            name = obj["metadata"]["name"]
-            if name not in line.webhooks:
-                continue
-            for webhook in obj.get("webhooks") or []:
-                chosen = (webhook.get("namespaceSelector") or {}).get("matchLabels") or {}
-                if _sees_pods(webhook) and not HOST_KAI.items() <= chosen.items():
-                    yield f"webhook configuration {name} sees the pods of all namespaces"
+    for obj in (obj for kind in _WEBHOOKS for obj in snapshot.of(kind)):
+        name = obj["metadata"]["name"]
+        for webhook in obj.get("webhooks") or [] if name in line.webhooks else []:
+            selected = (webhook.get("namespaceSelector") or {}).get("matchLabels") or {}
+            if _matches_pods(webhook) and not HOST_KAI.items() <= selected.items():
+                yield f"webhook configuration {name} matches the pods of all namespaces"
     if not HOST_KAI.items() <= kai.namespace_selector.items():
-        yield "the pod-grouper sees the pods of all namespaces"
-    yield from _behind(world, kai, GROUPER)
-    for name, labels in tenant_spaces(spec, world).items():
+        yield "the pod-grouper handles the pods of all namespaces"
+    yield from _rollout(snapshot, kai, GROUPER)
+    for name, labels in own_kai_namespaces(spec, snapshot).items():
         if HOST_KAI.items() <= labels.items():
-            yield f"namespace {name} is labelled as one of the host's KAI"
-    default = world.get("Namespace", "default")
-    if default is not None and not HOST_KAI.items() <= _labels(default).items():
-        yield f"namespace default is not labelled {HOST_KAI_LABEL}=host, so that the host's KAI leaves it out"
+            yield f"namespace {name} has the label {HOST_KAI_LABEL}=host"
+    default = snapshot.get("Namespace", "default")
+    if default is not None and not HOST_KAI.items() <= labels_of(default["metadata"]).items():
+        yield f"namespace default is not labelled {HOST_KAI_LABEL}=host, so the host's KAI ignores it"
 
 
-def _own_nodes(spec: LabSpec, world: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
+def _dedicated_nodes(spec: LabSpec, snapshot: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
     if kai.pool_key != NODE_LABEL:
-        yield f"the host's scheduler divides nodes by {kai.pool_key}, not by {NODE_LABEL}"
-    yield from _behind(world, kai, SCHEDULER)
+        yield f"the node pool key of the host's scheduler is {kai.pool_key}, not {NODE_LABEL}"
+    yield from _rollout(snapshot, kai, SCHEDULER)
+    nodes = {node.name: node for node in snapshot.nodes}
     for name, tenant in owners(spec).items():
-        node = next((node for node in world.nodes if node.name == name), None)
-        if node is None:
+        if name not in nodes:
             yield f"node {name} of tenant {tenant} is missing"
-        elif node.labels.get(NODE_LABEL) != tenant:
-            yield f"node {name} is not labelled as tenant {tenant}'s"
-        elif f"{NODE_LABEL}={tenant}:NoSchedule" not in node.taints:
-            yield f"node {name} has no taint that keeps others than tenant {tenant} away"
+        elif nodes[name].labels.get(NODE_LABEL) != tenant:
+            yield f"node {name} lacks the label {NODE_LABEL}={tenant}"
+        elif taint(tenant) not in nodes[name].taints:
+            yield f"node {name} lacks the taint {taint(tenant)}"
     if shards := sorted(kai.pools & set(owners(spec).values())):
-        yield f"the host's KAI has a shard of its own for the nodes of {', '.join(shards)}"
+        yield f"the host's KAI has a SchedulingShard for the nodes of {', '.join(shards)}"
 
 
-def _keeps_off(spec: LabSpec, world: ClusterSnapshot) -> Iterator[str]:
-    yield from admission_policy.missing(world, spec.name)
-    for name, labels in tenant_spaces(spec, world).items():
+def _deny_host_kai(spec: LabSpec, snapshot: ClusterSnapshot) -> Iterator[str]:
+    yield from admission_policy.differences(snapshot, spec.name)
+    for name, labels in own_kai_namespaces(spec, snapshot).items():
         if not OWN_KAI.items() <= labels.items():
             yield f"namespace {name} lacks the label {OWN_KAI_LABEL}=true, by which the policy selects"
 
 
-def _behind(world: ClusterSnapshot, kai: KaiInstallation, role: str) -> Iterator[str]:
-    """A component whose Deployment says the right thing while pods of before still run."""
-    component: Component | None = kai.component(role)
-    obj = world.get("Deployment", component.deployment, component.namespace) if component else None
+def _rollout(snapshot: ClusterSnapshot, kai: KaiInstallation, role: str) -> Iterator[str]:
+    """A component with the right arguments in its Deployment while old pods still run."""
+    component = kai.component(role)
+    obj = snapshot.get("Deployment", component.deployment, component.namespace) if component else None
     if obj is not None and not is_ready({**obj, "kind": "Deployment"}):
         yield f"{obj['metadata']['name']} of the host's KAI is not rolled out"
 
 
-def _sees_pods(webhook: Mapping[str, Any]) -> bool:
+def _matches_pods(webhook: Mapping[str, Any]) -> bool:
     return any("pods" in (rule.get("resources") or []) for rule in webhook.get("rules") or [])
-
-
-def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
-    return obj["metadata"].get("labels") or {}

@@ -29,7 +29,7 @@ from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release
-from lab.tenants.isolation.dedicated_nodes import give_back
+from lab.tenants.isolation.dedicated_nodes import unmark_nodes
 from lab.tenants.removal import timeline as moment
 from lab.tenants.removal.footprint import Footprint, disturbed, reserved
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
@@ -153,7 +153,7 @@ class _Removing:
             _at_once(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
         else:
             self._cluster_wide()
-            give_back(self.cluster, self.tenant.name)
+            unmark_nodes(self.cluster, self.tenant.name)
         forget(self.ctx, name)
         left = in_cluster(self.cluster, name, self.holding.groups)
         if not left or not cluster_scope(self.cluster, name):
@@ -204,7 +204,7 @@ class _Removing:
                 what=f"the pods of tenant {self.tenant.name} are gone",
             )
         self.watch.note(moment.PODS_GONE, f"{self.holding.pods} pods")
-        give_back(self.cluster, self.tenant.name)
+        unmark_nodes(self.cluster, self.tenant.name)
         self._gpus()
 
     def _look_at_pods(self, pods: list[Json]) -> bool:

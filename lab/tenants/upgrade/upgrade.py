@@ -28,7 +28,7 @@ from lab.steps.kai.values import kai_images
 from lab.steps.queues import Queues
 from lab.tenants.removal.timeline import Milestone
 from lab.tenants.upgrade.admission_bridge import AdmissionBridge
-from lab.tenants.upgrade.admission_gate import none_unjudged
+from lab.tenants.upgrade.admission_gate import fail_closed
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
 from lab.tenants.upgrade.preflight import changed, check_change, versions_at_hand
 from lab.tenants.upgrade.uninstall import ANEW, UNCHANGED, installed_line, stop, way
@@ -169,7 +169,7 @@ def change_kai(
     problems: list[str] = []
     with contextlib.ExitStack() as guard:
         if how == ANEW:
-            guard.enter_context(none_unjudged(cluster, ctx.spec.name))
+            guard.enter_context(fail_closed(cluster, ctx.spec.name))
         ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
         stop(inner, how)
         times.note(STOPPED)

@@ -12,7 +12,8 @@ from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed
-from lab.tenants.isolation.dedicated_nodes import TenantNodes, give_back, owners, tenant_node_steps
+from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners, unmark_nodes
+from lab.tenants.steps import tenant_steps
 from tests.support.explain_world import pod
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
@@ -79,8 +80,8 @@ def test_short_names_become_those_of_kinds_nodes() -> None:
 
 
 def test_the_step_is_there_only_for_tenants_with_nodes() -> None:
-    assert [step.id for step in tenant_node_steps(SPEC)] == ["tenant-nodes"]
-    assert tenant_node_steps(LabSpec(tenants=(TenantSpec(name="a"),))) == []
+    assert tenant_steps(SPEC)[0].id == "tenant-nodes"
+    assert [step.id for step in tenant_steps(LabSpec(tenants=(TenantSpec(name="a"),)))] == ["tenant:a"]
     assert STEP.needs == ("network",)  # before anything that a scheduler of the host could put there
 
 
@@ -125,7 +126,7 @@ def test_what_the_api_adds_to_a_taint_is_no_drift(world: LabWorld, nodes: Nodes)
 def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     alone = TenantNodes(SPEC.model_copy(update={"tenants": (own("ml"),)}))
-    assert alone.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, whose node it is not",)
+    assert alone.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, to which it is not assigned",)
     alone.apply(world.ctx)
     assert nodes.marks()[SECOND] == (None, [])
 
@@ -147,7 +148,7 @@ def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: LabWorld, nodes:
 def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: LabWorld, nodes: Nodes) -> None:
     nodes.put("Namespace", "vcluster-guest")
     nodes.node(THIRD, "guest", taint("guest"))
-    with pytest.raises(LabError, match="tenant guest has it") as caught:
+    with pytest.raises(LabError, match="dedicated to tenant guest") as caught:
         STEP.apply(world.ctx)
     assert "lab tenant remove guest" in caught.value.fix
     assert world.log == []
@@ -161,7 +162,7 @@ def test_a_node_that_is_not_there(world: LabWorld, nodes: Nodes) -> None:
         STEP.apply(world.ctx)
 
 
-def test_a_patch_that_comes_too_late_is_made_anew(world: LabWorld, nodes: Nodes) -> None:
+def test_a_patch_that_comes_too_late_is_repeated(world: LabWorld, nodes: Nodes) -> None:
     nodes.fail("patch", "Node", (409, "the object has been modified"))
     STEP.apply(world.ctx)
     assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
@@ -191,18 +192,18 @@ def test_gpus_that_others_hold_on_a_tenants_node(world: LabWorld, nodes: Nodes) 
     STEP.verify(world.ctx)
     held(nodes, "train", "team")
     held(nodes, "pretends", "team", labels=mine)
-    lines = tuple(f"pod team/{name} on {THIRD}, which is tenant ml's alone" for name in ("train", "pretends"))
+    lines = tuple(f"pod team/{name} on {THIRD}, which is dedicated to tenant ml" for name in ("train", "pretends"))
     assert STEP.observe(world.ctx).diff == lines
     with pytest.raises(StepFailed, match="a second time") as caught:
         STEP.verify(world.ctx)
     assert caught.value.evidence == lines
 
 
-def test_give_back_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
+def test_unmark_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    assert give_back(nodes.cluster, "ml") == (THIRD,)
+    assert unmark_nodes(nodes.cluster, "ml") == (THIRD,)
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: (None, [])}
-    assert give_back(nodes.cluster, "ml") == ()
+    assert unmark_nodes(nodes.cluster, "ml") == ()
 
 
 def test_undo_gives_the_nodes_back(world: LabWorld, nodes: Nodes) -> None:

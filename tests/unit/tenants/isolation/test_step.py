@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
+from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL
 from lab.kube.transport import TransportError
 from lab.tenants.isolation import admission_policy
-from lab.tenants.isolation.checks import KEEPS_OFF, MEASURES, OPT_IN, OWN_NODES, missing_measures
-from lab.tenants.isolation.step import Isolation, isolation_steps
+from lab.tenants.isolation.checks import DEDICATED_NODES, DENY_HOST_KAI, MEASURES, NAMESPACE_OPT_IN, missing_measures
+from lab.tenants.isolation.step import Isolation
+from lab.tenants.steps import tenant_steps
 from tests.support.explain_world import Scene, deployment, node
 from tests.support.fakes import FakeRunner
 from tests.support.isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, put, scene, space, webhook
@@ -23,7 +24,7 @@ from tests.support.lab_world import LabWorld
 
 
 def found(made: Scene) -> list[tuple[str, str]]:
-    return [(lack.measure.id, lack.what) for lack in missing_measures(SPEC, made.world)]
+    return [(missing.measure.id, missing.what) for missing in missing_measures(SPEC, made.world)]
 
 
 def test_nothing_is_missing_where_all_measures_are() -> None:
@@ -35,37 +36,57 @@ def test_before_the_tenant_is_there_nothing_of_it_is_asked_for() -> None:
 
 
 def test_a_cluster_without_kai() -> None:
-    assert found(Scene("")) == [("opt-in", "the host's KAI is not found")]
+    assert found(Scene("")) == [("namespace-opt-in", "the host's KAI is not found")]
 
 
 LEFT_OUT = {
-    "webhook": (OPT_IN, lambda s: s.add(webhook("mutating-kai-admission", labels={})), "sees the pods of all"),
-    "validating": (OPT_IN, lambda s: s.add(webhook("validating-kai-admission", labels={})), "sees the pods of all"),
-    "grouper": (OPT_IN, lambda s: s.add(deployment("pod-grouper", "kai-scheduler", IMAGE)), "pod-grouper sees"),
+    "webhook": (
+        NAMESPACE_OPT_IN,
+        lambda s: s.add(webhook("mutating-kai-admission", labels={})),
+        "matches the pods of all",
+    ),
+    "validating": (
+        NAMESPACE_OPT_IN,
+        lambda s: s.add(webhook("validating-kai-admission", labels={})),
+        "matches the pods of all",
+    ),
+    "grouper": (
+        NAMESPACE_OPT_IN,
+        lambda s: s.add(deployment("pod-grouper", "kai-scheduler", IMAGE)),
+        "pod-grouper handles",
+    ),
     "old grouper": (
-        OPT_IN,
+        NAMESPACE_OPT_IN,
         lambda s: s.add(deployment("pod-grouper", "kai-scheduler", IMAGE, have=0, args=SELECTING)),
         "not rolled out",
     ),
-    "opened": (OPT_IN, lambda s: s.add(space(SPACE, **{OWN_KAI_LABEL: "true"}, **HOST_KAI)), "one of the host's KAI"),
-    "default": (OPT_IN, lambda s: s.add(space("default")), "namespace default is not labelled"),
-    "pool key": (OWN_NODES, lambda s: s.add(deployment("kai-scheduler-default", "kai-scheduler", IMAGE)), "divides"),
+    "opened": (
+        NAMESPACE_OPT_IN,
+        lambda s: s.add(space(SPACE, **{OWN_KAI_LABEL: "true"}, **HOST_KAI)),
+        f"has the label {HOST_KAI_LABEL}=host",
+    ),
+    "default": (NAMESPACE_OPT_IN, lambda s: s.add(space("default")), "namespace default is not labelled"),
+    "pool key": (
+        DEDICATED_NODES,
+        lambda s: s.add(deployment("kai-scheduler-default", "kai-scheduler", IMAGE)),
+        "node pool key",
+    ),
     "shard": (
-        OWN_NODES,
+        DEDICATED_NODES,
         lambda s: s.add(
             deployment("kai-scheduler-ml", "kai-scheduler", "r/scheduler:v0.16.8", args=("--partition-label-value=ml",))
         ),
-        "a shard of its own for the nodes of ml",
+        "a SchedulingShard for the nodes of ml",
     ),
-    "node": (OWN_NODES, lambda s: s.remove("Node", MINE), "is missing"),
-    "label": (OWN_NODES, lambda s: s.add(node(MINE)), "not labelled as tenant ml's"),
-    "taint": (OWN_NODES, lambda s: s.add(node(MINE, labels={NODE_LABEL: "ml"})), "no taint"),
+    "node": (DEDICATED_NODES, lambda s: s.remove("Node", MINE), "is missing"),
+    "label": (DEDICATED_NODES, lambda s: s.add(node(MINE)), "lacks the label"),
+    "taint": (DEDICATED_NODES, lambda s: s.add(node(MINE, labels={NODE_LABEL: "ml"})), "lacks the taint"),
     "binding": (
-        KEEPS_OFF,
+        DENY_HOST_KAI,
         lambda s: s.remove(admission_policy.BINDING, admission_policy.NAME),
         f"{admission_policy.BINDING} ",
     ),
-    "space": (KEEPS_OFF, lambda s: s.add(space(SPACE)), f"lacks the label {OWN_KAI_LABEL}=true"),
+    "space": (DENY_HOST_KAI, lambda s: s.add(space(SPACE)), f"lacks the label {OWN_KAI_LABEL}=true"),
 }
 
 
@@ -79,10 +100,10 @@ def test_what_is_left_out_is_named_with_its_measure(name: str) -> None:
     assert words in what
 
 
-def test_a_lack_says_what_happens_without_the_measure() -> None:
-    (lack,) = missing_measures(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
-    assert str(lack).startswith("keeps-off: ")
-    assert "deletes the other running fractions" in str(lack)
+def test_a_missing_measure_says_what_happens_without_the_measure() -> None:
+    (missing,) = missing_measures(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
+    assert str(missing).startswith("deny-host-kai: ")
+    assert "deletes the other running fractions" in str(missing)
     assert len({measure.without for measure in MEASURES}) == 3
 
 
@@ -101,7 +122,7 @@ def test_a_changed_policy_is_noticed_and_defaults_are_no_change(change: Any) -> 
     assert found(scene().add(doc)) == []
     change(doc["spec"])
     assert found(scene().add(doc)) == [
-        ("keeps-off", f"{admission_policy.POLICY} {admission_policy.NAME} has been changed")
+        ("deny-host-kai", f"{admission_policy.POLICY} {admission_policy.NAME} has been changed")
     ]
 
 
@@ -123,10 +144,12 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
 
 
 def test_the_step_is_there_only_beside_host_kai() -> None:
-    assert [step.id for step in isolation_steps(SPEC)] == ["isolation"]
-    alone = SPEC.model_copy(update={"scheduler": "default"})
-    assert isolation_steps(alone) == []
-    assert isolation_steps(SPEC.model_copy(update={"tenants": (TenantSpec(name="a"),)})) == []
+    def ids(spec: LabSpec) -> set[str]:
+        return {step.id for step in tenant_steps(spec)}
+
+    assert "isolation" in ids(SPEC)
+    assert "isolation" not in ids(SPEC.model_copy(update={"scheduler": "default"}))
+    assert "isolation" not in ids(SPEC.model_copy(update={"tenants": (TenantSpec(name="a"),)}))
 
 
 def test_the_plan_names_all_measures() -> None:
@@ -142,7 +165,7 @@ def test_observe(world: LabWorld) -> None:
     put(world, scene().add(node(MINE)))
     seen = step.observe(world.ctx)
     assert (seen.state, len(seen.diff)) == (State.DRIFTED, 1)
-    assert "without it both schedulers give the same GPUs away" in seen.diff[0]
+    assert "without it both schedulers assign the same GPUs" in seen.diff[0]
     put(
         world,
         scene()
@@ -177,7 +200,7 @@ def test_verify_says_which_measure_is_missing_and_what_will_happen(
 ) -> None:
     monkeypatch.setattr("lab.tenants.isolation.step._SETTLE_SECONDS", 0)
     put(world, scene().add(webhook("mutating-kai-admission", labels={})))
-    with pytest.raises(StepFailed, match="mutating-kai-admission sees the pods of all namespaces") as caught:
+    with pytest.raises(StepFailed, match="mutating-kai-admission matches the pods of all namespaces") as caught:
         Isolation(SPEC).verify(world.ctx)
     assert "CreateContainerConfigError" in caught.value.evidence[0]
     assert "deployment/kai-operator" in caught.value.fix
