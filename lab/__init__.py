@@ -1,6 +1,6 @@
 """kailab: an end-to-end lab for GPU scheduling on Kubernetes.
 
-The names a user of the library needs are here; they are loaded on first use so that ``lab --help`` stays quick.
+The public names are imported on first use, so that ``lab --help`` stays quick.
 """
 
 from __future__ import annotations

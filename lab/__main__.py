@@ -1,4 +1,4 @@
-"""Where a kailab process starts and where every error ends."""
+"""Entry point: run the command line, print errors and set the exit code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.serialization import document
 
 
 def main() -> None:
-    """Run the command line; turn errors into one message and an exit code of their own."""
+    """Run the command line; turn an exception into one message and its exit code."""
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
@@ -20,12 +20,12 @@ def main() -> None:
     except LabError as error:
         if debug:
             raise
-        _tell(error, "--json" in sys.argv)
+        _print_error(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # the reader (head, less) went away: nothing to tell anyone
+        # the reader (head, less) has exited
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
@@ -39,16 +39,15 @@ def main() -> None:
         sys.exit(1)
 
 
-def _tell(error: Exception, as_json: bool) -> None:
-    assert isinstance(error, LabError)
+def _print_error(error: LabError, *, as_json: bool) -> None:
     if as_json:
         import json
 
         print(json.dumps(document(error), indent=1))  # noqa: T201
-        return
-    from lab.ui.lab import render_error
+    else:
+        from lab.ui.lab import render_error
 
-    render_error(error)
+        render_error(error)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""The errors kailab raises, each with its exit code.
-
-Every error says what happened, to which object, the command that failed if there was one, the evidence, and one
-next action. ``lab.__main__`` is the only place that catches them.
-"""
+"""kailab's errors, each with an exit code. Only ``lab.__main__`` prints them."""
 
 from __future__ import annotations
 
@@ -11,13 +7,10 @@ from collections.abc import Sequence
 
 
 class LabError(Exception):
-    """Something the user has to know; printed without a traceback.
+    """An error for the user, printed without a traceback.
 
-    Args:
-        what: one sentence, what happened and to which object.
-        command: the command that failed, ready to be pasted into a shell.
-        evidence: lines that prove it (log tail, diff, list of objects).
-        fix: one next action.
+    ``what`` is one sentence that starts with the object; ``command`` is the failed command, ready to paste into a
+    shell; ``evidence`` has lines such as a log tail or a diff; ``fix`` is one next action.
     """
 
     exit_code = 1
@@ -40,7 +33,6 @@ class LabError(Exception):
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, object]:
-        """The error as plain data, for ``--json``."""
         return {
             "error": type(self).__name__,
             "what": self.what,
@@ -59,14 +51,14 @@ class SpecError(LabError):
 
 
 class Unavailable(LabError):
-    """A binary, image or chart the lab needs cannot be had from any source."""
+    """A binary, image or chart that the lab needs is not available from any source."""
 
     exit_code = 3
     title = "supply"
 
 
 class HostNotReady(LabError):
-    """The machine lacks something and the user did not allow the fix."""
+    """The machine lacks something and the fix was not approved."""
 
     exit_code = 4
     title = "host"
@@ -80,7 +72,7 @@ class StepFailed(LabError):
 
 
 class WaitTimeout(LabError):
-    """A condition did not come true in time; the evidence is the last state seen."""
+    """A condition was not met in time; the evidence is the last state seen."""
 
     exit_code = 6
     title = "timeout"
@@ -155,7 +147,7 @@ class InvariantBroken(LabError):
 
 
 class NameTaken(LabError):
-    """Another user's lab, or another state directory's, has that name."""
+    """A lab of another user or state directory has that name."""
 
     exit_code = 14
     title = "name taken"
@@ -173,21 +165,7 @@ EXIT_CODES: dict[int, str] = {
     1: "unexpected error (with --debug: a traceback)",
     **{
         cls.exit_code: (cls.__doc__ or "").splitlines()[0].rstrip(".")
-        for cls in (
-            SpecError,
-            Unavailable,
-            HostNotReady,
-            StepFailed,
-            WaitTimeout,
-            Leftovers,
-            Busy,
-            NoLab,
-            CommandFailed,
-            ApiFailed,
-            ManifestsRefused,
-            InvariantBroken,
-            NameTaken,
-            Interrupted,
-        )
+        for cls in LabError.__subclasses__()
+        if cls.__module__ == __name__
     },
 }

@@ -1,4 +1,4 @@
-"""Writing files and directories whole or not at all."""
+"""Write files and directories atomically."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A free path beside ``target``; the file or directory made there replaces it when the block succeeds.
+    """Yield a free path beside ``target``; the file or directory created there replaces it if the block succeeds.
 
-    When the block fails it is removed, and ``target`` stays as it was. Raises OSError.
+    If the block fails, the new one is removed and ``target`` stays as it was. Raises OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -34,7 +34,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Write a file and have it on the disk; ``mode`` is what the umask is taken from. Raises OSError."""
+    """Write and sync a file; the umask applies to ``mode``. Raises OSError."""
     with replacing(path) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:

@@ -1,6 +1,6 @@
-"""The only place where a path of kailab's own is made.
+"""Paths of kailab's own files.
 
-State (what labs own) and cache (what can be made again) are kept apart: deleting the cache never loses a lab.
+State (what labs own) is separate from the cache (downloads and builds): deleting the cache never loses a lab.
 ``KAILAB_STATE`` and ``KAILAB_CACHE`` override the platform's directories.
 """
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 def state_root() -> Path:
-    """Directory of everything kailab must remember: labs, journals, host changes."""
+    """Directory of kailab's state: labs, journals, host changes."""
     if override := os.environ.get("KAILAB_STATE"):
         return Path(override).expanduser().absolute()
     from platformdirs import user_state_path
@@ -29,16 +29,12 @@ def state_root() -> Path:
 
 
 def owner() -> str:
-    """A short name for the state directory, to tell its labs from others' of the same name: 12 hex digits."""
+    """An id of the state directory (12 hex digits), which distinguishes labs of the same name."""
     return hashlib.sha256(os.path.realpath(state_root()).encode()).hexdigest()[:12]
 
 
 def lab_names() -> tuple[str, ...]:
-    """Labs that have state on this machine.
-
-    Raises:
-        LabError: the state may not be read.
-    """
+    """Labs that have state on this machine. Raises LabError if the state cannot be read."""
     labs = state_root() / "labs"
     try:
         return tuple(sorted(path.name for path in labs.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()))
@@ -47,12 +43,12 @@ def lab_names() -> tuple[str, ...]:
     except OSError as error:
         raise LabError(
             f"{labs} cannot be read: {error.strerror}",
-            fix="be the user who brought the labs up, or set KAILAB_STATE to a directory of yours",
+            fix="run as the user who created the labs, or set KAILAB_STATE to your own directory",
         ) from error
 
 
 def cache_path() -> Path:
-    """Where ``cache_root`` is, or will be."""
+    """Path of the cache directory, which may not exist yet."""
     if override := os.environ.get("KAILAB_CACHE"):
         return Path(override).expanduser().absolute()
     from platformdirs import user_cache_path
@@ -61,11 +57,7 @@ def cache_path() -> Path:
 
 
 def cache_root() -> Path:
-    """Directory of what can be had again: downloads, builds, bundles. Made on first use with a CACHEDIR.TAG.
-
-    Raises:
-        LabError: it cannot be made.
-    """
+    """Directory of downloads, builds and bundles, created on first use. Raises LabError if it cannot be created."""
     root = cache_path()
     tag = root / "CACHEDIR.TAG"
     try:
@@ -74,33 +66,34 @@ def cache_root() -> Path:
             tag.write_text(_CACHE_TAG)
     except OSError as error:
         raise LabError(
-            f"the cache directory {root} cannot be made: {error.strerror}",
-            fix="set KAILAB_CACHE to a directory that can be written, with 10 GiB of room",
+            f"the cache directory {root} cannot be created: {error.strerror}",
+            fix="set KAILAB_CACHE to a writable directory with 10 GiB of free space",
         ) from error
     return root
 
 
 def bundles_root() -> Path:
-    """Directory in which bundles are found without being named."""
+    """Directory where bundles are found by default."""
     return cache_root() / "bundles"
 
 
 def assets(kind: str) -> Path:
-    """A directory of shipped real files: ``kind`` or ``manifests``; in a checkout or inside the wheel."""
+    """Directory of shipped files, ``kind`` or ``manifests``: in a checkout or inside the wheel."""
     packaged = Path(__file__).parent / "_assets" / kind
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / kind
 
 
 @dataclass(frozen=True)
 class LabPaths:
-    """Where one lab keeps its state."""
+    """State files of one lab."""
 
     name: str
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise SpecError(
-                f"{self.name!r} is no name for a lab", fix="use lower-case letters, digits and '-', 40 at most"
+                f"Invalid lab name {self.name!r}",
+                fix="use at most 40 lower-case letters, digits and '-', starting with a letter",
             )
 
     @property
@@ -109,7 +102,7 @@ class LabPaths:
 
     @property
     def journal(self) -> Path:
-        """Append-only record of what the lab owns."""
+        """Append-only record of objects that the lab owns."""
         return self.root / "journal.jsonl"
 
     @property
@@ -119,17 +112,17 @@ class LabPaths:
 
     @property
     def owner(self) -> Path:
-        """A file that the lab's nodes mount: by where it is mounted they are known as this state directory's."""
+        """A file that the lab's nodes mount; the mount's target identifies this state directory."""
         return self.root / "owner"
 
     @property
     def lock(self) -> Path:
-        """Lock file: one writing kailab process per lab. Outside the lab's directory, which ``lab down`` removes."""
+        """Lock file for the process that changes the lab. ``lab down`` removes ``root``, so it is elsewhere."""
         return state_root() / "locks" / f"{self.name}.lock"
 
     @property
     def log(self) -> Path:
-        """Every command that was run, with its output."""
+        """Log of all commands and their output."""
         return self.root / "lab.log"
 
     @property
@@ -143,10 +136,10 @@ class LabPaths:
 
     @property
     def runs(self) -> Path:
-        """One record per run of the engine; the estimates of ``lab plan`` come from here."""
+        """Folder of run records, the source of the estimates of ``lab plan``."""
         return state_root() / "runs" / self.name
 
 
 def host_journal() -> Path:
-    """Record of changes to the machine, with what undoes them; shared by all labs."""
+    """Journal of changes to the machine and how to undo them; shared by all labs."""
     return state_root() / "host.jsonl"

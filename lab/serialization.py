@@ -1,4 +1,4 @@
-"""Results as plain data for JSON: one way for all classes."""
+"""Conversion of results to plain data for JSON."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
-"""Version of the documents that commands print; a key that is removed or changes its meaning raises it."""
+"""Version of the documents that commands print; raise it when a key is removed or changes its meaning."""
 
 
 def to_json(value: Any) -> Any:
-    """What ``json.dumps`` can write: objects by their fields, enums by value, paths and times as text, sets sorted.
+    """Data for ``json.dumps``: objects by their fields, enums by value, paths and times as text, sets sorted.
 
-    A class whose JSON is not just its fields says so in ``as_json``; what that returns is converted like the rest.
-
-    Raises:
-        TypeError: the value holds something else.
+    A class whose JSON differs from its fields defines ``as_json``; its result is converted too. Raises TypeError for
+    other types.
     """
     if isinstance(value, Enum):
         return to_json(value.value)
@@ -43,6 +41,6 @@ def to_json(value: Any) -> Any:
 
 
 def document(value: Any) -> Any:
-    """The document that a command prints: an object says its ``schemaVersion``, a list stays a list."""
+    """The JSON document that a command prints; objects get ``schemaVersion``."""
     data = to_json(value)
     return {"schemaVersion": SCHEMA_VERSION, **data} if isinstance(data, dict) else data

@@ -1,1 +1,1 @@
-"""The engine: observes, applies, verifies and undoes steps it knows only by their protocol."""
+"""The engine: observes, applies, verifies and undoes steps through the ``Step`` protocol."""

@@ -1,4 +1,4 @@
-"""What leads from one plan to another: plan(after) − plan(before)."""
+"""The difference of two plans: plan(after) − plan(before)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ C = TypeVar("C")
 class PlanDelta(Generic[C]):
     """The steps to undo and to apply, each in the order of its plan.
 
-    A step is the same in both plans when it has the same id, and changed when it wants something else
-    (``Step.wanted``). ``lab tenant add`` applies what is new or changed; ``lab tenant remove`` undoes what is gone and
-    applies what changed; ``lab down`` undoes everything.
+    Steps with the same id correspond; a step is changed if its ``Step.wanted`` differs. ``lab tenant add`` applies new
+    and changed steps; ``lab tenant remove`` undoes removed steps and applies changed ones; ``lab down`` undoes all.
     """
 
     gone: tuple[Step[C], ...]
-    """Steps of the plan before that are not in the plan after."""
+    """Steps of the plan before that the plan after lacks."""
     applied: tuple[Step[C], ...]
     """Steps of the plan after that are new or changed."""
 
     @classmethod
     def between(cls, before: Sequence[Step[C]], after: Sequence[Step[C]]) -> PlanDelta[C]:
-        """What leads from the steps of one plan to those of another."""
+        """The difference of the steps of two plans."""
         old = {step.id: step for step in before}
         new = {step.id for step in after}
         return cls(

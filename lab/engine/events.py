@@ -1,7 +1,4 @@
-"""What the engine tells the world: frozen events and a small bus.
-
-Steps and the engine know nothing about output; faces (board, plain lines, CI groups, JSON lines) subscribe.
-"""
+"""Engine events (immutable) and the event bus. Outputs (board, plain lines, CI groups, JSON lines) subscribe."""
 
 from __future__ import annotations
 
@@ -19,13 +16,12 @@ class Event:
     at: float = field(default=0.0, kw_only=True)
 
     def as_json(self) -> dict[str, Any]:
-        """The event as plain data, its kind under ``event``."""
         return {"event": type(self).__name__, **vars(self)}
 
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """A run of the engine begins. ``steps`` are (id, title) in plan order; ``verb`` is up or down."""
+    """A run begins. ``steps`` are (id, title) in plan order; ``verb`` is up or down."""
 
     lab: str
     verb: str
@@ -42,7 +38,7 @@ class StepStarted(Event):
 
 @dataclass(frozen=True)
 class StepProgress(Event):
-    """A step says how far it is: ``done`` of ``total`` where that is known."""
+    """Progress of a step: ``done`` of ``total`` if known."""
 
     step: str
     text: str
@@ -52,7 +48,7 @@ class StepProgress(Event):
 
 @dataclass(frozen=True)
 class StepFinished(Event):
-    """A step ended. ``outcome`` is unchanged, changed, failed, cancelled or blocked (a need failed)."""
+    """A step ended. ``outcome`` is unchanged, changed, failed, cancelled or blocked (a step that it needs failed)."""
 
     step: str
     outcome: str
@@ -62,7 +58,7 @@ class StepFinished(Event):
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """Something a person must see: ``level`` is info or warning."""
+    """A message for the user; ``level`` is info or warning."""
 
     level: str
     text: str
@@ -70,7 +66,7 @@ class Notice(Event):
 
 @dataclass(frozen=True)
 class RunFinished(Event):
-    """The run is over. ``changed`` counts steps that did something."""
+    """A run ended. ``changed`` counts the steps that changed something."""
 
     ok: bool
     seconds: float
@@ -81,11 +77,7 @@ Subscriber = Callable[[Event], None]
 
 
 class Bus:
-    """Delivers events to subscribers in order, from any thread.
-
-    Args:
-        clock: monotonic seconds; a fake in unit tests.
-    """
+    """Delivers events to subscribers in order, from any thread. ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.RLock()
@@ -94,7 +86,7 @@ class Bus:
         self._zero = clock()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; it is called for every later event. Returns what takes it off again."""
+        """Call ``subscriber`` for every later event. Returns a function that unsubscribes it."""
 
         def unsubscribe() -> None:
             with self._lock:
@@ -106,10 +98,10 @@ class Bus:
         return unsubscribe
 
     def emit(self, event: Event) -> None:
-        """Hand ``event`` to every subscriber, stamped with the seconds since the last RunStarted.
+        """Deliver ``event`` with the seconds since the last RunStarted to all subscribers.
 
-        A subscriber that raises (its terminal is gone, its disk is full) gets no more events, and the others
-        are told: output must never stop a run.
+        A subscriber that raises (closed terminal, full disk) is unsubscribed, and the others get a warning: output
+        must never stop a run.
         """
         with self._lock:
             if isinstance(event, RunStarted):

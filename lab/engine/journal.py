@@ -1,7 +1,7 @@
-"""The journal: an append-only file that says what this lab owns.
+"""The journal: an append-only file of the objects that a lab owns.
 
-A record is written *before* a thing is created, so that a kill between the two leaves a claim to check rather
-than an orphan. A torn last line (power cut, full disk) is ignored on reading.
+A record is written *before* the object is created, so that a kill between the two leaves a claim to check, not an
+orphan. Readers ignore a torn last line (power cut, full disk).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.errors import LabError
 
 @dataclass(frozen=True)
 class Owned:
-    """One thing a lab owns; its ``kind`` is container, image, file, network, host-change, …"""
+    """An object that a lab owns; ``kind`` is container, image, file, network, host-change, …"""
 
     kind: str
     name: str
@@ -29,18 +29,14 @@ class Owned:
 
 
 class Journal:
-    """Reads and appends the journal file at ``path``."""
+    """The journal file at ``path``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
 
     def owns(self, kind: str, name: str, step: str, **facts: str) -> None:
-        """Record that the lab owns (or is about to create) a thing.
-
-        Raises:
-            LabError: the journal cannot be read or written; nothing may be created then.
-        """
+        """Record that the lab owns, or is about to create, an object. Raises LabError; then create nothing."""
         if any(o.kind == kind and o.name == name and dict(o.facts) == facts for o in self.owned()):
             return
         self._append({"op": "owns", "kind": kind, "name": name, "step": step, "facts": facts})
@@ -49,11 +45,7 @@ class Journal:
         self._append({"op": "released", "kind": kind, "name": name})
 
     def owned(self, kind: str | None = None) -> tuple[Owned, ...]:
-        """What is owned now, in the order it was claimed.
-
-        Raises:
-            LabError: the journal is there and cannot be read.
-        """
+        """The objects owned now, in the order of their claims. Raises LabError if the journal is unreadable."""
         alive: dict[tuple[str, str], Owned] = {}
         for entry in self._entries():
             key = (entry["kind"], entry["name"])
@@ -70,8 +62,8 @@ class Journal:
             return []
         except OSError as error:
             raise LabError(
-                f"the journal {self.path} cannot be read: {error.strerror}",
-                fix="fix the permissions of that file, then run the command again",
+                f"cannot read the journal {self.path}: {error.strerror}",
+                fix="fix the permissions of that file, then re-run the command",
             ) from error
         entries = []
         for line in text.splitlines():
@@ -95,6 +87,6 @@ class Journal:
                     os.fsync(file.fileno())
         except OSError as error:
             raise LabError(
-                f"the journal {self.path} cannot be written: {error.strerror}",
-                fix="free space or fix the permissions of that directory, then run the command again",
+                f"cannot write the journal {self.path}: {error.strerror}",
+                fix="free disk space or fix the permissions of that directory, then re-run the command",
             ) from error

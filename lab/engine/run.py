@@ -1,8 +1,8 @@
-"""Runs steps: observe → apply → verify, in parallel where their needs allow; undo one by one, in the opposite order.
+"""Runs steps: observe → apply → verify, in parallel as their needs allow; undo one by one in reverse order.
 
-A failed step stops what needs it; what is independent is finished, so that the next run has less to do. A
-cancelled run (Ctrl-C, SIGTERM) starts nothing new and waits for the running steps; the same token ends their
-commands.
+A failed step blocks the steps that need it; independent steps finish, so that the next run has less to do. A
+cancelled run (Ctrl-C, SIGTERM) starts no more steps and waits for the running ones, whose commands the same token
+ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """How one step went; ``outcome`` as in StepFinished, ``seconds`` long, from ``began`` seconds of the run on."""
+    """Outcome of one step, as in StepFinished; ``began`` is in seconds since the start of the run."""
 
     step: str
     outcome: str
@@ -34,13 +34,12 @@ class StepRecord:
     began: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Without what only the run's own display needs."""
         return {"step": self.step, "outcome": self.outcome, "seconds": round(self.seconds, 2)}
 
 
 @dataclass
 class RunRecord:
-    """How a run went, step by step, in the order the steps ended."""
+    """Outcome of a run; ``steps`` are in the order in which they ended."""
 
     verb: str
     steps: list[StepRecord] = field(default_factory=list)
@@ -48,7 +47,7 @@ class RunRecord:
     seconds: float = 0.0
     cancelled: bool = False
     left: list[str] = field(default_factory=list)
-    """What ``down`` did not remove, one line each."""
+    """Objects that ``down`` did not remove, one line each."""
 
     @property
     def ok(self) -> bool:
@@ -56,21 +55,15 @@ class RunRecord:
 
     @property
     def changed(self) -> int:
-        """How many steps did something."""
         return sum(record.outcome == "changed" for record in self.steps)
 
     def raise_failure(self) -> None:
-        """Raise what went wrong.
-
-        Raises:
-            Interrupted: the run was cancelled.
-            StepFailed: one or more steps failed; carries the first error and names the others.
-        """
+        """Raise Interrupted if the run was cancelled, or StepFailed with the first error and one line per other."""
         if self.cancelled:
             raise Interrupted(
-                f"stopped during lab {self.verb}; what is done stays done",
-                evidence=[f"{step}: failed before: {_first_line(error)}" for step, error in self.errors],
-                fix="run the same command again to go on, or 'lab down' to take everything away",
+                f"lab {self.verb} was interrupted; finished steps are kept",
+                evidence=[f"{step}: had already failed: {_first_line(error)}" for step, error in self.errors],
+                fix="re-run the same command to continue, or 'lab down' to remove everything",
             )
         if not self.errors:
             return
@@ -87,20 +80,11 @@ class RunRecord:
 
 
 class Engine(Generic[C]):
-    """Runs steps against contexts.
+    """Runs ``steps``, which are in plan order; ``scope`` makes the context of a step from its id.
 
-    Args:
-        steps: in plan order; ``needs`` name earlier or later steps, cycles are refused.
-        scope: makes the context of a step from its id (its log prefix, its progress channel).
-        bus: gets the events.
-        cancel: set to stop.
-        workers: how many steps run at once.
-        clock: monotonic seconds; a fake in unit tests.
-        lab: name of the lab, for the events.
-        partial: needs that are no steps of this run are met already, by the lab that runs.
-
-    Raises:
-        LabError: two steps have one id, or needs are unknown or circular.
+    Set ``cancel`` to stop a run. ``clock`` returns monotonic seconds; ``lab`` is the lab's name, for the events. With
+    ``partial``, the running lab already meets needs that are not steps of this run. Raises LabError if two steps have
+    the same id, or needs are unknown or circular.
     """
 
     def __init__(
@@ -125,7 +109,7 @@ class Engine(Generic[C]):
         known: set[str] = set()
         for step in self.steps:
             if step.id in known:
-                raise LabError(f"two steps are called {step.id}")
+                raise LabError(f"two steps have the id {step.id}")
             known.add(step.id)
         for step in self.steps:
             if (unknown := [need for need in step.needs if need not in known]) and not partial:
@@ -134,11 +118,9 @@ class Engine(Generic[C]):
         self._order = _ordered(self.needs)
 
     def observe(self) -> dict[str, Observed]:
-        """Look at every step, in parallel; a step that needs an absent one is absent without being asked.
+        """Observe all steps in parallel; a step that needs an absent one is absent, unobserved.
 
-        Raises:
-            StepFailed: a step could not be looked at although all it needs is ready.
-            Interrupted: the run was cancelled.
+        Raises Interrupted, or StepFailed if a step with all needs ready cannot be observed.
         """
         seen: dict[str, Observed] = {}
 
@@ -152,8 +134,8 @@ class Engine(Generic[C]):
             except LabError as error:
                 if State.DRIFTED not in needs or isinstance(error, Interrupted):
                     raise
-                # What it lives in is broken (nodes stopped, say), which is already told there.
-                seen[step.id] = Observed.drifted(f"cannot be asked: {_first_line(error)}")
+                # a step that it needs already reports the cause, such as stopped nodes
+                seen[step.id] = Observed.drifted(f"cannot be observed: {_first_line(error)}")
             return "unchanged"
 
         record = self._walk("observe", look, self.needs, quiet=True)
@@ -161,7 +143,7 @@ class Engine(Generic[C]):
         return seen
 
     def up(self, estimate: float | None = None, verb: str = "up") -> RunRecord:
-        """Bring every step to READY. ``verb`` is the command that this is the run of."""
+        """Bring every step to READY; ``verb`` is the command, for the record."""
 
         def bring(step: Step[C]) -> str:
             ctx = self.scope(step.id)
@@ -178,16 +160,12 @@ class Engine(Generic[C]):
         return self._walk(verb, bring, self.needs, estimate=estimate)
 
     def down(self, verb: str = "down", *, past_failures: bool = True) -> RunRecord:
-        """Undo every step, one after the other, users before what they use; then look for what is left of them.
+        """Undo the steps one after the other in reverse order, then list what remains.
 
-        Steps that are part of another one of this run go with it and are not undone themselves.
-
-        Args:
-            verb: the command that this is the run of.
-            past_failures: go on after a step that failed, and report them all; else what comes later is blocked.
+        Steps that are ``part_of`` another step of this run are removed with it. With ``past_failures`` a failed step
+        does not block the later ones.
         """
-        ids = {step.id for step in self.steps}
-        by_id = {step.id: step for step in self.steps if step.part_of not in ids}
+        by_id = {step.id: step for step in self.steps if step.part_of not in self.needs}
         order = [step_id for step_id in reversed(self._order) if step_id in by_id]
         self.steps = [by_id[step_id] for step_id in order]
         before = {step_id: tuple(order[max(0, number - 1) : number]) for number, step_id in enumerate(order)}
@@ -233,7 +211,7 @@ class Engine(Generic[C]):
         with ThreadPoolExecutor(self.workers, thread_name_prefix="step") as pool, self._cancel_on_error():
             while todo or running:
                 for step_id in list(todo):
-                    # Only as many as run at once: one waiting in the pool would still start after a cancel.
+                    # no more than workers: a step that waits in the pool would still start after a cancel
                     if self.cancel.is_set() or len(running) >= self.workers:
                         break
                     if not past_failures and any(need in bad for need in needs[step_id]):
@@ -262,7 +240,7 @@ class Engine(Generic[C]):
                     else:
                         done.add(step_id)
                         finish(step_id, outcome, detail)
-        # A cancel that came when everything was done stopped nothing.
+        # a cancel after the last step stopped nothing
         record.cancelled = self.cancel.is_set() and (bool(todo) or any(s.outcome == "cancelled" for s in record.steps))
         record.seconds = self.clock() - started
         if not quiet:
@@ -271,7 +249,7 @@ class Engine(Generic[C]):
 
     @contextlib.contextmanager
     def _cancel_on_error(self) -> Iterator[None]:
-        """Before the pool waits for its threads, stop them when the loop itself is left by an exception."""
+        """If the loop raises, cancel the running steps before the pool waits for them."""
         try:
             yield
         except BaseException:
@@ -284,11 +262,11 @@ def _first_line(error: BaseException) -> str:
 
 
 def _ordered(needs: dict[str, tuple[str, ...]]) -> list[str]:
-    """Ids in the order of the plan, but each after all it needs. Raises LabError when steps wait for each other."""
+    """Ids in plan order, but each after its needs. Raises LabError if needs are circular."""
     try:
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
-        raise LabError(f"steps need each other in a circle: {' → '.join(error.args[1])}") from error
+        raise LabError(f"circular step needs: {' → '.join(error.args[1])}") from error
     order: list[str] = []
     while len(order) < len(needs):
         order.append(next(id_ for id_ in needs if id_ not in order and all(need in order for need in needs[id_])))

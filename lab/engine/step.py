@@ -1,4 +1,4 @@
-"""The step contract: an id, what it needs, and its verbs.
+"""The step contract: an id, its needs and its verbs.
 
 ``observe`` alone gives resume, ``status``, ``plan --diff`` and "a second run changes nothing".
 """
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 
 class State(enum.Enum):
-    """How a step's piece of the lab compares with the plan."""
+    """A step's objects compared with the plan."""
 
     ABSENT = "absent"
     DRIFTED = "drifted"
@@ -21,7 +21,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Observed:
-    """What ``observe`` saw. ``diff`` lines say what differs when the state is DRIFTED."""
+    """Result of ``observe``; ``diff`` has lines for the state DRIFTED."""
 
     state: State
     detail: str = ""
@@ -29,26 +29,20 @@ class Observed:
 
     @classmethod
     def absent(cls, detail: str = "") -> Observed:
-        """Not there yet."""
         return cls(State.ABSENT, detail)
 
     @classmethod
     def ready(cls, detail: str = "") -> Observed:
-        """As the plan wants it."""
         return cls(State.READY, detail)
 
     @classmethod
     def drifted(cls, detail: str, diff: Sequence[str] = ()) -> Observed:
-        """There, but not as the plan wants it."""
         return cls(State.DRIFTED, detail, tuple(diff))
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One thing a step will do, for ``lab plan``.
-
-    ``where`` is host, lab, node or cluster; host effects carry ``undo``.
-    """
+    """A change that a step makes, for ``lab plan``; ``where`` is host, lab, node or cluster."""
 
     where: str
     what: str
@@ -59,52 +53,52 @@ C_contra = TypeVar("C_contra", contravariant=True)
 
 
 class Step(Protocol[C_contra]):
-    """A piece of a lab. ``apply`` is idempotent; ``undo`` succeeds when the piece is already gone."""
+    """A part of a lab. ``apply`` is idempotent; ``undo`` succeeds if the objects are already gone."""
 
     @property
     def id(self) -> str:
-        """Stable name, such as ``cluster`` or ``tenant:my-vcluster``."""
+        """Stable id, such as ``cluster`` or ``tenant:my-vcluster``."""
         ...
 
     @property
     def title(self) -> str:
-        """A few words for the board."""
+        """Title on the board."""
         ...
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Ids of the steps that must be ready before this one is applied."""
+        """Ids of the steps that must be ready before ``apply``."""
         ...
 
     @property
     def part_of(self) -> str:
-        """Id of the step whose ``undo`` removes this piece too; empty when only its own does."""
+        """Id of the step whose ``undo`` also removes these objects; empty if only its own does."""
         ...
 
     def wanted(self) -> object:
-        """What the step brings about, to compare it with the same step of another plan."""
+        """The desired state, for comparison with the same step of another plan."""
         ...
 
     def effects(self) -> tuple[Effect, ...]:
-        """What ``apply`` does to the machine, in words and commands."""
+        """Descriptions of what ``apply`` changes."""
         ...
 
     def observe(self, ctx: C_contra) -> Observed:
-        """Look, without changing anything."""
+        """Compare the objects with the plan; read-only."""
         ...
 
     def apply(self, ctx: C_contra) -> None:
-        """Bring the piece to where the plan wants it."""
+        """Create or update the objects."""
         ...
 
     def verify(self, ctx: C_contra) -> None:
-        """Raise with evidence unless the piece works."""
+        """Raise with evidence unless the objects work."""
         ...
 
     def undo(self, ctx: C_contra) -> None:
-        """Remove the piece."""
+        """Remove the objects."""
         ...
 
     def remains(self, ctx: C_contra) -> Sequence[str]:
-        """What is left of the piece, one line each; nothing after an ``undo`` is the proof that it is gone."""
+        """One line per object that still exists; empty after a complete ``undo``."""
         ...

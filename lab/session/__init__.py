@@ -1,1 +1,1 @@
-"""The handle on one lab: its saved state, its clusters, and the context that steps work in."""
+"""The handle on one lab: its saved state, its clusters and the context of its steps."""

@@ -1,4 +1,4 @@
-"""What a step gets to work with: its lab's spec, its hands, and a channel to say how far it is."""
+"""The context that each step gets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ NODE_LABEL = "io.x-k8s.kind.cluster"
 
 @dataclass(frozen=True)
 class LabContext:
-    """Context of one step of one lab.
+    """Context passed to every step: the lab's config, its command runner and clients, and a progress channel.
 
-    ``supply`` answers where a binary, image archive or chart lies on this machine; ``clusters`` opens the lab's
-    cluster (key "") or a tenant's (key: its name).
+    ``open_cluster`` returns the client of the lab's cluster (key "") or of a tenant (key: its name).
     """
 
     step: str
@@ -54,5 +53,5 @@ class LabContext:
         self.bus.emit(StepProgress(self.step, text, done, total))
 
     def notice(self, text: str, level: str = "warning") -> None:
-        """Say something a person must see."""
+        """Show a message to the user."""
         self.bus.emit(Notice(level, text))

@@ -15,10 +15,7 @@ from lab.tools.process import Runner
 
 
 class Lab:
-    """One lab.
-
-    Make one with ``Lab.of`` (from a lab file) or ``Lab.attach`` (one that is up).
-    """
+    """One lab: ``Lab.of`` returns the lab of a lab file, ``Lab.attach`` one that is up."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -30,30 +27,27 @@ class Lab:
 
     @classmethod
     def attach(cls, name: str | None = None) -> Lab:
-        """A lab that is up: by name, KAILAB_LAB, or the only one there is. Raises NoLab."""
+        """A lab that is up: by name, KAILAB_LAB, or the only one that exists. Raises NoLab."""
         lab = cls(Session.attached(name_of(name)))
         if not lab.paths.kubeconfig.exists():
-            raise NoLab(f"lab {lab.spec.name!r} was not brought up to its cluster", fix="lab up")
+            raise NoLab(f"lab {lab.spec.name!r} has no cluster yet", fix="lab up")
         return lab
 
     @property
     def bus(self) -> Bus:
-        """Where the lab's events are told."""
         return self.session.bus
 
     @property
     def spec(self) -> LabSpec:
-        """The lab file, without ``auto``."""
+        """The lab file, with ``auto`` resolved."""
         return self.session.spec
 
     @property
     def paths(self) -> LabPaths:
-        """Where the lab keeps its state."""
         return self.session.paths
 
     @property
     def runner(self) -> Runner:
-        """Runs commands, logged to the lab's log."""
         return self.session.runner
 
     @property
@@ -63,12 +57,10 @@ class Lab:
 
     @property
     def tenants(self) -> tuple[TenantSpec, ...]:
-        """The lab's tenants."""
         return self.spec.tenants
 
     @property
     def has_kai(self) -> bool:
-        """Whether KAI schedules in this lab."""
         return self.spec.scheduler == "kai"
 
     @property
@@ -78,7 +70,7 @@ class Lab:
 
     @property
     def kai_reason(self) -> str:
-        """Why there is no KAI; empty when there is."""
+        """Why the lab has no KAI; empty if it has."""
         return self.session.facts.get("no_kai", "")
 
     @property
@@ -88,7 +80,6 @@ class Lab:
 
     @property
     def kind_name(self) -> str:
-        """Name of the kind cluster."""
         return self.session.scope("").kind_name
 
     @property
@@ -97,20 +88,20 @@ class Lab:
         return self.session.facts.get("node_image", "")
 
     def tenant(self, name: str) -> Cluster:
-        """A tenant's cluster. Raises NoLab when the lab has no such tenant."""
+        """A tenant's cluster. Raises NoLab if the lab has no such tenant."""
         if name not in {tenant.name for tenant in self.tenants}:
             known = ", ".join(tenant.name for tenant in self.tenants) or "none"
             raise NoLab(f"lab {self.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
         return self.session.cluster(name)
 
     def tool(self, name: str) -> Path:
-        """A program of the lab: kind, kubectl or helm. Raises Unavailable."""
+        """Path of the lab's kind, kubectl or helm. Raises Unavailable."""
         return self.session.supply.binary(name)
 
     def facts(self) -> dict[str, str]:
-        """What is true of this lab, for reports."""
+        """Versions and modes of this lab, for reports."""
         return dict(self.session.facts)
 
     def context(self, step: str) -> LabContext:
-        """What a step of this lab would get."""
+        """The context of a step."""
         return self.session.scope(step)

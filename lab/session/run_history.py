@@ -1,4 +1,4 @@
-"""Records of earlier runs: what ``lab plan`` estimates from."""
+"""Records of earlier runs, the source of the estimates of ``lab plan``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,14 @@ _KEPT = 20
 
 
 def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | None:
-    """Write a run's record; a full disk must not fail a lab that is up. Returns the file, or None."""
+    """Write a run's record and return its path, or None if the disk is full: that must not fail a lab that is up."""
     path = folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{record.verb}.json"
     data = {
         "verb": record.verb,
         "ok": record.ok,
         "seconds": round(record.seconds, 2),
         "facts": facts,
-        "steps": [
-            {
-                "step": s.step,
-                "outcome": s.outcome,
-                "seconds": round(s.seconds, 2),
-                "detail": s.detail,
-                "began": round(s.began, 2),
-            }
-            for s in record.steps
-        ],
+        "steps": [{**step.as_json(), "detail": step.detail, "began": round(step.began, 2)} for step in record.steps],
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +33,7 @@ def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | N
 
 
 def step_seconds(root: Path) -> dict[str, float]:
-    """Median seconds of each step when it really did something, over the runs of all labs."""
+    """Median seconds of each step that changed something, over the runs of all labs."""
     seen: dict[str, list[float]] = {}
     for path in sorted(root.glob("*/*.json"))[-60:]:
         try:

@@ -1,4 +1,4 @@
-"""What a kailab process works with: its lab's state on disk, its hands, and who else is at work on the same lab."""
+"""A process's session on one lab: the state on disk, clients, and the lock."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from lab.tools.process import HostRunner
 
 @dataclass
 class Session:
-    """One lab and this process's hands on it.
+    """One lab with its state, command runner and clients.
 
-    ``asked`` is the lab file as given, ``spec`` the same without ``auto``, ``facts`` what was resolved. ``added`` are
-    the tenants that 'lab tenant add' brought to the lab that runs; an attached session has them in ``spec`` too.
+    ``asked`` is the lab file as given, ``spec`` the same with ``auto`` resolved, ``facts`` the resolved values.
+    ``added`` are tenants from 'lab tenant add'; the ``spec`` of an attached session includes them.
     """
 
     asked: LabSpec
@@ -45,9 +45,9 @@ class Session:
 
     def __post_init__(self) -> None:
         self.paths = LabPaths(self.spec.name)
-        if self.added is None:  # 'lab up' starts from the lab file and must not forget them
+        if self.added is None:  # 'lab up' starts from the lab file and must keep them
             self.added = _saved_added(self.paths)
-        self._take(self.asked, self.added)
+        self._set_tenants(self.asked, self.added)
         self.runner = HostRunner(self.cancel, self.paths.log)
         self.engine = ContainerEngine(self.runner, self.engine_name)
         self.supply = self._supply()
@@ -57,24 +57,19 @@ class Session:
 
     @classmethod
     def attached(cls, name: str) -> Session:
-        """A session on a lab that was brought up before.
-
-        Raises:
-            NoLab: there is none of that name.
-        """
+        """The session of a lab with saved state. Raises NoLab, LabError."""
         paths = LabPaths(name)
         try:
             saved = json.loads(paths.spec.read_text())
             asked = load_dumped(json.dumps(saved["asked"]))
-            # not a lab file anybody may write: host-kai tenants beside the default scheduler, for one
+            # no validation: this may break a lab file's rules (host-kai tenants with the default scheduler)
             gpu = GpuSpec.model_validate(saved["resolved"]["gpu"], by_alias=True, by_name=False)
             spec = asked.model_copy(update={"scheduler": saved["resolved"]["scheduler"], "gpu": gpu})
-            added = load_added(saved.get("added"))
-            spec = with_added(spec, added)
-            return cls(asked, spec, dict(saved["facts"]), saved["facts"].get("engine", "docker"), added=added)
+            added, facts = load_added(saved.get("added")), dict(saved["facts"])
+            return cls(asked, with_added(spec, added), facts, facts.get("engine", "docker"), added=added)
         except (FileNotFoundError, NotADirectoryError):
             names = ", ".join(lab_names()) or "none"
-            raise NoLab(f"there is no lab named {name!r} (labs here: {names})", fix="lab up") from None
+            raise NoLab(f"no lab named {name!r} exists (labs on this machine: {names})", fix="lab up") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
                 f"the state of lab {name!r} cannot be read: {type(error).__name__}: {error}",
@@ -82,46 +77,41 @@ class Session:
             ) from error
 
     def save(self) -> None:
-        """Write the lab's spec and facts, whole or not at all. Raises LabError."""
-        text = json.dumps(
-            {
-                "asked": json.loads(dump_spec(self.asked)),
-                "added": dump_added(self.added or ()),
-                "resolved": {
-                    "scheduler": self.spec.scheduler,
-                    "gpu": self.spec.gpu.model_dump(mode="json", by_alias=True),
-                },
-                "facts": self.facts,
-            },
-            indent=1,
-        )
+        """Write the lab's spec and facts atomically. Raises LabError."""
+        gpu = self.spec.gpu.model_dump(mode="json", by_alias=True)
+        data = {
+            "asked": json.loads(dump_spec(self.asked)),
+            "added": dump_added(self.added or ()),
+            "resolved": {"scheduler": self.spec.scheduler, "gpu": gpu},
+            "facts": self.facts,
+        }
         try:
             self.paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(self.paths.spec, text + "\n")
+            write_atomic(self.paths.spec, json.dumps(data, indent=1) + "\n")
         except OSError as error:
             raise LabError(
                 f"the lab's state cannot be written to {self.paths.root}: {error.strerror}",
-                fix="free space or set KAILAB_STATE to a directory you can write",
+                fix="free disk space or set KAILAB_STATE to a writable directory",
             ) from error
 
     @property
     def added_names(self) -> tuple[str, ...]:
-        """Names of the tenants that were added to the lab that runs."""
+        """Names of the tenants from 'lab tenant add'."""
         return tuple(tenant.name for tenant in self.added or ())
 
     @property
     def added_notices(self) -> tuple[str, ...]:
-        """What 'lab up' says of them, a sentence each: it neither changes them nor takes them away."""
+        """Notices of 'lab up', which neither changes nor removes these tenants."""
         return tuple(
-            f"tenant {name} was added by 'lab tenant add' and is left alone; 'lab tenant remove {name}' takes it away"
+            f"tenant {name} was added by 'lab tenant add' and is left alone; 'lab tenant remove {name}' removes it"
             for name in self.added_names
         )
 
     def refresh(self) -> None:
-        """Read the saved state again: another process may have changed it before this one got the lock."""
-        there = Session.attached(self.spec.name)
-        self.spec, self.facts = there.spec, there.facts
-        self._take(there.asked, there.added or ())
+        """Reload the saved state, which another process may have changed before this one got the lock."""
+        saved = Session.attached(self.spec.name)
+        self.spec, self.facts = saved.spec, saved.facts
+        self._set_tenants(saved.asked, saved.added or ())
         self.supply = self._supply()
 
     def spec_with(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> LabSpec:
@@ -129,13 +119,13 @@ class Session:
         return with_added(self.spec.model_copy(update={"tenants": asked.tenants}), added)
 
     def change_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
-        """Have other tenants: the lab file's as it is kept, and the added ones. Written by ``save``."""
-        self._take(asked, added)
+        """Replace the tenants by those of a lab file and the added ones; ``save`` writes them."""
+        self._set_tenants(asked, added)
         self.spec = self.spec_with(asked, added)
         self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
         self.supply = self._supply()
 
-    def _take(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
+    def _set_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         known = {tenant.name for tenant in asked.tenants}
         self.asked, self.added = asked, tuple(tenant for tenant in added if tenant.name not in known)
 
@@ -147,8 +137,7 @@ class Session:
         """The lab's cluster, or a tenant's; connected on first use."""
         with self._lock:
             if tenant not in self._clusters:
-                kubeconfig = self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig
-                cluster = Cluster(kubeconfig)
+                cluster = Cluster(self.paths.tenant_kubeconfig(tenant) if tenant else self.paths.kubeconfig)
                 cluster.cancel = self.cancel
                 self._clusters[tenant] = cluster
             return self._clusters[tenant]
@@ -160,7 +149,7 @@ class Session:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that changes this lab. Raises Busy, LabError (the state cannot be written)."""
+        """Hold the lab's lock. Raises Busy, or LabError if the state cannot be written."""
         held = lock_now(self.paths.lock)
         if held is None:
             raise Busy(
@@ -175,7 +164,7 @@ class Session:
 
 
 def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
-    """The added tenants of the saved state; none where there is none, or where it is beyond reading."""
+    """The added tenants of the saved state; empty if it is missing or unreadable."""
     try:
         return load_added(json.loads(paths.spec.read_text()).get("added"))
     except (OSError, ValueError, AttributeError):
@@ -183,10 +172,9 @@ def _saved_added(paths: LabPaths) -> tuple[TenantSpec, ...]:
 
 
 def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """Which lab is meant: the one named, KAILAB_LAB, lab.yaml's here, or the only one there is.
+    """Name of the lab to use: ``name``, KAILAB_LAB, that of ./lab.yaml, or the only lab.
 
-    Raises:
-        NoLab: there is none, or several and none was named.
+    Raises NoLab if no lab exists, or several do.
     """
     environ = os.environ if environ is None else environ
     if found := name or environ.get("KAILAB_LAB"):
@@ -201,4 +189,4 @@ def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
         return names[0]
     if not names:
         raise NoLab("no lab is up on this machine", fix="lab up")
-    raise NoLab(f"there are several labs: {', '.join(names)}", fix="name one with --name")
+    raise NoLab(f"several labs exist: {', '.join(names)}", fix="select one with --name")

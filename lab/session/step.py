@@ -1,4 +1,4 @@
-"""What the steps of a lab have in common."""
+"""Base class of a lab's steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.session.context import LabContext
 
 
 class LabStep:
-    """Defaults for a step of a lab: it has no effects to announce, and what it makes goes with the node containers."""
+    """Defaults: no effects, and the step's objects are removed with the cluster."""
 
     spec: LabSpec
 

@@ -88,7 +88,7 @@ def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPa
 
     def attach(name: str | None = None) -> FakeLab:
         if name not in (None, "demo"):
-            raise NoLab(f"there is no lab named {name!r}", fix="lab up")
+            raise NoLab(f"no lab named {name!r} exists", fix="lab up")
         return lab
 
     monkeypatch.setattr(Lab, "attach", attach)

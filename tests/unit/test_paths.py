@@ -107,6 +107,6 @@ def test_state_of_another_user_is_said_to_be_so(tmp_path: Path, monkeypatch: pyt
 def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(LabError, match="file/cache cannot be made: Not a directory") as caught:
+    with pytest.raises(LabError, match="file/cache cannot be created: Not a directory") as caught:
         cache_root()
     assert "KAILAB_CACHE" in caught.value.fix

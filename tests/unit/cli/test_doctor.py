@@ -64,7 +64,7 @@ class Stage:
         if name is None and len(self.labs) == 1:
             name = next(iter(self.labs))
         if name not in self.labs:
-            raise NoLab(f"there is no lab named {name}")
+            raise NoLab(f"no lab named {name} exists")
         return SimpleNamespace(spec=self.labs[name], context=lambda _: f"ctx of {name}")
 
     def up(self, name: str, **gpu: object) -> None:

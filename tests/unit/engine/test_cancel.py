@@ -59,7 +59,7 @@ def test_failure_before_the_cancel_is_not_lost() -> None:
     record = engine(steps, cancel=cancel, workers=1).up()
     with pytest.raises(Interrupted) as caught:
         record.raise_failure()
-    assert caught.value.evidence == ("a: failed before: disk full",)
+    assert caught.value.evidence == ("a: had already failed: disk full",)
 
 
 def test_broken_event_loop_stops_the_running_steps() -> None:

@@ -104,9 +104,9 @@ def test_full_disk_is_an_error_before_anything_is_created(journal: Journal, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(LabError, match="cannot be written: No space left on device") as caught:
+        with pytest.raises(LabError, match="cannot write the journal .*: No space left on device") as caught:
             journal.owns("container", "n", "cluster")
-    assert "free space" in caught.value.fix
+    assert "free disk space" in caught.value.fix
 
 
 def test_half_a_line_on_a_full_disk_is_mended_by_the_next_claim(journal: Journal) -> None:
@@ -119,13 +119,13 @@ def test_half_a_line_on_a_full_disk_is_mended_by_the_next_claim(journal: Journal
 
 def test_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LabError, match=r"cannot be (read|written): "):
+    with pytest.raises(LabError, match=r"cannot (read|write) the journal "):
         Journal(tmp_path / "file" / "journal.jsonl").owns("container", "n", "cluster")
 
 
 def test_journal_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").mkdir()  # a directory: unreadable for root as well
-    with pytest.raises(LabError, match="cannot be read: Is a directory"):
+    with pytest.raises(LabError, match="cannot read the journal .*: Is a directory"):
         Journal(tmp_path / "journal.jsonl").owned()
 
 

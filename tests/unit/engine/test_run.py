@@ -139,10 +139,10 @@ def test_down_goes_on_past_failures_and_tells_them_all() -> None:
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([FakeStep("a", ("b",)), FakeStep("b", ("a",))], "circle: "),
-        ([FakeStep("a", ("a",))], "circle: a → a"),
+        ([FakeStep("a", ("b",)), FakeStep("b", ("a",))], "circular step needs: "),
+        ([FakeStep("a", ("a",))], "circular step needs: a → a"),
         ([FakeStep("a", ("nowhere", "b")), FakeStep("b")], "step a needs unknown steps: nowhere"),
-        ([FakeStep("a"), FakeStep("a")], "two steps are called a"),
+        ([FakeStep("a"), FakeStep("a")], "two steps have the id a"),
     ],
 )
 def test_impossible_plans_are_refused(steps: list[FakeStep], message: str) -> None:

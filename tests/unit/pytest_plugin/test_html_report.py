@@ -75,7 +75,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
 
     def attach(name: str | None = None) -> FakeLab:
         if name != "demo":
-            raise NoLab(f"there is no lab named {name!r}", fix="lab up")
+            raise NoLab(f"no lab named {name!r} exists", fix="lab up")
         return made
 
     def take(cluster: Any, *, kinds: Any) -> Any:
@@ -137,7 +137,7 @@ def test_silent_cluster_costs_the_pictures_and_nothing_else(pytester: pytest.Pyt
 def test_no_lab_is_told_on_the_page(pytester: pytest.Pytester, lab: FakeLab) -> None:
     run(pytester, "def test_plain(): pass", name="other").assert_outcomes(passed=1)
     text = Path("page.html").read_text()
-    assert "there is no lab named &#39;other&#39;" in text
+    assert "no lab named &#39;other&#39; exists" in text
     assert "✓ all well" in text
     assert not suite_file(lab.paths).exists()
 

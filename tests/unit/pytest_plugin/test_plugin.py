@@ -111,7 +111,7 @@ def test_no_lab_is_one_error_without_a_traceback(run: Run) -> None:
         name="other",
     )
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["there is no lab named 'other'", "  next: lab up"])
+    result.stdout.fnmatch_lines(["no lab named 'other' exists", "  next: lab up"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 

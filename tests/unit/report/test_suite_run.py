@@ -49,9 +49,9 @@ def test_failure_says_why_in_one_line_and_keeps_the_rest() -> None:
 
 
 def test_failure_without_a_traceback_says_its_first_line() -> None:
-    error = report("setup", "failed", longreprtext="there is no lab named 'x'\n  next: lab up")
+    error = report("setup", "failed", longreprtext="no lab named 'x' exists\n  next: lab up")
     case = collected(error, report("teardown"))
-    assert (case.outcome, case.why) == ("error", "there is no lab named 'x'")
+    assert (case.outcome, case.why) == ("error", "no lab named 'x' exists")
 
 
 def test_what_failed_first_stays_the_reason() -> None:
