@@ -33,6 +33,7 @@ class LabError(Exception):
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, object]:
+        """The error as plain data, for ``--json``."""
         return {
             "error": type(self).__name__,
             "what": self.what,

@@ -35,6 +35,7 @@ class Lab:
 
     @property
     def bus(self) -> Bus:
+        """The event bus."""
         return self.session.bus
 
     @property
@@ -44,10 +45,12 @@ class Lab:
 
     @property
     def paths(self) -> LabPaths:
+        """The lab's state files."""
         return self.session.paths
 
     @property
     def runner(self) -> Runner:
+        """Runs commands and logs them to the lab's log."""
         return self.session.runner
 
     @property
@@ -57,10 +60,12 @@ class Lab:
 
     @property
     def tenants(self) -> tuple[TenantSpec, ...]:
+        """The lab's tenants."""
         return self.spec.tenants
 
     @property
     def has_kai(self) -> bool:
+        """Whether the lab has KAI."""
         return self.spec.scheduler == "kai"
 
     @property
@@ -80,6 +85,7 @@ class Lab:
 
     @property
     def kind_name(self) -> str:
+        """Name of the kind cluster."""
         return self.session.scope("").kind_name
 
     @property

@@ -104,7 +104,7 @@ def test_full_disk_is_an_error_before_anything_is_created(journal: Journal, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(LabError, match="cannot write the journal .*: No space left on device") as caught:
+        with pytest.raises(LabError, match=r"cannot write the journal .*: No space left on device") as caught:
             journal.owns("container", "n", "cluster")
     assert "free disk space" in caught.value.fix
 
@@ -125,7 +125,7 @@ def test_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_journal_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").mkdir()  # a directory: unreadable for root as well
-    with pytest.raises(LabError, match="cannot read the journal .*: Is a directory"):
+    with pytest.raises(LabError, match=r"cannot read the journal .*: Is a directory"):
         Journal(tmp_path / "journal.jsonl").owned()
 
 
