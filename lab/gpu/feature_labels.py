@@ -1,33 +1,38 @@
 """Step ``gpu-labels``: the nodes carry the labels that NVIDIA's GPU feature discovery finds.
 
-GPU feature discovery leaves labelling to Node Feature Discovery, which the lab does not run. So it runs once
-in the device plugin's pod, which has the node's GPUs and the program, and the lab puts its findings onto the
-node. KAI needs ``nvidia.com/gpu.memory``: pods that ask for GPU memory are unschedulable without it.
+GPU feature discovery leaves labelling to Node Feature Discovery, which the lab does not run. So kailab runs it once in
+the device plugin's pod, which has the node's GPUs and the program, and labels the node with the result. KAI needs
+``nvidia.com/gpu.memory``: pods that ask for GPU memory are unschedulable without it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from lab.config import LabSpec, NodePool
+from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
-from lab.gpu.device_plugin import NAMESPACE, SELECTOR
+from lab.gpu.device_plugin import NAMESPACE, plugin_pods, ready_plugins
+from lab.gpu.nodes import gpu_node_names, labels_by_node, on_nodes, require_planned
 from lab.gpu.pools import pools_by_node
 from lab.gpu.simulated.devices import product_label
-from lab.gpu.simulated.nodes import each, gpu_nodes
 from lab.kai.names import GPU_COUNT_LABEL, GPU_MEMORY_LABEL, GPU_PRESENT_LABEL, GPU_PRODUCT_LABEL
-from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 
 DISCOVERY = ("/usr/bin/gpu-feature-discovery", "--oneshot", "--no-timestamp", "--output-file=")
 """An empty output file is stdout (k8s-device-plugin v0.18.0, internal/lm/output.go)."""
 
-_FOUND = re.compile(r"^(nvidia\.com/[A-Za-z0-9._-]+)=([A-Za-z0-9._-]*)$", re.MULTILINE)
-_OURS = re.compile(r"nvidia\.com/(cuda|gfd|gpu|mig|mps|vgpu)\.(?!present$|deploy\.)")
+_DISCOVERED = re.compile(r"^(nvidia\.com/[A-Za-z0-9._-]+)=([A-Za-z0-9._-]*)$", re.MULTILINE)
+_OWN = re.compile(r"nvidia\.com/(cuda|gfd|gpu|mig|mps|vgpu)\.(?!present$|deploy\.)")
+
+Labels = Mapping[str, Mapping[str, str]]
+"""Name of a node → its labels."""
+
+Expected = Mapping[str, Mapping[str, list[str]]]
+"""Name of a node → label → values that fit its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -40,91 +45,72 @@ class GpuLabels(LabStep):
     title: str = "GPU labels"
 
     def effects(self) -> tuple[Effect, ...]:
-        found = dict.fromkeys(
+        labels = dict.fromkeys(
             f"{GPU_MEMORY_LABEL}={pool.memory}, {GPU_PRODUCT_LABEL}={product_label(pool.model)}"
             for pool in pools_by_node(self.spec).values()
         )
-        return (
-            Effect(
-                "cluster",
-                f"run GPU feature discovery once on each GPU node and label the node with what it finds:"
-                f" {'; '.join(found)}, …",
-            ),
-        )
+        what = "run GPU feature discovery once on each GPU node and label the node with the result"
+        return (Effect("cluster", f"{what}: {'; '.join(labels)}, …"),)
 
-    def expected(self, pool: NodePool) -> dict[str, str]:
-        """The labels of a node that follow from its pool."""
+    def expected(self, ctx: LabContext, present: Labels) -> Expected:
+        """The labels that follow from the pool of each GPU node."""
+        pools = pools_by_node(self.spec)
         return {
-            GPU_COUNT_LABEL: str(pool.per_node),
-            GPU_MEMORY_LABEL: str(pool.memory),
-            GPU_PRODUCT_LABEL: product_label(pool.model),
+            name: {
+                GPU_COUNT_LABEL: [str(pools[name].per_node)],
+                GPU_MEMORY_LABEL: [str(pools[name].memory)],
+                GPU_PRODUCT_LABEL: [product_label(pools[name].model)],
+            }
+            for name in gpu_node_names(ctx)
         }
 
     def observe(self, ctx: LabContext) -> Observed:
-        nodes = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
-        pools = pools_by_node(self.spec)
-        wanted = {node.name: self.expected(pools[node.name]) for node in gpu_nodes(ctx)}
-        seen = {name: nodes.get(name, {}) for name in wanted}
-        if not any(key in seen[name] for name, labels in wanted.items() for key in labels):
+        present = _gpu_node_labels(ctx)
+        expected = self.expected(ctx, present)
+        seen = {name: present.get(name, {}) for name in expected}
+        if not any(key in seen[name] for name, labels in expected.items() for key in labels):
             return Observed.absent()
         diff = [
-            f"{name}: label {key} is {seen[name].get(key, 'missing')}, should be {value}"
-            for name, labels in wanted.items()
-            for key, value in labels.items()
-            if seen[name].get(key) != value
+            f"{name}: label {key} is {seen[name].get(key, 'missing')}, should be {', '.join(values)}"
+            for name, labels in expected.items()
+            for key, values in labels.items()
+            if seen[name].get(key) not in values
         ]
         if diff:
             return Observed.drifted("labels differ", diff)
-        return Observed.ready(", ".join(dict.fromkeys(labels[GPU_PRODUCT_LABEL] for labels in wanted.values())))
+        return Observed.ready(", ".join(dict.fromkeys(labels[GPU_PRODUCT_LABEL] for labels in seen.values())))
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step.
-
-        Raises:
-            ApiFailed: GPU feature discovery failed, or the server refused the labels.
-            StepFailed: a GPU node has no running device plugin.
-        """
+        """Raises ApiFailed, and StepFailed if a GPU node has no running device plugin or discovery finds no GPU."""
         cluster = ctx.cluster()
-        pods = [PodView.of(pod) for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR)]
-        plugin = {pod.node: pod.name for pod in pods if pod.ready and not pod.deleting}
-        names = [node.name for node in gpu_nodes(ctx)]
-        if without := [name for name in names if name not in plugin]:
+        pods = plugin_pods(cluster)
+        plugins = ready_plugins(pods)
+        names = gpu_node_names(ctx)
+        if without := [name for name in names if name not in plugins]:
             raise StepFailed(
                 f"the device plugin does not run on {', '.join(without)}",
                 evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in pods],
-                fix="lab up again",
+                fix="lab up",
             )
-
-        def discover(name: str) -> dict[str, str]:
-            return found(cluster.exec(plugin[name], NAMESPACE, DISCOVERY, timeout=60))
-
-        present = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in _nodes(ctx)}
-        for name, labels in zip(names, each(discover, names), strict=True):
-            stale = {key: None for key in present.get(name, {}) if _OURS.match(key) and key not in labels}
+        present = _gpu_node_labels(ctx)
+        found = on_nodes(names, lambda name: discovered(cluster.exec(plugins[name], NAMESPACE, DISCOVERY, timeout=60)))
+        for name, labels in found.items():
+            stale = {key: None for key in present.get(name, {}) if _OWN.match(key) and key not in labels}
             cluster.patch("Node", name, {"metadata": {"labels": {**stale, **labels}}})
 
     def verify(self, ctx: LabContext) -> None:
-        """Raise StepFailed unless what was found agrees with the lab file."""
-        seen = self.observe(ctx)
-        if seen.diff:
-            raise StepFailed(
-                "GPU feature discovery found other GPUs than the lab file describes",
-                evidence=seen.diff,
-                fix="lab up again; if it stays so, lab down and lab up",
-            )
+        """Raise StepFailed unless the labels agree with the lab file."""
+        problem = "GPU feature discovery found other GPUs than the lab file describes"
+        require_planned(self.observe(ctx), problem, "lab up again; if the labels still differ, lab down and lab up")
 
 
-def found(output: str) -> dict[str, str]:
-    """The labels in what GPU feature discovery wrote, between whatever it logged.
-
-    Raises:
-        StepFailed: there are none.
-    """
-    labels = dict(_FOUND.findall(output))
+def discovered(output: str) -> dict[str, str]:
+    """Return the labels in the output of GPU feature discovery, log lines left out. Raises StepFailed without any."""
+    labels = dict(_DISCOVERED.findall(output))
     if not labels:
         raise StepFailed("GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again")
     return labels
 
 
-def _nodes(ctx: LabContext) -> list[dict[str, Any]]:
-    return ctx.cluster().list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
+def _gpu_node_labels(ctx: LabContext) -> Labels:
+    return labels_by_node(ctx.cluster(), f"{GPU_PRESENT_LABEL}=true")

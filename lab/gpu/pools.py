@@ -1,4 +1,4 @@
-"""Which node of a lab belongs to which pool of GPUs, by the names that kind gives nodes.
+"""Node pools: which node of a lab has which GPUs, by the names that kind gives nodes.
 
 kind names nodes after cluster and role, ``kailab-demo-worker``, ``kailab-demo-worker2``, … in the order of its
 configuration (kind 0.33, pkg/cluster/internal/providers/common/namer.go), which is the order of the pools.
@@ -20,19 +20,19 @@ RUNTIME_CLASS = "nvidia"
 
 
 def node_name(lab: str, role: str, index: int) -> str:
-    """Name of a node of a lab, counted from 0; ``role`` is worker or control-plane."""
+    """Return the name of a lab's node, counted from 0; ``role`` is worker or control-plane."""
     return f"kailab-{lab}-{role}{index + 1 if index else ''}"
 
 
 def short_name(lab: str, node: str) -> str:
-    """The node's name without the cluster's: ``worker2``."""
+    """Return the node's name without the cluster's: ``worker2``."""
     return node.removeprefix(f"kailab-{lab}-")
 
 
 def pools_by_node(spec: LabSpec) -> dict[str, NodePool]:
-    """The nodes that have GPUs, in the order of their pools; none in mode ``none``.
+    """Return the pools of the nodes with GPUs, in the order of the pools; empty in mode ``none``.
 
-    In mode ``nvidia`` every node of a pool counts: which GPUs it gets, and whether any, is for the machine to say.
+    In mode ``nvidia`` every node of a pool counts: the machine decides whether it gets GPUs.
     """
     role = "worker" if spec.cluster.workers else "control-plane"
     pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
@@ -44,13 +44,13 @@ def pools_by_node(spec: LabSpec) -> dict[str, NodePool]:
 
 
 def node_labels(pool: NodePool) -> dict[str, str]:
-    """The labels that a GPU node has from its pool."""
+    """Return the labels that a GPU node has from its pool."""
     own = {POOL_LABEL: pool.name} if pool.name else {}
     return {**pool.labels, **own, GPU_PRESENT_LABEL: "true"}
 
 
 def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
-    """The pool of a node by its name; None for a node that is in none."""
+    """Return the pool of a node by its name; None for a node outside all pools."""
     pools = gpu.node_pools(1)
     if not gpu.pools:
         return pools[0]
@@ -62,19 +62,16 @@ def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
     return workers[index] if index < len(workers) else None
 
 
-def said(spec: LabSpec) -> str:
-    """The lab's GPUs in words: ``2 workers × 2 Tesla T4``, or pool by pool."""
+def describe_gpus(spec: LabSpec) -> str:
+    """Describe the lab's GPUs: ``2 workers × 2 Tesla T4``, or pool by pool."""
     role = "worker" if spec.cluster.workers else "control-plane node"
     parts = []
     for pool in spec.gpu_pools:
-        nodes = count(pool.nodes, role)
-        simulated = f"{pool.per_node} {pool.model}" if pool.per_node else "no GPU"
-        gpus = _real(pool) if spec.gpu.mode == "nvidia" else simulated
-        parts.append(f"{f'{pool.name}: ' if pool.name else ''}{nodes} × {gpus}")
+        if spec.gpu.mode != "nvidia":
+            gpus = f"{pool.per_node} {pool.model}" if pool.per_node else "no GPU"
+        elif isinstance(pool.devices, tuple):
+            gpus = f"GPUs {', '.join(map(str, pool.devices))}"
+        else:
+            gpus = f"{pool.devices} of the machine's GPUs"
+        parts.append(f"{f'{pool.name}: ' if pool.name else ''}{count(pool.nodes, role)} × {gpus}")
     return ", ".join(parts)
-
-
-def _real(pool: NodePool) -> str:
-    if isinstance(pool.devices, tuple):
-        return f"GPUs {', '.join(map(str, pool.devices))}"
-    return f"{pool.devices} of the machine's GPUs"

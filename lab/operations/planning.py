@@ -13,7 +13,7 @@ from lab.engine.step import Effect, Observed, State, Step
 from lab.errors import SpecError, Unavailable
 from lab.gpu import gpu_steps
 from lab.gpu.nvidia.resolve import resolve_here
-from lab.gpu.pools import said
+from lab.gpu.pools import describe_gpus
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
@@ -201,7 +201,7 @@ def build_plan(
         "kubernetes": spec.cluster.kubernetes,
         "nodes": str(spec.cluster.control_planes + spec.cluster.workers),
         "gpu_mode": spec.gpu.mode if has_gpus(spec) else "none",
-        "gpus": said(spec) if has_gpus(spec) else "",
+        "gpus": describe_gpus(spec) if has_gpus(spec) else "",
         "scheduler": spec.scheduler,
         "kai_version": spec.kai.version if spec.scheduler == "kai" else "",
         "no_kai": no_kai,

@@ -12,8 +12,8 @@ from lab.errors import ApiFailed
 from lab.gpu import GpuPlugin
 from lab.gpu.device_plugin import NAMESPACE, SELECTOR
 from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose
+from lab.gpu.nodes import gpu_nodes
 from lab.gpu.simulated.devices import gpus_of
-from lab.gpu.simulated.nodes import gpu_nodes
 from lab.kube import Cluster
 from lab.kube.errors import Unreachable
 from lab.objects.views import NodeView, PodView

@@ -14,11 +14,11 @@ from lab.gpu.diagnosis.node_facts import NodeFacts, ask
 from lab.gpu.diagnosis.node_stages import CHECK, Expected, GpuPathStage, node_stages
 from lab.gpu.diagnosis.pods import concerned, pod_evidence, read_logs, unwell, wanted_logs
 from lab.gpu.diagnosis.symptoms import Evidence, match
+from lab.gpu.nodes import on_nodes
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.node_state import PROGRAMS
 from lab.gpu.pools import pools_by_node, short_name
 from lab.gpu.simulated.devices import gpus_of
-from lab.gpu.simulated.nodes import each
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot, take
@@ -125,7 +125,7 @@ def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> t
         except LabError as error:
             return _fails(short_name(ctx.spec.name, name), error.what, f"{ctx.engine.name} logs --tail 30 {name}")
 
-    answers = each(one, [name for name in wanted if states.get(name) == "running"])
+    answers = on_nodes((name for name in wanted if states.get(name) == "running"), one).values()
     down += [answer for answer in answers if isinstance(answer, Finding)]
     return down, [answer for answer in answers if isinstance(answer, NodeFacts)]
 

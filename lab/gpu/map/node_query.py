@@ -12,9 +12,9 @@ from functools import partial
 
 from lab.errors import Interrupted, LabError
 from lab.gpu.map.kubelet import CHECKPOINT, Allocations, parse_checkpoint
+from lab.gpu.nodes import on_nodes
 from lab.gpu.simulated.health import failures_in
 from lab.gpu.simulated.node_files import NVML_CONFIG
-from lab.gpu.simulated.nodes import each
 from lab.host.nvml import Nvml, query
 from lab.session.context import LabContext
 from lab.tools.container import ContainerEngine
@@ -64,8 +64,8 @@ def lab_nodes(ctx: LabContext) -> Ask:
     nvml = query() if ctx.spec.gpu.mode == "nvidia" else Nvml()
 
     def ask(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
-        containers = [name for name in names if name.startswith(f"{ctx.kind_name}-")]
-        return dict(zip(containers, each(partial(_ask, ctx.engine, nvml), containers), strict=True))
+        containers = (name for name in names if name.startswith(f"{ctx.kind_name}-"))
+        return on_nodes(containers, partial(_ask, ctx.engine, nvml))
 
     return ask
 

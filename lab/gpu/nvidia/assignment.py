@@ -1,4 +1,4 @@
-"""Shares the machine's real GPUs out to the nodes of a lab, so that no two nodes have the same one. Pure."""
+"""Assigns the machine's real GPUs to the nodes of a lab, each to at most one node. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from lab.gpu.pools import pools_by_node, short_name
 from lab.host.nvml import GpuDevice
 
 Shares = dict[str, tuple[GpuDevice, ...]]
-"""Name of a node → its GPUs, in the order of their index."""
+"""Name of a node → its GPUs by index."""
 
 
 def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
-    """The GPUs of each node that is in a pool, in mode ``nvidia``.
+    """Assign GPUs (this machine's, by NVML) to the nodes of the pools, in mode ``nvidia``.
 
-    First come the GPUs named by index or UUID, then those asked for by number, lowest index first. ``all`` is
-    what is left then, dealt out evenly; a node may get none of it.
-
-    Args:
-        spec: the lab.
-        gpus: what NVML tells of this machine.
-
-    Raises:
-        SpecError: the machine has no GPU, a named one is not there or named twice, or there are too few.
+    GPUs named by index or UUID come first, then those asked for by number, lowest index first. ``all`` is an even
+    share of the rest, which may be none. Raises SpecError if a named GPU does not exist or is named twice, or if the
+    machine has too few.
     """
     if not gpus:
         raise SpecError(
-            "gpu.mode 'nvidia': NVML knows no GPU on this machine",
+            "gpu.mode 'nvidia': NVML reports no GPU on this machine",
             fix="lab doctor, or set gpu.mode to 'simulated' or 'auto'",
         )
     wanted = {node: pool.devices for node, pool in pools_by_node(spec).items()}
@@ -55,13 +49,13 @@ def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
                 if found is None:
                     raise refuse(node, f"this machine has no GPU {word}")
                 if found not in free or found in chosen:
-                    raise refuse(node, f"GPU {word} is given away already")
+                    raise refuse(node, f"GPU {word} is already assigned")
                 chosen.append(found)
             give(node, chosen)
     for node, devices in wanted.items():
         if isinstance(devices, int):
             if len(free) < devices:
-                raise refuse(node, f"{devices} are asked for, and {len(free)} of {len(gpus)} are left")
+                raise refuse(node, f"{devices} are requested, and {len(free)} of {len(gpus)} are left")
             give(node, free[:devices])
     rest = [node for node, devices in wanted.items() if devices == "all"]
     for at, node in enumerate(rest):
@@ -72,4 +66,4 @@ def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
 
 def _state(gpu: GpuDevice, shares: Shares) -> str:
     holder = next((node for node, held in shares.items() if gpu in held), None)
-    return f"taken by {holder}" if holder else "free"
+    return f"assigned to {holder}" if holder else "free"

@@ -1,12 +1,11 @@
-"""Which node has which of the machine's GPUs: decided when the cluster is made, and kept in the lab's journal.
+"""The GPUs that a lab's nodes got when its cluster was created, as the lab's journal records them.
 
-Labs on one machine do not take each other's GPUs: what another lab's journal claims counts as taken.
+Labs on one machine do not take each other's GPUs: those that another lab's journal claims are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 
 from lab.config import LabSpec
 from lab.engine.journal import Journal
@@ -14,16 +13,14 @@ from lab.errors import SpecError
 from lab.gpu.nvidia.assignment import Shares, assign
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.host.nvml import GpuDevice
-from lab.paths import LabPaths, lab_names, state_root
-from lab.tools.lock import lock
-from lab.tools.process import Runner
+from lab.paths import LabPaths, lab_names
 
 KIND = "gpu"
 """Kind of the journal's records; the name is the GPU's UUID."""
 
 
 def recorded(journal: Journal) -> Shares:
-    """The shares of a cluster that was made, or begun; empty when there is none. Raises LabError."""
+    """Return the GPUs of the nodes of a created cluster; empty without one. Raises LabError."""
     shares: dict[str, list[GpuDevice]] = {}
     for owned in journal.owned(KIND):
         facts = owned.facts
@@ -33,12 +30,12 @@ def recorded(journal: Journal) -> Shares:
 
 
 def recorded_strategy(journal: Journal) -> str:
-    """The strategy by which the cluster's nodes got their GPUs; empty when they have none. Raises LabError."""
+    """Return the strategy by which the nodes got their GPUs; empty if they have none. Raises LabError."""
     return next((owned.facts.get("strategy", "") for owned in journal.owned(KIND)), "")
 
 
 def record(journal: Journal, step: str, shares: Shares, strategy: str) -> None:
-    """Write down who has what, before the nodes are made; what was written before and is not so any more goes."""
+    """Record the GPUs of each node before the nodes are created; outdated records are released."""
     claimed = {gpu.uuid for gpus in shares.values() for gpu in gpus}
     for owned in journal.owned(KIND):
         if owned.name not in claimed:
@@ -59,39 +56,30 @@ def record(journal: Journal, step: str, shares: Shares, strategy: str) -> None:
 
 
 def taken_by_others(lab: str) -> dict[str, str]:
-    """UUID → name of the other lab here that has it. Raises LabError."""
+    """Return UUID → name of the other lab on this machine that has the GPU. Raises LabError."""
     return {
         owned.name: name for name in lab_names() if name != lab for owned in Journal(LabPaths(name).journal).owned(KIND)
     }
 
 
 def share_out(spec: LabSpec, facts: NvidiaFacts, taken: Mapping[str, str]) -> Shares:
-    """The GPUs of each node that gets any, from those that are whole and that no other lab has.
+    """Return the GPUs of each node that gets any, from those outside MIG mode that no other lab has.
 
-    Raises:
-        SpecError: there are too few, or one that is named cannot be had.
+    Raises SpecError if too few are free, or if a named one is not.
     """
+    reasons = [
+        *(f"GPU {gpu.index} {gpu.uuid}: used by lab {taken[gpu.uuid]}" for gpu in facts.gpus if gpu.uuid in taken),
+        *(f"GPU {gpu.index} {gpu.uuid}: in MIG mode" for gpu in facts.cut_up),
+    ]
     free = [gpu for gpu in facts.gpus if gpu.uuid not in taken]
     if not free:
         raise SpecError(
             "gpu.mode 'nvidia': no GPU of this machine is free",
-            evidence=_why(facts, taken),
-            fix="take the other lab down, or set gpu.mode to 'simulated'",
+            evidence=reasons,
+            fix="lab down the other lab, or set gpu.mode to 'simulated'",
         )
     try:
         shares = assign(spec, free)
     except SpecError as error:
-        raise SpecError(error.what, evidence=[*error.evidence, *_why(facts, taken)], fix=error.fix) from error
+        raise SpecError(error.what, evidence=[*error.evidence, *reasons], fix=error.fix) from error
     return {node: gpus for node, gpus in shares.items() if gpus}
-
-
-def _why(facts: NvidiaFacts, taken: Mapping[str, str]) -> list[str]:
-    return [
-        *(f"GPU {gpu.index} {gpu.uuid}: lab {taken[gpu.uuid]} has it" for gpu in facts.gpus if gpu.uuid in taken),
-        *(f"GPU {gpu.index} {gpu.uuid}: in MIG mode" for gpu in facts.cut_up),
-    ]
-
-
-def claiming(run: Runner) -> AbstractContextManager[None]:
-    """Be the only kailab process that shares GPUs out. Raises Interrupted: the run was cancelled meanwhile."""
-    return lock(state_root() / "locks" / "gpus.lock", run.stopped)

@@ -1,4 +1,4 @@
-"""The mounts with which kind's nodes get real GPUs: requests to NVIDIA's runtime, or the driver's own files. Pure."""
+"""The mounts that give kind's nodes real GPUs: requests to NVIDIA's runtime, or the driver's own files. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,16 @@ Mount = dict[str, Any]
 """One entry of ``extraMounts`` in kind's configuration (kind.x-k8s.io/v1alpha4)."""
 
 LIBRARIES = {"x86_64": "/usr/lib/x86_64-linux-gnu", "aarch64": "/usr/lib/aarch64-linux-gnu"}
-"""Where the node's Debian looks for libraries of its architecture, wherever this machine keeps its own."""
+"""Library directory of the node's Debian by architecture; this machine's may differ."""
 
 PROGRAMS = "/usr/bin"
 
 
 def extra_mounts(strategy: str, gpus: Sequence[GpuDevice], files: DriverFiles, arch: str) -> list[Mount]:
-    """What a node with these GPUs mounts; a node without any mounts nothing.
+    """Return the mounts of a node with these GPUs, by a strategy of strategies.toml; none without GPUs.
 
     GPUs are named by their UUID: an index changes when GPUs come and go, and the colon of a MIG index would end the
-    path in the engine's ``--volume``.
-
-    Args:
-        strategy: a name in strategies.toml.
-        gpus: the node's GPUs.
-        files: the loaded driver's files; only explicit-mounts looks at them.
-        arch: x86_64 or aarch64.
+    path in the engine's ``--volume``. Only explicit-mounts reads ``files``, the loaded driver's.
     """
     if not gpus:
         return []

@@ -1,4 +1,4 @@
-"""The simulated GPUs of a node: what each is called, and what its model implies."""
+"""The simulated GPUs of a node: their UUIDs, and what follows from their model."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from lab.config.gpu_models import GpuModel, model_of
 from lab.gpu.pools import pool_of
 
 DRIVER_VERSION = "580.65.06"
-"""What NVML says the driver is; NVIDIA's first release for CUDA 13.0."""
+"""Driver version that NVML reports; NVIDIA's first release for CUDA 13.0."""
 
 CUDA_VERSION = "13.0"
 
 DEVICE_MAJOR = 195
 """Major number of NVIDIA's character devices (Documentation/admin-guide/devices.txt of the Linux kernel)."""
 
-# A name of kailab's own: the same lab, node and index always give the same UUID, and no two GPUs share one.
+# A namespace of kailab's own: the same lab, node and index always give the same UUID, and no two GPUs share one.
 _UUIDS = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu.kailab")
 
-# A domain that machines do not have: the device plugin looks its GPUs up in /sys/bus/pci, which is the
-# machine's own.
+# A domain that machines do not have: the device plugin looks its GPUs up in /sys/bus/pci, which is the machine's own.
 _PCI_DOMAIN = 0xFF
 
 
 @dataclass(frozen=True)
 class SimulatedGpu:
-    """One GPU of one node; ``used`` in MiB; ``xid`` is the XID error it shows (0: none), ``lost``: off the bus."""
+    """One GPU of one node; ``used`` in MiB; ``xid`` is the XID error it reports (0: none), ``lost``: off the bus."""
 
     index: int
     uuid: str
@@ -54,12 +53,12 @@ class SimulatedGpu:
 
 
 def gpu_uuid(lab: str, node: str, index: int) -> str:
-    """The UUID of a simulated GPU, as NVML writes it; the same at every call."""
+    """Return the UUID of a simulated GPU as NVML writes it; the same at every call."""
     return f"GPU-{uuid.uuid5(_UUIDS, f'{lab}/{node}/{index}')}"
 
 
 def gpus_of(lab: str, node: str, gpu: GpuSpec) -> tuple[SimulatedGpu, ...]:
-    """The GPUs of one node, in the order of their index; none for a node that is in no pool."""
+    """Return the GPUs of one node by index; none for a node outside all pools."""
     pool = pool_of(gpu, node)
     if pool is None:
         return ()
@@ -71,8 +70,8 @@ def gpus_of(lab: str, node: str, gpu: GpuSpec) -> tuple[SimulatedGpu, ...]:
 
 
 def product_label(model: str) -> str:
-    """The product name as GPU feature discovery writes it into ``nvidia.com/gpu.product``.
+    """Return the product name as GPU feature discovery writes it into ``nvidia.com/gpu.product``.
 
-    k8s-device-plugin v0.18.0, internal/lm/resource.go: other characters go, runs of blanks become one dash.
+    It drops other characters and joins words by dashes (k8s-device-plugin v0.18.0, internal/lm/resource.go).
     """
     return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", model).split())

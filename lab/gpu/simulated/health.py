@@ -1,4 +1,4 @@
-"""Which simulated GPUs have failed. A node's nvml.conf is the only record: what is planned does not say it."""
+"""Failed simulated GPUs. A node's nvml.conf is their only record; the plan does not contain them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ XIDS: Mapping[int, str] = {
     109: "context switch timeout",
     119: "GSP RPC timeout",
 }
-"""What common XID errors mean. https://docs.nvidia.com/deploy/xid-errors"""
+"""Meaning of common XID errors. https://docs.nvidia.com/deploy/xid-errors"""
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Errors of applications: the device plugin keeps the GPU healthy (v0.18.0, internal/rm/health.go)."""
@@ -40,14 +40,14 @@ _GPU = re.compile(r"^gpu index=(\d+) (.*?)(?: name=.*)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Health:
-    """How a GPU is: ``xid`` is the last XID error (0: none), ``lost`` means that NVML no longer reaches it."""
+    """Health of a GPU: ``xid`` is the last XID error (0: none), ``lost`` means that NVML no longer reaches it."""
 
     xid: int = 0
     lost: bool = False
 
     @property
     def failed(self) -> bool:
-        """Whether the device plugin takes the GPU away."""
+        """Whether the device plugin marks the GPU unhealthy."""
         return self.lost or (self.xid != 0 and self.xid not in APPLICATION_XIDS)
 
     def __str__(self) -> str:
@@ -57,34 +57,34 @@ class Health:
             parts.append(f"XID {self.xid}{f', {known}' if known else ''}")
         if self.lost:
             parts.append("lost")
-        return "; ".join(parts) or "well"
+        return "; ".join(parts) or "healthy"
 
 
-WELL = Health()
+HEALTHY = Health()
 
 Failures = Mapping[int, Health]
-"""Index of a GPU → how it is; GPUs that are well are left out."""
+"""Index of each GPU that is not healthy → its health."""
 
 
 def failures_in(config: str) -> dict[int, Health]:
-    """The GPUs of an nvml.conf that are not well."""
+    """Return the GPUs of an nvml.conf that are not healthy."""
     found = {}
     for index, words in _GPU.findall(config):
         pairs = dict(word.partition("=")[::2] for word in words.split())
         xid = pairs.get("xid", "0")
         lost = pairs.get("health") == "lost" or pairs.get("lost") == "1"
         health = Health(int(xid) if xid.isdecimal() else 0, lost)
-        if health != WELL:
+        if health != HEALTHY:
             found[int(index)] = health
     return found
 
 
 def failures_on(ctx: LabContext, node: str) -> dict[int, Health]:
-    """The GPUs of a node that are not well; none where it has no nvml.conf, or does not run."""
+    """Return the GPUs of a node that are not healthy; none if it has no nvml.conf or does not run."""
     return failures_in(ctx.engine.exec(node, ["cat", NVML_CONFIG], check=False, timeout=30).out)
 
 
 def with_failures(gpus: Iterable[SimulatedGpu], failures: Failures) -> tuple[SimulatedGpu, ...]:
-    """The GPUs of a node as they are with these failures."""
-    sick = [(gpu, failures.get(gpu.index, WELL)) for gpu in gpus]
-    return tuple(replace(gpu, xid=health.xid, lost=health.lost) for gpu, health in sick)
+    """Return the GPUs of a node with these failures."""
+    found = [(gpu, failures.get(gpu.index, HEALTHY)) for gpu in gpus]
+    return tuple(replace(gpu, xid=health.xid, lost=health.lost) for gpu, health in found)

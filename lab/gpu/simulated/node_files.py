@@ -1,6 +1,6 @@
-"""What a GPU node gets: NVML config, CDI spec, the toolkit's config, the boot unit; and how they travel.
+"""Files of a node with simulated GPUs: NVML config, CDI spec, toolkit config and boot units.
 
-Everything goes into a node as one tar through one ``docker exec``; ``kind/gpu/install.sh`` puts it in place.
+One ``docker exec`` unpacks the tar in a node; ``kind/gpu/install.sh`` puts the files in place.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.config.gpu import ToolkitOptions
+from lab.gpu.node_state import LabFiles, NodeState, unit_difference
 from lab.gpu.simulated.devices import CUDA_VERSION, DEVICE_MAJOR, DRIVER_VERSION, SimulatedGpu
 from lab.paths import assets
 
@@ -24,7 +26,7 @@ HOME = "/usr/local/lib/kailab"
 
 NVML_CONFIG = "/etc/kailab/nvml.conf"
 USAGE = "/etc/kailab/usage"
-"""What runs on the node's GPUs; its format is described in kind/nvml/nvml_usage.c."""
+"""What runs on the node's GPUs, in the format of kind/nvml/nvml_usage.c."""
 CDI_SPEC = "/etc/cdi/kailab.json"
 RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 RUNTIME_LOG = "/var/log/nvidia-container-runtime.log"
@@ -33,7 +35,7 @@ USAGE_UNIT = "kailab-gpu-usage.service"
 SMI = "nvidia-smi"
 AGENT = "gpu-usage"
 PROGRAMS = (SMI, AGENT)
-"""What is made beside the library, and lies beside it in a node."""
+"""Programs that are compiled with the library and lie beside it."""
 
 _SHIPPED = {
     "config.toml": ("nvidia-container-runtime.toml", RUNTIME_CONFIG),
@@ -43,25 +45,22 @@ _SHIPPED = {
 }
 """Name in the tar → file in kind/gpu, path in the node."""
 
+_TOOLKIT = ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-ctk")
+
 # Multiarch directories of Debian and its children, where the loader finds the library without ld.so.cache.
 _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 
 
 def library_path(digest: str) -> str:
-    """Where the library lies in a node.
+    """Return the library's path in a node.
 
     The digest of its sources is part of the path: a new library never replaces one that pods have mounted.
     """
     return f"{HOME}/nvml-{digest[:16]}/{LIBRARY}"
 
 
-def beside(library: str, program: str) -> str:
-    """Where a program lies that was made with the library."""
-    return f"{library.rpartition('/')[0]}/{program}"
-
-
 def nvml_config(node: str, gpus: Sequence[SimulatedGpu]) -> str:
-    """The text of ``nvml.conf``; its format is described in kind/nvml/nvml_config.c."""
+    """Return the text of ``nvml.conf``, in the format of kind/nvml/nvml_config.c."""
     lines = [
         f"# Simulated GPUs of {node}, read by {LIBRARY}.",
         "# Pods have this file bind-mounted: write it in place (cat > FILE), never by rename.",
@@ -88,64 +87,58 @@ def nvml_config(node: str, gpus: Sequence[SimulatedGpu]) -> str:
 
 
 def cdi_spec(gpus: Sequence[SimulatedGpu], library: str, arch: str) -> dict[str, Any]:
-    """The CDI spec of a node: each GPU by index and by UUID, and ``all``.
+    """Return the CDI spec of a node: each GPU by index and by UUID, and ``all``.
 
-    It leaves NVIDIA_VISIBLE_DEVICES alone (nvidia-ctk's own specs set it to void, which hides from a
-    container which GPU it got). The library is mounted where the loaders of Debian (multiarch) and of Red Hat
-    look without a cache, so no hook has to run ldconfig; musl and scratch images get files they never open.
+    It leaves NVIDIA_VISIBLE_DEVICES alone (nvidia-ctk's own specs set it to void, which hides from a container
+    which GPU it got). The library is mounted where the loaders of Debian (multiarch) and of Red Hat look without a
+    cache, so no hook has to run ldconfig; musl and scratch images get files they never open.
     """
-    read_only = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-    places = {
+    smi = str(Path(library).with_name(SMI))
+    mounts = {
         f"/usr/lib/{_MULTIARCH[arch]}/{LIBRARY}": library,
         f"/usr/lib64/{LIBRARY}": library,
-        f"/usr/bin/{SMI}": beside(library, SMI),
+        f"/usr/bin/{SMI}": smi,
         NVML_CONFIG: NVML_CONFIG,
         USAGE: USAGE,
     }
-
-    def device(name: str, chosen: Sequence[SimulatedGpu]) -> dict[str, Any]:
-        return {
-            "name": name,
-            "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{gpu.minor}"} for gpu in chosen]},
-        }
-
+    read_only = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+    names = {**{str(gpu.index): [gpu] for gpu in gpus}, **{gpu.uuid: [gpu] for gpu in gpus}, "all": gpus}
     return {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
         "containerEdits": {
             "deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}],
             "mounts": [
-                {"hostPath": source, "containerPath": place, "options": read_only} for place, source in places.items()
+                {"hostPath": source, "containerPath": target, "options": read_only} for target, source in mounts.items()
             ],
         },
         "devices": [
-            *(device(str(gpu.index), [gpu]) for gpu in gpus),
-            *(device(gpu.uuid, [gpu]) for gpu in gpus),
-            device("all", gpus),
+            {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{gpu.minor}"} for gpu in chosen]}}
+            for name, chosen in names.items()
         ],
     }
 
 
 @dataclass(frozen=True)
-class NodeFiles:
-    """The files of one node: text by path in the node, the path of its library, its GPUs' device nodes."""
+class NodeFiles(LabFiles):
+    """The files of one node with simulated GPUs."""
 
-    texts: Mapping[str, str]
     library: str
+    """Path in the node."""
     devices: Mapping[str, str]
-    """Path to ``major:minor``."""
+    """Path of each GPU's device node → ``major:minor``."""
+
+    script = "state.sh"
+    timeout = 30
 
     @property
     def links(self) -> dict[str, str]:
-        """Symbolic links to the programs beside the library, by their path in the node."""
-        return {f"/usr/bin/{SMI}": beside(self.library, SMI), f"{HOME}/{AGENT}": beside(self.library, AGENT)}
-
-    def sums(self) -> dict[str, str]:
-        """sha256 of each text by its path."""
-        return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in self.texts.items()}
+        """Symbolic links to the programs beside the library: path in the node → target."""
+        folder = Path(self.library).parent
+        return {f"/usr/bin/{SMI}": f"{folder}/{SMI}", f"{HOME}/{AGENT}": f"{folder}/{AGENT}"}
 
     def payload(self, library: Path) -> bytes:
-        """A tar of all files, as ``kind/gpu/install.sh`` expects it; the programs lie beside the library here too."""
+        """A tar for ``kind/gpu/install.sh``, with the library built on this machine and the programs beside it."""
         built = {name: library.with_name(name).read_bytes() for name in (LIBRARY, *PROGRAMS)}
         sums = "".join(f"{hashlib.sha256(image).hexdigest()}  {name}\n" for name, image in built.items())
         files = {
@@ -165,9 +158,42 @@ class NodeFiles:
                 tar.addfile(entry, io.BytesIO(content))
         return stream.getvalue()
 
+    def untouched(self, state: NodeState) -> bool:
+        return not state.sums and not state.all("library")
+
+    def differences(self, state: NodeState) -> list[str]:
+        lines = super().differences(state)
+        if self.library not in state.all("library"):
+            lines.append(f"{self.library} or a program beside it is missing or broken")
+        links, devices = state.table("link"), state.table("device")
+        lines += [
+            f"{path} links to {links.get(path, 'nothing')}, should link to {target}"
+            for path, target in self.links.items()
+            if links.get(path) != target
+        ]
+        wanted = {**self.devices, "/dev/nvidiactl": f"{DEVICE_MAJOR}:255", "/dev/nvidia-uvm": f"{DEVICE_MAJOR}:253"}
+        lines += [
+            f"device {path} is {devices.get(path, 'missing')}, should be {numbers}"
+            for path, numbers in wanted.items()
+            if devices.get(path) != numbers
+        ]
+        lines += [
+            f"device {path} should not exist"
+            for path in devices
+            if re.fullmatch(r"/dev/nvidia\d+", path) and path not in wanted
+        ]
+        units = unit_difference(UNIT, state.first("unit")) + unit_difference(USAGE_UNIT, state.first("usage"))
+        return lines + units
+
+
+def missing_in_image(state: NodeState) -> list[str]:
+    """Return what the node image lacks: the toolkit's programs and the containerd handler."""
+    missing = [f"{path} is missing in the node image" for path in _TOOLKIT if path not in state.all("program")]
+    return missing if state.handler else [*missing, "containerd in the node has no runtime handler 'nvidia'"]
+
 
 def runtime_config(text: str, options: ToolkitOptions) -> str:
-    """The toolkit's config with a log file where the lab file asks for one; without it the log goes nowhere."""
+    """Return the toolkit's config, with a log file where the lab file asks for one."""
     if options.log == "none":
         return text
     return text.replace('log-level = "info"', f'log-level = "{options.log}"\ndebug = "{RUNTIME_LOG}"')
@@ -176,7 +202,7 @@ def runtime_config(text: str, options: ToolkitOptions) -> str:
 def files_of(
     node: str, gpus: Sequence[SimulatedGpu], library_digest: str, arch: str, options: ToolkitOptions | None = None
 ) -> NodeFiles:
-    """The files of the node ``node`` for a library made from the sources of that digest."""
+    """Return the files of a node, for a library built from the sources of that digest."""
     library = library_path(library_digest)
     shipped = assets("kind") / "gpu"
     texts = {path: (shipped / source).read_text() for source, path in _SHIPPED.values()}

@@ -1,7 +1,7 @@
-"""Compiles what is in kind/nvml, once per state of its sources and kind of machine.
+"""Compiles kind/nvml, once per state of its sources and architecture.
 
-Three files come of it: the simulated ``libnvidia-ml.so.1``, the ``nvidia-smi`` over it, and ``gpu-usage``, which runs
-in the nodes. The machine's C compiler makes them; without one, the compiler in the ``ziglang`` wheel.
+It makes three files: the simulated ``libnvidia-ml.so.1``, the ``nvidia-smi`` on top of it, and ``gpu-usage``, which
+runs in the nodes. The machine's C compiler compiles them; without one, the compiler in the ``ziglang`` wheel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPILERS = ("cc", "gcc", "clang")
 ZIGLANG = "ziglang==0.15.2"
 """PyPI's build of the Zig compiler; ``zig cc`` is clang with the C libraries of all targets. About 90 MB."""
 
-# The oldest glibc that the library is linked for by zig: RHEL 7's, and the first one with arm64.
+# The oldest glibc that zig links the library for: RHEL 7's, and the first one with arm64.
 _ZIG_GLIBC = "2.17"
 
 _ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
@@ -34,28 +34,28 @@ Progress = Callable[[str], None]
 _FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-s")
 _LIBRARY_FLAGS = ("-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-Wl,--version-script={folder}/nvml.map")
 
-# What a program needs beside its sources to start with an older glibc than this machine's (kind/nvml/old_glibc.c).
-# glibc 2.34 took libdl into libc and has no name for linking it any more, but systems before look there.
+# Programs need these to start with an older glibc than this machine's (kind/nvml/old_glibc.c). glibc 2.34 moved libdl
+# into libc and has no name for linking it any more, but systems before look there.
 _PROGRAM_FLAGS = (
     *(f"-Wl,--wrap={name}" for name in ("__libc_start_main", "dlopen", "dlsym")),
     "{folder}/old_glibc.c",
     "-Wl,--no-as-needed",
     "-l:libdl.so.2",
 )
-# zig links for the glibc it is told.
+# zig links for the glibc in its target.
 _ZIG_PROGRAM_FLAGS = ("-ldl",)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A file that is compiled: its name, the names its sources begin with, and whether it is a program."""
+    """A compiled file: its name, the first letters of its sources' names, and whether it is a program."""
 
     name: str
     sources: tuple[str, ...]
     program: bool = True
 
     def command(self, into: Path, program_flags: tuple[str, ...]) -> list[str | Path]:
-        """Arguments of the compiler that make it; ``program_flags`` are added for programs."""
+        """The compiler's arguments; ``program_flags`` are added for programs."""
         folder = assets("kind") / "nvml"
         files = [path for path in sources() if path.suffix == ".c" and path.name.startswith(self.sources)]
         flags = [flag.format(folder=folder) for flag in (program_flags if self.program else _LIBRARY_FLAGS)]
@@ -67,15 +67,11 @@ PRODUCTS = (
     Product("nvidia-smi", ("smi_", "nvml_words.c", "nvml_config.c")),
     Product("gpu-usage", ("usage_", "nvml_words.c", "nvml_config.c")),
 )
-"""All go into the same folder."""
+"""All are compiled into the same folder."""
 
 
 def node_arch() -> str:
-    """The architecture of the nodes, which is this machine's: x86_64 or aarch64.
-
-    Raises:
-        Unavailable: this kind of machine is not supported.
-    """
+    """Return the nodes' architecture, which is this machine's: x86_64 or aarch64. Raises Unavailable for others."""
     machine = platform.machine().lower()
     if machine not in _ARCHES:
         raise Unavailable(
@@ -85,13 +81,13 @@ def node_arch() -> str:
 
 
 def sources() -> tuple[Path, ...]:
-    """The files of kind/nvml, in the order of their names."""
+    """Return the files of kind/nvml by name."""
     folder = assets("kind") / "nvml"
     return tuple(sorted(path for path in folder.iterdir() if path.suffix in (".c", ".h", ".map")))
 
 
 def source_digest(arch: str) -> str:
-    """sha256 over what the products are made of: architecture, flags, sources."""
+    """Return the sha256 of architecture, flags and sources."""
     total = hashlib.sha256(repr((arch, _FLAGS, _LIBRARY_FLAGS, _PROGRAM_FLAGS, _ZIG_PROGRAM_FLAGS, PRODUCTS)).encode())
     for path in sources():
         total.update(f"\0{path.name}\0".encode())
@@ -100,16 +96,14 @@ def source_digest(arch: str) -> str:
 
 
 def library_in_cache(arch: str) -> Path:
-    """Where the compiled library lies, or will lie; the programs are beside it."""
+    """Return the path of the compiled library in the cache; the programs are beside it."""
     return cache_root() / "nvml" / source_digest(arch) / LIBRARY
 
 
 def build_library(run: Runner, progress: Progress = lambda _: None) -> Path:
-    """The compiled library for this machine's nodes, with the programs beside it; made when it is not there yet.
+    """Return the library for this machine's nodes, with the programs beside it; compile them if the cache lacks them.
 
-    Raises:
-        CommandFailed: the last compiler to be tried failed.
-        Unavailable: this kind of machine is not supported.
+    Raises CommandFailed if the last compiler fails, and Unavailable on an unsupported architecture.
     """
     arch = node_arch()
     folder = library_in_cache(arch).parent
@@ -122,18 +116,18 @@ def build_library(run: Runner, progress: Progress = lambda _: None) -> Path:
 
 
 def _compile(run: Runner, arch: str, into: Path, progress: Progress) -> None:
-    """Try the machine's compilers, then zig. One without C headers or for another libc counts as none."""
-    why = "there is no C compiler on this machine"
+    """Try the machine's compilers, then zig. A compiler without C headers or for another libc does not count."""
+    why = "this machine has no C compiler"
     names = ", ".join(product.name for product in PRODUCTS)
     for compiler in COMPILERS if platform.system() == "Linux" else ():
         if run.which(compiler) is None:
             continue
         progress(f"compiling {names} with {compiler}")
-        problem = _refusal(run, compiler, into)
+        problem = _problem(run, compiler, into)
         if not problem:
             return
         why = f"{compiler} cannot compile it ({problem})"
-    progress(f"{why}: getting {ZIGLANG}")
+    progress(f"{why}: installing {ZIGLANG}")
     zig = _zig(run, why)
     progress(f"compiling {names} with zig")
     target = f"{arch}-linux-gnu.{_ZIG_GLIBC}"
@@ -143,23 +137,19 @@ def _compile(run: Runner, arch: str, into: Path, progress: Progress) -> None:
         run.run([*zig, "cc", "-target", target, *command], env=caches, timeout=300)
 
 
-def _refusal(run: Runner, compiler: str, into: Path) -> str:
-    """Compile everything; why it did not work, or nothing."""
+def _problem(run: Runner, compiler: str, into: Path) -> str:
+    """Compile everything; returns why that failed, or nothing."""
     for product in PRODUCTS:
         done = run.run([compiler, *product.command(into, _PROGRAM_FLAGS)], check=False, timeout=120)
         if done.code != 0:
-            return next(reversed((done.err or done.out).strip().splitlines()), "it says nothing")
+            return next(reversed((done.err or done.out).strip().splitlines()), "no error message")
         if b"libc.so.6" not in (into / product.name).read_bytes():
-            return "it makes no programs for glibc"
+            return "it does not link against glibc"
     return ""
 
 
 def _zig(run: Runner, why: str) -> list[str | Path]:
-    """The command line of zig, from a virtual environment of its own in the cache.
-
-    Raises:
-        CommandFailed: the wheel cannot be had.
-    """
+    """The command line of zig in its own virtual environment in the cache. Raises CommandFailed."""
     home = cache_root() / "venvs" / ZIGLANG.replace("==", "-")
     python = home / "bin" / "python"
     done = home / "installed"

@@ -14,7 +14,7 @@ from lab.engine.step import State
 from lab.errors import StepFailed, WaitTimeout
 from lab.gpu import GpuLabels, GpuPlugin
 from lab.gpu.device_plugin import CONFIG_ANNOTATION
-from lab.gpu.feature_labels import found
+from lab.gpu.feature_labels import discovered
 from tests.support.gpu_world import SPEC, STARTED, WORKERS, GpuWorld, Json, plugin_pod, pretend_machine
 
 
@@ -164,7 +164,7 @@ def test_labels_of_another_model_are_drift(world: GpuWorld) -> None:
 
 def test_discovery_that_finds_nothing_is_an_error_with_its_output() -> None:
     with pytest.raises(StepFailed) as failed:
-        found("E1121 main.go:126] Driver Not Loaded\n")
+        discovered("E1121 main.go:126] Driver Not Loaded\n")
     assert failed.value.evidence == ("E1121 main.go:126] Driver Not Loaded",)
 
 

@@ -11,7 +11,7 @@ import yaml
 from lab.config import LabSpec
 from lab.engine.step import State
 from lab.gpu import GpuLabels, GpuNodes, GpuPlugin, gpu_steps
-from lab.gpu.pools import node_name, pool_of, pools_by_node, said, short_name
+from lab.gpu.pools import describe_gpus, node_name, pool_of, pools_by_node, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.steps.cluster.config import has_gpus, kind_config, shape
 from lab.steps.cluster.ports import ClusterPorts, PortMapping
@@ -61,13 +61,13 @@ def test_each_node_has_the_gpus_of_its_pool_and_no_uuid_is_there_twice() -> None
 
 
 def test_the_gpus_in_words() -> None:
-    assert said(SPEC) == (
+    assert describe_gpus(SPEC) == (
         "t4: 1 worker × 1 Tesla T4, none: 1 worker × no GPU, h100: 2 workers × 3 NVIDIA H100 80GB HBM3"
     )
-    assert said(LabSpec()) == "2 workers × 2 NVIDIA A100-SXM4-40GB"
-    assert said(lab(1, mode="nvidia", pools=[{"name": "a", "devices": [0, 2]}])) == "a: 1 worker × GPUs 0, 2"
-    assert said(lab(2, mode="nvidia", pools=[], devices=1)) == "2 workers × 1 of the machine's GPUs"
-    assert said(lab(1, mode="nvidia", pools=[])) == "1 worker × all of the machine's GPUs"
+    assert describe_gpus(LabSpec()) == "2 workers × 2 NVIDIA A100-SXM4-40GB"
+    assert describe_gpus(lab(1, mode="nvidia", pools=[{"name": "a", "devices": [0, 2]}])) == "a: 1 worker × GPUs 0, 2"
+    assert describe_gpus(lab(2, mode="nvidia", pools=[], devices=1)) == "2 workers × 1 of the machine's GPUs"
+    assert describe_gpus(lab(1, mode="nvidia", pools=[])) == "1 worker × all of the machine's GPUs"
 
 
 def test_kind_gets_the_labels_of_the_pools() -> None:
@@ -165,7 +165,7 @@ def test_only_nodes_with_gpus_are_written_to(world: GpuWorld) -> None:
     assert {name for name, node in world.nodes.items() if node.installs} == {T4, H100A, H100B}
     labels = world.api.get("Node", T4)["metadata"]["labels"]  # type: ignore[index]
     assert labels == {"zone": "a", "kailab/pool": "t4", "nvidia.com/gpu.present": "true"}
-    assert step.observe(world.ctx).detail == said(SPEC)
+    assert step.observe(world.ctx).detail == describe_gpus(SPEC)
 
 
 def test_each_node_offers_what_its_pool_says(world: GpuWorld) -> None:

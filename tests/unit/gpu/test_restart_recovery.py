@@ -46,8 +46,8 @@ def test_a_restart_is_healed_and_told(world: GpuWorld) -> None:
     assert step.observe(world.ctx).state is State.READY
     told = [event.text for event in world.events if isinstance(event, Notice)]
     assert len(told) == 1
-    assert "1 failed reservation pod, 2 fraction pods of their GPU groups, 1 pod that a kubelet" in told[0]
-    assert told[0].endswith("nothing makes these again: default/two-gpus, default/whole")
+    assert "1 failed reservation pod, 2 fraction pods of their GPU groups, 1 pod rejected by the kubelet" in told[0]
+    assert told[0].endswith("no controller recreates default/two-gpus, default/whole")
 
 
 def test_pods_of_a_tenants_own_kai_are_healed_by_their_copies(world: GpuWorld) -> None:
@@ -65,8 +65,10 @@ def test_pods_of_a_tenants_own_kai_are_healed_by_their_copies(world: GpuWorld) -
     GpuHeal(SPEC).apply(world.ctx)
     assert world.deleted == [f"vcluster-ml/{name}-x" for name in ("gpu-reservation-1", "half", "made-again")]
     (told,) = [event.text for event in world.events if isinstance(event, Notice)]
-    assert told.startswith("a restart took GPUs away from pods; deleted: 1 failed reservation pod, 2 fraction pods of")
-    assert told.endswith("nothing makes these again: vcluster-ml/half-x")
+    assert told.startswith(
+        "deleted pods that lost their GPU in a restart: 1 failed reservation pod, 2 fraction pods of"
+    )
+    assert told.endswith("no controller recreates vcluster-ml/half-x")
 
 
 def test_a_lab_in_order_is_left_alone(world: GpuWorld) -> None:

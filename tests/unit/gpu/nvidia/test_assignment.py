@@ -63,12 +63,12 @@ def test_a_worker_behind_the_pools_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("gpus", "pools", "says"),
     [
-        (0, [pool("a")], "NVML knows no GPU"),
+        (0, [pool("a")], "NVML reports no GPU"),
         (2, [pool("a", [2])], "worker: this machine has no GPU 2"),
         (2, [pool("a", [UUIDS[7]])], f"no GPU {UUIDS[7]}"),
-        (2, [pool("a", [0]), pool("b", [UUIDS[0]])], "worker2: GPU .*000 is given away already"),
-        (2, [pool("a", [0, UUIDS[0]])], "given away already"),
-        (3, [pool("a", 2, workers=2)], "worker2: 2 are asked for, and 1 of 3 are left"),
+        (2, [pool("a", [0]), pool("b", [UUIDS[0]])], "worker2: GPU .*000 is already assigned"),
+        (2, [pool("a", [0, UUIDS[0]])], "already assigned"),
+        (3, [pool("a", 2, workers=2)], "worker2: 2 are requested, and 1 of 3 are left"),
     ],
 )
 def test_what_the_machine_cannot_give_is_refused(gpus: int, pools: list[dict[str, object]], says: str) -> None:

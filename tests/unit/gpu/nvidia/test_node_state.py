@@ -8,7 +8,8 @@ import tomllib
 import pytest
 
 from lab.config.gpu import ToolkitOptions
-from lab.gpu.nvidia.node_state import LIST, SCRIPT, UNIT, RealFiles, RealState, differences, parse
+from lab.gpu.node_state import NodeState
+from lab.gpu.nvidia.node_state import LIST, SCRIPT, UNIT, RealFiles, missing_programs
 from lab.gpu.simulated.node_files import RUNTIME_CONFIG
 from tests.support.nvidia_world import gpu, uuid
 
@@ -51,10 +52,10 @@ def test_the_installer_carries_every_file_whole() -> None:
 
 
 def test_a_node_that_is_well_has_no_difference() -> None:
-    state = parse(WELL)
-    assert differences(FILES, GPUS, state) == ()
-    assert not state.untouched
-    assert state.missing_programs == ()
+    state = NodeState.parse(WELL)
+    assert FILES.differences(state) == []
+    assert not FILES.untouched(state)
+    assert missing_programs(state) == []
     assert state.handler
 
 
@@ -62,32 +63,31 @@ def test_a_node_that_is_well_has_no_difference() -> None:
     ("old", "new", "says"),
     [
         ("minor 2", "", "/dev/nvidia2 is missing"),
-        ("minor 2", "minor 2\nminor 7", "/dev/nvidia7 is not this node's"),
+        ("minor 2", "minor 2\nminor 7", "/dev/nvidia7 belongs to another node"),
         ("modify 0", "modify 1", "ModifyDeviceFiles"),
-        (f"gpu {uuid(1)}", "", f"NVML in the node does not know {uuid(1)}"),
-        (f"gpu {uuid(1)}", f"gpu {uuid(1)}\ngpu {uuid(5)}", f"knows {uuid(5)}, which is not this node's"),
-        (f"spec {uuid(0)}", "", f"/etc/cdi/nvidia.json does not know {uuid(0)}"),
+        (f"gpu {uuid(1)}", "", f"NVML in the node does not list {uuid(1)}"),
+        (f"gpu {uuid(1)}", f"gpu {uuid(1)}\ngpu {uuid(5)}", f"lists {uuid(5)} of another node"),
+        (f"spec {uuid(0)}", "", f"/etc/cdi/nvidia.json does not list {uuid(0)}"),
         ("enabled active", "enabled failed", f"{UNIT} is enabled failed"),
         (f"  {LIST}", "  /elsewhere", f"{LIST} is missing"),
     ],
 )
 def test_what_differs_is_said(old: str, new: str, says: str) -> None:
     assert old in WELL
-    assert any(says in line for line in differences(FILES, GPUS, parse(WELL.replace(old, new, 1))))
+    assert any(says in line for line in FILES.differences(NodeState.parse(WELL.replace(old, new, 1))))
 
 
 def test_a_changed_file_differs() -> None:
-    lines = differences(FILES, GPUS, parse(WELL.replace("sum ", "sum 0", 1)))
-    assert lines == (f"{LIST} differs",)
+    assert FILES.differences(NodeState.parse(WELL.replace("sum ", "sum 0", 1))) == [f"{LIST} differs"]
 
 
 def test_a_kernel_that_shows_no_parameters_is_no_difference() -> None:
-    assert differences(FILES, GPUS, parse(WELL.replace("modify 0\n", ""))) == ()
+    assert FILES.differences(NodeState.parse(WELL.replace("modify 0\n", ""))) == []
 
 
 def test_a_node_that_nobody_touched() -> None:
-    state = parse("minor 0\nminor 1\nunit  \n")
-    assert state.untouched
-    assert state.missing_programs == ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
-    assert state.minors == {0, 1}
-    assert parse("") == RealState()
+    state = NodeState.parse("minor 0\nminor 1\nunit  \n")
+    assert FILES.untouched(state)
+    assert missing_programs(state) == ["nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"]
+    assert state.all("minor") == {"0", "1"}
+    assert NodeState.parse("") == NodeState()

@@ -63,7 +63,7 @@ def test_auto_never_passes_a_simulation_off_as_real() -> None:
     assert "GPUs are simulated" in told[0]
     spec, told = resolve(lab(mode="auto"), a0="other", a1="other", a2="other", a3="other")
     assert spec.gpu.mode == "simulated"
-    assert told == ("GPUs are simulated: lab other has this machine's",)
+    assert told == ("GPUs are simulated: lab other uses this machine's",)
 
 
 def test_nvidia_is_never_replaced() -> None:
@@ -77,7 +77,7 @@ def test_nvidia_is_never_replaced() -> None:
 def test_fewer_gpus_than_workers_leave_workers_without() -> None:
     spec, told = resolve(lab(workers=3), facts(nvml=Nvml(VERSION, "13.0", (gpu(0), gpu(1)))))
     assert list(pools_by_node(spec)) == list(WORKERS)
-    assert told == ("2 of 3 workers get GPUs: there are no more",)
+    assert told == ("only 2 of 3 workers get GPUs: this machine has no more",)
 
 
 def test_a_pool_that_would_stay_empty_is_refused() -> None:
@@ -97,7 +97,7 @@ def test_a_gpu_of_another_lab_cannot_be_named() -> None:
     spec = lab(workers=1, devices=[0])
     with pytest.raises(SpecError, match="no GPU 0") as caught:
         share_out(spec, facts(), {uuid(0): "other"})
-    assert f"GPU 0 {uuid(0)}: lab other has it" in caught.value.evidence
+    assert f"GPU 0 {uuid(0)}: used by lab other" in caught.value.evidence
 
 
 def test_what_a_cluster_has_is_not_decided_anew(tmp_path: Path) -> None:

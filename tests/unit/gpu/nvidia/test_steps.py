@@ -19,8 +19,8 @@ from lab.gpu.nvidia import verify
 from lab.gpu.nvidia.claims import record
 from lab.gpu.nvidia.node_state import RealFiles
 from lab.gpu.nvidia.nodes import RealGpuNodes
-from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuPlugin, real_gpu_steps
-from lab.gpu.nvidia.verify import LIST_GPUS, RealGpuProof, Sight, uuids_in
+from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuPlugin
+from lab.gpu.nvidia.verify import LIST_GPUS, RealGpuProof, SeenGpus
 from lab.host.nvml import Nvml
 from lab.paths import LabPaths
 from lab.session.context import LabContext
@@ -132,7 +132,7 @@ def test_the_steps_and_their_order() -> None:
 def test_somebody_elses_cluster_keeps_its_nodes() -> None:
     cluster = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
     with pytest.raises(SpecError, match="existing"):
-        real_gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
+        gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
 
 
 def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world: NvidiaWorld) -> None:
@@ -154,7 +154,7 @@ def test_a_device_node_that_came_back_is_drift(world: NvidiaWorld) -> None:
     step.apply(world.ctx)
     world.nodes[CONTROL].minors = [3]
     seen = step.observe(world.ctx)
-    assert (seen.state, seen.diff) == (State.DRIFTED, (f"{CONTROL}: /dev/nvidia3 is not this node's",))
+    assert (seen.state, seen.diff) == (State.DRIFTED, (f"{CONTROL}: /dev/nvidia3 belongs to another node",))
     with pytest.raises(StepFailed):
         step.verify(world.ctx)
 
@@ -164,7 +164,7 @@ def test_a_gpu_that_the_machine_does_not_know_any_more(world: NvidiaWorld, monke
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
     monkeypatch.setattr(real_nodes, "query", lambda: Nvml("1", "1", (gpu(0, 2),)))
-    with pytest.raises(StepFailed, match="does not know") as caught:
+    with pytest.raises(StepFailed, match="does not report") as caught:
         step.verify(world.ctx)
     assert f"{TWO}: {uuid(3)}" in caught.value.evidence
 
@@ -181,7 +181,7 @@ def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: NvidiaWor
 def test_a_toolkit_that_is_nowhere_is_said(world: NvidiaWorld) -> None:
     world.docker()
     world.nodes[ONE].programs = []
-    with pytest.raises(LabError, match="has no nvidia-container-runtime, and neither has this machine"):
+    with pytest.raises(LabError, match="nvidia-container-runtime is missing on"):
         RealGpuNodes(SPEC).apply(world.ctx)
 
 
@@ -191,10 +191,10 @@ def test_nodes_of_a_lab_without_real_gpus_are_refused(world: NvidiaWorld) -> Non
     for owned in world.ctx.journal.owned("gpu"):
         if owned.facts["node"] == TWO:
             world.ctx.journal.released("gpu", owned.name)
-    with pytest.raises(LabError, match="without real ones") as caught:
+    with pytest.raises(LabError, match=r"created for another gpu\.mode") as caught:
         RealGpuNodes(SPEC).apply(world.ctx)
     assert caught.value.evidence == (
-        f"{TWO}: no GPU was given to it",
+        f"{TWO}: got no GPU when it was created",
         f"{ONE}: containerd has no runtime handler 'nvidia'",
     )
 
@@ -249,12 +249,9 @@ def serve(world: NvidiaWorld, answer: Callable[[str], str | Failure]) -> None:
     world.api.react("exec", "Pod", run)
 
 
-def test_uuids_are_read_from_what_nvidia_smi_prints() -> None:
-    assert uuids_in(smi(0, 3) + "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n") == {uuid(0), uuid(3)}
-
-
 def test_machine_nodes_and_pods_agree(world: NvidiaWorld) -> None:
-    serve(world, lambda node: smi(0, 1) if node == ONE else smi(2, 3))
+    mig = "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n"
+    serve(world, lambda node: smi(0, 1) if node == ONE else smi(2, 3) + mig)
     step = RealGpuProof(SPEC)
     seen = step.observe(world.ctx)
     assert (seen.state, seen.detail) == (State.READY, "4 of the machine's 4, each on one node")
@@ -267,7 +264,7 @@ def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: NvidiaWorld) -> None
     with pytest.raises(StepFailed) as caught:
         RealGpuProof(SPEC).verify(world.ctx)
     assert caught.value.evidence == (
-        f"{ONE}: its pods see {uuid(2)}, which is not the node's",
+        f"{ONE}: its pods see {uuid(2)} of another node",
         f"{TWO}: its pods do not see {uuid(2)}",
     )
 
@@ -287,7 +284,7 @@ def test_a_driver_without_nvidia_smi_is_said(world: NvidiaWorld) -> None:
     step = RealGpuProof(SPEC)
     step.verify(world.ctx)
     assert [event.text for event in world.events if isinstance(event, Notice)] == [
-        f"no pod could be asked for its GPUs on {ONE}, {TWO}: it has no nvidia-smi"
+        f"GPUs in pods were not checked on {ONE}, {TWO}: the driver there has no nvidia-smi"
     ]
     assert step.observe(world.ctx).state is State.READY
 
@@ -300,6 +297,6 @@ def test_an_nvidia_smi_that_fails_has_seen_no_gpu(world: NvidiaWorld) -> None:
 
 def test_a_gpu_the_machine_lost_is_a_difference() -> None:
     shares = {ONE: frozenset({uuid(0)})}
-    assert Sight(frozenset(), shares, shares).differences() == (
-        f"{ONE} has {uuid(0)}, which this machine does not know",
+    assert SeenGpus(frozenset(), shares, shares).differences() == (
+        f"{ONE} has {uuid(0)}, which NVML does not report on this machine",
     )

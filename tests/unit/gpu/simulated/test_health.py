@@ -78,7 +78,7 @@ def test_states_in_words() -> None:
     assert str(ECC) == "XID 48, double-bit ECC error"
     assert str(LOST) == "XID 79, GPU has fallen off the bus; lost"
     assert str(Health(999)) == "XID 999"
-    assert str(Health()) == "well"
+    assert str(Health()) == "healthy"
 
 
 def test_errors_of_applications_are_no_failure() -> None:
@@ -96,9 +96,9 @@ def test_a_gpu_is_found_by_either_name_of_its_node(world: GpuWorld, text: str) -
 
 @pytest.mark.parametrize("text", ["worker2", "worker2/2", "worker3/0", "control-plane/0", "worker2/-1", "1"])
 def test_what_is_no_gpu_is_refused_with_those_there_are(world: GpuWorld, text: str) -> None:
-    with pytest.raises(SpecError, match=f"there is no GPU '{text}'") as refused:
+    with pytest.raises(SpecError, match=f"GPU '{text}' does not exist") as refused:
         find(world.ctx, text)
-    assert refused.value.fix == "one of: worker/0, worker/1, worker2/0, worker2/1"
+    assert refused.value.fix == "use one of worker/0, worker/1, worker2/0, worker2/1"
 
 
 def test_real_gpus_do_not_fail_on_demand(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_error_of_an_application_is_written_and_nothing_waited_for(world: Gpu
 def test_a_failed_gpu_does_not_fail_again(world: GpuWorld) -> None:
     world.api.cluster.meanwhile = by_plugin(world)
     fail(world.ctx, GpuRef(NODE, 0), ECC)
-    with pytest.raises(LabError, match="worker/0 has failed already: XID 48") as refused:
+    with pytest.raises(LabError, match="worker/0 has already failed: XID 48") as refused:
         fail(world.ctx, GpuRef(NODE, 0), LOST)
     assert refused.value.fix == "lab gpu heal worker/0"
 
@@ -227,8 +227,8 @@ def test_healing_what_is_well_changes_nothing(world: GpuWorld) -> None:
     ("offer", "fits", "text"),
     [
         (Offer(2), [2], "2"),
-        (Offer(4, 1), [3, 4], "3 (of 4, as 1 failed)"),
-        (Offer(3, 1, lost=True), [0, 1, 2, 3], "2 (of 3, as 1 failed)"),
+        (Offer(4, 1), [3, 4], "3 (of 4, 1 failed)"),
+        (Offer(3, 1, lost=True), [0, 1, 2, 3], "2 (of 3, 1 failed)"),
     ],
 )
 def test_what_a_node_may_offer(offer: Offer, fits: list[int], text: str) -> None:

@@ -44,7 +44,7 @@ def test_a_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
     [
         ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}, "existing"),
         ({"gpu": {"model": "two\nlines", "memoryMiB": 1000}}, "one line"),
-        ({"gpu": {"model": " blank", "memoryMiB": 1000}}, "no blanks"),
+        ({"gpu": {"model": " blank", "memoryMiB": 1000}}, "leading or trailing spaces"),
         ({"gpu": {"model": "(?)", "memoryMiB": 1000}}, "gpu.product"),
         ({"gpu": {"model": "x" * 64, "memoryMiB": 1000}}, "gpu.product"),
         ({"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}}, "gpu.pools.b.model"),
@@ -99,7 +99,7 @@ def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeyp
             "kailab-gpu.service is enabled failed",
         ),
         (lambda line: "" if line.startswith("usage") else line, "kailab-gpu-usage.service is missing"),
-        (lambda line: "" if line.startswith("link /usr/bin/nvidia-smi") else line, "nvidia-smi leads to nothing"),
+        (lambda line: "" if line.startswith("link /usr/bin/nvidia-smi") else line, "nvidia-smi links to nothing"),
     ],
 )
 def test_whatever_differs_on_a_node_is_named_and_healed(
@@ -142,7 +142,7 @@ def test_stopped_nodes_are_not_asked(world: GpuWorld) -> None:
 
 def test_nodes_made_without_the_toolkit_are_refused_before_anything_is_written(world: GpuWorld) -> None:
     world.nodes[WORKERS[0]].bare = True
-    with pytest.raises(LabError, match="cannot take GPUs") as refused:
+    with pytest.raises(LabError, match="cannot get GPUs") as refused:
         GpuNodes(SPEC).apply(world.ctx)
     assert "lab down" in refused.value.fix
     assert any("handler" in line for line in refused.value.evidence)
@@ -153,7 +153,7 @@ def test_verify_fails_when_the_toolkit_does_not_resolve_a_gpu(world: GpuWorld) -
     world.plan(*WORKERS)
     world.runner.handle(["docker", "exec", WORKERS[1], "nvidia-ctk", "cdi", "list"], out="", err="0 devices")
     world.runner.handlers.reverse()
-    with pytest.raises(StepFailed, match=f"{WORKERS[1]}.*toolkit does not know GPU-") as failed:
+    with pytest.raises(StepFailed, match=f"{WORKERS[1]}.*toolkit does not find GPU-") as failed:
         GpuNodes(SPEC).verify(world.ctx)
     assert "0 devices" in failed.value.evidence
 
