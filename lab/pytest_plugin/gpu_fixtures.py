@@ -1,8 +1,7 @@
-"""The lab's GPUs for one test alone: all of them, or those of one node, so that two such tests run side by side.
+"""Exclusive GPUs for one test: all GPUs of the lab (``gpu_lock``), or those of one free node (``gpu_node_lease``).
 
-A test takes all of them with the fixture ``gpu_lock``. With ``gpu_home`` it takes one node that is free: its places put
-their pods there, and another worker has another node. Whoever comes first is served first. ``lab.pytest_plugin.plugin``
-brings this in.
+Pods of a test that leases a node run on that node, so that several such tests run side by side in different workers.
+Tests get their GPUs in the order in which they ask.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from lab.config import tenant_nodes
-from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
 from lab.gpu.pools import pools_by_node, short_name
 from lab.objects.views import NodeView
+from lab.pytest_plugin.fixtures import shared_nodes
+from lab.pytest_plugin.state import uses, warn_renamed
 from lab.session.lab import Lab
 from lab.steps.kai.step import RESERVATIONS
 from lab.tools.lock import lock_now
@@ -26,96 +26,95 @@ from lab.workloads.modifiers import on_node
 from lab.workloads.pods import cpu_pod
 
 GROUP = "gpus"
-"""The group of pytest-xdist of tests that need all GPUs and KAI: they run in one worker. Those of one node are in no
-group: the worker that is free takes the next one."""
+"""pytest-xdist group of the tests that need all GPUs and KAI: they run in one worker. Tests that lease one node are in
+no group: the next free worker runs them."""
 
-HOME = pytest.StashKey[str]()
-"""The node that a test has for itself."""
+LEASED_NODE = pytest.StashKey[str]()
+"""On a test: the node that it leases."""
 
 LOCK_SECONDS = 240.0
-"""How long a test waits for its GPUs: more than the tests of another group take."""
+"""Longest wait of a test for its GPUs: more than the tests of another group take."""
 
 POLL_SECONDS = 0.05
-"""How often a lock is tried that another process holds."""
+"""Interval between attempts to take a lock that another process holds."""
 
 FREE_SECONDS = 60.0
-"""How long KAI may take to let a GPU go whose last user is gone; it does so at once."""
+"""Longest wait until KAI has deleted the reservation pod of a GPU without users; usually it does so at once."""
 
 NUDGE_SECONDS = 5.0
-"""After so long KAI is helped: pods that go while one of their GPU group is being bound leave it reserved until the
-binder looks at that node again, at its next bind (seen with 0.16.8; SyncForNode in pkg/binder)."""
+"""Wait before KAI gets a pod to bind: if pods are deleted while one of their GPU group is being bound, their GPU stays
+reserved until the binder syncs that node at its next bind (seen with 0.16.8; SyncForNode in pkg/binder)."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make pytest-xdist's marker known, which tests get here; runs without that plugin ignore it."""
+    """Register pytest-xdist's marker, which tests get here; runs without that plugin ignore it."""
     config.addinivalue_line("markers", "xdist_group(name): tests of one group run in one worker")
 
 
-def needs_all_gpus(item: pytest.Item) -> bool:
-    """Whether a test has all GPUs of the lab to itself."""
-    return "gpu_lock" in getattr(item, "fixturenames", ())
-
-
-def needs_a_nodes_gpus(item: pytest.Item) -> bool:
-    """Whether a test has the GPUs of one node to itself."""
-    return "gpu_home" in getattr(item, "fixturenames", ())
-
-
 def gpu_node_names(lab: Lab) -> tuple[str, ...]:
-    """Names of the nodes whose GPUs suites may use: those that are no tenant's own."""
+    """Names of the nodes whose GPUs suites may use: all but tenants' dedicated nodes."""
     if lab.spec.cluster.provider == "kind":
-        own = {name for names in tenant_nodes(lab.spec).values() for name in names}
-        return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in own)
-    nodes = map(NodeView.of, lab.cluster.list("Node"))
-    return tuple(sorted(node.name for node in nodes if node.gpus and NODE_LABEL not in node.labels))
+        dedicated = {name for names in tenant_nodes(lab.spec).values() for name in names}
+        return tuple(name for name in pools_by_node(lab.spec) if short_name(lab.spec.name, name) not in dedicated)
+    return tuple(sorted(node.name for node in shared_nodes(lab.cluster) if node.gpus))
 
 
 @pytest.fixture
 def gpu_lock(lab: Lab) -> Iterator[None]:
-    """All GPUs of the lab for this test alone, among all processes on this machine.
+    """Reserve all GPUs of the lab for this test, among all processes on this machine.
 
     Tests with it are in one group of pytest-xdist, so that workers do not wait for each other (see
-    ``lab.pytest_plugin.scheduling``).
-    Name it before ``place``: the GPUs are free again when it is released.
+    ``lab.pytest_plugin.scheduling``). Name it before ``workloads``: the GPUs are free again when it is released.
     """
-    with _locked(lab, *([_lock(lab, number)] for number in range(max(1, len(gpu_node_names(lab)))))):
+    with _locked(lab, *([_lock_file(lab, number)] for number in range(max(1, len(gpu_node_names(lab)))))):
         yield
 
 
 @pytest.fixture
-def gpu_home(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
-    """The node whose GPUs this test has for itself; the pods of its places go there.
-
-    Which one it is depends on what is free when the test begins.
-    """
+def gpu_node_lease(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
+    """Reserve the GPUs of a node that is free when the test begins; returns its name. The test's pods run there."""
     nodes = gpu_node_names(lab)
     if not nodes:
         pytest.skip(f"no node of lab {lab.spec.name} has GPUs")
-    with _locked(lab, [_lock(lab, number) for number in range(len(nodes))]) as (free,):
-        request.node.stash[HOME] = nodes[free]
+    with _locked(lab, [_lock_file(lab, number) for number in range(len(nodes))]) as (free,):
+        request.node.stash[LEASED_NODE] = nodes[free]
         yield nodes[free]
 
 
 @pytest.fixture
-def home(gpu_home: str, lab: Lab) -> NodeView:
-    """That node."""
-    return NodeView.of(lab.cluster.get("Node", gpu_home) or {})
+def leased_node(gpu_node_lease: str, lab: Lab) -> NodeView:
+    """The node that the test leases."""
+    return NodeView.of(lab.cluster.get("Node", gpu_node_lease) or {})
+
+
+@pytest.fixture
+def gpu_home(gpu_node_lease: str) -> str:
+    """Deprecated name of ``gpu_node_lease``."""
+    warn_renamed("gpu_home", "gpu_node_lease")
+    return gpu_node_lease
+
+
+@pytest.fixture
+def home(leased_node: NodeView) -> NodeView:
+    """Deprecated name of ``leased_node``."""
+    warn_renamed("home", "leased_node")
+    return leased_node
 
 
 @pytest.fixture
 def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
-    """No GPU of the test's is reserved any more: a reservation pod outlives the last user of its GPU by a moment.
+    """Wait until no GPU of the test is reserved any more: a reservation pod briefly outlives the last user of its GPU.
 
-    Without this a test would begin with a GPU less, and see a refusal that is none. In a cluster that is not the lab's
-    own, others may share GPUs: there it asks for nothing.
+    Otherwise a test could begin with one GPU less and see an unexpected refusal. Does nothing in a cluster that is not
+    the lab's own, where others may share GPUs.
     """
-    home = request.getfixturevalue("gpu_home") if "gpu_home" in request.fixturenames else ""
-    if not home:
+    node = request.getfixturevalue("gpu_node_lease") if uses(request.node, "gpu_node_lease") else ""
+    if not node:
         request.getfixturevalue("gpu_lock")
     if not lab.has_kai or lab.spec.cluster.provider != "kind":
         return
 
-    fields = f"spec.nodeName={home}" if home else None
+    fields = f"spec.nodeName={node}" if node else None
 
     def wait(seconds: float) -> None:
         lab.cluster.wait(
@@ -124,52 +123,53 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
             namespace=RESERVATIONS,
             fields=fields,
             timeout=seconds,
-            what=f"no GPU{f' of {home}' if home else ''} is reserved from an earlier test",
+            what=f"no GPU{f' of {node}' if node else ''} is reserved from an earlier test",
         )
 
     try:
         wait(NUDGE_SECONDS)
     except WaitTimeout:
-        kept = set()
+        reserved = set()
         for pod in lab.cluster.list("Pod", RESERVATIONS, fields=fields):
             if "deletionTimestamp" in pod["metadata"]:
-                # Told to end while it started, it may not hear of it, and has 30 s of grace.
+                # A pod that is deleted while it starts can miss the signal, and has 30 s of grace.
                 lab.cluster.delete("Pod", pod["metadata"]["name"], RESERVATIONS, grace=0)
             else:
-                kept.add(pod["spec"]["nodeName"])
-        if kept:
-            _nudge(request, sorted(kept))
+                reserved.add(pod["spec"]["nodeName"])
+        if reserved:
+            _nudge(request, sorted(reserved))
         wait(FREE_SECONDS)
 
 
 def _nudge(request: pytest.FixtureRequest, nodes: Sequence[str]) -> None:
-    """Let KAI bind a pod to each of the nodes, so that its binder looks at the GPUs there. Raises WaitTimeout."""
-    place, queue = request.getfixturevalue("new_place")(), request.getfixturevalue("queue")
+    """Let KAI bind a pod to each node, so that its binder syncs the GPUs there. Raises WaitTimeout."""
+    workloads, queue = request.getfixturevalue("new_place")(), request.getfixturevalue("queue")
     names = [f"nudge-{number}" for number in range(len(nodes))]
-    place.submit(*(on_node(cpu_pod(name, queue=queue), node) for name, node in zip(names, nodes, strict=True)))
-    place.on_host(lambda pod: bool(pod.node), *names, what="bound")
-    place.remove(*names)
+    workloads.submit(*(on_node(cpu_pod(name, queue=queue), node) for name, node in zip(names, nodes, strict=True)))
+    workloads.on_host(lambda pod: bool(pod.node), *names, what="bound")
+    workloads.remove(*names)
 
 
-def _lock(lab: Lab, number: int) -> Path:
+def _lock_file(lab: Lab, number: int) -> Path:
     return lab.paths.lock.with_suffix(f".gpus-{number}")
 
 
 @contextmanager
 def _locked(lab: Lab, *wanted: Sequence[Path]) -> Iterator[list[int]]:
-    """Hold one file of each list, the first that is free; yields which ones.
+    """Lock one file of each list, the first free one; yields their indexes.
 
-    Only one test at a time asks, so that who waits for all GPUs is not passed by others that need one node only.
+    Only one test at a time waits for locks, so that a test that needs all GPUs is not overtaken by those that need one
+    node.
     """
     with ExitStack() as held:
         with ExitStack() as asking:
-            _one_of([lab.paths.lock.with_suffix(".gpus-asked")], asking)
-            free = [_one_of(paths, held) for paths in wanted]
+            _lock_one([lab.paths.lock.with_suffix(".gpus-asked")], asking)
+            free = [_lock_one(paths, held) for paths in wanted]
         yield free
 
 
-def _one_of(paths: Sequence[Path], held: ExitStack) -> int:
-    """Lock the first of these files that is free, until ``held`` is closed; returns which one it is."""
+def _lock_one(paths: Sequence[Path], held: ExitStack) -> int:
+    """Lock the first free file until ``held`` is closed; returns its index."""
     end = time.monotonic() + LOCK_SECONDS
     while True:
         for number, path in enumerate(paths):

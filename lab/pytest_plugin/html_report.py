@@ -1,7 +1,6 @@
-"""Writes one HTML page about a run of the suites: the tests, the lab's facts, its GPUs before and after.
+"""``--lab-report FILE``: one HTML page about a run: its tests, the lab's facts, its GPUs before and after.
 
-``lab.pytest_plugin.plugin`` registers a ``recorder`` when ``--lab-report FILE`` is given. With pytest-xdist only the
-process that hands out the tests records: the reports of all workers come to it.
+With pytest-xdist only the controller records, as it receives the reports of all workers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def register(config: pytest.Config, path: Path) -> None:
 
 
 class ReportRecorder:
-    """Collects a run and writes its page at the end; trouble with either is told and never fails the run."""
+    """Collects a run and writes its page at the end; an error in either is reported and never fails the run."""
 
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self.config = config
@@ -41,14 +40,14 @@ class ReportRecorder:
         self.written = ""
 
     def pytest_sessionstart(self) -> None:
-        """Look at the GPUs before the first test."""
+        """Read the GPUs before the first test."""
         self.before = self._gpus("before the run")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.collector.add(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be collected is a test that failed."""
+        """Record a file that cannot be collected as a failed test."""
         if report.failed:
             text = scrub(report.longreprtext)
             lines = [line for line in text.splitlines() if line.startswith("E ")] or [text]
@@ -57,7 +56,7 @@ class ReportRecorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Look at the GPUs after the last test, and write the page."""
+        """Read the GPUs after the last test, and write the page."""
         after = self._gpus("after the run")
         lab = self._lab()
         name = lab.spec.name if lab else str(self.config.getoption("lab_name", default=None) or "?")
@@ -72,7 +71,7 @@ class ReportRecorder:
         )
         try:
             if lab:
-                self._keep(suite, suite_file(lab.paths))
+                self._save(suite, suite_file(lab.paths))
             record = last_record(lab.paths.runs) if lab else None
             self.written = str(write_page(self.path, LabReport(name, suite.facts, record=record, suite=suite)))
         except LabError as error:
@@ -100,9 +99,9 @@ class ReportRecorder:
             self.notes.append(f"{when}, {why}")
         return found
 
-    def _keep(self, suite: SuiteRun, path: Path) -> None:
-        """Keep the run for ``lab report``; without it the page is written all the same."""
+    def _save(self, suite: SuiteRun, path: Path) -> None:
+        """Save the run for ``lab report``; the page is written even if this fails."""
         try:
             suite.save(path)
         except OSError as error:
-            self.notes.append(f"'lab report' will not know this run: {path} cannot be written: {error.strerror}")
+            self.notes.append(f"'lab report' will not show this run: {path} cannot be written: {error.strerror}")

@@ -1,6 +1,6 @@
-"""The watch over one run of the suites: what was found, and what of it fails the run.
+"""Watches invariants during one test run: the violations, and which of them fail the run.
 
-``lab.pytest_plugin.invariants`` starts it, in the process that hands out the tests.
+``lab.pytest_plugin.invariants`` starts it, with pytest-xdist in the controller.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from lab.operations.verify import scopes_of_lab
 from lab.session.lab import Lab
 
 SETTLE_SECONDS = 35.0
-"""How long the end of a run waits for what may pass: the grace of a reservation pod and a little more."""
+"""Longest wait at the end of a run for breaches to clear: a reservation pod's grace period and a few seconds."""
 
 NODEID = "kailab::invariants"
-"""The test that fails, in reports, for what is nobody's."""
+"""Test id in reports for violations that belong to no test."""
 
 
 class Watch:
-    """The watcher of one run, and what came of it."""
+    """The watcher of one run, and its result."""
 
-    def __init__(self, blotter: ViolationLog) -> None:
-        self.blotter = blotter
+    def __init__(self, log: ViolationLog) -> None:
+        self.log = log
         self.report: InvariantReport | None = None
         self.trouble = ""
-        """Why watching ended before the run."""
+        """Reason why watching ended before the run."""
         self._ran: list[tuple[str, float, float]] = []
 
     @contextlib.contextmanager
     def over(self, lab: Lab) -> Iterator[None]:
-        """Watch while the tests run, and a little longer for what may pass."""
-        with Watcher(scopes_of_lab(lab), tell=self.blotter.tell) as watcher:
-            self._keep(watcher.look)  # what was wrong before is no test's doing
+        """Watch while the tests run, and afterwards until breaches have cleared."""
+        with Watcher(scopes_of_lab(lab), tell=self.log.tell) as watcher:
+            self._try(watcher.look)  # violations from before the run belong to no test
             if not self.trouble:
                 watcher.start()
             yield
@@ -44,24 +44,24 @@ class Watch:
             if watcher.trouble is not None:
                 self.trouble = str(watcher.trouble).partition("\n")[0]
             elif not self.trouble:
-                self._keep(lambda: watcher.settle(SETTLE_SECONDS))
+                self._try(lambda: watcher.settle(SETTLE_SECONDS))
             self.report = watcher.report()
 
-    def _keep(self, act: Callable[[], None]) -> None:
-        """Trouble of watching is kept for the summary: the tests have results of their own."""
+    def _try(self, act: Callable[[], None]) -> None:
+        """Keep an error of the watcher for the summary: the tests have results of their own."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - see above
             self.trouble = str(error).partition("\n")[0] or type(error).__name__
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember when a test ran, for what is nobody's."""
+        """Record when each test ran, for violations that belong to no test."""
         if report.when == "call":
             self._ran.append((report.nodeid, report.start, report.stop))
 
     def failure(self) -> str:
-        """What is wrong and nobody's; empty when there is nothing."""
-        left = tuple(self.blotter.violations())
+        """Describe the violations that belong to no test; empty without any."""
+        left = tuple(self.log.violations())
         if not left:
             return ""
         times = [violation.since.timestamp() for violation in left]
@@ -71,7 +71,7 @@ class Watch:
 
 
 def fail_run(config: pytest.Config, text: str) -> None:
-    """Report a failed test that stands for the run, so that every report and the exit status have it."""
+    """Report a failed test on behalf of the run, so that every report and the exit status show it."""
     for when in ("setup", "call", "teardown"):
         failed = when == "call"
         report = pytest.TestReport(

@@ -1,8 +1,8 @@
 """pytest plugin ``kailab``: options, markers, the lab's facts in JUnit, and artifacts of failed tests.
 
-It is loaded into every pytest run where kailab is installed, so it imports nothing but pytest and does nothing
-until a run asks for a lab: by ``--lab NAME``, by ``KAILAB_LAB``, or by a conftest.py that calls ``activate``.
-Only then are the fixtures of ``lab.pytest_plugin.fixtures`` there.
+Every pytest run loads it where kailab is installed, so it imports only pytest and does nothing until a run asks for a
+lab: with ``--lab NAME``, with ``KAILAB_LAB``, or with a conftest.py that calls ``activate``. Only then are the fixtures
+available.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.pytest_plugin.state import ATTACHED, NEEDS, PLACES, required
+from lab.pytest_plugin.state import ATTACHED, NAMESPACES, NEEDS, required, uses
 
 if TYPE_CHECKING:
     from lab.session.lab import Lab
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 _FACTS = pytest.StashKey[dict[str, str]]()
 _PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
 _MARKERS = (
-    "kai(version=''): needs KAI in the lab, in a version that fits, such as '>=0.13'",
-    "gpus(min=1): needs so many GPUs in the lab",
-    "tenants(*which, min=1): needs tenants of that name or mode; the fixture 'tenant' is each of them",
-    "places(*which): the fixture 'place' is in each of these: 'host', or tenants by name or mode",
+    "kai(version=''): needs KAI in the lab, in a version such as '>=0.13'",
+    "gpus(min=1): needs that many GPUs in the lab",
+    "tenants(*which, min=1): needs tenants of these names or modes; the fixture 'tenant' is each of them",
+    "places(*which): the fixture 'workloads' is in each of these: 'host', or tenants by name or mode",
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; all start with ``--lab``."""
-    group = parser.getgroup("kailab", "kailab: suites against a lab that is up")
-    group.addoption("--lab", dest="lab_name", metavar="NAME", help="the lab; without it KAILAB_LAB, or the only one")
+    group = parser.getgroup("kailab", "kailab: tests against a running lab")
+    group.addoption("--lab", dest="lab_name", metavar="NAME", help="the lab (default: KAILAB_LAB, or the only one)")
     group.addoption(
         "--lab-require",
         metavar="LIST",
@@ -67,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known, and bring the fixtures in when the run asks for a lab."""
+    """Register the markers, and activate the fixtures if the run asks for a lab."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     if unknown := sorted(required(config) - set(NEEDS)):
@@ -79,9 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def activate(config: pytest.Config) -> None:
-    """Make the fixtures available; call it from ``pytest_configure`` of a conftest.py.
+    """Register the fixtures; call it from ``pytest_configure`` of a conftest.py.
 
-    They come after those of installed plugins, so that ``kind_cluster`` is the lab's and not pytest-kind's.
+    They are registered after those of installed plugins, so that ``kind_cluster`` is the lab's and not pytest-kind's.
     """
     for name in _PARTS:
         if not config.pluginmanager.has_plugin(f"kailab-{name}"):
@@ -90,27 +90,31 @@ def activate(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """After a failure, while the test's pods are still there: collect what explains it."""
+    """Collect artifacts after a failure, while the test's pods still exist."""
     report = yield
     lab = item.config.stash.get(ATTACHED, None)
     seconds = float(item.config.getoption("lab_artifacts_seconds"))
-    if lab is not None and report.failed and report.when != "teardown" and seconds > 0 and _uses_lab(item):
+    if (
+        lab is not None
+        and report.failed
+        and report.when != "teardown"
+        and seconds > 0
+        and (NAMESPACES in item.stash or uses(item, "lab"))
+    ):
         report.sections.append(("kailab artifacts", _collect(item, lab, seconds)))
     return report
 
 
-def _uses_lab(item: pytest.Item) -> bool:
-    return PLACES in item.stash or "lab" in getattr(item, "fixturenames", ())
-
-
 def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
-    """The text for the report; trouble with artifacts never becomes trouble of the test."""
+    """The text for the report; an error here never becomes an error of the test."""
     from lab.report.artifacts import collect
 
-    places: list[WorkloadNamespace] = item.stash.get(PLACES, [])
-    folder = _folder(item.config) / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
+    namespaces: list[WorkloadNamespace] = item.stash.get(NAMESPACES, [])
+    given = item.config.getoption("lab_artifacts")
+    root = Path(given).expanduser().absolute() if given else item.config.rootpath / "artifacts"
+    folder = root / (re.sub(r"[^\w.=-]+", "-", item.nodeid).strip("-")[-150:])
     try:
-        done = collect(folder, lab.cluster, places, title=item.nodeid, facts=lab.facts(), seconds=seconds)
+        done = collect(folder, lab.cluster, namespaces, title=item.nodeid, facts=lab.facts(), seconds=seconds)
     except Exception as error:  # noqa: BLE001 - see above
         return f"could not be collected: {type(error).__name__}: {error}"
     item.user_properties.append(("kailab.artifacts", str(done.folder)))
@@ -118,14 +122,9 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
     return f"{done.folder} ({len(done.files)} files{missed})"
 
 
-def _folder(config: pytest.Config) -> Path:
-    given = config.getoption("lab_artifacts")
-    return Path(given).expanduser().absolute() if given else config.rootpath / "artifacts"
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the lab's facts to JUnit; a worker of pytest-xdist hands them to the process that writes it."""
+    """Add the lab's facts to JUnit; a worker of pytest-xdist sends them to the process that writes it."""
     config = session.config
     lab = config.stash.get(ATTACHED, None)
     if lab is not None:
@@ -143,13 +142,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the facts that a worker of pytest-xdist sent."""
+    """Store the facts that a worker of pytest-xdist sent."""
     if facts := (getattr(node, "workeroutput", None) or {}).get("kailab"):
         node.config.stash[_FACTS] = dict(facts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say which lab the tests ran against; no KAI and no GPUs must not look like a full lab."""
+    """Report which lab the tests ran against: a lab without KAI or GPUs must not look like a full one."""
     facts = config.stash.get(_FACTS, {})
     if not facts:
         return

@@ -1,10 +1,11 @@
-"""Whose turn it is: tests that disturb KAI or the nodes come last, in one worker, and run alone.
+"""Test scheduling: tests that disrupt KAI or nodes run last, in one worker, exclusively.
 
-A test says so with ``@pytest.mark.disturbs("reason")``. All others share their turn, in every worker and process that
-uses the lab; a disturbing one waits until no other test runs, and none begins before it has put things back.
-With ``only="kai"`` it waits for those alone that KAI has a part in: tests marked ``without_kai`` go on beside it.
-A worker keeps its share of KAI from one test that shares it to the next: a disturbing test of another worker begins
-when that one has none left, and not after each of them. ``lab.pytest_plugin.plugin`` brings this in.
+Such a test is marked ``@pytest.mark.disturbs("reason")``. All other tests of a lab share the lab's lock, in every
+worker and process; a disturbing test holds it exclusively, until it has restored what it disturbed. With ``only="kai"``
+it excludes only tests that involve KAI: tests marked ``without_kai`` run beside it.
+
+A worker keeps its share of KAI's lock from one test to the next one that shares it, so that a disturbing test of
+another worker starts when this worker has no such tests left, and not between two of them.
 """
 
 from __future__ import annotations
@@ -19,58 +20,59 @@ from pathlib import Path
 import pytest
 
 from lab.kai import line_of
-from lab.pytest_plugin.gpu_fixtures import GROUP, needs_a_nodes_gpus, needs_all_gpus
+from lab.pytest_plugin.gpu_fixtures import GROUP
+from lab.pytest_plugin.state import uses
 from lab.session.lab import Lab
 
 MARKER = "disturbs"
 WITHOUT_KAI = "without_kai"
 LONG = "long"
 PATIENCE = 60.0
-"""Seconds that a disturbing test of one worker may wait for the tests another one still has, one after the other."""
+"""Seconds that a disturbing test may wait while another worker keeps its share of KAI's lock over several tests."""
 
-HELD = "KAILAB_TURN_HELD"
-"""In the environment of a pytest run whose caller holds the turn already, alone: the file it holds."""
+LOCK_HELD = "KAILAB_TURN_HELD"
+"""Environment variable of a pytest run whose caller already holds the lab's lock exclusively: the lock's path."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     alone = "stops or changes what other tests need; runs last and alone; only='kai': beside tests without_kai"
     config.addinivalue_line("markers", f"{MARKER}(reason, only=''): {alone}")
-    config.addinivalue_line("markers", f"{WITHOUT_KAI}: KAI has no part in it, and may be down meanwhile")
-    config.stash[SHARE] = SharedLock()
-    config.add_cleanup(config.stash[SHARE].give_back)
+    config.addinivalue_line("markers", f"{WITHOUT_KAI}: does not involve KAI, which may be down meanwhile")
     config.addinivalue_line("markers", f"{LONG}: takes minutes; runs with --lab-long")
+    config.stash[SHARE] = SharedLock()
+    config.add_cleanup(config.stash[SHARE].release)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the disturbing tests last, and into one group with those that need all GPUs.
 
-    The order is meant for two workers. Both begin with the tests that need the GPUs of one node. When these are at
-    their end, one of them goes on with those that need all GPUs, and then disturbs KAI. The other one has meanwhile
-    those that need no GPUs, and beside what disturbs KAI those that need no KAI.
+    The order suits two workers. Both begin with the tests that lease one node. Then one of them runs the tests that
+    need all GPUs and those that disturb KAI. Meanwhile the other runs the tests without GPUs, and, beside those that
+    disturb KAI, the tests without KAI.
     """
     for item in items:
         if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long runs it"))
         if (group := _group(item)) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (disturbs(item), _late(item)))
+    items.sort(key=lambda item: (disturbs(item), _rank(item)))
 
 
 def _group(item: pytest.Item) -> str:
-    """In whose worker a test runs; empty when any will do."""
+    """The test's group of pytest-xdist; empty if any worker may run it."""
     if _without_kai(item):
         return WITHOUT_KAI
-    return GROUP if disturbs(item) or needs_all_gpus(item) else ""
+    return GROUP if disturbs(item) or uses(item, "gpu_lock") else ""
 
 
-def _late(item: pytest.Item) -> int:
-    """After which others a test comes that disturbs, or among those that do not.
+def _rank(item: pytest.Item) -> int:
+    """Position of a test among the disturbing or the other tests.
 
-    What disturbs KAI leaves more and more GPUs to the tests beside it, which need more and more of them.
+    Tests that disturb KAI need fewer and fewer GPUs, as the tests beside them need more and more.
     """
-    gpus = 2 if needs_all_gpus(item) else int(needs_a_nodes_gpus(item))
+    gpus = 2 if uses(item, "gpu_lock") else int(uses(item, "gpu_node_lease"))
     if disturbs(item):
         return -gpus
     if _without_kai(item):
@@ -92,21 +94,18 @@ def disturbs(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Give the share of KAI back when the next test does not share it, or somebody has waited long enough."""
+    """Release the share of KAI's lock if the next test does not need it, or a disturbing test waits too long."""
     try:
         return (yield)
     finally:
         share = item.config.stash[SHARE]
-        if nextitem is None or not _shares_kai(nextitem) or share.waited_for():
-            share.give_back()
-
-
-def _shares_kai(item: pytest.Item) -> bool:
-    return "lab" in getattr(item, "fixturenames", ()) and not disturbs(item) and not _without_kai(item)
+        kept = nextitem is not None and uses(nextitem, "lab") and not disturbs(nextitem) and not _without_kai(nextitem)
+        if not kept or share.waited_for():
+            share.release()
 
 
 class SharedLock:
-    """This worker's share of a lab's turn and of its KAI, kept over several tests."""
+    """This worker's share of the locks of a lab and of its KAI, kept over several tests."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -114,28 +113,28 @@ class SharedLock:
         self._since = 0.0
 
     def take(self, path: Path) -> None:
-        """Hold both, shared with others; what is held already stays."""
+        """Hold both locks, shared; does nothing if they are held already."""
         if self._path == path:
             return
-        self.give_back()
+        self.release()
         with ExitStack() as taken:
-            taken.enter_context(turn(path, alone=False))
-            taken.enter_context(turn(kai_turn(path), alone=False))
+            taken.enter_context(lab_lock(path, exclusive=False))
+            taken.enter_context(lab_lock(kai_lock_file(path), exclusive=False))
             self._held = taken.pop_all()
         self._path, self._since = path, time.time()
 
-    def give_back(self) -> None:
-        """Let others have it; nothing where nothing is held."""
+    def release(self) -> None:
+        """Release both locks if they are held."""
         self._held.close()
         self._path = None
 
     def waited_for(self) -> bool:
-        """Whether a disturbing test has waited for PATIENCE seconds, and its own time runs out."""
+        """Whether a disturbing test has waited for PATIENCE seconds; its own time runs out."""
         if self._path is None:
             return False
         try:
-            asked = max(path.stat().st_mtime for path in (self._path, kai_turn(self._path)))
-        except FileNotFoundError:  # the lab was taken down meanwhile: nobody can wait for these files
+            asked = max(path.stat().st_mtime for path in (self._path, kai_lock_file(self._path)))
+        except FileNotFoundError:  # the lab was removed meanwhile: no test can wait for these files
             return True
         return self._since < asked < time.time() - PATIENCE
 
@@ -144,62 +143,55 @@ SHARE: pytest.StashKey[SharedLock] = pytest.StashKey()
 
 
 @pytest.fixture(autouse=True)
-def _turn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The test's turn; tests that do not use a lab need none."""
+def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold the locks that the test needs; a test that does not use a lab needs none."""
     mark = request.node.get_closest_marker(MARKER)
-    if mark is None and "lab" not in request.fixturenames:
+    if mark is None and not uses(request.node, "lab"):
         yield
         return
     lab = request.getfixturevalue("lab")
-    path = turn_of(lab)
-    if os.environ.get(HELD) == str(path):
+    path = lab_lock_file(lab)
+    if os.environ.get(LOCK_HELD) == str(path):
         yield
         return
     share = request.config.stash[SHARE]
-    if mark is None and (not _without_kai(request.node) or _minds_kai(lab)):
+    if mark is None and (not _without_kai(request.node) or _webhooks_see_all_pods(lab)):
         share.take(path)
         yield
         return
-    share.give_back()
+    share.release()
     only_kai = mark is not None and mark.kwargs.get("only") == "kai"
-    alone = mark is not None and not only_kai
     with ExitStack() as held:
-        held.enter_context(turn(path, alone=alone))
+        held.enter_context(lab_lock(path, exclusive=mark is not None and not only_kai))
         if only_kai:
-            held.enter_context(turn(kai_turn(path), alone=True))
+            held.enter_context(lab_lock(kai_lock_file(path), exclusive=True))
         yield
 
 
-def _minds_kai(lab: Lab) -> bool:
-    """Whether KAI's webhooks look at pods of all schedulers, so that none are made while they do not answer."""
+def _webhooks_see_all_pods(lab: Lab) -> bool:
+    """Whether KAI's webhooks match pods of all schedulers, so that no pod can be created while they do not answer."""
     return lab.has_kai and not line_of(str(lab.kai_version)).webhook_only_kai_pods
 
 
-def turn_of(lab: Lab) -> Path:
-    """The file by which all processes agree on the turn of a lab; who holds it alone, has KAI alone too."""
+def lab_lock_file(lab: Lab) -> Path:
+    """Lock file of a lab among all test processes; its exclusive holder also has KAI exclusively."""
     return lab.paths.lock.with_suffix(".turn")
 
 
-def kai_turn(path: Path) -> Path:
-    """The file beside a lab's turn for KAI alone."""
+def kai_lock_file(path: Path) -> Path:
+    """Lock file of the lab's KAI, beside the lab's own."""
     return path.with_suffix(".turn-kai")
 
 
 @contextmanager
-def turn(path: Path, *, alone: bool, wait: bool = True) -> Iterator[None]:
-    """Hold the turn, alone or with others that share it; waits for it as long as the test may run.
+def lab_lock(path: Path, *, exclusive: bool, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file, shared or exclusively; creates it if it is missing.
 
-    Args:
-        path: a file all processes agree on; made where it is missing.
-        alone: nobody else may hold it.
-        wait: until it is free.
-
-    Raises:
-        BlockingIOError: others hold it, and ``wait`` is False.
+    Raises BlockingIOError if others hold it and ``wait`` is False.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a") as file:
-        if alone:
-            path.touch()  # tells those who hold it that somebody waits, and since when
-        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
-        yield  # closing the file gives the turn back
+        if exclusive:
+            path.touch()  # shows the holders that a test waits, and since when
+        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
+        yield  # closing the file releases the lock

@@ -1,7 +1,8 @@
-"""What the parts of the plugin share about a run. Loaded into every pytest run, so it imports nothing but pytest."""
+"""Run state that the plugin's modules share. Every pytest run imports this module, so it imports only pytest."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,15 +12,25 @@ if TYPE_CHECKING:
     from lab.workloads.namespace import WorkloadNamespace
 
 NEEDS = ("kai", "gpus", "tenants", "nvidia")
-"""What ``--lab-require`` can insist on; each but ``nvidia`` (real GPUs) is a marker too."""
+"""Values of ``--lab-require``; each but ``nvidia`` (real GPUs) is also a marker."""
 
 ATTACHED: pytest.StashKey[Lab] = pytest.StashKey()
-"""On the config: the lab, once something has used it."""
+"""On the config: the lab, once a test or hook has attached to it."""
 
-PLACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
-"""On a test: where it puts its pods."""
+NAMESPACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
+"""On a test: the namespaces that its pods run in."""
 
 
 def required(config: pytest.Config) -> set[str]:
-    """What ``--lab-require`` insists on."""
+    """Values of ``--lab-require``."""
     return {word.strip() for word in str(config.getoption("lab_require")).split(",") if word.strip()}
+
+
+def uses(item: pytest.Item, fixture: str) -> bool:
+    """Whether a test uses a fixture, directly or through another one."""
+    return fixture in getattr(item, "fixturenames", ())
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Emit the DeprecationWarning of a renamed fixture."""
+    warnings.warn(f"fixture '{old}' is deprecated: use '{new}'", DeprecationWarning, stacklevel=2)

@@ -21,7 +21,7 @@ from typing import Any
 from lab.errors import Busy, CommandFailed, LabError, SpecError
 from lab.kube import OWNER_LABEL
 from lab.pytest_plugin.fixtures import kai_lacks
-from lab.pytest_plugin.scheduling import HELD, turn, turn_of
+from lab.pytest_plugin.scheduling import LOCK_HELD, lab_lock, lab_lock_file
 from lab.session.lab import Lab
 from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import TEST_LABEL, delete_queues
@@ -177,7 +177,7 @@ class Teeth:
         # Not kai: a test for another version of it is skipped, and says nothing about teeth.
         argv += ["--lab", self.lab.spec.name, "--lab-require", "gpus,tenants", "--lab-artifacts-seconds", "0"]
         argv += [f"--junitxml={junit}", "--timeout", "300", *(["-k", tests] if tests else [])]
-        environment = {WAIT_LIMIT: f"{self.limit:g}", HELD: str(turn_of(self.lab)), "PYTEST_ADDOPTS": ""}
+        environment = {WAIT_LIMIT: f"{self.limit:g}", LOCK_HELD: str(lab_lock_file(self.lab)), "PYTEST_ADDOPTS": ""}
         try:
             return self.lab.runner.run(argv, env=environment, cwd=ROOT, timeout=SUITE_SECONDS, check=False).code
         except CommandFailed as error:
@@ -200,7 +200,7 @@ def main(argv: Sequence[str]) -> int:
     if not lab.has_kai:
         raise LabError(f"lab {lab.spec.name} has no KAI to seed faults into", fix="lab up --require kai")
     try:
-        with turn(turn_of(lab), alone=True, wait=False):
+        with lab_lock(lab_lock_file(lab), exclusive=True, wait=False):
             return tried(asked, lab, plan)
     except BlockingIOError as error:
         raise Busy(f"tests run on lab {lab.spec.name}", fix="wait for them, or take a lab of your own") from error

@@ -24,7 +24,7 @@ def on_gpus(least: int = 1) -> Callable[[Test], Test]:
 
 def on_one_node(least: int = 1) -> Callable[[Test], Test]:
     """Mark a test that needs the GPUs of one node for itself: another one runs beside it, on another node."""
-    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_home", "free_gpus"))
+    return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_node_lease", "free_gpus"))
 
 
 def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
@@ -36,14 +36,14 @@ def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
     return mark
 
 
-def assert_scheduled_by_kai(place: WorkloadNamespace, pod: PodView, received: str) -> PodGroupView:
+def assert_scheduled_by_kai(workloads: WorkloadNamespace, pod: PodView, received: str) -> PodGroupView:
     """KAI placed this pod of the host and gave it ``received``: Regular or Fraction. Returns its PodGroup."""
     assert pod.scheduler_name == KAI_SCHEDULER
     assert pod.node
     assert pod.received_resource_type == received
-    assert place.event(pod, "Scheduled").reporter == KAI_SCHEDULER
+    assert workloads.event(pod, "Scheduled").reporter == KAI_SCHEDULER
     assert pod.pod_group, f"pod {pod.name} has no annotation pod-group-name"
-    group = place.host.get("PodGroup", pod.pod_group, pod.namespace)
+    group = workloads.host.get("PodGroup", pod.pod_group, pod.namespace)
     assert group is not None, f"there is no PodGroup {pod.namespace}/{pod.pod_group}"
     return PodGroupView.of(group)
 
@@ -73,10 +73,10 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
     return dict(held)
 
 
-def needs_two_gpus(home: NodeView) -> None:
+def needs_two_gpus(leased_node: NodeView) -> None:
     """Skip a test that leaves a part of its node's GPUs to others."""
-    if home.gpus < 2:
-        pytest.skip(f"needs 2 GPUs on one node, {home.name} has {home.gpus}")
+    if leased_node.gpus < 2:
+        pytest.skip(f"needs 2 GPUs on one node, {leased_node.name} has {leased_node.gpus}")
 
 
 def two_nodes_of_two(nodes: Sequence[NodeView]) -> tuple[str, str]:

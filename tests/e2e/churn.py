@@ -85,9 +85,9 @@ def watched(cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str
 
 @dataclass(frozen=True)
 class Side:
-    """Where a churn happens: a place, and the pods of one round by its number."""
+    """One side of a churn: a workload namespace, and the pods of a round by its number."""
 
-    place: WorkloadNamespace
+    workloads: WorkloadNamespace
     pods: Callable[[int], Sequence[Json]]
 
 
@@ -105,18 +105,18 @@ def churn(sides: Sequence[Side], rounds: int) -> dict[str, int]:
         for number in range(rounds):
             pods = one.pods(number)
             names = [pod["metadata"]["name"] for pod in pods]
-            one.place.submit(*pods)
+            one.workloads.submit(*pods)
             if number % 4:
-                one.place.on_host(bound, *names, timeout=WAIT, what="bound")
+                one.workloads.on_host(bound, *names, timeout=WAIT, what="bound")
             else:
-                one.place.running(*names, timeout=WAIT)
-            one.place.remove(*names, timeout=WAIT)
+                one.workloads.running(*names, timeout=WAIT)
+            one.workloads.remove(*names, timeout=WAIT)
             count += len(pods)
         return count
 
     with ThreadPoolExecutor(len(sides)) as pool:
         counts = list(pool.map(side, sides))
-    return {one.place.namespace: count for one, count in zip(sides, counts, strict=True)}
+    return {one.workloads.namespace: count for one, count in zip(sides, counts, strict=True)}
 
 
 def log_of(cluster: Cluster, namespace: str, app: str) -> str:

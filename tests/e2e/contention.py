@@ -27,21 +27,21 @@ def leaf(name: str, *, parent: str = "department", priority: int | None = None, 
 
 
 def contend(
-    place: WorkloadNamespace, cluster: Cluster, names: Mapping[str, str], asked: Mapping[str, int]
+    workloads: WorkloadNamespace, cluster: Cluster, names: Mapping[str, str], asked: Mapping[str, int]
 ) -> dict[str, int]:
     """How many GPUs each queue gets of the department's four.
 
     Args:
-        place: where the pods are.
+        workloads: where the pods are.
         cluster: the lab's own cluster.
         names: each queue's name in the cluster, by its own; ``department`` among them.
         asked: how many pods of one GPU each queue runs.
     """
     pods = {f"{queue}-{number}": queue for queue, count in asked.items() for number in range(count)}
-    place.submit(*(gpu_pod(name, queue=names[queue]) for name, queue in pods.items()))
-    place.on_host(lambda pod: CLOSED in refusal(pod), *pods, timeout=WAIT, what="refused: no GPU may be given")
+    workloads.submit(*(gpu_pod(name, queue=names[queue]) for name, queue in pods.items()))
+    workloads.on_host(lambda pod: CLOSED in refusal(pod), *pods, timeout=WAIT, what="refused: no GPU may be given")
     cluster.patch("Queue", names["department"], {"spec": {"resources": {"gpu": {"limit": GPUS}}}})
-    after = place.on_host(
+    after = workloads.on_host(
         lambda pod: bound(pod) or (refused(pod) and CLOSED not in refusal(pod)),
         *pods,
         timeout=WAIT,

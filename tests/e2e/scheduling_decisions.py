@@ -49,30 +49,30 @@ def decided(pod: PodView) -> bool:
     return bound(pod) or refused(pod)
 
 
-def everyone(place: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
-    """Wait until ``until`` holds over all pods of a place, as the host has them: for pods whose names nobody chose.
+def everyone(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
+    """Wait until ``until`` holds over all pods of a workload namespace, as the host sees them: for generated names.
 
     Raises:
         WaitTimeout: it does not in time.
     """
-    objects = place.host.wait(
+    objects = workloads.host.wait(
         "Pod",
         lambda objects: until([PodView.of(obj) for obj in objects]),
-        namespace=None if place.tenant else place.namespace,
-        labels=selector(place.tenant, place.namespace) if place.tenant else None,
+        namespace=None if workloads.tenant else workloads.namespace,
+        labels=selector(workloads.tenant, workloads.namespace) if workloads.tenant else None,
         timeout=WAIT,
         what=what,
     )
     return [PodView.of(obj) for obj in objects]
 
 
-def staying(place: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
+def staying(workloads: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
     """Those of ``pods`` that are still there and not on their way out, as they are now."""
     before = {pod.uid for pod in pods}
-    return [pod for pod in place.host_pods() if pod.uid in before and not pod.deleting]
+    return [pod for pod in workloads.host_pods() if pod.uid in before and not pod.deleting]
 
 
-def evictions(place: WorkloadNamespace, *victims: PodView) -> list[str]:
+def evictions(workloads: WorkloadNamespace, *victims: PodView) -> list[str]:
     """By which of KAI's actions pods of these groups were evicted, a word for each; waits for the first.
 
     The words are in the annotation ``evictor-action-type`` of the events (default_status_updater.go, KAI 0.9 to 0.17):
@@ -87,7 +87,7 @@ def evictions(place: WorkloadNamespace, *victims: PodView) -> list[str]:
         mine = [event for event in events if EventView.of(event).name in groups]
         return [event["metadata"].get("annotations", {}).get("evictor-action-type", "") for event in mine]
 
-    events = place.host.wait(
+    events = workloads.host.wait(
         "Event",
         lambda events: bool(told(events)),
         namespace=victims[0].namespace,

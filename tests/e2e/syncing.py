@@ -16,7 +16,9 @@ COPIED_SECONDS = 30.0
 CONFLICT = "the object has been modified"
 
 
-def copied(place: WorkloadNamespace, until: Callable[[PodView], bool], *names: str, what: str) -> tuple[PodView, ...]:
+def copied(
+    workloads: WorkloadNamespace, until: Callable[[PodView], bool], *names: str, what: str
+) -> tuple[PodView, ...]:
     """Wait until ``until`` holds for each pod as its tenant sees it.
 
     The syncer copies labels and annotations by their difference to what it saw last, and does not look again when the
@@ -27,11 +29,11 @@ def copied(place: WorkloadNamespace, until: Callable[[PodView], bool], *names: s
         WaitTimeout: it does not in time, and no conflict explains it.
     """
     try:
-        return place.inside(until, *names, timeout=COPIED_SECONDS, what=what)
+        return workloads.inside(until, *names, timeout=COPIED_SECONDS, what=what)
     except WaitTimeout:
-        pods = place.inside(lambda pod: pod.ready, *names, what="Ready")
+        pods = workloads.inside(lambda pod: pod.ready, *names, what="Ready")
         lacking = {pod.name for pod in pods if not until(pod)}
-        events = map(EventView.of, place.cluster.list("Event", place.namespace)) if place.tenant else ()
+        events = map(EventView.of, workloads.cluster.list("Event", workloads.namespace)) if workloads.tenant else ()
         told = {event.name for event in events if event.reason == "SyncError" and CONFLICT in event.message}
         if not lacking <= told:
             raise

@@ -28,26 +28,27 @@ NewQueues = Callable[..., dict[str, str]]
 
 @on_one_node()
 def test_kai_goes_round_the_gpus_of_the_default_scheduler(
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     new_queues: NewQueues,
     cluster: Cluster,
-    home: NodeView,
+    leased_node: NodeView,
     probe: Callable[[PodView], Inside],
 ) -> None:
     """The queue may have all GPUs of the node, and KAI still neither uses, evicts nor counts what others have."""
-    needs_two_gpus(home)
+    needs_two_gpus(leased_node)
     queue = new_queues(
-        QueueSpec(name="department"), QueueSpec(name="team", parent="department", gpu=QueueResource(quota=home.gpus))
+        QueueSpec(name="department"),
+        QueueSpec(name="team", parent="department", gpu=QueueResource(quota=leased_node.gpus)),
     )["team"]
-    place.submit(gpu_pod("other", gpus=home.gpus - 1, scheduler=None))
-    (other,) = place.running("other", timeout=WAIT)
-    place.submit(gpu_pod("mine", queue=queue))
-    (mine,) = place.running("mine", timeout=WAIT)
+    workloads.submit(gpu_pod("other", gpus=leased_node.gpus - 1, scheduler=None))
+    (other,) = workloads.running("other", timeout=WAIT)
+    workloads.submit(gpu_pod("mine", queue=queue))
+    (mine,) = workloads.running("mine", timeout=WAIT)
     assert not set(probe(mine).visible) & set(probe(other).visible)
-    place.submit(gpu_pod("more", queue=queue))
-    (more,) = place.on_host(decided, "more", timeout=WAIT, what="placed or refused")
+    workloads.submit(gpu_pod("more", queue=queue))
+    (more,) = workloads.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
-    assert len(staying(place, [other, mine])) == 2
+    assert len(staying(workloads, [other, mine])) == 2
     cluster.wait(
         "Queue",
         lambda queues: [QueueView.of(obj).gpus_allocated for obj in queues] == [1],
@@ -59,34 +60,40 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
 
 @on_one_node()
 def test_default_scheduler_takes_a_shared_gpu_for_a_whole_one(
-    place: WorkloadNamespace, queue: str, cluster: Cluster, home: NodeView, probe: Callable[[PodView], Inside]
+    workloads: WorkloadNamespace,
+    queue: str,
+    cluster: Cluster,
+    leased_node: NodeView,
+    probe: Callable[[PodView], Inside],
 ) -> None:
-    needs_two_gpus(home)
-    place.submit(fraction_pod("half", fraction=0.5, queue=queue))
-    (half,) = place.running("half", timeout=WAIT)
-    place.submit(gpu_pod("all", gpus=home.gpus, scheduler=None))
-    (every,) = place.on_host(decided, "all", timeout=WAIT, what="placed or refused")
+    needs_two_gpus(leased_node)
+    workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))
+    (half,) = workloads.running("half", timeout=WAIT)
+    workloads.submit(gpu_pod("all", gpus=leased_node.gpus, scheduler=None))
+    (every,) = workloads.on_host(decided, "all", timeout=WAIT, what="placed or refused")
     assert "Insufficient nvidia.com/gpu" in refusal(every)
-    place.submit(gpu_pod("others", gpus=home.gpus - 1, scheduler=None))
-    (others,) = place.running("others", timeout=WAIT)
+    workloads.submit(gpu_pod("others", gpus=leased_node.gpus - 1, scheduler=None))
+    (others,) = workloads.running("others", timeout=WAIT)
     (held,) = reservations(cluster, gpu_group(half))
     assert held.reserved_gpu not in probe(others).visible
 
 
 @on_one_node()
 @pytest.mark.breaks("whole-gpus", reason="a pod is bound over KAI")
-def test_pod_bound_over_kai_is_failed_by_the_kubelet(place: WorkloadNamespace, queue: str, home: NodeView) -> None:
+def test_pod_bound_over_kai_is_failed_by_the_kubelet(
+    workloads: WorkloadNamespace, queue: str, leased_node: NodeView
+) -> None:
     """As it ends when another scheduler binds to GPUs that KAI has just given away."""
-    place.submit(gpu_pod("mine", gpus=home.gpus, queue=queue))
-    (mine,) = place.running("mine", timeout=WAIT)
-    place.submit(bound_to(gpu_pod("over", scheduler=None), mine.node))
-    (over,) = place.on_host(
+    workloads.submit(gpu_pod("mine", gpus=leased_node.gpus, queue=queue))
+    (mine,) = workloads.running("mine", timeout=WAIT)
+    workloads.submit(bound_to(gpu_pod("over", scheduler=None), mine.node))
+    (over,) = workloads.on_host(
         lambda pod: pod.phase in ("Failed", "Running"), "over", timeout=WAIT, what="taken or failed"
     )
     assert over.phase == "Failed"
     assert over.reason in ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
-    (still,) = staying(place, [mine])
+    (still,) = staying(workloads, [mine])
     assert still.ready
-    place.remove("mine", timeout=WAIT)
-    place.submit(gpu_pod("next", gpus=home.gpus, queue=queue))  # the failed pod holds nothing
-    place.on_host(bound, "next", timeout=WAIT, what="placed")
+    workloads.remove("mine", timeout=WAIT)
+    workloads.submit(gpu_pod("next", gpus=leased_node.gpus, queue=queue))  # the failed pod holds nothing
+    workloads.on_host(bound, "next", timeout=WAIT, what="placed")

@@ -49,8 +49,8 @@ def nothing_left(lab: Lab) -> None:
 
 @pytest.mark.tenants(*SHARING, min=2)
 @on_one_node()
-def test_whole_gpus_in_two_tenants(lab: Lab, home: NodeView) -> None:
-    found = together(lab, on_node(gpu_pod("whole", queue=None), home.name), cpu_pod("plain", queue=None))
+def test_whole_gpus_in_two_tenants(lab: Lab, leased_node: NodeView) -> None:
+    found = together(lab, on_node(gpu_pod("whole", queue=None), leased_node.name), cpu_pod("plain", queue=None))
     assert len(found.runs) == 2
     for run in found.runs:
         assert run.settled, run.notes

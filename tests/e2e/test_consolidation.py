@@ -25,7 +25,7 @@ SERVICES = ("alpha", "beta", "gamma")
 
 @on_gpus(4)
 def test_fragmented_gpus_are_consolidated(
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     new_queues: Callable[..., dict[str, str]],
     cluster: Cluster,
     gpu_nodes: tuple[NodeView, ...],
@@ -33,27 +33,27 @@ def test_fragmented_gpus_are_consolidated(
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department"))["team"]
     one = of_priority(brief(gpu_pod(queue=queue)), "train")  # Deployments would not be preemptible otherwise
-    place.submit(*(deployment(name, one) for name in SERVICES))
-    running = everyone(place, ready(3), what="three services with a GPU each are ready")
+    workloads.submit(*(deployment(name, one) for name in SERVICES))
+    running = everyone(workloads, ready(3), what="three services with a GPU each are ready")
 
     # Two share a node; without one of them, each node has one GPU in use and one free.
     full, _ = Counter(pod.node for pod in running).most_common(1)[0]
     leaving = next(pod for pod in running if pod.node == full)
-    cluster.delete("Deployment", leaving.labels[APP_LABEL], place.namespace)
-    before = everyone(place, ready(2), what="two services are left, each on a node of its own")
+    cluster.delete("Deployment", leaving.labels[APP_LABEL], workloads.namespace)
+    before = everyone(workloads, ready(2), what="two services are left, each on a node of its own")
     assert len({pod.node for pod in before}) == 2
 
-    place.submit(gpu_pod("whole-node", gpus=2, queue=queue))
-    (big,) = place.running("whole-node", timeout=WAIT)
+    workloads.submit(gpu_pod("whole-node", gpus=2, queue=queue))
+    (big,) = workloads.running("whole-node", timeout=WAIT)
     after = [
         pod
-        for pod in everyone(place, ready(3), what="both services and the pod of a whole node are ready")
+        for pod in everyone(workloads, ready(3), what="both services and the pod of a whole node are ready")
         if pod.uid != big.uid
     ]
     assert {pod.node for pod in after} == {node.name for node in gpu_nodes} - {big.node}
     moved = {pod.uid for pod in before} - {pod.uid for pod in after}
     assert len(moved) == 1
-    assert evictions(place, *(pod for pod in before if pod.uid in moved)) == ["consolidation"]
+    assert evictions(workloads, *(pod for pod in before if pod.uid in moved)) == ["consolidation"]
 
 
 def ready(count: int) -> Callable[[list[PodView]], bool]:

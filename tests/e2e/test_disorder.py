@@ -29,11 +29,11 @@ NewQueues = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def sharing(place: WorkloadNamespace, new_queues: NewQueues) -> list[PodView]:
+def sharing(workloads: WorkloadNamespace, new_queues: NewQueues) -> list[PodView]:
     """A Deployment of two pods with half a GPU each, which may be evicted."""
     half = of_priority(brief(fraction_pod(fraction=0.5, queue=new_queues(*TREE)["team"])), "train")
-    place.submit(deployment("sharing", half, replicas=2))
-    return everyone(place, two_ready(), what="two pods with half a GPU each are ready")
+    workloads.submit(deployment("sharing", half, replicas=2))
+    return everyone(workloads, two_ready(), what="two pods with half a GPU each are ready")
 
 
 def two_ready(*, without: list[PodView] | None = None, not_on: str = "") -> Callable[[list[PodView]], bool]:
@@ -52,38 +52,38 @@ def whole_again(lab: Lab) -> Iterator[None]:
 @pytest.mark.disturbs("components of KAI are killed", only="kai")
 @on_one_node(2)
 def test_killed_component_loses_no_pod(
-    whole_again: None, lab: Lab, cluster: Cluster, place: WorkloadNamespace, queue: str, home: NodeView
+    whole_again: None, lab: Lab, cluster: Cluster, workloads: WorkloadNamespace, queue: str, leased_node: NodeView
 ) -> None:
-    needs_two_gpus(home)
+    needs_two_gpus(leased_node)
     names = []
     for component in ("scheduler", "binder", "podgrouper"):
         before, after = f"before-{component}", f"after-{component}"
         names += [before, after]
-        place.submit(fraction_pod(before, fraction=0.25, queue=queue))
+        workloads.submit(fraction_pod(before, fraction=0.25, queue=queue))
         kill(lab, component)
-        place.submit(fraction_pod(after, fraction=0.25, queue=queue))
-        pods = place.running(*names, timeout=WAIT)
+        workloads.submit(fraction_pod(after, fraction=0.25, queue=queue))
+        pods = workloads.running(*names, timeout=WAIT)
         assert all(used <= 1 for used in shares(cluster, pods).values())
 
 
 @pytest.mark.kai(">=0.13")  # before, the webhooks see the pods of all schedulers
 @pytest.mark.disturbs("KAI's admission webhook ends", only="kai")
 def test_without_admission_only_pods_for_kai_are_refused(
-    whole_again: None, lab: Lab, place: WorkloadNamespace, queue: str
+    whole_again: None, lab: Lab, workloads: WorkloadNamespace, queue: str
 ) -> None:
     end(lab, "admission")  # the next one is asked whether it is ready after 5 s, and every 10 s from then on
     with pytest.raises(ApiFailed, match="failed calling webhook"):
-        place.submit(cpu_pod("for-kai", queue=queue))
-    place.submit(cpu_pod("plain", scheduler=None))
-    place.running("plain", timeout=WAIT)
+        workloads.submit(cpu_pod("for-kai", queue=queue))
+    workloads.submit(cpu_pod("plain", scheduler=None))
+    workloads.running("plain", timeout=WAIT)
     wait_until_up(lab)
-    place.submit(cpu_pod("for-kai", queue=queue))
+    workloads.submit(cpu_pod("for-kai", queue=queue))
 
 
 @pytest.mark.disturbs("a node is drained", only="kai")
 @on_gpus(4)
 def test_pods_of_a_drained_node_come_back_elsewhere(
-    sharing: list[PodView], place: WorkloadNamespace, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+    sharing: list[PodView], workloads: WorkloadNamespace, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """Of a Deployment: a Job's pods wait out its back-off, and bare pods are gone for good."""
     if len(gpu_nodes) < 2:
@@ -93,7 +93,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
         held = [PodView.of(obj) for obj in cluster.list("Pod", RESERVATIONS, fields=f"spec.nodeName={node}")]
         for pod in [pod for pod in sharing if pod.node == node] + held:
             evict(cluster, pod)
-        after = everyone(place, two_ready(not_on=node), what="two pods are ready on other nodes")
+        after = everyone(workloads, two_ready(not_on=node), what="two pods are ready on other nodes")
     assert all(used <= 1 for used in shares(cluster, after).values())
     cluster.wait(
         "Pod",
@@ -107,7 +107,11 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
 @on_one_node()
 @pytest.mark.breaks("reserved", reason="a reservation pod is deleted by hand")
 def test_pods_without_their_reservation_are_made_anew(
-    sharing: list[PodView], place: WorkloadNamespace, cluster: Cluster, queue: str, probe: Callable[[PodView], Inside]
+    sharing: list[PodView],
+    workloads: WorkloadNamespace,
+    cluster: Cluster,
+    queue: str,
+    probe: Callable[[PodView], Inside],
 ) -> None:
     """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
 
@@ -119,13 +123,15 @@ def test_pods_without_their_reservation_are_made_anew(
         cluster.delete("Pod", held.name, RESERVATIONS, grace=0, wait=WAIT)
     lost = [pod for pod in sharing if group in pod.gpu_groups]
     bare = {pod.uid for pod in lost}
-    place.submit(on_node(cpu_pod("next", queue=queue), node))
+    workloads.submit(on_node(cpu_pod("next", queue=queue), node))
 
     def replaced(pods: list[PodView]) -> bool:
         halves = [pod for pod in pods if pod.gpu_fraction]
         return len(halves) == 2 and all(pod.ready and pod.uid not in bare for pod in halves)
 
-    halves = [pod for pod in everyone(place, replaced, what="other pods have taken their place") if pod.gpu_fraction]
+    halves = [
+        pod for pod in everyone(workloads, replaced, what="other pods have taken their place") if pod.gpu_fraction
+    ]
     used = shares(cluster, halves)
     assert all(share <= 1 for share in used.values())
     for pod in halves:
@@ -134,18 +140,18 @@ def test_pods_without_their_reservation_are_made_anew(
 
 @pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
 @pytest.mark.breaks("leaf-queues", reason="the queue is deleted in use")
-def test_queue_deleted_in_use(place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_queue_deleted_in_use(workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
     """Its pods go on, new ones are refused, and are placed once the queue is there again."""
     queue = new_queues(*TREE)["team"]
-    place.submit(cpu_pod("working", queue=queue))
-    (working,) = place.running("working", timeout=WAIT)
+    workloads.submit(cpu_pod("working", queue=queue))
+    (working,) = workloads.running("working", timeout=WAIT)
     document = cluster.get("Queue", queue)
     assert document is not None
     cluster.delete("Queue", queue, wait=WAIT)
-    place.submit(cpu_pod("late", queue=queue))
-    place.on_host(lambda pod: NO_QUEUE in refusal(pod), "late", timeout=WAIT, what="refused: there is no queue")
+    workloads.submit(cpu_pod("late", queue=queue))
+    workloads.on_host(lambda pod: NO_QUEUE in refusal(pod), "late", timeout=WAIT, what="refused: there is no queue")
     again = {key: document[key] for key in ("apiVersion", "kind", "spec")}
     meta = {key: document["metadata"][key] for key in ("name", "labels")}
     cluster.apply([{**again, "metadata": meta}], retry=WAIT)
-    still, _ = place.running("working", "late", timeout=WAIT)
+    still, _ = workloads.running("working", "late", timeout=WAIT)
     assert still.uid == working.uid

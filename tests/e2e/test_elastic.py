@@ -26,39 +26,39 @@ NewQueues = Callable[..., dict[str, str]]
 
 
 def test_elastic_gang_starts_at_its_minimum_and_grows(
-    place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster
+    workloads: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster
 ) -> None:
     limit = QueueResource(limit=2 * POD_MILLICORES)
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=limit))["team"]
-    group = f"{place.namespace}-elastic"
+    group = f"{workloads.namespace}-elastic"
     members = ("worker-a", "worker-b", "worker-c")
-    place.submit(pod_group(group, queue=queue, minimum=2))
-    place.submit(*(in_group(cpu_pod(member, queue=queue), group) for member in members))
-    pods = place.on_host(decided, *members, timeout=WAIT, what="placed or refused")
+    workloads.submit(pod_group(group, queue=queue, minimum=2))
+    workloads.submit(*(in_group(cpu_pod(member, queue=queue), group) for member in members))
+    pods = workloads.on_host(decided, *members, timeout=WAIT, what="placed or refused")
     assert sorted(bound(pod) for pod in pods) == [False, True, True]
     assert all(bound(pod) or OVER_LIMIT in refusal(pod) for pod in pods)
     cluster.patch("Queue", queue, {"spec": {"resources": {"cpu": {"limit": 3 * POD_MILLICORES}}}})
-    place.on_host(bound, *members, timeout=WAIT, what="placed")
+    workloads.on_host(bound, *members, timeout=WAIT, what="placed")
 
 
 @on_one_node(2)
 def test_elastic_gang_gives_back_what_is_above_its_minimum(
-    place: WorkloadNamespace, new_queues: NewQueues, home: NodeView
+    workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
     """It has every GPU of the node, one more than its quota; if it needed all of its pods, it would lose all."""
-    needs_two_gpus(home)
-    own = home.gpus - 1
+    needs_two_gpus(leased_node)
+    own = leased_node.gpus - 1
     names = new_queues(
         QueueSpec(name="department"),
         QueueSpec(name="elastic", parent="department", gpu=QueueResource(quota=own)),
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1)),
     )
-    group = f"{place.namespace}-elastic"
-    members = [f"worker-{number}" for number in range(home.gpus)]
-    place.submit(pod_group(group, queue=names["elastic"], minimum=own))
-    place.submit(*(in_group(brief(gpu_pod(member, queue=names["elastic"])), group) for member in members))
-    workers = place.running(*members, timeout=WAIT)
-    place.submit(gpu_pod("owner", queue=names["owner"]))
-    place.running("owner", timeout=WAIT)
-    assert len(staying(place, workers)) == own
-    assert evictions(place, *workers) == ["reclaim"]
+    group = f"{workloads.namespace}-elastic"
+    members = [f"worker-{number}" for number in range(leased_node.gpus)]
+    workloads.submit(pod_group(group, queue=names["elastic"], minimum=own))
+    workloads.submit(*(in_group(brief(gpu_pod(member, queue=names["elastic"])), group) for member in members))
+    workers = workloads.running(*members, timeout=WAIT)
+    workloads.submit(gpu_pod("owner", queue=names["owner"]))
+    workloads.running("owner", timeout=WAIT)
+    assert len(staying(workloads, workers)) == own
+    assert evictions(workloads, *workers) == ["reclaim"]

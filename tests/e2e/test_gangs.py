@@ -33,62 +33,62 @@ def tree(cpu: float = -1) -> tuple[QueueSpec, ...]:
 
 @on_gpus(4)
 def test_of_two_gangs_that_do_not_fit_together_one_starts(
-    place: WorkloadNamespace, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
+    workloads: WorkloadNamespace, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """4 GPUs for a gang of three and a gang of two: the one that comes second leaves GPUs free and starts nobody."""
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(*tree())["team"]
     gangs = {"three": ("three-a", "three-b", "three-c"), "two": ("two-a", "two-b")}
     for gang, members in gangs.items():
-        group = f"{place.namespace}-{gang}"
-        place.submit(pod_group(group, queue=queue, minimum=len(members)))
-        place.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
+        group = f"{workloads.namespace}-{gang}"
+        workloads.submit(pod_group(group, queue=queue, minimum=len(members)))
+        workloads.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
     everybody = [member for members in gangs.values() for member in members]
-    after = place.on_host(decided, *everybody, timeout=WAIT, what="placed or refused")
+    after = workloads.on_host(decided, *everybody, timeout=WAIT, what="placed or refused")
     placed = tuple(member for member, pod in zip(everybody, after, strict=True) if bound(pod))
     assert placed in gangs.values()
     waiting = [member for member in everybody if member not in placed]
-    place.remove(*placed, timeout=WAIT)
-    place.on_host(bound, *waiting, timeout=WAIT, what="placed once there is room for all")
+    workloads.remove(*placed, timeout=WAIT)
+    workloads.on_host(bound, *waiting, timeout=WAIT, what="placed once there is room for all")
 
 
-def test_gang_waits_for_its_members(place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
+def test_gang_waits_for_its_members(workloads: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
     queue = new_queues(*tree())["team"]
-    group = f"{place.namespace}-gang"
-    place.submit(pod_group(group, queue=queue, minimum=2))
-    place.submit(in_group(cpu_pod("early", queue=queue), group))
+    group = f"{workloads.namespace}-gang"
+    workloads.submit(pod_group(group, queue=queue, minimum=2))
+    workloads.submit(in_group(cpu_pod("early", queue=queue), group))
     cluster.wait(
         "Event",
         lambda events: any(EventView.of(event).reason == "NotReady" for event in events),
-        namespace=place.namespace,
+        namespace=workloads.namespace,
         fields=f"involvedObject.name={group}",
         timeout=WAIT,
         what="KAI says that the gang is not complete",
     )
-    (early,) = place.host_pods()
+    (early,) = workloads.host_pods()
     assert not bound(early)
-    place.submit(in_group(cpu_pod("late", queue=queue), group))
-    place.on_host(bound, "early", "late", timeout=WAIT, what="placed")
+    workloads.submit(in_group(cpu_pod("late", queue=queue), group))
+    workloads.on_host(bound, "early", "late", timeout=WAIT, what="placed")
 
 
 @pytest.mark.kai(">=0.14.7")
-def test_job_with_a_minimum_is_a_gang(place: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
+def test_job_with_a_minimum_is_a_gang(workloads: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
-    place.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
-    pods = everyone(place, all_of(2, decided), what="both pods of the Job are placed or refused")
+    workloads.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
+    pods = everyone(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
     assert [bound(pod) for pod in pods] == [False, False]
     assert all(OVER_LIMIT in refusal(pod) for pod in pods)
     cluster.patch("Queue", queue, {"spec": {"resources": {"cpu": {"limit": 2 * POD_MILLICORES}}}})
-    everyone(place, all_of(2, bound), what="both pods of the Job are placed")
+    everyone(workloads, all_of(2, bound), what="both pods of the Job are placed")
 
 
 @pytest.mark.kai(">=0.14.7")
 @pytest.mark.tenants("host-kai")
-def test_job_of_a_tenant_is_no_gang(tenant: TenantFixture, place: WorkloadNamespace, new_queues: NewQueues) -> None:
+def test_job_of_a_tenant_is_no_gang(tenant: TenantFixture, workloads: WorkloadNamespace, new_queues: NewQueues) -> None:
     """The host sees a vCluster's pods without the Job that owns them: each is a workload of its own."""
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
-    place.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
-    pods = everyone(place, all_of(2, decided), what="both pods of the Job are placed or refused")
+    workloads.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
+    pods = everyone(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
     assert sorted(bound(pod) for pod in pods) == [False, True]
     assert len({pod.pod_group for pod in pods}) == 2
 

@@ -15,7 +15,7 @@ from lab.kai.names import KAI_SCHEDULER
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.operations.status import status
-from lab.pytest_plugin.gpu_fixtures import HOME
+from lab.pytest_plugin.gpu_fixtures import LEASED_NODE
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
@@ -50,7 +50,7 @@ def clinic(request: pytest.FixtureRequest, lab: Lab, free_gpus: None) -> Iterato
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: they do not fail on demand")
     ctx = lab.context("gpu")
-    mine = request.node.stash.get(HOME, "")
+    mine = request.node.stash.get(LEASED_NODE, "")
     nodes = [mine] if mine else sorted({gpu.node for gpu in every_gpu(ctx)})
     sick = {node: found for node in nodes if (found := failures_on(ctx, node))}
     assert not sick, "GPUs have failed before the test; lab gpu heal --all"
@@ -78,42 +78,44 @@ def refused(pod: PodView) -> bool:
     ],
 )
 def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     queue: str,
     cluster: Cluster,
-    home: NodeView,
+    leased_node: NodeView,
     clinic: Clinic,
     health: Health,
     scheduler: str | None,
 ) -> None:
-    clinic.fail(home, home.gpus - 1, health)
-    assert offered(cluster, home) < home.gpus  # of one that fell off the bus, the plugin takes back all or one
-    place.submit(gpu_pod("all", gpus=home.gpus, queue=queue, scheduler=scheduler))
-    (waiting,) = place.on_host(refused, "all", timeout=120, what="refused")
+    clinic.fail(leased_node, leased_node.gpus - 1, health)
+    assert (
+        offered(cluster, leased_node) < leased_node.gpus
+    )  # of one that fell off the bus, the plugin takes back all or one
+    workloads.submit(gpu_pod("all", gpus=leased_node.gpus, queue=queue, scheduler=scheduler))
+    (waiting,) = workloads.on_host(refused, "all", timeout=120, what="refused")
     assert waiting.node == ""
     clinic.heal()
-    (running,) = place.running("all", timeout=180)
-    assert running.node == home.name
+    (running,) = workloads.running("all", timeout=180)
+    assert running.node == leased_node.name
 
 
 @pytest.mark.without_kai
 @on_one_node()
 def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
-    place: WorkloadNamespace, home: NodeView, cluster: Cluster, clinic: Clinic
+    workloads: WorkloadNamespace, leased_node: NodeView, cluster: Cluster, clinic: Clinic
 ) -> None:
-    place.submit(gpu_pod("all", gpus=home.gpus, scheduler=None))
-    (before,) = place.running("all", timeout=120)
-    clinic.fail(home, 0)
-    assert offered(cluster, home) == home.gpus - 1
+    workloads.submit(gpu_pod("all", gpus=leased_node.gpus, scheduler=None))
+    (before,) = workloads.running("all", timeout=120)
+    clinic.fail(leased_node, 0)
+    assert offered(cluster, leased_node) == leased_node.gpus - 1
     clinic.heal()
-    assert offered(cluster, home) == home.gpus
-    (after,) = place.host_pods()
+    assert offered(cluster, leased_node) == leased_node.gpus
+    (after,) = workloads.host_pods()
     assert (after.uid, after.ready, after.restarts) == (before.uid, True, before.restarts)
 
 
 @on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
 def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
-    lab: Lab, place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
+    lab: Lab, workloads: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
 ) -> None:
     node = min(gpu_nodes, key=lambda node: node.gpus)
     clinic.fail(node, 0)
@@ -123,7 +125,7 @@ def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
     others = {other.name for other in gpu_nodes if other.name != node.name and other.gpus >= node.gpus}
     for scheduler in (None, *([KAI_SCHEDULER] if lab.has_kai else [])) if others else ():
         name = scheduler or "default"
-        place.submit(gpu_pod(name, gpus=node.gpus, queue=queue, scheduler=scheduler))
-        (pod,) = place.on_host(bound, name, timeout=120, what="placed")
+        workloads.submit(gpu_pod(name, gpus=node.gpus, queue=queue, scheduler=scheduler))
+        (pod,) = workloads.on_host(bound, name, timeout=120, what="placed")
         assert pod.node in others
-        place.remove(name, timeout=120)
+        workloads.remove(name, timeout=120)

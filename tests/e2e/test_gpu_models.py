@@ -62,7 +62,7 @@ def test_labels_are_those_of_the_model(lab: Lab, cluster: Cluster, planned: Gpus
 
 @on_gpus()
 def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
-    lab: Lab, place: WorkloadNamespace, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
+    lab: Lab, workloads: WorkloadNamespace, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
 ) -> None:
     """One pod for each GPU of the lab that is no tenant's own: each sees one, and together they see all of them."""
     planned = {node: planned[node] for node in gpu_node_names(lab)}
@@ -70,8 +70,8 @@ def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
     for name, node in names.items():
         asked = gpu_pod(name, scheduler=None)
         asked["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-        place.submit(asked)
-    pods = place.running(*names, timeout=180)
+        workloads.submit(asked)
+    pods = workloads.running(*names, timeout=180)
     holders: dict[str, str] = {}
     for pod in pods:
         (uuid,) = probe(pod).visible

@@ -50,64 +50,64 @@ def serving(new_queues: Callable[..., dict[str, str]]) -> str:
     return new_queues(QueueSpec(name="department"), QueueSpec(name="serving", parent="department"))["serving"]
 
 
-def one(place: WorkloadNamespace, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
+def one(workloads: WorkloadNamespace, app: str, until: Callable[[PodView], bool], what: str) -> PodView:
     """Wait for the one pod of a Deployment."""
 
     def holds(pods: Sequence[PodView]) -> bool:
         mine = [pod for pod in pods if pod.labels.get(APP_LABEL) == app]
         return len(mine) == 1 and until(mine[0])
 
-    pods = everyone(place, holds, f"the pod of {app} is {what}")
+    pods = everyone(workloads, holds, f"the pod of {app} is {what}")
     return next(pod for pod in pods if pod.labels.get(APP_LABEL) == app)
 
 
-def ready(place: WorkloadNamespace, server: InferenceServer, *names: str) -> list[PodView]:
+def ready(workloads: WorkloadNamespace, server: InferenceServer, *names: str) -> list[PodView]:
     """Wait until Deployments serve."""
-    place.host.wait_ready("Deployment", names, place.namespace, timeout=server.seconds)
-    return [one(place, name, lambda pod: pod.ready, "ready") for name in names]
+    workloads.host.wait_ready("Deployment", names, workloads.namespace, timeout=server.seconds)
+    return [one(workloads, name, lambda pod: pod.ready, "ready") for name in names]
 
 
 @pytest.fixture
-def sharing(place: WorkloadNamespace, server: InferenceServer, serving: str) -> Sharing:
+def sharing(workloads: WorkloadNamespace, server: InferenceServer, serving: str) -> Sharing:
     """The two servers: the second comes when the first has its place."""
     for name, fraction in SHARES.items():
-        place.submit(*inference(name, server, fraction=fraction, queue=serving))
-        one(place, name, lambda pod: bool(pod.gpu_groups), "on a GPU")
-    return dict(zip(SHARES, ready(place, server, *SHARES), strict=True))
+        workloads.submit(*inference(name, server, fraction=fraction, queue=serving))
+        one(workloads, name, lambda pod: bool(pod.gpu_groups), "on a GPU")
+    return dict(zip(SHARES, ready(workloads, server, *SHARES), strict=True))
 
 
 @on_one_node()
 def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
     sharing: Sharing,
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     cluster: Cluster,
     lab: Lab,
     server: InferenceServer,
     serving: str,
-    home: NodeView,
+    leased_node: NodeView,
     probe: Callable[[PodView], Inside],
 ) -> None:
     (held,) = reservations(cluster, gpu_group(*sharing.values()))
     for name, pod in sharing.items():
-        group = assert_scheduled_by_kai(place, pod, "Fraction")
+        group = assert_scheduled_by_kai(workloads, pod, "Fraction")
         assert (group.queue, group.priority_class) == (serving, "inference")
         assert pod.node == held.node
         inside = probe(pod)
         assert inside.visible == (held.reserved_gpu,)
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
-        assert_answers(place, server, name, pod)
+        assert_answers(workloads, server, name, pod)
     if server.stand_in:  # another server does not tell what it sees
         for pod in sharing.values():
-            assert_memory(place, pod, home.gpu_memory or 0, simulated=lab.gpu_mode == "simulated")
-    assert_third_waits_beside_full_gpus(place, server, serving, gpu_group(*sharing.values()), home)
-    if home.gpus > 1:
-        assert_served_by_another_gpu(place, cluster, server, held)
+            assert_memory(workloads, pod, leased_node.gpu_memory or 0, simulated=lab.gpu_mode == "simulated")
+    assert_third_waits_beside_full_gpus(workloads, server, serving, gpu_group(*sharing.values()), leased_node)
+    if leased_node.gpus > 1:
+        assert_served_by_another_gpu(workloads, cluster, server, held)
 
 
-def assert_answers(place: WorkloadNamespace, server: InferenceServer, name: str, pod: PodView) -> None:
+def assert_answers(workloads: WorkloadNamespace, server: InferenceServer, name: str, pod: PodView) -> None:
     """A server's Service completes a text as vLLM does, and does not know another model."""
     asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
-    front = service(place, name)
+    front = service(workloads, name)
     answer = front.post("/v1/completions", asked, timeout=ANSWER_SECONDS, patience=PATIENCE)
     assert (answer["object"], answer["model"]) == ("text_completion", server.model)
     (choice,) = answer["choices"]
@@ -123,11 +123,11 @@ def assert_answers(place: WorkloadNamespace, server: InferenceServer, name: str,
         assert ProbeFacts.of(front.get("/facts")).hostname == pod.name
 
 
-def assert_memory(place: WorkloadNamespace, pod: PodView, total: int, *, simulated: bool) -> None:
+def assert_memory(workloads: WorkloadNamespace, pod: PodView, total: int, *, simulated: bool) -> None:
     """A server sees all of its GPU's memory, and what both of them use."""
     used = sum(SHARES.values()) * total
     told = facts_when(
-        place,
+        workloads,
         pod,
         # simulated: what each says it was given; on real GPUs the stand-in uses nothing
         lambda facts: not simulated or abs(facts.devices[0].used - used) <= len(SHARES),
@@ -138,34 +138,34 @@ def assert_memory(place: WorkloadNamespace, pod: PodView, total: int, *, simulat
 
 
 def assert_third_waits_beside_full_gpus(
-    place: WorkloadNamespace, server: InferenceServer, serving: str, shared: str, home: NodeView
+    workloads: WorkloadNamespace, server: InferenceServer, serving: str, shared: str, leased_node: NodeView
 ) -> None:
     """0.7 + 0.2 + 0.2 is more than a GPU: with all others in use it waits, while less gets in, until one is freed."""
     # of the same class as the servers, which would otherwise evict them
-    others = [f"other-{number}" for number in range(home.gpus - 1)]
-    place.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
-    place.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
-    place.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
-    assert refused(one(place, THIRD, decided, "placed or refused"))
-    place.submit(fraction_pod("small", fraction=0.05, queue=serving))
-    (small,) = place.on_host(lambda pod: bool(pod.gpu_groups), "small", timeout=WAIT, what="on a GPU")
+    others = [f"other-{number}" for number in range(leased_node.gpus - 1)]
+    workloads.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
+    workloads.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
+    workloads.submit(*inference(THIRD, server, fraction=0.2, queue=serving))
+    assert refused(one(workloads, THIRD, decided, "placed or refused"))
+    workloads.submit(fraction_pod("small", fraction=0.05, queue=serving))
+    (small,) = workloads.on_host(lambda pod: bool(pod.gpu_groups), "small", timeout=WAIT, what="on a GPU")
     assert gpu_group(small) == shared
-    assert not bound(one(place, THIRD, lambda _: True, "there"))
+    assert not bound(one(workloads, THIRD, lambda _: True, "there"))
     if others:
-        place.remove(others[0], timeout=WAIT)
+        workloads.remove(others[0], timeout=WAIT)
     else:
-        place.cluster.delete("Deployment", "vllm-test-07", place.namespace)
-    third = one(place, THIRD, lambda pod: bool(pod.gpu_groups), "on a GPU")
+        workloads.cluster.delete("Deployment", "vllm-test-07", workloads.namespace)
+    third = one(workloads, THIRD, lambda pod: bool(pod.gpu_groups), "on a GPU")
     assert (gpu_group(third) == shared) == (not others)
 
 
 def assert_served_by_another_gpu(
-    place: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: PodView
+    workloads: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: PodView
 ) -> None:
     """The third server has a GPU of its own, and answers from there."""
-    (third,) = ready(place, server, THIRD)
+    (third,) = ready(workloads, server, THIRD)
     (other,) = reservations(cluster, gpu_group(third))
     assert other.reserved_gpu != first.reserved_gpu
-    assert place.look(third).visible == (other.reserved_gpu,)
-    served = service(place, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
+    assert workloads.look(third).visible == (other.reserved_gpu,)
+    served = service(workloads, THIRD).get("/v1/models", timeout=ANSWER_SECONDS, patience=PATIENCE)["data"]
     assert server.model in [model["id"] for model in served]

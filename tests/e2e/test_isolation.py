@@ -82,14 +82,14 @@ def unshared(lab: Lab, tenant: TenantFixture) -> None:
 
 
 def pair(
-    place: WorkloadNamespace, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")
+    workloads: WorkloadNamespace, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")
 ) -> list[PodView]:
     """Two Ready pods that share one GPU, as the host has them."""
     first, second = names
-    place.submit(brief(fraction_pod(first, fraction=share, queue=queue)))
-    place.running(first, timeout=WAIT)
-    place.submit(brief(fraction_pod(second, fraction=share, queue=queue)))
-    pods = list(place.running(first, second, timeout=WAIT))
+    workloads.submit(brief(fraction_pod(first, fraction=share, queue=queue)))
+    workloads.running(first, timeout=WAIT)
+    workloads.submit(brief(fraction_pod(second, fraction=share, queue=queue)))
+    pods = list(workloads.running(first, second, timeout=WAIT))
     gpu_group(*pods)
     return pods
 
@@ -160,7 +160,7 @@ def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
 @pytest.mark.disturbs("the tenant's namespace is opened to the host's KAI")
 @on_gpus(2)
 def test_without_opt_in_fractions_of_the_tenant_do_not_start(
-    unshared: None, lab: Lab, tenant: TenantFixture, place: WorkloadNamespace, inner_queue: str
+    unshared: None, lab: Lab, tenant: TenantFixture, workloads: WorkloadNamespace, inner_queue: str
 ) -> None:
     half = brief(fraction_pod("half", fraction=0.5, queue=inner_queue))
 
@@ -169,7 +169,7 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
 
     labels = selector(tenant.name)
     with without_opt_in(lab, tenant.name):
-        place.submit(half)
+        workloads.submit(half)
         # For a moment this may pass by itself, as the ConfigMap is synced after the pod.
         lab.cluster.wait(
             "Pod",
@@ -180,9 +180,9 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
             hold=HOLD,
             what="the tenant's fraction waits for a ConfigMap that nobody makes",
         )
-        place.remove("half", timeout=WAIT)
-    place.submit(half)
-    place.running("half", timeout=WAIT)
+        workloads.remove("half", timeout=WAIT)
+    workloads.submit(half)
+    workloads.running("half", timeout=WAIT)
 
 
 @pytest.mark.disturbs("the host's KAI schedules to the tenant's node")
@@ -191,7 +191,7 @@ def test_without_own_nodes_gpus_are_given_away_twice(
     unshared: None,
     lab: Lab,
     tenant: TenantFixture,
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     new_place: NewPlace,
     queue: str,
     inner_queue: str,
@@ -203,28 +203,28 @@ def test_without_own_nodes_gpus_are_given_away_twice(
         on_host.submit(on_node(brief(gpu_pod("host", gpus=node.gpus, queue=queue)), node.name))
         (host,) = on_host.running("host", timeout=WAIT)
         assert host.node == node.name
-        place.submit(brief(gpu_pod("twice", queue=inner_queue)))
-        (twice,) = everyone(place, lambda pods: any(p.ended for p in pods), what="the tenant's pod has failed")
+        workloads.submit(brief(gpu_pod("twice", queue=inner_queue)))
+        (twice,) = everyone(workloads, lambda pods: any(p.ended for p in pods), what="the tenant's pod has failed")
         assert (twice.node, twice.phase) == (node.name, "Failed")
         assert twice.reason in REFUSED_BY_KUBELET
         on_host.remove("host", timeout=WAIT)
-        place.remove("twice", timeout=WAIT)
+        workloads.remove("twice", timeout=WAIT)
     on_host.submit(on_node(brief(gpu_pod("kept-off", queue=queue)), node.name))
     on_host.on_host(refused, "kept-off", timeout=WAIT, what="refused: the node is not the host's KAI's")
-    place.submit(brief(gpu_pod("mine", gpus=node.gpus, queue=inner_queue)))
-    place.running("mine", timeout=WAIT)
+    workloads.submit(brief(gpu_pod("mine", gpus=node.gpus, queue=inner_queue)))
+    workloads.running("mine", timeout=WAIT)
 
 
 @pytest.mark.disturbs("the policy that protects the tenant is out of force")
 @on_gpus(2)
 def test_without_the_policy_one_end_takes_the_other_along(
-    unshared: None, lab: Lab, cluster: Cluster, tenant: TenantFixture, place: WorkloadNamespace, inner_queue: str
+    unshared: None, lab: Lab, cluster: Cluster, tenant: TenantFixture, workloads: WorkloadNamespace, inner_queue: str
 ) -> None:
     """A deleted fraction makes the host's binder look at its GPU group, wherever it lies."""
     space = tenant_namespace(tenant.name)
     with without_policy(lab, tenant.name):
-        stays, _ = pair(place, inner_queue)
-        place.cluster.delete("Pod", "goes", place.namespace, grace=1)
+        stays, _ = pair(workloads, inner_queue)
+        workloads.cluster.delete("Pod", "goes", workloads.namespace, grace=1)
         cluster.wait(
             "Pod",
             lambda pods: all(pod.uid != stays.uid or pod.deleting for pod in map(PodView.of, pods)),
@@ -233,10 +233,10 @@ def test_without_the_policy_one_end_takes_the_other_along(
             what=f"{stays.name} is deleted too",
         )
         assert f'"{stays.name}"' in _said(cluster, "Found pod without reservation, deleting")
-        place.remove(timeout=WAIT)
-    kept, _ = pair(place, inner_queue, names=("kept", "leaves"))
+        workloads.remove(timeout=WAIT)
+    kept, _ = pair(workloads, inner_queue, names=("kept", "leaves"))
     (held,) = holders(cluster, gpu_group(kept), space)
-    place.remove("leaves", timeout=WAIT)
+    workloads.remove("leaves", timeout=WAIT)
     still_there(cluster, kept, held)
     assert admission_policy.NAME in _said(cluster, kept.name) or admission_policy.NAME in _said(cluster, held.name)
 
@@ -248,7 +248,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
     lab: Lab,
     cluster: Cluster,
     tenant: TenantFixture,
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     inner_queue: str,
     request: Any,
 ) -> None:
@@ -256,7 +256,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
     isolation, context = Isolation(lab.spec), lab.context("isolation")
     request.addfinalizer(lambda: settled(lab))
     request.addfinalizer(lambda: isolation.apply(context))
-    pods = pair(place, inner_queue)
+    pods = pair(workloads, inner_queue)
     (held,) = holders(cluster, gpu_group(*pods), tenant_namespace(tenant.name))
     with watched(cluster, [*pods, held]) as ledger:
         cluster.delete_all("Pod", NAMESPACE, labels="app=binder", grace=0)

@@ -16,24 +16,24 @@ from .syncing import copied
 pytestmark = [pytest.mark.kai, pytest.mark.places("host", "host-kai")]
 
 
-def test_cpu_pod(place: WorkloadNamespace, queue: str) -> None:
-    place.submit(cpu_pod("cpu", queue=queue))
-    (pod,) = place.running("cpu")
-    group = assert_scheduled_by_kai(place, pod, "Regular")
+def test_cpu_pod(workloads: WorkloadNamespace, queue: str) -> None:
+    workloads.submit(cpu_pod("cpu", queue=queue))
+    (pod,) = workloads.running("cpu")
+    group = assert_scheduled_by_kai(workloads, pod, "Regular")
     assert group.queue == queue
     assert group.min_member == 1
 
 
 @on_one_node()
 def test_whole_gpu_pod(
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     queue: str,
     probe: Callable[[PodView], Inside],
     gpu_uuids: Callable[[str], frozenset[str] | None],
 ) -> None:
-    place.submit(gpu_pod("whole", queue=queue))
-    (pod,) = place.running("whole")
-    assert_scheduled_by_kai(place, pod, "Regular")
+    workloads.submit(gpu_pod("whole", queue=queue))
+    (pod,) = workloads.running("whole")
+    assert_scheduled_by_kai(workloads, pod, "Regular")
     assert pod.gpu_groups == ()
     inside = probe(pod)
     assert len(inside.gpus) == 1
@@ -43,23 +43,23 @@ def test_whole_gpu_pod(
 
 
 @on_one_node()
-def test_fractions_share_one_gpu(place: WorkloadNamespace, queue: str) -> None:
-    place.submit(fraction_pod("half", fraction=0.5, queue=queue))
-    place.on_host(lambda pod: bool(pod.node), "half", what="bound")
+def test_fractions_share_one_gpu(workloads: WorkloadNamespace, queue: str) -> None:
+    workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))
+    workloads.on_host(lambda pod: bool(pod.node), "half", what="bound")
     quarters = ("quarter-a", "quarter-b")
-    place.submit(*(fraction_pod(name, fraction=0.25, queue=queue) for name in quarters))
-    pods = place.running("half", *quarters)
+    workloads.submit(*(fraction_pod(name, fraction=0.25, queue=queue) for name in quarters))
+    pods = workloads.running("half", *quarters)
     group = gpu_group(*pods)
     for pod in pods:
-        assert_scheduled_by_kai(place, pod, "Fraction")
+        assert_scheduled_by_kai(workloads, pod, "Fraction")
     assert len({pod.node for pod in pods}) == 1
-    copied(place, lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group")
+    copied(workloads, lambda pod: pod.gpu_groups == (group,), "half", *quarters, what="labelled with their GPU group")
 
 
 @on_one_node()
-def test_gpu_memory_pod(place: WorkloadNamespace, queue: str, probe: Callable[[PodView], Inside]) -> None:
-    place.submit(gpu_memory_pod("memory", mib=2000, queue=queue))
-    (pod,) = place.running("memory")
-    assert_scheduled_by_kai(place, pod, "Fraction")
+def test_gpu_memory_pod(workloads: WorkloadNamespace, queue: str, probe: Callable[[PodView], Inside]) -> None:
+    workloads.submit(gpu_memory_pod("memory", mib=2000, queue=queue))
+    (pod,) = workloads.running("memory")
+    assert_scheduled_by_kai(workloads, pod, "Fraction")
     gpu_group(pod)
     assert len(probe(pod).visible) == 1

@@ -77,19 +77,19 @@ def test_device_plugin_runs_unprivileged(cluster: Cluster) -> None:
 
 
 @pytest.mark.without_kai
-def test_pod_without_gpu_sees_none(place: WorkloadNamespace, probe: Callable[[PodView], Inside]) -> None:
-    place.submit(cpu_pod("plain", scheduler=None))
-    (pod,) = place.running("plain")
+def test_pod_without_gpu_sees_none(workloads: WorkloadNamespace, probe: Callable[[PodView], Inside]) -> None:
+    workloads.submit(cpu_pod("plain", scheduler=None))
+    (pod,) = workloads.running("plain")
     assert probe(pod).devices == ()
 
 
 @pytest.mark.without_kai
 @on_one_node()
 def test_pod_with_one_gpu_sees_exactly_that_one(
-    place: WorkloadNamespace, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
+    workloads: WorkloadNamespace, probe: Callable[[PodView], Inside], gpu_uuids: Callable[[str], frozenset[str] | None]
 ) -> None:
-    place.submit(gpu_pod("one", scheduler=None))
-    (pod,) = place.running("one")
+    workloads.submit(gpu_pod("one", scheduler=None))
+    (pod,) = workloads.running("one")
     inside = probe(pod)
     assert len(inside.gpus) == 1
     (uuid,) = inside.visible

@@ -27,16 +27,16 @@ def test_lab_says_why_there_is_no_kai(lab: Lab) -> None:
     assert not facts["kai_version"]
 
 
-def test_pod_runs_on_the_default_scheduler(place: WorkloadNamespace) -> None:
-    place.submit(cpu_pod("plain", scheduler=None))
-    (pod,) = place.running("plain")
-    assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
+def test_pod_runs_on_the_default_scheduler(workloads: WorkloadNamespace) -> None:
+    workloads.submit(cpu_pod("plain", scheduler=None))
+    (pod,) = workloads.running("plain")
+    assert workloads.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
 
 
 @on_gpus()
-def test_gpu_pod_runs_on_the_default_scheduler(place: WorkloadNamespace) -> None:
-    place.submit(gpu_pod("whole", scheduler=None))
-    (pod,) = place.running("whole")
-    assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
-    inside = place.look(pod)
+def test_gpu_pod_runs_on_the_default_scheduler(workloads: WorkloadNamespace) -> None:
+    workloads.submit(gpu_pod("whole", scheduler=None))
+    (pod,) = workloads.running("whole")
+    assert workloads.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
+    inside = workloads.look(pod)
     assert len(inside.gpus) == len(inside.visible) == 1

@@ -76,15 +76,15 @@ def gpus_of(own: OwnKai, least: int) -> int:
 
 
 @pytest.fixture
-def sharing(own: OwnKai, idle: None, place: WorkloadNamespace) -> dict[str, PodView]:
+def sharing(own: OwnKai, idle: None, workloads: WorkloadNamespace) -> dict[str, PodView]:
     """A half and a quarter of one GPU, ready; by name, as the tenant sees them."""
     gpus_of(own, 1)
     first, second = (part(own, name, share) for name, share in SHARES.items())
-    place.submit(first)
-    place.inside(bound, "half", timeout=WAIT, what="bound")
-    place.submit(second)
-    place.running(*SHARES, timeout=WAIT)
-    return seen(place, *SHARES)
+    workloads.submit(first)
+    workloads.inside(bound, "half", timeout=WAIT, what="bound")
+    workloads.submit(second)
+    workloads.running(*SHARES, timeout=WAIT)
+    return seen(workloads, *SHARES)
 
 
 def part(own: OwnKai, name: str, share: float) -> Json:
@@ -92,9 +92,9 @@ def part(own: OwnKai, name: str, share: float) -> Json:
     return with_class(fraction_pod(name, fraction=share, queue=own.queue), own.kai_version)
 
 
-def seen(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
+def seen(workloads: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     """Pods as the tenant sees them once KAI's annotations are on them, by name."""
-    pods = place.inside(
+    pods = workloads.inside(
         lambda pod: pod.ready and bool(pod.pod_group and pod.received_resource_type),
         *names,
         timeout=WAIT,
@@ -103,9 +103,9 @@ def seen(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     return dict(zip(names, pods, strict=True))
 
 
-def on_host(place: WorkloadNamespace, *names: str) -> dict[str, PodView]:
+def on_host(workloads: WorkloadNamespace, *names: str) -> dict[str, PodView]:
     """The same pods as the host has them, by their names in the tenant."""
-    return dict(zip(names, place.running(*names, timeout=WAIT), strict=True))
+    return dict(zip(names, workloads.running(*names, timeout=WAIT), strict=True))
 
 
 def reserved(own: OwnKai, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
@@ -147,12 +147,12 @@ def of_own_nodes(own: OwnKai, gpu_uuids: Uuids) -> set[str] | None:
 
 
 def test_all_kinds_of_pods_run_at_the_same_time(
-    own: OwnKai, sharing: Mapping[str, PodView], place: WorkloadNamespace, gpu_uuids: Uuids
+    own: OwnKai, sharing: Mapping[str, PodView], workloads: WorkloadNamespace, gpu_uuids: Uuids
 ) -> None:
     gpus_of(own, 2)
-    place.submit(cpu_pod("cpu", queue=own.queue), gpu_pod("whole", queue=own.queue))
+    workloads.submit(cpu_pod("cpu", queue=own.queue), gpu_pod("whole", queue=own.queue))
     names = ("cpu", "whole", *SHARES)
-    pods, host = seen(place, *names), on_host(place, *names)
+    pods, host = seen(workloads, *names), on_host(workloads, *names)
     kinds = {name: pod.received_resource_type for name, pod in pods.items()}
     assert kinds == {"cpu": "Regular", "whole": "Regular", **dict.fromkeys(SHARES, "Fraction")}
     for name, pod in pods.items():
@@ -163,7 +163,7 @@ def test_all_kinds_of_pods_run_at_the_same_time(
         group = own.cluster.get("PodGroup", pod.pod_group, pod.namespace)
         assert group is not None, f"{name} names PodGroup {pod.pod_group}, which the tenant does not have"
         assert PodGroupView.of(group).queue == own.queue
-    (whole,) = place.look(host["whole"]).visible
+    (whole,) = workloads.look(host["whole"]).visible
     known = of_own_nodes(own, gpu_uuids)
     assert known is None or whole in known
     (held,) = reserved(own, lambda pods: [pod.ready for pod in pods] == [True], "one GPU is reserved")
@@ -171,7 +171,7 @@ def test_all_kinds_of_pods_run_at_the_same_time(
 
 
 def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
-    own: OwnKai, line: VersionLine, sharing: Mapping[str, PodView], place: WorkloadNamespace, gpu_uuids: Uuids
+    own: OwnKai, line: VersionLine, sharing: Mapping[str, PodView], workloads: WorkloadNamespace, gpu_uuids: Uuids
 ) -> None:
     (group,) = {group for pod in sharing.values() for group in pod.gpu_groups}
     assert all(pod.labels.get(line.keys.gpu_group) == group for pod in sharing.values())
@@ -183,26 +183,28 @@ def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
     assert held.name.startswith(start)
     known = of_own_nodes(own, gpu_uuids)
     assert known is None or held.reserved_gpu in known
-    for name, pod in on_host(place, *SHARES).items():
-        within: Inside = place.look(pod)
+    for name, pod in on_host(workloads, *SHARES).items():
+        within: Inside = workloads.look(pod)
         assert within.visible == (held.reserved_gpu,)
         assert len(within.gpus) == 1
         assert float(within.env["GPU_PORTION"]) == pytest.approx(SHARES[name])
 
 
-def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, place: WorkloadNamespace) -> None:
+def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, workloads: WorkloadNamespace) -> None:
     """Each of the tenant's GPUs is nearly full; the one that is left over stays without a node."""
     for number in range(gpus_of(own, 1)):
         # One after the other: 0.7 and 0.9 can lose a reservation while they bind two (early-reservation-removal).
-        place.submit(part(own, f"most-{number}", 0.75))
-        place.running(f"most-{number}", timeout=WAIT)
-    place.submit(part(own, "over", 0.5))
-    (over,) = place.inside(lambda pod: bool(refusal(pod)) or bound(pod), "over", timeout=WAIT, what="refused or placed")
+        workloads.submit(part(own, f"most-{number}", 0.75))
+        workloads.running(f"most-{number}", timeout=WAIT)
+    workloads.submit(part(own, "over", 0.5))
+    (over,) = workloads.inside(
+        lambda pod: bool(refusal(pod)) or bound(pod), "over", timeout=WAIT, what="refused or placed"
+    )
     assert not bound(over)
     events = own.cluster.wait(
         "Event",
         lambda events: any(EventView.of(event).reason == "Unschedulable" for event in events),
-        namespace=place.namespace,
+        namespace=workloads.namespace,
         fields=f"involvedObject.uid={over.uid}",
         timeout=WAIT,
         what="KAI says why the pod waits",
@@ -211,39 +213,39 @@ def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, p
 
 
 def test_reservation_pod_goes_with_its_last_user(
-    own: OwnKai, sharing: Mapping[str, PodView], place: WorkloadNamespace
+    own: OwnKai, sharing: Mapping[str, PodView], workloads: WorkloadNamespace
 ) -> None:
     (held,) = reserved(own, lambda pods: len(pods) == 1, "one GPU is reserved")
-    place.remove("quarter", timeout=WAIT)
-    (still,) = place.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
+    workloads.remove("quarter", timeout=WAIT)
+    (still,) = workloads.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
     assert still.uid == sharing["half"].uid
     assert [pod.name for pod in reserved(own, bool, "a GPU is reserved")] == [held.name]
-    place.remove("half", timeout=WAIT)
+    workloads.remove("half", timeout=WAIT)
     reserved(own, lambda pods: not pods, "the reservation pod is gone with the last user")
 
 
-def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: VersionLine, place: WorkloadNamespace) -> None:
+def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: VersionLine, workloads: WorkloadNamespace) -> None:
     """Where this version says nothing about it, that a pod created after it runs proves that it was passed over."""
-    place.submit(cpu_pod("lost", queue="no-such-queue"))
+    workloads.submit(cpu_pod("lost", queue="no-such-queue"))
     if line.unknown_queue_event:
         own.cluster.wait(
             "PodGroup",
             lambda groups: any(
                 refusal.reason == "QueueDoesNotExist" for group in groups for refusal in PodGroupView.of(group).refusals
             ),
-            namespace=place.namespace,
+            namespace=workloads.namespace,
             timeout=WAIT,
             what="KAI says why it does not place the pod",
         )
-    place.submit(cpu_pod("later", queue=own.queue))
-    place.running("later", timeout=WAIT)
-    (lost,) = place.inside(lambda pod: True, "lost", what="there")
+    workloads.submit(cpu_pod("later", queue=own.queue))
+    workloads.running("later", timeout=WAIT)
+    (lost,) = workloads.inside(lambda pod: True, "lost", what="there")
     assert (lost.node, lost.phase) == ("", "Pending")
 
 
-def test_tenant_sees_only_what_is_its_own(own: OwnKai, place: WorkloadNamespace) -> None:
-    place.submit(cpu_pod("mine", queue=own.queue))
-    mine = seen(place, "mine")["mine"]
+def test_tenant_sees_only_what_is_its_own(own: OwnKai, workloads: WorkloadNamespace) -> None:
+    workloads.submit(cpu_pod("mine", queue=own.queue))
+    mine = seen(workloads, "mine")["mine"]
     assert {NodeView.of(obj).name for obj in own.cluster.list("Node")} == own_nodes(own)
     queues = {QueueView.of(obj).name for obj in own.cluster.list("Queue")}
     wanted = {queue.name for queue in own.spec.queues}
@@ -273,30 +275,30 @@ def test_all_tenants_at_once_share_no_gpu(
     places: dict[str, tuple[WorkloadNamespace, tuple[str, ...]]] = {}
     others: dict[str, list[Json]] = {}
     for spec in matching(lab.tenants, [OWN, "default"]):
-        place = new_place(spec.name)
+        workloads = new_place(spec.name)
         if spec.mode == OWN:
             own = OwnKai(lab, spec)
             gpus_of(own, 2)
             wait_until_idle(own)
-            place.submit(part(own, "half", 0.5))
-            places[spec.name] = (place, ("half", "whole"))
+            workloads.submit(part(own, "half", 0.5))
+            places[spec.name] = (workloads, ("half", "whole"))
             others[spec.name] = [gpu_pod("whole", queue=own.queue), cpu_pod("cpu", queue=own.queue)]
         else:
-            place.submit(gpu_pod("whole", scheduler=None))
-            places[spec.name] = (place, ("whole",))
+            workloads.submit(gpu_pod("whole", scheduler=None))
+            places[spec.name] = (workloads, ("whole",))
     for name, pods in others.items():  # early-reservation-removal: another bind would take the half's GPU away again
-        place, _ = places[name]
-        place.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
-        place.submit(*pods)
-    running = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
+        workloads, _ = places[name]
+        workloads.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
+        workloads.submit(*pods)
+    running = {name: workloads.running(*names, timeout=WAIT) for name, (workloads, names) in places.items()}
     used: dict[str, str] = {}
-    for name, (place, _) in places.items():
+    for name, (workloads, _) in places.items():
         for pod in running[name]:
-            (uuid,) = place.look(pod).visible
+            (uuid,) = workloads.look(pod).visible
             assert uuid not in used, f"tenants {used[uuid]} and {name} both have {uuid}"
             known = gpu_uuids(pod.node)
             assert known is None or uuid in known
             used[uuid] = name
-    still = {name: place.running(*names, timeout=WAIT) for name, (place, names) in places.items()}
+    still = {name: workloads.running(*names, timeout=WAIT) for name, (workloads, names) in places.items()}
     uids, before = ({n: [p.uid for p in pods] for n, pods in found.items()} for found in (still, running))
     assert uids == before

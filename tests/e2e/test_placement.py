@@ -21,12 +21,14 @@ pytestmark = pytest.mark.kai
 
 
 @on_gpus(4)
-def test_pods_are_packed_onto_one_node(place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
+def test_pods_are_packed_onto_one_node(
+    workloads: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
+) -> None:
     two_nodes_of_two(gpu_nodes)
     nodes = []
     for name in ("first", "second"):
-        place.submit(gpu_pod(name, queue=queue))
-        (pod,) = place.on_host(bound, name, timeout=WAIT, what="placed")
+        workloads.submit(gpu_pod(name, queue=queue))
+        (pod,) = workloads.on_host(bound, name, timeout=WAIT, what="placed")
         nodes.append(pod.node)
     assert nodes[0] == nodes[1]
 
@@ -42,17 +44,17 @@ def spread(lab: Lab) -> Iterator[None]:
 @pytest.mark.disturbs("KAI's scheduler restarts with another placement strategy", only="kai")
 @on_gpus(4)
 def test_pods_are_spread_over_nodes_and_gpus(
-    spread: None, place: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
+    spread: None, workloads: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     two_nodes_of_two(gpu_nodes)
 
     def placed(pod: dict[str, Any]) -> PodView:
-        place.submit(pod)
-        (view,) = place.on_host(bound, pod["metadata"]["name"], timeout=WAIT, what="placed")
+        workloads.submit(pod)
+        (view,) = workloads.on_host(bound, pod["metadata"]["name"], timeout=WAIT, what="placed")
         return view
 
     first = placed(fraction_pod("half-a", fraction=0.5, queue=queue))
     assert placed(gpu_pod("whole", queue=queue)).node != first.node
     placed(on_node(fraction_pod("half-b", fraction=0.5, queue=queue), first.node))
-    a, b = place.on_host(lambda pod: bool(pod.gpu_groups), "half-a", "half-b", timeout=WAIT, what="on a GPU")
+    a, b = workloads.on_host(lambda pod: bool(pod.gpu_groups), "half-a", "half-b", timeout=WAIT, what="on a GPU")
     assert gpu_group(a) != gpu_group(b)

@@ -24,37 +24,39 @@ NewQueues = Callable[..., dict[str, str]]
 @pytest.mark.places("host", "host-kai")
 @on_one_node()
 def test_higher_priority_takes_the_place_of_a_lower_one(
-    place: WorkloadNamespace, new_queues: NewQueues, home: NodeView
+    workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
     queue = new_queues(*TREE)["team"]
 
     def pod(name: str, priority: str) -> dict[str, object]:
         return of_priority(brief(gpu_pod(name, queue=queue)), priority)
 
-    names = [f"low-{number}" for number in range(home.gpus)]
-    place.submit(*(pod(name, "train") for name in names))
-    low = place.running(*names, timeout=WAIT)
-    place.submit(pod("equal", "train"))
-    place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
-    assert len(staying(place, low)) == home.gpus
-    place.submit(pod("urgent", "build-preemptible"))
-    place.running("urgent", timeout=WAIT)
-    kept = staying(place, low)
-    assert len(kept) == home.gpus - 1
+    names = [f"low-{number}" for number in range(leased_node.gpus)]
+    workloads.submit(*(pod(name, "train") for name in names))
+    low = workloads.running(*names, timeout=WAIT)
+    workloads.submit(pod("equal", "train"))
+    workloads.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
+    assert len(staying(workloads, low)) == leased_node.gpus
+    workloads.submit(pod("urgent", "build-preemptible"))
+    workloads.running("urgent", timeout=WAIT)
+    kept = staying(workloads, low)
+    assert len(kept) == leased_node.gpus - 1
     assert all(pod.ready for pod in kept)
-    assert evictions(place, *low) == ["preempt"]
-    (equal,) = place.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
+    assert evictions(workloads, *low) == ["preempt"]
+    (equal,) = workloads.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
     assert not bound(equal)
 
 
 @on_one_node()
-def test_non_preemptible_work_is_not_preempted(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
+def test_non_preemptible_work_is_not_preempted(
+    workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
+) -> None:
     """Priority 100 and more is not preemptible, be the other's 125."""
     queue = new_queues(*TREE)["team"]
-    names = [f"build-{number}" for number in range(home.gpus)]
-    place.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))
-    building = place.running(*names, timeout=WAIT)
-    place.submit(of_priority(gpu_pod("inference", queue=queue), "inference"))
-    (inference,) = place.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
+    names = [f"build-{number}" for number in range(leased_node.gpus)]
+    workloads.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))
+    building = workloads.running(*names, timeout=WAIT)
+    workloads.submit(of_priority(gpu_pod("inference", queue=queue), "inference"))
+    (inference,) = workloads.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
     assert refused(inference)
-    assert len(staying(place, building)) == home.gpus
+    assert len(staying(workloads, building)) == leased_node.gpus

@@ -36,10 +36,10 @@ def restricted(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.without_kai
-def test_pod_without_a_gpu(place: WorkloadNamespace) -> None:
-    place.submit(restricted(serving(cpu_pod("none", scheduler=None))))
-    (pod,) = place.running("none", timeout=WAIT)
-    facts = ProbeFacts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+def test_pod_without_a_gpu(workloads: WorkloadNamespace) -> None:
+    workloads.submit(restricted(serving(cpu_pod("none", scheduler=None))))
+    (pod,) = workloads.running("none", timeout=WAIT)
+    facts = ProbeFacts.of(server_in(workloads, pod).get("/facts", patience=PATIENCE))
     assert (facts.hostname, facts.pid) == ("none", 1)
     assert (facts.devices, facts.device_files, facts.driver) == ((), (), "")
     assert "nvidia-smi" in facts.error
@@ -48,13 +48,13 @@ def test_pod_without_a_gpu(place: WorkloadNamespace) -> None:
 
 @pytest.mark.without_kai
 @on_one_node()
-def test_pod_with_a_gpu_of_its_own(lab: Lab, place: WorkloadNamespace, cluster: Cluster) -> None:
-    place.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
-    (pod,) = place.running("whole", timeout=WAIT)
-    facts = ProbeFacts.of(server_in(place, pod).get("/facts", patience=PATIENCE))
+def test_pod_with_a_gpu_of_its_own(lab: Lab, workloads: WorkloadNamespace, cluster: Cluster) -> None:
+    workloads.submit(restricted(serving(gpu_pod("whole", scheduler=None))))
+    (pod,) = workloads.running("whole", timeout=WAIT)
+    facts = ProbeFacts.of(server_in(workloads, pod).get("/facts", patience=PATIENCE))
     (device,) = facts.devices
     assert (facts.hostname, facts.error, device.index, device.error) == ("whole", "", 0, "")
-    assert place.look(pod).visible == facts.uuids
+    assert workloads.look(pod).visible == facts.uuids
     assert "/dev/nvidiactl" in facts.device_files
     assert "GPU_PORTION" not in facts.env
     node = NodeView.of(cluster.get("Node", pod.node) or {})
@@ -65,10 +65,10 @@ def test_pod_with_a_gpu_of_its_own(lab: Lab, place: WorkloadNamespace, cluster: 
 
 @pytest.mark.kai
 @on_one_node()
-def test_pod_with_a_part_of_a_gpu(lab: Lab, place: WorkloadNamespace, cluster: Cluster, queue: str) -> None:
-    place.submit(fraction_pod("half", fraction=0.5, queue=queue))
-    (pod,) = place.running("half", timeout=WAIT)
-    facts = facts_in(place, pod)
+def test_pod_with_a_part_of_a_gpu(lab: Lab, workloads: WorkloadNamespace, cluster: Cluster, queue: str) -> None:
+    workloads.submit(fraction_pod("half", fraction=0.5, queue=queue))
+    (pod,) = workloads.running("half", timeout=WAIT)
+    facts = facts_in(workloads, pod)
     (held,) = reservations(cluster, gpu_group(pod))
     assert facts.uuids == (held.reserved_gpu,)
     assert facts.env["NVIDIA_VISIBLE_DEVICES"].rpartition("=")[2] == held.reserved_gpu
@@ -79,7 +79,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, place: WorkloadNamespace, cluster: C
     assert device.memory == node.gpu_memory  # KAI shares a GPU out, it does not cut it up
     if lab.gpu_mode == "simulated":
         facts_when(
-            place,
+            workloads,
             pod,
             lambda told: abs(told.devices[0].used - device.memory / 2) <= 1,
             timeout=WAIT,
@@ -88,15 +88,15 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, place: WorkloadNamespace, cluster: C
 
 
 @pytest.mark.without_kai
-def test_vllms_command_line_starts_the_stand_in(place: WorkloadNamespace) -> None:
+def test_vllms_command_line_starts_the_stand_in(workloads: WorkloadNamespace) -> None:
     """The container of the reference text's Deployment, with the image alone replaced."""
     pod = serving(cpu_pod("vllm", scheduler=None))
     model = "Qwen/Qwen2.5-1.5B-Instruct"
     (container,) = pod["spec"]["containers"]
     container |= {"command": ["/bin/sh", "-c"], "args": [f"vllm serve {model} --gpu-memory-utilization=0.7"]}
-    place.submit(pod)
-    (view,) = place.running("vllm", timeout=WAIT)
-    server = server_in(place, view)
+    workloads.submit(pod)
+    (view,) = workloads.running("vllm", timeout=WAIT)
+    server = server_in(workloads, view)
     (served,) = server.get("/v1/models", patience=PATIENCE)["data"]
     assert served["id"] == model
     for path, status in (("/v1/nothing", 404), ("/v1/completions", 405)):
@@ -109,10 +109,10 @@ def test_vllms_command_line_starts_the_stand_in(place: WorkloadNamespace) -> Non
 
 
 @pytest.mark.without_kai
-def test_probe_ends_at_once_when_told_to(place: WorkloadNamespace, cluster: Cluster) -> None:
+def test_probe_ends_at_once_when_told_to(workloads: WorkloadNamespace, cluster: Cluster) -> None:
     """As the first process of its container it would ignore SIGTERM, and be killed after the grace of 10 minutes."""
     pod = serving(cpu_pod("ending", scheduler=None))
     pod["spec"]["terminationGracePeriodSeconds"] = 600
-    place.submit(pod)
-    place.running("ending", timeout=WAIT)
-    cluster.delete("Pod", "ending", place.namespace, wait=WAIT)
+    workloads.submit(pod)
+    workloads.running("ending", timeout=WAIT)
+    cluster.delete("Pod", "ending", workloads.namespace, wait=WAIT)

@@ -26,7 +26,7 @@ NewQueues = Callable[..., dict[str, str]]
 @pytest.mark.kai(">=0.13")  # queue trees of three levels
 @on_gpus(GPUS)
 def test_quota_comes_before_what_is_left_over(
-    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+    workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
 ) -> None:
     """ML department → research team (alpha, beta) and engineering: by weight alone, engineering would get 3."""
     names = new_queues(
@@ -36,7 +36,7 @@ def test_quota_comes_before_what_is_left_over(
         leaf("beta", parent="research", quota=1),
         leaf("engineering", quota=1, weight=3),
     )
-    got = contend(place, cluster, names, {"alpha": 1, "beta": 1, "engineering": 4})
+    got = contend(workloads, cluster, names, {"alpha": 1, "beta": 1, "engineering": 4})
     assert got == {"alpha": 1, "beta": 1, "engineering": 2}
     wanted = {names[queue]: gpus for queue, gpus in {**got, "research": 2, "department": GPUS}.items()}
 
@@ -48,61 +48,63 @@ def test_quota_comes_before_what_is_left_over(
 
 
 @on_gpus(GPUS)
-def test_what_is_left_over_goes_by_weight(place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
+def test_what_is_left_over_goes_by_weight(
+    workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+) -> None:
     names = new_queues(DEPARTMENT, leaf("alpha", weight=3), leaf("beta"))
-    assert contend(place, cluster, names, {"alpha": 3, "beta": 2}) == {"alpha": 3, "beta": 1}
+    assert contend(workloads, cluster, names, {"alpha": 3, "beta": 2}) == {"alpha": 3, "beta": 1}
 
 
 @on_gpus(GPUS)
 def test_queue_of_higher_priority_comes_first(
-    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+    workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
 ) -> None:
     names = new_queues(DEPARTMENT, leaf("urgent", priority=200), leaf("usual"))
-    assert contend(place, cluster, names, {"usual": 2, "urgent": 4}) == {"usual": 0, "urgent": 4}
+    assert contend(workloads, cluster, names, {"usual": 2, "urgent": 4}) == {"usual": 0, "urgent": 4}
 
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node(2)
-def test_limit_is_never_passed(place: WorkloadNamespace, new_queues: NewQueues) -> None:
+def test_limit_is_never_passed(workloads: WorkloadNamespace, new_queues: NewQueues) -> None:
     names = new_queues(QueueSpec(name="department"), leaf("capped", limit=1))
-    place.submit(gpu_pod("within", queue=names["capped"]))
-    place.on_host(bound, "within", timeout=WAIT, what="placed")
-    place.submit(gpu_pod("beyond", queue=names["capped"]))
-    (beyond,) = place.on_host(decided, "beyond", timeout=WAIT, what="placed or refused")
+    workloads.submit(gpu_pod("within", queue=names["capped"]))
+    workloads.on_host(bound, "within", timeout=WAIT, what="placed")
+    workloads.submit(gpu_pod("beyond", queue=names["capped"]))
+    (beyond,) = workloads.on_host(decided, "beyond", timeout=WAIT, what="placed or refused")
     assert not bound(beyond)
     assert f"{names['capped']} quota {OVER_LIMIT} of GPUs" in refusal(beyond)
 
 
-def test_limit_of_a_queue_counts_for_its_children(place: WorkloadNamespace, new_queues: NewQueues) -> None:
+def test_limit_of_a_queue_counts_for_its_children(workloads: WorkloadNamespace, new_queues: NewQueues) -> None:
     one_pod = QueueResource(limit=100)  # millicores, as much as one pod of cpu_pod
     names = new_queues(QueueSpec(name="department", cpu=one_pod), leaf("alpha"), leaf("beta"))
-    place.submit(cpu_pod("first", queue=names["alpha"]))
-    place.on_host(bound, "first", timeout=WAIT, what="placed")
-    place.submit(cpu_pod("second", queue=names["beta"]))
-    (second,) = place.on_host(decided, "second", timeout=WAIT, what="placed or refused")
+    workloads.submit(cpu_pod("first", queue=names["alpha"]))
+    workloads.on_host(bound, "first", timeout=WAIT, what="placed")
+    workloads.submit(cpu_pod("second", queue=names["beta"]))
+    (second,) = workloads.on_host(decided, "second", timeout=WAIT, what="placed or refused")
     assert not bound(second)
     assert f"{names['department']} quota {OVER_LIMIT} of CPU" in refusal(second)
 
 
 @pytest.mark.kai(">=0.13")
 @pytest.mark.places("host", "host-kai")
-def test_inner_queue_takes_no_pods(place: WorkloadNamespace, new_queues: NewQueues) -> None:
+def test_inner_queue_takes_no_pods(workloads: WorkloadNamespace, new_queues: NewQueues) -> None:
     names = new_queues(QueueSpec(name="department"), leaf("research"), leaf("alpha", parent="research"))
-    place.submit(cpu_pod("stray", queue=names["research"]))
-    (pod,) = place.on_host(decided, "stray", timeout=WAIT, what="placed or refused")
+    workloads.submit(cpu_pod("stray", queue=names["research"]))
+    (pod,) = workloads.on_host(decided, "stray", timeout=WAIT, what="placed or refused")
     assert not bound(pod)
-    event = place.event(pod, "Unschedulable", "Scheduled", timeout=WAIT)
+    event = workloads.event(pod, "Unschedulable", "Scheduled", timeout=WAIT)
     assert (event.reason, event.reporter) == ("Unschedulable", KAI_SCHEDULER)
 
 
 @pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
 @pytest.mark.breaks("leaf-queues", reason="the parent is deleted")
 def test_children_of_a_deleted_parent_run_nothing(
-    place: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
+    workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
 ) -> None:
     """KAI 0.16.8 lets go of a queue with children: its webhook is registered for CREATE and UPDATE alone."""
     names = new_queues(QueueSpec(name="department"), leaf("alpha"))
     cluster.delete("Queue", names["department"], wait=WAIT)
-    place.submit(cpu_pod("orphan", queue=names["alpha"]))
+    workloads.submit(cpu_pod("orphan", queue=names["alpha"]))
     told = f"Queue '{names['alpha']}' {NO_QUEUE}"
-    place.on_host(lambda pod: told in refusal(pod), "orphan", timeout=WAIT, what="refused: its queue has no root")
+    workloads.on_host(lambda pod: told in refusal(pod), "orphan", timeout=WAIT, what="refused: its queue has no root")

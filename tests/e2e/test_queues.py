@@ -46,25 +46,25 @@ def test_parents_know_their_children(lab: Lab, cluster: Cluster) -> None:
 
 
 @pytest.mark.kai(">=0.13")
-def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, place: WorkloadNamespace) -> None:
+def test_parent_queue_takes_no_workload_and_says_so(lab: Lab, workloads: WorkloadNamespace) -> None:
     parents = [queue.parent for queue in lab.spec.queues if queue.parent]
     if not parents:
         pytest.skip("no queue of the lab file has a parent")
-    place.submit(cpu_pod("stray", queue=parents[0]))
-    (pod,) = place.on_host(lambda pod: True, "stray", what="there")
-    event = place.event(pod, "Unschedulable", "Scheduled")
+    workloads.submit(cpu_pod("stray", queue=parents[0]))
+    (pod,) = workloads.on_host(lambda pod: True, "stray", what="there")
+    event = workloads.event(pod, "Unschedulable", "Scheduled")
     assert (event.reason, event.reporter) == ("Unschedulable", KAI_SCHEDULER)
-    (pod,) = place.host_pods()
+    (pod,) = workloads.host_pods()
     assert pod.node == ""
 
 
 @pytest.mark.kai(">=0.13")
-def test_unknown_queue_is_named(place: WorkloadNamespace, cluster: Cluster) -> None:
-    place.submit(cpu_pod("lost", queue="no-such-queue"))
+def test_unknown_queue_is_named(workloads: WorkloadNamespace, cluster: Cluster) -> None:
+    workloads.submit(cpu_pod("lost", queue="no-such-queue"))
     (obj,) = cluster.wait(
         "PodGroup",
         lambda groups: any(PodGroupView.of(group).refusals for group in groups),
-        namespace=place.namespace,
+        namespace=workloads.namespace,
         timeout=60,
         what="KAI says why it does not place the pod",
     )

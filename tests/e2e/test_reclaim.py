@@ -23,40 +23,40 @@ DEPARTMENT = QueueSpec(name="department")
 
 @pytest.mark.places("host", "host-kai")
 @on_one_node(2)
-def test_borrowed_gpus_go_back(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
+def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView) -> None:
     """The borrower has every GPU of the node, and a quota of all but one."""
-    needs_two_gpus(home)
+    needs_two_gpus(leased_node)
     names = new_queues(
         DEPARTMENT,
-        QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=home.gpus - 1)),
+        QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=leased_node.gpus - 1)),
         # Without a weight, its quota is all that it may ask back.
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1, weight=0)),
     )
-    borrowing = [f"loan-{number}" for number in range(home.gpus)]
-    place.submit(*(brief(gpu_pod(name, queue=names["borrower"])) for name in borrowing))
-    loans = place.running(*borrowing, timeout=WAIT)
-    place.submit(gpu_pod("owner", queue=names["owner"]))
-    place.running("owner", timeout=WAIT)
-    kept = staying(place, loans)
+    borrowing = [f"loan-{number}" for number in range(leased_node.gpus)]
+    workloads.submit(*(brief(gpu_pod(name, queue=names["borrower"])) for name in borrowing))
+    loans = workloads.running(*borrowing, timeout=WAIT)
+    workloads.submit(gpu_pod("owner", queue=names["owner"]))
+    workloads.running("owner", timeout=WAIT)
+    kept = staying(workloads, loans)
     assert len(kept) == len(loans) - 1
     assert all(pod.ready for pod in kept)
-    assert evictions(place, *loans) == ["reclaim"]
+    assert evictions(workloads, *loans) == ["reclaim"]
 
 
 @on_one_node(2)
-def test_gpus_within_quota_stay(place: WorkloadNamespace, new_queues: NewQueues, home: NodeView) -> None:
+def test_gpus_within_quota_stay(workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView) -> None:
     """Both queues have what is theirs, and one of them asks for more."""
-    needs_two_gpus(home)
+    needs_two_gpus(leased_node)
     names = new_queues(
         DEPARTMENT,
-        QueueSpec(name="alpha", parent="department", gpu=QueueResource(quota=home.gpus - 1)),
+        QueueSpec(name="alpha", parent="department", gpu=QueueResource(quota=leased_node.gpus - 1)),
         QueueSpec(name="beta", parent="department", gpu=QueueResource(quota=1)),
     )
-    taken = {f"alpha-{number}": names["alpha"] for number in range(home.gpus - 1)} | {"beta": names["beta"]}
-    place.submit(*(brief(gpu_pod(name, queue=queue)) for name, queue in taken.items()))
-    satisfied = place.running(*taken, timeout=WAIT)
-    place.submit(gpu_pod("more", queue=names["beta"]))
-    (more,) = place.on_host(decided, "more", timeout=WAIT, what="placed or refused")
+    taken = {f"alpha-{number}": names["alpha"] for number in range(leased_node.gpus - 1)} | {"beta": names["beta"]}
+    workloads.submit(*(brief(gpu_pod(name, queue=queue)) for name, queue in taken.items()))
+    satisfied = workloads.running(*taken, timeout=WAIT)
+    workloads.submit(gpu_pod("more", queue=names["beta"]))
+    (more,) = workloads.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
     assert not bound(more)
-    assert len(staying(place, satisfied)) == home.gpus
+    assert len(staying(workloads, satisfied)) == leased_node.gpus

@@ -22,19 +22,19 @@ SHARES = {"half": 0.5, "quarter-a": 0.25, "quarter-b": 0.25}
 
 
 @pytest.fixture
-def sharing(place: WorkloadNamespace, queue: str) -> tuple[PodView, ...]:
+def sharing(workloads: WorkloadNamespace, queue: str) -> tuple[PodView, ...]:
     """0.5 + 0.25 + 0.25: three pods that fill one GPU."""
     first, *others = (fraction_pod(name, fraction=share, queue=queue) for name, share in SHARES.items())
-    place.submit(first)
-    place.on_host(lambda pod: bool(pod.node), "half", what="bound")
-    place.submit(*others)
-    return place.running(*SHARES)
+    workloads.submit(first)
+    workloads.on_host(lambda pod: bool(pod.node), "half", what="bound")
+    workloads.submit(*others)
+    return workloads.running(*SHARES)
 
 
 @on_one_node()
 def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
     sharing: tuple[PodView, ...],
-    place: WorkloadNamespace,
+    workloads: WorkloadNamespace,
     cluster: Cluster,
     queue: str,
     probe: Callable[[PodView], Inside],
@@ -55,15 +55,15 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
 
     # what does not fit goes elsewhere, or waits
-    place.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
-    (fourth,) = place.on_host(decided, "fourth", what="placed or refused")
+    workloads.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
+    (fourth,) = workloads.on_host(decided, "fourth", what="placed or refused")
     assert group not in fourth.gpu_groups
     if fourth.node:
         # Pods that go while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
-        place.running("fourth")
+        workloads.running("fourth")
         (other,) = reservations(cluster, gpu_group(fourth))
         assert other.reserved_gpu != held.reserved_gpu
-    place.remove("fourth")
+    workloads.remove("fourth")
 
     def wait(count: int, hold: float) -> None:
         cluster.wait(
@@ -76,7 +76,7 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
             what=f"{count} reservation pods of GPU group {group}",
         )
 
-    place.remove("half", "quarter-a")
+    workloads.remove("half", "quarter-a")
     wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
-    place.remove("quarter-b")
+    workloads.remove("quarter-b")
     wait(0, hold=0)

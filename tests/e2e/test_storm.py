@@ -38,12 +38,12 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-def storm(invariants: Held, cluster: Cluster, place: WorkloadNamespace) -> Iterator[WorkloadNamespace]:
-    """A place; all that happens in it is watched, and at its end no GPU is held for nobody."""
-    where = f"spec.nodeName={place.node}" if place.node else None
+def storm(invariants: Held, cluster: Cluster, workloads: WorkloadNamespace) -> Iterator[WorkloadNamespace]:
+    """A watched workload namespace; at its end no unused GPU is still reserved."""
+    where = f"spec.nodeName={workloads.node}" if workloads.node else None
     before = {pod["metadata"]["name"] for pod in cluster.list("Pod", RESERVATIONS, fields=where)}
-    yield place
-    place.remove(timeout=WAIT)
+    yield workloads
+    workloads.remove(timeout=WAIT)
     cluster.wait(
         "Pod",
         lambda pods: {pod["metadata"]["name"] for pod in pods} <= before,
@@ -55,13 +55,13 @@ def storm(invariants: Held, cluster: Cluster, place: WorkloadNamespace) -> Itera
     invariants.check()
 
 
-def submit_at_once(place: WorkloadNamespace, pods: Sequence[Json]) -> None:
+def submit_at_once(workloads: WorkloadNamespace, pods: Sequence[Json]) -> None:
     """Create pods from many connections; the first refusal is raised."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(place.submit, pods))
+        list(pool.map(workloads.submit, pods))
 
 
-def wait_for(place: WorkloadNamespace, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
+def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
     """Wait until so many of all pods are Ready, or have succeeded; none may fail or vanish. Returns all pods."""
 
     def hopeless(objects: list[Json]) -> str | None:
@@ -75,7 +75,7 @@ def wait_for(place: WorkloadNamespace, total: int, count: int, what: str, *, end
         views = [PodView.of(obj) for obj in objects]
         return sum(view.phase == "Succeeded" if ended else view.ready for view in views) >= count
 
-    found = place.host.wait("Pod", enough, namespace=place.namespace, timeout=WAIT, fail=hopeless, what=what)
+    found = workloads.host.wait("Pod", enough, namespace=workloads.namespace, timeout=WAIT, fail=hopeless, what=what)
     return [PodView.of(obj) for obj in found]
 
 
@@ -89,10 +89,10 @@ def finishing(pod: Json, seconds: int) -> Json:
 
 @on_one_node()
 def test_twice_as_many_halves_as_gpus_at_once(
-    storm: WorkloadNamespace, queue: str, cluster: Cluster, home: NodeView
+    storm: WorkloadNamespace, queue: str, cluster: Cluster, leased_node: NodeView
 ) -> None:
     """Two on each GPU and none left over: three of four captures in KAI#2153 had 3 on one and 1 on others."""
-    gpus = home.gpus
+    gpus = leased_node.gpus
     names = [f"half-{number}" for number in range(2 * gpus)]
     submit_at_once(storm, [brief(fraction_pod(name, fraction=0.5, queue=queue)) for name in names])
     pods = storm.running(*names, timeout=WAIT)

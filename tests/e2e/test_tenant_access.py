@@ -153,21 +153,23 @@ def user_secrets(user: Json) -> list[str]:
 
 @pytest.fixture(scope="module")
 def with_token(lab: Lab) -> Iterator[dict[str, tuple[WorkloadNamespace, Json]]]:
-    """In each tenant a pod that mounts its ServiceAccount's token: the place, and the pod as the host has it."""
+    """In each tenant a pod that mounts its ServiceAccount's token: its namespace, and the pod as the host sees it."""
     with ExitStack() as undo:
         places = {}
         for tenant in lab.tenants:
             inside = lab.tenant(tenant.name)
-            place = WorkloadNamespace.open(lab.spec.name, lab.cluster, "with-token", tenant=tenant.name, cluster=inside)
-            undo.callback(place.clear)
+            workloads = WorkloadNamespace.open(
+                lab.spec.name, lab.cluster, "with-token", tenant=tenant.name, cluster=inside
+            )
+            undo.callback(workloads.clear)
             pod = cpu_pod("token", scheduler=None)
             pod["spec"]["automountServiceAccountToken"] = True
-            place.submit(pod)
-            places[tenant.name] = place
+            workloads.submit(pod)
+            places[tenant.name] = workloads
         found = {}
-        for name, place in places.items():
-            (view,) = place.running("token", timeout=WAIT)
-            found[name] = (place, lab.cluster.get("Pod", view.name, view.namespace) or {})
+        for name, workloads in places.items():
+            (view,) = workloads.running("token", timeout=WAIT)
+            found[name] = (workloads, lab.cluster.get("Pod", view.name, view.namespace) or {})
         yield found
 
 
@@ -233,10 +235,10 @@ def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Pat
 def test_evidence_of_a_wait_holds_no_secrets(
     lab: Lab, doors: dict[str, str], with_token: dict[str, tuple[WorkloadNamespace, Json]]
 ) -> None:
-    for tenant, (place, pod) in with_token.items():
+    for tenant, (workloads, pod) in with_token.items():
         meta = pod["metadata"]
         with pytest.raises(WaitTimeout) as inside:
-            place.inside(lambda pod: False, "token", timeout=1, what="never")
+            workloads.inside(lambda pod: False, "token", timeout=1, what="never")
         with pytest.raises(WaitTimeout) as host:
             lab.cluster.wait(
                 "Pod",

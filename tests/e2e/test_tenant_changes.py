@@ -43,19 +43,19 @@ def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNam
     if room.gpus < 2:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
     queue = trial_queue(inner_spec(lab.spec, tenant.spec))
-    place = new_place(tenant.name)
+    workloads = new_place(tenant.name)
     # One after the other: while a fraction is bound, another bind may cost it its GPU (early-reservation-removal).
     for pod in (
         fraction_pod("half", fraction=0.5, queue=queue),
         fraction_pod("quarter", fraction=0.25, queue=queue),
         gpu_pod("whole", queue=queue),
     ):
-        place.submit(pod)
-        place.inside(lambda pod: pod.ready, pod["metadata"]["name"], timeout=WAIT, what="Ready")
-    _, half, quarter = place.inside(lambda pod: pod.ready, *LOAD, timeout=WAIT, what="Ready")
+        workloads.submit(pod)
+        workloads.inside(lambda pod: pod.ready, pod["metadata"]["name"], timeout=WAIT, what="Ready")
+    _, half, quarter = workloads.inside(lambda pod: pod.ready, *LOAD, timeout=WAIT, what="Ready")
     assert half.gpu_groups
     assert half.gpu_groups == quarter.gpu_groups
-    return place
+    return workloads
 
 
 def note_times(record: Record, change: Change | None, prefix: str) -> None:

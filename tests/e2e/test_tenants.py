@@ -20,12 +20,12 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @pytest.mark.kai
 @pytest.mark.tenants("host-kai")
-def test_what_kai_writes_is_seen_in_the_tenant(tenant: TenantFixture, place: WorkloadNamespace, queue: str) -> None:
-    place.submit(cpu_pod("seen", queue=queue))
-    (on_host,) = place.running("seen")
+def test_what_kai_writes_is_seen_in_the_tenant(tenant: TenantFixture, workloads: WorkloadNamespace, queue: str) -> None:
+    workloads.submit(cpu_pod("seen", queue=queue))
+    (on_host,) = workloads.running("seen")
     # The syncer copies annotations by difference; it may take more than one round.
     (virtual,) = copied(
-        place,
+        workloads,
         lambda pod: bool(pod.ready and pod.pod_group and pod.received_resource_type),
         "seen",
         what="Ready, with KAI's annotations,",
@@ -37,31 +37,31 @@ def test_what_kai_writes_is_seen_in_the_tenant(tenant: TenantFixture, place: Wor
     assert crd is None, "no PodGroup CRD is needed in a tenant"
 
 
-def assert_kai_kept_away(place: WorkloadNamespace, name: str) -> None:
+def assert_kai_kept_away(workloads: WorkloadNamespace, name: str) -> None:
     """The pod runs, and nothing of KAI is on it or beside it."""
-    (pod,) = place.running(name)
+    (pod,) = workloads.running(name)
     assert pod.scheduler_name == DEFAULT_SCHEDULER
-    assert place.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
+    assert workloads.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER
     assert (pod.pod_group, pod.received_resource_type, pod.gpu_groups) == ("", "", ())
     # All of the tenant's pods share this namespace of the host.
-    assert place.host.list("PodGroup", pod.namespace) == []
+    assert workloads.host.list("PodGroup", pod.namespace) == []
 
 
 @pytest.mark.without_kai
 @pytest.mark.tenants("default")
-def test_default_tenant_never_sees_kai(tenant: TenantFixture, place: WorkloadNamespace) -> None:
-    place.submit(cpu_pod("plain", scheduler=None))
-    assert_kai_kept_away(place, "plain")
+def test_default_tenant_never_sees_kai(tenant: TenantFixture, workloads: WorkloadNamespace) -> None:
+    workloads.submit(cpu_pod("plain", scheduler=None))
+    assert_kai_kept_away(workloads, "plain")
 
 
 @pytest.mark.without_kai
 @pytest.mark.tenants("default")
 @on_one_node()
-def test_default_tenant_gets_whole_gpus(tenant: TenantFixture, place: WorkloadNamespace) -> None:
-    place.submit(gpu_pod("research", scheduler=None))
-    assert_kai_kept_away(place, "research")
-    (pod,) = place.host_pods()
-    inside = place.look(pod)
+def test_default_tenant_gets_whole_gpus(tenant: TenantFixture, workloads: WorkloadNamespace) -> None:
+    workloads.submit(gpu_pod("research", scheduler=None))
+    assert_kai_kept_away(workloads, "research")
+    (pod,) = workloads.host_pods()
+    inside = workloads.look(pod)
     assert len(inside.gpus) == len(inside.visible) == 1
 
 

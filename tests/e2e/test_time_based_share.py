@@ -22,13 +22,13 @@ pytestmark = pytest.mark.kai(">=0.14")
 @pytest.mark.disturbs("KAI's scheduler restarts with a usage history", only="kai")
 @on_gpus(GPUS)
 def test_past_usage_counts_against_a_queue(
-    lab: Lab, cluster: Cluster, place: WorkloadNamespace, new_queues: Callable[..., dict[str, str]]
+    lab: Lab, cluster: Cluster, workloads: WorkloadNamespace, new_queues: Callable[..., dict[str, str]]
 ) -> None:
     """Without a history, each queue gets two GPUs."""
     names = new_queues(DEPARTMENT, leaf("greedy"), leaf("patient"))
-    place.submit(history_pod("history", {names["greedy"]: 1.0, names["patient"]: 0.0}))
-    place.running("history", timeout=WAIT)
-    pod = cluster.get("Pod", "history", place.namespace)
+    workloads.submit(history_pod("history", {names["greedy"]: 1.0, names["patient"]: 0.0}))
+    workloads.running("history", timeout=WAIT)
+    pod = cluster.get("Pod", "history", workloads.namespace)
     assert pod is not None
     address = pod["status"]["podIP"]
     source = {
@@ -37,5 +37,5 @@ def test_past_usage_counts_against_a_queue(
         "usageParams": {"windowSize": "1h", "fetchInterval": "1s", "waitTimeout": "60s"},
     }
     with shard_changed(lab, {"kValue": 1.0, "usageDBConfig": source}):
-        got = contend(place, cluster, names, {"greedy": 3, "patient": 3})
+        got = contend(workloads, cluster, names, {"greedy": 3, "patient": 3})
     assert got == {"greedy": 1, "patient": 3}

@@ -43,31 +43,35 @@ def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Ite
             cluster.delete("Topology", name, wait=WAIT)
 
 
-def submit_gang(place: WorkloadNamespace, queue: str, members: tuple[str, ...], topology: str, required: str) -> None:
+def submit_gang(
+    workloads: WorkloadNamespace, queue: str, members: tuple[str, ...], topology: str, required: str
+) -> None:
     """A gang with a GPU for each member, which must be within one domain of this level."""
-    group = f"{place.namespace}-{members[0]}"
-    place.submit(pod_group(group, queue=queue, minimum=len(members), topology=topology, required=required))
-    place.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
+    group = f"{workloads.namespace}-{members[0]}"
+    workloads.submit(pod_group(group, queue=queue, minimum=len(members), topology=topology, required=required))
+    workloads.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
 
 
 @on_gpus(4)
 def test_gang_stays_within_one_rack(
-    place: WorkloadNamespace, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]
+    workloads: WorkloadNamespace, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """One GPU is in use: packing alone would put one member beside it and the other one elsewhere."""
     taken, free = two_nodes_of_two(gpu_nodes)
-    place.submit(on_node(gpu_pod("taken", queue=queue), taken))
-    place.on_host(bound, "taken", timeout=WAIT, what="placed")
-    submit_gang(place, queue, ("left", "right"), topology, RACK)
-    pods = place.on_host(bound, "left", "right", timeout=WAIT, what="placed")
+    workloads.submit(on_node(gpu_pod("taken", queue=queue), taken))
+    workloads.on_host(bound, "taken", timeout=WAIT, what="placed")
+    submit_gang(workloads, queue, ("left", "right"), topology, RACK)
+    pods = workloads.on_host(bound, "left", "right", timeout=WAIT, what="placed")
     assert {pod.node for pod in pods} == {free}
 
 
 @on_gpus(4)
-def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(place: WorkloadNamespace, queue: str, topology: str) -> None:
+def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(
+    workloads: WorkloadNamespace, queue: str, topology: str
+) -> None:
     rack, zone = ("rack-a", "rack-b", "rack-c"), ("zone-a", "zone-b", "zone-c")
-    submit_gang(place, queue, rack, topology, RACK)
-    waiting = place.on_host(decided, *rack, timeout=WAIT, what="placed or refused")
+    submit_gang(workloads, queue, rack, topology, RACK)
+    waiting = workloads.on_host(decided, *rack, timeout=WAIT, what="placed or refused")
     assert [bound(pod) for pod in waiting] == [False] * len(rack)
-    submit_gang(place, queue, zone, topology, ZONE)
-    place.on_host(bound, *zone, timeout=WAIT, what="placed: the zone has GPUs enough")
+    submit_gang(workloads, queue, zone, topology, ZONE)
+    workloads.on_host(bound, *zone, timeout=WAIT, what="placed: the zone has GPUs enough")

@@ -50,7 +50,7 @@ def _shared_workers(lab: Lab) -> int:
 
 
 @contextmanager
-def namespace_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def namespace_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant's namespace on the host is deleted, as somebody would who knows no better; it must go by itself."""
     host = own.lab.cluster
     if host.get("Namespace", own.namespace) is None:

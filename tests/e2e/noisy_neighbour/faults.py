@@ -46,7 +46,7 @@ def _nothing() -> None:
 
 
 @contextmanager
-def crash_looping(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """KAI's scheduler ends at each start, because of an argument that it does not know."""
     with stopped(own):  # the operator, where there is one: it would put the Deployment back
         name = deployments(own)["scheduler"]
@@ -80,7 +80,7 @@ def _crashed(pod: Json) -> bool:
 
 
 @contextmanager
-def webhook_failing(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def webhook_failing(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """KAI's webhooks for pods must be asked (failurePolicy Fail) and nobody answers: their Service selects no pod."""
     line = line_of(own.kai_version)
     hooks = tuple(zip(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), line.webhooks, strict=False))
@@ -114,7 +114,7 @@ def _until_silent(own: OwnKai) -> None:
 
 
 @contextmanager
-def queues_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def queues_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant has no queue any more."""
     queues = {queue["metadata"]["name"]: queue for queue in own.cluster.list(QUEUE)}
     try:
@@ -137,7 +137,7 @@ def _again(doc: Json) -> Json:
 
 
 @contextmanager
-def api_killed(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def api_killed(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """The tenant's control-plane pod is deleted on the host, and each that follows it."""
     host, killed = own.lab.cluster, set[str]()
 
@@ -161,26 +161,26 @@ def api_killed(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
 
 
 @contextmanager
-def many_pending(own: OwnKai, place: WorkloadNamespace, *, count: int) -> Iterator[Stoke]:
+def many_pending(own: OwnKai, workloads: WorkloadNamespace, *, count: int) -> Iterator[Stoke]:
     """So many pods that no node can take."""
     pods = [gpu_pod(f"pending-{number:03}", gpus=NEVER, queue=own.queue) for number in range(count)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(place.submit, pods))
+        list(pool.map(workloads.submit, pods))
     try:
-        place.cluster.wait(
+        workloads.cluster.wait(
             "Pod",
             lambda pods: len(pods) >= count and any(refusal(PodView.of(pod)) for pod in pods),
-            namespace=place.namespace,
+            namespace=workloads.namespace,
             timeout=WAIT,
             what=f"{count} pods are pending, and KAI has begun to refuse them",
         )
         yield _nothing
     finally:
-        place.remove(timeout=WAIT)
+        workloads.remove(timeout=WAIT)
 
 
 @contextmanager
-def crd_deleted(own: OwnKai, place: WorkloadNamespace) -> Iterator[Stoke]:
+def crd_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
     """The kind PodGroup is gone, and every PodGroup with it."""
     kind = "CustomResourceDefinition"
     crd = own.cluster.get(kind, CRD) or {}

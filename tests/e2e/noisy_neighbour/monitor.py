@@ -50,15 +50,15 @@ class Neighbour:
 
     Args:
         name: in figures: ``host``, or the tenant's.
-        place: where the small pods go, on the host or in that tenant.
+        workloads: where the small pods go, on the host or in that tenant.
         scheduler: schedulerName of the small pods; None is the cluster's default scheduler.
         queue: their KAI queue; None without KAI.
         ignore: namespaces of this cluster that belong to whoever suffers.
-        pods: further pods that run in ``place`` from the beginning, to be watched.
+        pods: further pods that run in ``workloads`` from the beginning, to be watched.
     """
 
     name: str
-    place: WorkloadNamespace
+    workloads: WorkloadNamespace
     scheduler: str | None
     queue: str | None
     ignore: frozenset[str] = frozenset()
@@ -111,7 +111,7 @@ class Vigil:
         self._limit = limit
         self._pause = pause
         self._clock = clock
-        sources = [InformerSource(one.name, one.place.cluster, ("Pod",)) for one in self._neighbours]
+        sources = [InformerSource(one.name, one.workloads.cluster, ("Pod",)) for one in self._neighbours]
         self._loop = EventLoop(feed(sources), self._hear, "vigil")
         self._guards = {one.name: Guard(one.ignore, MARK) for one in self._neighbours}
         self._awaited: dict[str, _Awaited] = {}
@@ -127,14 +127,14 @@ class Vigil:
     def __enter__(self) -> Vigil:
         with ExitStack() as stack:
             for one in self._neighbours:
-                stack.callback(one.place.clear)
+                stack.callback(one.workloads.clear)
             # Pod by pod: before 0.9.16, KAI may lose the GPU of a fraction when another pod is bound at the same time.
             for pods in itertools.zip_longest(*(one.pods for one in self._neighbours)):
-                wave = [(one.place, pod) for one, pod in zip(self._neighbours, pods, strict=True) if pod]
-                for place, pod in wave:
-                    place.submit(pod)
-                for place, pod in wave:
-                    place.running(pod["metadata"]["name"], timeout=SETTLE_SECONDS)
+                wave = [(one.workloads, pod) for one, pod in zip(self._neighbours, pods, strict=True) if pod]
+                for workloads, pod in wave:
+                    workloads.submit(pod)
+                for workloads, pod in wave:
+                    workloads.running(pod["metadata"]["name"], timeout=SETTLE_SECONDS)
             stack.enter_context(self._loop)
             self._wait(
                 lambda: len(self._loop.listed) == len(self._neighbours),
@@ -213,14 +213,14 @@ class Vigil:
             self._loop.fail(error)
 
     def _once(self, one: Neighbour, name: str) -> None:
-        place, pod = one.place, brief(cpu_pod(name, queue=one.queue, scheduler=one.scheduler))
+        workloads, pod = one.workloads, brief(cpu_pod(name, queue=one.queue, scheduler=one.scheduler))
         pod["metadata"].setdefault("labels", {})[MARK] = "small"
-        awaited = _Awaited(place.namespace, name)
+        awaited = _Awaited(workloads.namespace, name)
         with self._change:
             self._awaited[one.name], phase = awaited, self._phase
         began, trouble = self._clock(), ""
         try:
-            place.submit(pod)
+            workloads.submit(pod)
         except LabError as error:
             trouble = error.what
         else:
@@ -233,7 +233,7 @@ class Vigil:
             self._samples.append(sample)
             self._change.notify_all()
         with contextlib.suppress(LabError):  # one that stays is taken away with its namespace
-            place.cluster.delete("Pod", name, place.namespace, grace=0)
+            workloads.cluster.delete("Pod", name, workloads.namespace, grace=0)
 
 
 def _since(began: float, then: float | None) -> float | None:

@@ -61,7 +61,7 @@ class OwnKai:
         again too. Raises LabError.
 
         Args:
-            new_place: makes a place in the tenant; asked once its API answers again.
+            new_place: creates a workload namespace in the tenant; called once its API answers again.
         """
         vcluster = VirtualCluster(self.lab.spec, self.tenant)
         ctx = self.lab.context(vcluster.id)
@@ -72,9 +72,9 @@ class OwnKai:
             if step.observe(within).state is not State.READY:
                 step.apply(within)
             step.verify(within)
-        place = new_place(self.tenant.name)
-        place.submit(cpu_pod("proof", queue=self.queue))
-        place.running("proof", timeout=WAIT)
+        workloads = new_place(self.tenant.name)
+        workloads.submit(cpu_pod("proof", queue=self.queue))
+        workloads.running("proof", timeout=WAIT)
 
 
 def with_class(pod: dict[str, Any], version: str) -> dict[str, Any]:

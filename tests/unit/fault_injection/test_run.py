@@ -146,7 +146,7 @@ def test_a_lab_that_others_test_is_left_alone(scripts: Any, monkeypatch: pytest.
     lab = FakeLab()
     monkeypatch.setattr(scripts.teeth.Lab, "attach", lambda name: lab)
     monkeypatch.setattr(scripts.teeth, "tried", lambda *_: pytest.fail("a fault was seeded"))
-    path = scripts.teeth.turn_of(lab)
+    path = scripts.teeth.lab_lock_file(lab)
     path.parent.mkdir(parents=True)
     with path.open("a") as other:
         fcntl.flock(other, fcntl.LOCK_SH)

@@ -18,7 +18,7 @@ from lab.pytest_plugin import invariants
 def item(*, worker: bool, fixtures: tuple[str, ...] = (), places: tuple[str, ...] = ()) -> Any:
     config = SimpleNamespace(workerinput={}) if worker else SimpleNamespace()
     stash = pytest.Stash()
-    stash[invariants.PLACES] = [SimpleNamespace(namespace=name) for name in places]  # type: ignore[misc]
+    stash[invariants.NAMESPACES] = [SimpleNamespace(namespace=name) for name in places]  # type: ignore[misc]
     return SimpleNamespace(config=config, fixturenames=fixtures, stash=stash)
 
 

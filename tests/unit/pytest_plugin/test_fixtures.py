@@ -25,11 +25,11 @@ PLACES = """
     import pytest
 
     @pytest.mark.places("host", "host-kai", "own-kai")
-    def test_place(place): pass
+    def test_place(workloads): pass
 
     @pytest.mark.tenants("host-kai", "research")
-    def test_tenant(tenant, place):
-        assert place.tenant == tenant.name
+    def test_tenant(tenant, workloads):
+        assert workloads.tenant == tenant.name
 """
 
 
@@ -87,23 +87,39 @@ def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: py
     monkeypatch.setattr(gpu_fixtures, "LOCK_SECONDS", 0.05)
     with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
         result = run(text)
-        assert run("def test_on_one(gpu_home): assert gpu_home == 'kailab-demo-worker2'").ret == 0
+        assert run("def test_on_one(gpu_node_lease): assert gpu_node_lease == 'kailab-demo-worker2'").ret == 0
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
 
 
 def test_a_test_has_a_node_that_is_free(run: Run, lab: FakeLab) -> None:
-    """Its places put their pods there."""
+    """Its pods go there."""
     text = """
-        def test_one(gpu_home, place):
-            assert (gpu_home, place.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
+        def test_one(gpu_node_lease, workloads):
+            assert (gpu_node_lease, workloads.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
         """
     assert run(text.format(node="worker")).ret == 0
     with lock(lab.paths.lock.with_suffix(".gpus-0"), stopped=lambda: True):
         assert run(text.format(node="worker2")).ret == 0
 
 
-@pytest.mark.parametrize("fixture", ["gpu_home", "gpu_lock"])
+def test_old_fixture_names_warn_and_still_work(run: Run, lab: FakeLab) -> None:
+    lab.api.put("Node", "kailab-demo-worker")
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.places("host", "host-kai")
+        def test_old(gpu_home, home, place):
+            assert (gpu_home, place.node) == (home.name, gpu_home)
+        """
+    )
+    result.assert_outcomes(passed=3)
+    for old, new in {"place": "workloads", "gpu_home": "gpu_node_lease", "home": "leased_node"}.items():
+        result.stdout.fnmatch_lines([f"*DeprecationWarning: fixture '{old}' is deprecated: use '{new}'"])
+
+
+@pytest.mark.parametrize("fixture", ["gpu_node_lease", "gpu_lock"])
 def test_whoever_waits_for_gpus_is_not_passed(
     run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, fixture: str
 ) -> None:
@@ -129,7 +145,7 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
             assert group(request) == "gpus"
 
         @pytest.mark.disturbs("KAI", only="kai")
-        def test_before_last(gpu_home, request):
+        def test_before_last(gpu_node_lease, request):
             assert group(request) == "gpus"
 
         @pytest.mark.disturbs("all of it")
@@ -141,7 +157,7 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
             assert group(request) == "without_kai"
 
         @pytest.mark.without_kai
-        def test_without_kai_one(gpu_home, request):
+        def test_without_kai_one(gpu_node_lease, request):
             assert group(request) == "without_kai"
 
         @pytest.mark.without_kai
@@ -154,9 +170,9 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
             assert group(request) == "gpus"
 
         @pytest.mark.xdist_group("gpus")
-        def test_grouped(gpu_home): pass
+        def test_grouped(gpu_node_lease): pass
 
-        def test_one(gpu_home, request):
+        def test_one(gpu_node_lease, request):
             assert group(request) is None
         """,
         "-v",

@@ -20,8 +20,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_a_test_fails_for_what_names_its_namespace(run: Run) -> None:
     result = run(
         """
-        def test_bad(place, wrong): wrong(f"pod {place.namespace}/a has no reservation pod")
-        def test_next(place): pass
+        def test_bad(workloads, wrong): wrong(f"pod {workloads.namespace}/a has no reservation pod")
+        def test_next(workloads): pass
         """
     )
     result.assert_outcomes(passed=1, failed=1)
@@ -43,9 +43,9 @@ def test_what_is_wrong_when_its_pods_go_fails_it_too(run: Run) -> None:
         import pytest
 
         @pytest.fixture
-        def late(place, wrong):
+        def late(workloads, wrong):
             yield
-            wrong(f"pod {place.namespace}/a")
+            wrong(f"pod {workloads.namespace}/a")
 
         def test_bad(late): pass
         """
@@ -54,7 +54,7 @@ def test_what_is_wrong_when_its_pods_go_fails_it_too(run: Run) -> None:
 
 
 def test_what_names_another_test_fails_the_run(run: Run) -> None:
-    result = run("def test_fine(place, wrong): wrong('pod t-other-test-0a1b2c/a is wrong')")
+    result = run("def test_fine(workloads, wrong): wrong('pod t-other-test-0a1b2c/a is wrong')")
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
@@ -67,7 +67,7 @@ def test_what_names_no_test_is_of_the_only_one_that_runs(run: Run) -> None:
 
 
 def test_what_began_before_is_not_the_tests(run: Run) -> None:
-    result = run("def test_fine(place, wrong): wrong(f'pod {place.namespace}/a', ago=60)")
+    result = run("def test_fine(workloads, wrong): wrong(f'pod {workloads.namespace}/a', ago=60)")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*belong to no single test*"])
 
@@ -78,7 +78,7 @@ def test_a_test_that_disturbs_is_excused(run: Run) -> None:
         import pytest
 
         @pytest.mark.disturbs("stops the binder")
-        def test_all(place, wrong): wrong(f"pod {place.namespace}/a")
+        def test_all(workloads, wrong): wrong(f"pod {workloads.namespace}/a")
         """
     )
     result.assert_outcomes(passed=1)
@@ -91,13 +91,13 @@ def test_a_test_breaks_what_it_names_and_nothing_else(run: Run) -> None:
         import pytest
 
         @pytest.mark.breaks("reserved", "gpu-told", reason="deletes a reservation pod")
-        def test_named(place, wrong): wrong(f"pod {place.namespace}/a")
+        def test_named(workloads, wrong): wrong(f"pod {workloads.namespace}/a")
 
         @pytest.mark.breaks("bind-ends", reason="stops the binder")
-        def test_another(place, wrong): wrong(f"pod {place.namespace}/a")
+        def test_another(workloads, wrong): wrong(f"pod {workloads.namespace}/a")
 
         @pytest.mark.breaks("reserved", reason="deletes a reservation pod")
-        def test_of_others(place, wrong): wrong("pod t-other-test-0a1b2c/a")
+        def test_of_others(workloads, wrong): wrong("pod t-other-test-0a1b2c/a")
         """,
         "-rf",
     )
@@ -113,7 +113,7 @@ def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
         import pytest
 
         @pytest.mark.breaks("no-such-thing", reason="typo")
-        def test_typo(place): pass
+        def test_typo(workloads): pass
         """
     )
     result.assert_outcomes(errors=1)
@@ -123,9 +123,9 @@ def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
 def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
     result = run(
         """
-        def test_bad(place, wrong):
-            wrong(f"pod {place.namespace}/a")
-            assert place.namespace == "elsewhere"
+        def test_bad(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a")
+            assert workloads.namespace == "elsewhere"
         """
     )
     result.assert_outcomes(failed=1, errors=1)
@@ -181,7 +181,7 @@ def test_the_fixture_checks_a_test_of_its_own(run: Run) -> None:
 
 
 def test_the_run_fails_in_junit_too(run: Run, pytester: pytest.Pytester) -> None:
-    run("def test_fine(place, wrong): wrong('pod t-other-test-0a1b2c/a')", "-p", "junitxml", "--junitxml=j.xml")
+    run("def test_fine(workloads, wrong): wrong('pod t-other-test-0a1b2c/a')", "-p", "junitxml", "--junitxml=j.xml")
     text = (pytester.path / "j.xml").read_text()
     assert 'failures="1"' in text
     assert "t-other-test-0a1b2c" in text

@@ -18,7 +18,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_what_a_known_defect_has_done_is_told_and_fails_nothing(run: Run) -> None:
     result = run(
         """
-        def test_fine(place, wrong): wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+        def test_fine(workloads, wrong): wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
         def test_its_fixture(invariants, wrong): wrong("GPU group g", defect="kai-forgets")
         """
     )
@@ -31,25 +31,25 @@ def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -
         """
         import pytest
 
-        def test_struck(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
-            assert place.namespace == "elsewhere"
+        def test_struck(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
+            assert workloads.namespace == "elsewhere"
 
-        def test_told_to(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+        def test_told_to(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             pytest.fail("no GPU")
 
         @pytest.fixture
-        def pods(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+        def pods(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             raise ValueError("no pods")
 
         def test_its_fixture(pods): pass
 
-        def test_another(place): assert place.namespace == "elsewhere"
+        def test_another(workloads): assert workloads.namespace == "elsewhere"
 
-        def test_skipped(place, wrong):
-            wrong(f"pod {place.namespace}/a", defect="kai-forgets")
+        def test_skipped(workloads, wrong):
+            wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             pytest.skip("not now")
         """,
         "-rx",

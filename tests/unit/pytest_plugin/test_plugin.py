@@ -188,8 +188,8 @@ def test_require_knows_its_words(run: Run) -> None:
 
 def test_failed_test_leaves_artifacts(run: Run, lab: FakeLab) -> None:
     text = """
-        def test_bad(place):
-            assert place.namespace == "another"
+        def test_bad(workloads):
+            assert workloads.namespace == "another"
 
         def test_other_trouble():
             assert False

@@ -31,7 +31,7 @@ def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
     return runner(pytester, lab, monkeypatch)
 
 
-@pytest.mark.parametrize("fixtures", ["place, new_queues", "new_queues, place"])
+@pytest.mark.parametrize("fixtures", ["workloads, new_queues", "new_queues, workloads"])
 def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab, fixtures: str) -> None:
     done = run(
         f"""

@@ -9,7 +9,7 @@ import pytest
 
 from lab.pytest_plugin import gpu_fixtures, scheduling
 from lab.pytest_plugin.gpu_fixtures import FREE_SECONDS, NUDGE_SECONDS
-from lab.pytest_plugin.scheduling import HELD, PATIENCE, kai_turn, turn
+from lab.pytest_plugin.scheduling import LOCK_HELD, PATIENCE, kai_lock_file, lab_lock
 from lab.steps.kai.step import RESERVATIONS
 from tests.support.fake_lab import FakeLab, Run, runner
 
@@ -76,7 +76,7 @@ def lock_of(lab: FakeLab) -> Path:
 @pytest.mark.parametrize(("alone", "beside"), [(False, True), (True, False)])
 def test_a_turn_is_shared_unless_it_is_alone(tmp_path: Path, alone: bool, beside: bool) -> None:
     path = tmp_path / "locks" / "demo.turn"
-    with turn(path, alone=alone), path.open("a") as other:
+    with lab_lock(path, exclusive=alone), path.open("a") as other:
         if beside:
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with pytest.raises(BlockingIOError):
@@ -119,7 +119,7 @@ def test_who_waits_for_whom(
     wait = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda file, how: wait(file, how | fcntl.LOCK_NB))
     suffix, alone = held
-    with turn(lab.paths.lock.with_suffix(suffix), alone=alone):
+    with lab_lock(lab.paths.lock.with_suffix(suffix), exclusive=alone):
         for name, text in KINDS.items():
             done = run(f"import pytest\n{text}")
             done.assert_outcomes(**({"errors": 1} if name in waiting else {"passed": 1}))
@@ -130,14 +130,14 @@ def test_who_waits_for_whom(
 def test_a_turn_that_the_caller_holds_is_not_waited_for(
     run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with turn(lock_of(lab), alone=True):
-        monkeypatch.setenv(HELD, str(lock_of(lab)))
+    with lab_lock(lock_of(lab), exclusive=True):
+        monkeypatch.setenv(LOCK_HELD, str(lock_of(lab)))
         run("def test_lab(lab): pass").assert_outcomes(passed=1)
 
 
 def test_a_turn_can_be_asked_for_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "demo.turn"
-    with turn(path, alone=False), pytest.raises(BlockingIOError), turn(path, alone=True, wait=False):
+    with lab_lock(path, exclusive=False), pytest.raises(BlockingIOError), lab_lock(path, exclusive=True, wait=False):
         pass
 
 
@@ -173,11 +173,11 @@ WATCHING = """
 def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
     run: Run, lab: FakeLab, pytester: pytest.Pytester, second: str, seen: str
 ) -> None:
-    path = kai_turn(lock_of(lab))
+    path = kai_lock_file(lock_of(lab))
     pytester.makeconftest(WATCHING.format(path=path))
     run(f"import pytest\ndef test_a(lab): pass\n{second}")
     assert (pytester.path / "seen").read_text() == seen
-    with turn(path, alone=True, wait=False):
+    with lab_lock(path, exclusive=True, wait=False):
         pass  # at the end nothing is held
 
 
@@ -192,7 +192,7 @@ def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
     seen: str,
 ) -> None:
     """One that asked before the share was taken had its turn since."""
-    path = kai_turn(lock_of(lab))
+    path = kai_lock_file(lock_of(lab))
     pytester.makeconftest(WATCHING.format(path=path))
     monkeypatch.setattr(scheduling, "PATIENCE", patience)
     at = f"time.time() + {asked}"
@@ -201,7 +201,7 @@ def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
 
 
 def test_a_share_of_a_lab_that_is_taken_down_meanwhile_is_given_back(run: Run, lab: FakeLab) -> None:
-    path = kai_turn(lock_of(lab))
+    path = kai_lock_file(lock_of(lab))
     run(f"import os\ndef test_a(lab): os.unlink({str(path)!r})\ndef test_b(lab): pass").assert_outcomes(passed=2)
 
 
