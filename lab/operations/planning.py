@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab import tenants
 from lab.config import LabSpec, TenantSpec
 from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed, State, Step
@@ -29,6 +28,7 @@ from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenant_steps
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.tenants.vcluster.values import CHART, tenant_images
 from lab.text import count
 from lab.workloads import pods
 
@@ -146,8 +146,8 @@ def items_needed(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
         images += [Item("image", reference) for reference in kai.images(spec)]
         items.append(Item("chart", KAI_CHART))
     if spec.tenants:
-        images += [Item("image", reference) for reference in tenants.images(spec)]
-        items += [supply.item("chart", "vcluster", tenant.vcluster) for tenant in spec.tenants]
+        images += [Item("image", reference) for tenant in spec.tenants for reference in tenant_images(tenant)]
+        items += [supply.item("chart", CHART, tenant.vcluster) for tenant in spec.tenants]
     for inner in (inner_spec(spec, tenant) for tenant in spec.tenants if tenant.mode == "own-kai"):
         images += [Item("image", reference) for reference in kai.images(inner)]
         items.append(supply.item("chart", KAI_CHART, inner.kai.version))

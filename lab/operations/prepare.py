@@ -26,7 +26,7 @@ from lab.steps.cluster.ownership import refuse_strangers
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values
 from lab.steps.queues import queue_documents
-from lab.tenants import validate_tenants
+from lab.tenants.vcluster.validation import validate_tenants
 
 
 def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Finding, ...]]:

@@ -1,4 +1,4 @@
-"""Steps ``tenant:NAME``: a vCluster runs, its DNS works, and its API is reached from this machine."""
+"""Steps ``tenant:NAME``: a vCluster runs, its DNS works, and its API is reachable from this machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.fields import labels_of, parts
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
@@ -34,8 +35,9 @@ class VirtualCluster(LabStep):
         spec: the lab file.
         tenant: the tenant.
         images_loaded: a step of the same run loads its images into the nodes.
-        grace: seconds that its pods get to stop when it is removed; None: each its own.
-        check_gpus: after a removal, verify by pods of the host that its GPUs are free.
+        grace: termination grace period of its pods at its removal in seconds; None: each pod's own.
+        check_gpus: after its removal, verify with host pods that its GPUs are free.
+        removals: results of its removals.
     """
 
     spec: LabSpec
@@ -44,7 +46,6 @@ class VirtualCluster(LabStep):
     grace: float | None = 1.0
     check_gpus: bool = False
     removals: list[Removal] = field(default_factory=list, compare=False)
-    """How removals of this tenant went."""
 
     def wanted(self) -> object:
         return self.tenant, self.labels
@@ -59,31 +60,27 @@ class VirtualCluster(LabStep):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Not KAI: a host-kai tenant comes up beside it, as its own pods are kube-scheduler's."""
-        marked = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
-        loaded = (f"images:{self.tenant.name}",) if self.images_loaded else ()
-        return loaded if self.spec.cluster.provider == "existing" else ("network", *marked, *loaded)
+        """Not KAI: a host-kai tenant starts in parallel, since kube-scheduler schedules its control plane."""
+        nodes = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
+        images = (f"images:{self.tenant.name}",) if self.images_loaded else ()
+        return images if self.spec.cluster.provider == "existing" else ("network", *nodes, *images)
 
     @property
     def namespace(self) -> str:
-        """The namespace on the host in which all of the tenant lives."""
+        """The tenant's namespace on the host."""
         return tenant_namespace(self.tenant.name)
 
     @property
     def labels(self) -> dict[str, str]:
+        """Labels of that namespace."""
         beside = beside_host_kai(self.spec)
         return {OWNER_LABEL: self.spec.name, **namespace_labels(self.tenant.mode, beside_host_kai=beside)}
 
     def effects(self) -> tuple[Effect, ...]:
         name = self.tenant.name
-        return (
-            Effect("cluster", f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}", "lab down"),
-            Effect(
-                "lab",
-                f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'",
-                "lab down",
-            ),
-        )
+        install = f"helm install {name} (vCluster {self.tenant.vcluster}) in {self.namespace}"
+        kubeconfig = f"kubeconfig tenant-{name}.kubeconfig, for https://127.0.0.1; 'lab kubeconfig {name}'"
+        return Effect("cluster", install, "lab down"), Effect("lab", kubeconfig, "lab down")
 
     def observe(self, ctx: LabContext) -> Observed:
         port = access.find_port(ctx, self.tenant.name)
@@ -93,15 +90,14 @@ class VirtualCluster(LabStep):
         values = release_values(self.spec, self.tenant, port)
         if diff := helm_release.differences(release, self.tenant.vcluster, values):
             return Observed.drifted("differs from the lab file", diff)
-        space = ctx.cluster().get("Namespace", self.namespace) or {}
-        there = space.get("metadata", {}).get("labels") or {}
-        if lacking := [f"{key}={value}" for key, value in self.labels.items() if there.get(key) != value]:
-            return Observed.drifted(f"its namespace lacks {', '.join(lacking)}")
+        labels = labels_of(parts(ctx.cluster().get("Namespace", self.namespace) or {})[0])
+        if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
+            return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
         if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.drifted("its kubeconfig is missing")
         if not access.answers(ctx, self.tenant.name):
             return Observed.drifted("its API does not answer")
-        if coredns.lost(ctx.tenant(self.tenant.name)):
+        if coredns.is_lost(ctx.tenant(self.tenant.name)):
             return Observed.drifted("its CoreDNS has lost its configuration")
         return Observed.ready(access.server_of(port))
 
@@ -110,7 +106,7 @@ class VirtualCluster(LabStep):
         # a first run has no chart yet when the plan is made
         alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
         validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
-        port = access.tenant_port(ctx, name)
+        port = access.claim_port(ctx, name)
         values = release_values(self.spec, self.tenant, port)
         if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
@@ -129,7 +125,7 @@ class VirtualCluster(LabStep):
         self._wait_inside(ctx)
 
     def verify(self, ctx: LabContext) -> None:
-        """It has happened that another cluster answered, on a port that was taken."""
+        """Raise unless the kubeconfig leads to the tenant; on a port that was in use, another cluster has answered."""
         inside = ctx.tenant(self.tenant.name)
         if not inside.healthy():
             raise ApiFailed(
@@ -138,21 +134,21 @@ class VirtualCluster(LabStep):
             )
         if _system_uid(inside) == _system_uid(ctx.cluster()):
             raise StepFailed(
-                f"the kubeconfig of tenant {self.tenant.name} leads to the lab's own cluster",
+                f"the kubeconfig of tenant {self.tenant.name} points to the lab's own cluster",
                 fix=f"remove {ctx.paths.tenant_kubeconfig(self.tenant.name)} and run 'lab up' again",
             )
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the tenant with everything it synced; a namespace of somebody else stays.
+        """Remove the tenant with everything it synced, unless its namespace is not the lab's.
 
         Raises:
-            Leftovers: something of it is still there.
+            Leftovers: something of it remains.
             LabError: see ``remove_tenant``.
         """
         if foreign(ctx, self.tenant.name):
             forget(ctx, self.tenant.name)
         else:
-            removal = remove_tenant(ctx, self.tenant, grace=self.grace, canary=self.check_gpus)
+            removal = remove_tenant(ctx, self.tenant, grace=self.grace, check_gpus=self.check_gpus)
             self.removals.append(removal)
             removal.raise_left()
 
@@ -172,7 +168,7 @@ class VirtualCluster(LabStep):
             fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
         )
         for kind in ("Deployment", "StatefulSet"):
-            # after an upgrade the old pod is Ready too, until the new one has taken over
+            # after an upgrade the old pod is Ready too, until the new one has replaced it
             if cluster.get(kind, name, self.namespace) is not None:
                 cluster.wait_ready(kind, name, self.namespace, timeout=_START_SECONDS)
 
@@ -194,7 +190,12 @@ class VirtualCluster(LabStep):
     def _wait_inside(self, ctx: LabContext) -> None:
         name = self.tenant.name
         inside = ctx.tenant(name)
-        _reach(inside, name)
+        # kube-proxy writes the rules of the NodePort after the pod is Ready
+        if not inside.poll(inside.healthy, timeout=_REACH_SECONDS, interval=0.2):
+            raise ApiFailed(
+                f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
+                fix=f"check the port mappings: {ctx.engine.name} port {ctx.kind_name}-control-plane",
+            )
         inside.wait(
             "ServiceAccount",
             bool,
@@ -203,25 +204,9 @@ class VirtualCluster(LabStep):
             timeout=_REACH_SECONDS,
             what=f"tenant {name} has its default service account",
         )
-        values = tenant_values(self.tenant)
-        if helm_release.value_at(values, "controlPlane.coredns.enabled") is False:
-            return
-        coredns.wait_for_dns(ctx, name)
-
-
-def _reach(inside: Cluster, name: str) -> None:
-    """Wait until the NodePort leads to the tenant: kube-proxy writes its rules after the pod is Ready.
-
-    Raises:
-        ApiFailed: it did not in time.
-    """
-    if not inside.poll(inside.healthy, timeout=_REACH_SECONDS, interval=0.2):
-        raise ApiFailed(
-            f"tenant {name} does not answer at {inside.server} although its control plane is Ready",
-            fix="look at the port mappings of the control-plane node: docker port kailab-<lab>-control-plane",
-        )
+        if helm_release.value_at(tenant_values(self.tenant), "controlPlane.coredns.enabled") is not False:
+            coredns.wait_for_dns(ctx, name)
 
 
 def _system_uid(cluster: Cluster) -> Any:
-    space = cluster.get("Namespace", "kube-system") or {}
-    return space.get("metadata", {}).get("uid")
+    return parts(cluster.get("Namespace", "kube-system") or {})[0].get("uid")

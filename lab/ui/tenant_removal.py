@@ -24,7 +24,7 @@ def render_removal(removal: Removal, console: Console | None = None) -> None:
         page.columns([[(page.words.glyph("fail"), "red"), what] for what in removal.left], indent=2)
     else:
         page.line((f"Tenant {removal.tenant} is gone", "bold green"), f"{took}, checked: nothing of it is left")
-    page.columns([_row(page, moment) for moment in removal.moments], indent=2)
+    page.columns([_row(page, moment) for moment in removal.milestones], indent=2)
     if removal.disturbed:
         page.line(("pods of others that did not come through unharmed", "bold red"), indent=2)
         page.columns([[(page.words.glyph("fail"), "red"), what] for what in removal.disturbed], indent=4)

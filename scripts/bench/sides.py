@@ -25,7 +25,7 @@ from lab.steps.kai.values import kai_deployments, kai_values
 from lab.steps.node_image import NodeImage, base_image, control_plane_images
 from lab.steps.queues import queue_documents
 from lab.supply import Item
-from lab.tenants import Port
+from lab.tenants.vcluster.access import Port
 from lab.tenants.vcluster.values import release_values
 
 ROOT = Path(__file__).parents[2]

@@ -49,7 +49,7 @@ def removals(subject: Subject, runs: int, times: Times) -> list[str]:
                 subject.remove()  # what this machine keeps of a tenant, and the marks on its nodes
             seen = seen.then(Milestone(READY_AGAIN, seen.seconds + subject.add()))
             wrong += [f"run {number + 1}, {side}: {line}" for line in (*seen.left, *seen.disturbed)]
-            for moment in seen.moments:
+            for moment in seen.milestones:
                 if moment.seconds is None:
                     wrong.append(f"run {number + 1}, {side}: {moment.name}: {moment.detail}")
                 else:

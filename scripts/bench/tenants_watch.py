@@ -17,8 +17,8 @@ from lab.kai.names import CONFIGMAP_ANNOTATION, FRACTION_ANNOTATION, RESERVATION
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
 from lab.objects.views import PodView
-from lab.tenants.removal import timeline as moment
-from lab.tenants.removal.footprint import Footprint, disturbed, reserved
+from lab.tenants.removal import timeline
+from lab.tenants.removal.footprint import Footprint, disturbed, reservation_pods
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import cluster_scope, in_cluster
 from lab.tenants.removal.timeline import Removal, Stopwatch
@@ -34,7 +34,7 @@ Command = Callable[[], object]
 
 
 class RemovalSeen:
-    """The seven moments of one removal but the last, whoever removes.
+    """The seven milestones of one removal but the last, whoever removes.
 
     Args:
         host: the lab's own cluster.
@@ -45,7 +45,7 @@ class RemovalSeen:
     def __init__(self, host: Cluster, spec: LabSpec, tenant: TenantSpec) -> None:
         self.host, self.spec, self.tenant = host, spec, tenant
         self.space = tenant_namespace(tenant.name)
-        self.holding = Footprint.of(host.list("Pod"), self.space)
+        self.footprint = Footprint.of(host.list("Pod"), self.space)
 
     def during(self, command: Command) -> Removal:
         """Run the command and look until all is seen. Raises LabError: the command failed, or something stays."""
@@ -55,37 +55,37 @@ class RemovalSeen:
             looks += [pool.submit(look, watch) for look in (self._pods, self._namespace)]
         for ended in looks:
             ended.result()
-        harm = disturbed(self.holding.others, self.host.list("Pod"))
+        harm = disturbed(self.footprint.others, self.host.list("Pod"))
         if not harm:
-            watch.note(moment.HOST_UNDISTURBED, f"{len(self.holding.others)} other pods")
+            watch.note(timeline.HOST_UNDISTURBED, f"{len(self.footprint.others)} other pods")
         # the marks on nodes are the lab's, and no command of vCluster's takes them away
-        left = [line for line in in_cluster(self.host, self.tenant.name, self.holding.groups) if line[:5] != "Node "]
-        return Removal(self.tenant.name, watch.moments, None, left=tuple(left), disturbed=harm)
+        left = [line for line in in_cluster(self.host, self.tenant.name, self.footprint.groups) if line[:5] != "Node "]
+        return Removal(self.tenant.name, watch.milestones, None, left=tuple(left), disturbed=harm)
 
     def _pods(self, watch: Stopwatch) -> None:
         def gone(pods: list[Json]) -> bool:
             if not any(self._controls(pod) and PodView.of(pod).ready for pod in pods):
-                watch.note(moment.SCHEDULER_STOPPED)
+                watch.note(timeline.SCHEDULER_STOPPED)
             return not pods
 
         what = f"pods of tenant {self.tenant.name} are gone"
         self.host.wait("Pod", gone, namespace=self.space, timeout=LIMIT, what=what)
-        watch.note(moment.PODS_GONE)
-        groups = self.holding.groups
+        watch.note(timeline.PODS_GONE)
+        groups = self.footprint.groups
         if groups:
             self.host.wait(
                 "Pod",
-                lambda pods: not reserved(pods, groups),
+                lambda pods: not reservation_pods(pods, groups),
                 namespace=RESERVATION_APP,
                 timeout=LIMIT,
                 what="reservation pods are gone",
             )
-        if self.holding.gpus:
-            canary = GpuReleaseCheck(self.host, self.spec, self.tenant, self.holding.gpus)
+        if self.footprint.gpus:
+            check = GpuReleaseCheck(self.host, self.spec, self.tenant, self.footprint.gpus)
             try:
-                watch.note(moment.GPUS_FREE, canary.prove(LIMIT))
+                watch.note(timeline.GPUS_FREE, check.run(LIMIT))
             finally:
-                canary.clear()
+                check.delete_pods()
 
     def _controls(self, pod: Json) -> bool:
         labels = pod["metadata"].get("labels") or {}
@@ -94,13 +94,13 @@ class RemovalSeen:
     def _namespace(self, watch: Stopwatch) -> None:
         fields, what = f"metadata.name={self.space}", f"namespace {self.space} is gone"
         self.host.wait("Namespace", lambda found: not found, fields=fields, timeout=LIMIT, what=what)
-        watch.note(moment.NAMESPACE_GONE)
+        watch.note(timeline.NAMESPACE_GONE)
 
         def leftovers() -> list[str]:
             return [line for line in cluster_scope(self.host, self.tenant.name) if line[:5] != "Node "]
 
         left = self.host.poll(leftovers, until=operator.not_, timeout=LIMIT, interval=0.2)
-        watch.note(moment.CLUSTER_CLEAN, "; ".join(left), reached=not left)
+        watch.note(timeline.CLUSTER_CLEAN, "; ".join(left), reached=not left)
 
 
 class RollbackSeen:

@@ -182,7 +182,7 @@ class TenancyWorld:
         """A step; ``acts`` says what happens when it is applied."""
         return FakeStep(name, self.log, needs, self.act(name), want=want)
 
-    def remove(self, ctx: Any, tenant: TenantSpec, *, grace: float | None, canary: bool) -> Removal:
+    def remove(self, ctx: Any, tenant: TenantSpec, *, grace: float | None, check_gpus: bool) -> Removal:
         """Stands in for the engine-level removal."""
         self.removed.append((tenant.name, grace))
         return self.removal

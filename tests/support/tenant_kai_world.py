@@ -15,7 +15,7 @@ from lab.steps.kai.values import kai_deployments, release_values
 from lab.steps.queues import queue_documents
 from lab.tenants.upgrade.downtime_probe import NAME
 from lab.tenants.upgrade.upgrade import Change, change_kai
-from lab.tenants.vcluster.inner_lab import inside
+from lab.tenants.vcluster.inner_lab import tenant_context
 from tests.support.api_requests import Call
 from tests.support.builders import chart_file, ready_deployment, release_secret, running_pod
 from tests.support.fake_api_server import FakeApiServer
@@ -66,7 +66,7 @@ class Bench:
 
     def install(self, version: str) -> None:
         """Have a version in the tenant, as it wants to be."""
-        spec = inside(self.world.ctx, tenant_of(version)).spec
+        spec = tenant_context(self.world.ctx, tenant_of(version)).spec
         self.api.add(release_secret(RELEASE, NAMESPACE, release_values(spec), version=f"v{version}"))
         for name in kai_deployments(spec):
             self.api.add(ready_deployment(name, NAMESPACE), running_pod(name, NAMESPACE, labels={"app": name}))

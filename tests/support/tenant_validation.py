@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import SpecError
-from lab.tenants import validate_tenants
+from lab.tenants.vcluster.validation import validate_tenants
 from tests.support.specs import lab_with, tenant_spec
 
 SWITCH = {"type": "object", "additionalProperties": False, "properties": {"enabled": {"type": "boolean"}}}

@@ -13,7 +13,7 @@ from lab.operations.planning import loading_steps
 from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
-from lab.tenants import validate_tenants
+from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
 
 

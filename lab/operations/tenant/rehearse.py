@@ -21,7 +21,7 @@ from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_cha
 from lab.tenants.upgrade.smoke_test import SmokeTest, try_out
 from lab.tenants.upgrade.upgrade import Change, Save, change_kai, changed, check_change, running_inside, trial_queue
 from lab.tenants.upgrade.workload_snapshot import compare
-from lab.tenants.vcluster.inner_lab import inside
+from lab.tenants.vcluster.inner_lab import tenant_context
 from lab.workloads.namespace import WorkloadNamespace
 
 __all__ = ["Rehearsal", "Suites", "rehearse", "roll_back", "run_suites"]
@@ -177,7 +177,7 @@ def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: RollbackRecor
 
 
 def _trials(lab: Lab, tenant: TenantSpec) -> tuple[SmokeTest, ...]:
-    inner = inside(lab.context(f"kai:{tenant.name}"), tenant)
+    inner = tenant_context(lab.context(f"kai:{tenant.name}"), tenant)
     try:
         space = WorkloadNamespace.open(lab.spec.name, lab.cluster, "trial", tenant=tenant.name, cluster=inner.cluster())
     except LabError as error:

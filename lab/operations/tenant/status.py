@@ -22,8 +22,7 @@ from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.session.lab import Lab
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
-from lab.tenants import find_port
-from lab.tenants.vcluster.access import server_of
+from lab.tenants.vcluster.access import find_port, server_of
 
 _SYSTEM_NAMESPACES = ("kube-system", NAMESPACE, RESERVATIONS)
 """Namespaces inside a tenant whose pods are not workloads."""

@@ -18,7 +18,7 @@ from lab.operations.tenant.rehearse import Rehearsal
 from lab.operations.tenant.status import find
 from lab.operations.tenant.version_skew import forbidden
 from lab.session.lab import Lab
-from lab.tenants import validate_tenants
+from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
 
 

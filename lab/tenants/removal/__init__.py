@@ -1,1 +1,1 @@
-"""Removes a tenant, and proves that nothing of it is left."""
+"""Removal of a tenant, and proof that nothing of it remains."""

@@ -1,4 +1,4 @@
-"""What a tenant holds on the host before it is removed, and how everybody else stands. Pure, over Pod objects."""
+"""The tenant's footprint on the host before removal, and the state of everyone else's pods. Pure."""
 
 from __future__ import annotations
 
@@ -10,91 +10,75 @@ from typing import Any
 from lab.objects.views import PodView
 from lab.snapshot.pod_info import PodInfo
 
-OWN_GRACE = 30
-"""Kubernetes' terminationGracePeriodSeconds of pods that do not say."""
+_DEFAULT_GRACE = 30
+"""Kubernetes' default of terminationGracePeriodSeconds."""
 
 Json = dict[str, Any]
 Key = tuple[str, str]
+"""Namespace and name."""
 
 
 @dataclass(frozen=True)
 class OtherPod:
-    """What must stay as it is of a pod that is Ready."""
+    """A Ready pod of others, by what a removal must not change."""
 
     uid: str
     restarts: int
     ready_since: str
-    """lastTransitionTime of the condition Ready: another one means that the pod was not Ready in between."""
+    """lastTransitionTime of the condition Ready: a later one means that the pod was not Ready in between."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """A tenant's hold on the host.
-
-    Attributes:
-        pods: how many pods it has there.
-        gpus: devices that its pods hold, reservation pods included, by node.
-        groups: GPU groups of the host's KAI that only its pods use.
-        graces: seconds of grace of its pods that run, by their name as ``namespace/name`` inside the tenant.
-        others: everybody else's pods that are Ready.
-    """
+    """What a tenant occupies on the host."""
 
     pods: int
     gpus: Mapping[str, int]
+    """Node → GPUs that its pods hold there, reservation pods included."""
     groups: frozenset[str]
+    """GPU groups of the host's KAI that only its pods use."""
     graces: Mapping[str, int]
+    """Its bound pods, as ``namespace/name`` inside the tenant → their termination grace period in seconds."""
     others: Mapping[Key, OtherPod]
+    """Ready pods of everyone else."""
 
     @classmethod
     def of(cls, pods: Iterable[Json], namespace: str) -> Footprint:
-        """Sort out all pods of the host.
-
-        Args:
-            pods: Pod objects of all namespaces.
-            namespace: where the tenant lives.
-        """
+        """From the Pod objects of all namespaces, for the tenant that lives in ``namespace``."""
         every = [(obj, PodInfo.of(obj)) for obj in pods]
-        mine = [(obj, pod) for obj, pod in every if pod.view.namespace == namespace]
+        own = [(obj, pod) for obj, pod in every if pod.view.namespace == namespace]
         rest = [(obj, pod) for obj, pod in every if pod.view.namespace != namespace]
         used = {group for _, pod in rest if not pod.is_reservation for group in pod.view.gpu_groups}
-        groups = frozenset(group for _, pod in mine for group in pod.view.gpu_groups) - used
+        groups = frozenset(group for _, pod in own for group in pod.view.gpu_groups) - used
         reserving = [pod for _, pod in rest if pod.is_reservation and groups & set(pod.view.gpu_groups)]
         gpus: Counter[str] = Counter()
-        for pod in (*(pod for _, pod in mine), *reserving):
+        for pod in (*(pod for _, pod in own), *reserving):
             if pod.bound and pod.requests.gpus:
                 gpus[pod.view.node] += pod.requests.gpus
-        theirs = {(pod.view.namespace, pod.view.name) for pod in reserving}
         return cls(
-            pods=len(mine),
+            pods=len(own),
             gpus=dict(gpus),
             groups=groups,
-            graces={pod.synced.title: grace_of(obj) for obj, pod in mine if pod.bound},
+            graces={pod.synced.title: _grace(obj) for obj, pod in own if pod.bound},
             others={
-                key: standing
+                (pod.view.namespace, pod.view.name): OtherPod(pod.view.uid, pod.view.restarts, _ready_since(obj))
                 for obj, pod in rest
-                if (key := (pod.view.namespace, pod.view.name)) not in theirs
-                and (standing := _standing(obj, pod.view)) is not None
+                if pod.view.ready and not pod.view.deleting and not pod.view.ended and pod not in reserving
             },
         )
 
     def cut(self, grace: float | None) -> tuple[str, ...]:
-        """The pods that get less than their own grace, with their own seconds; none for ``grace`` None."""
+        """Pods with a longer grace period than ``grace``, with their seconds; none for None."""
         if grace is None:
             return ()
         return tuple(f"{name} ({own} s)" for name, own in sorted(self.graces.items()) if own > grace)
 
 
-def grace_of(pod: Json) -> int:
-    """Seconds that a pod wants to have to stop."""
-    own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return OWN_GRACE if own is None else int(own)
-
-
 def disturbed(before: Mapping[Key, OtherPod], pods: Iterable[Json]) -> tuple[str, ...]:
-    """How pods that were Ready have changed since, one line each; a pod that has ended well is not told."""
+    """How pods that were Ready have changed since, one line each; pods that have succeeded count as unchanged."""
     after = {(pod.namespace, pod.name): (obj, pod) for obj in pods for pod in [PodView.of(obj)]}
     lines = []
-    for key, was in sorted(before.items()):
+    for key, old in sorted(before.items()):
         title = f"Pod {'/'.join(key)}"
         if key not in after:
             lines.append(f"{title} is gone")
@@ -102,29 +86,27 @@ def disturbed(before: Mapping[Key, OtherPod], pods: Iterable[Json]) -> tuple[str
         obj, pod = after[key]
         if pod.phase == "Succeeded":
             continue
-        if pod.uid != was.uid:
-            lines.append(f"{title} is another one: it was deleted and made anew")
-        elif pod.restarts != was.restarts:
-            lines.append(f"{title} restarted: {was.restarts} → {pod.restarts} restarts")
+        if pod.uid != old.uid:
+            lines.append(f"{title} was deleted and recreated")
+        elif pod.restarts != old.restarts:
+            lines.append(f"{title} restarted: {old.restarts} → {pod.restarts} restarts")
         elif not pod.ready or pod.deleting:
-            lines.append(f"{title} is not Ready any more")
-        elif _ready_since(obj) != was.ready_since:
+            lines.append(f"{title} is no longer Ready")
+        elif _ready_since(obj) != old.ready_since:
             lines.append(f"{title} was not Ready for a while")
     return tuple(lines)
 
 
-def reserved(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, ...]:
+def reservation_pods(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, ...]:
     """Names of the reservation pods of the host's KAI for these GPU groups."""
     wanted = set(groups)
-    return tuple(
-        pod.view.name for pod in map(PodInfo.of, pods) if pod.is_reservation and wanted & set(pod.view.gpu_groups)
-    )
+    infos = map(PodInfo.of, pods)
+    return tuple(pod.view.name for pod in infos if pod.is_reservation and wanted & set(pod.view.gpu_groups))
 
 
-def _standing(obj: Json, pod: PodView) -> OtherPod | None:
-    if not pod.ready or pod.deleting or pod.ended:
-        return None
-    return OtherPod(pod.uid, pod.restarts, _ready_since(obj))
+def _grace(pod: Json) -> int:
+    grace = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return _DEFAULT_GRACE if grace is None else int(grace)
 
 
 def _ready_since(obj: Json) -> str:

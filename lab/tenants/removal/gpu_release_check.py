@@ -1,7 +1,7 @@
-"""Proof that a tenant's GPUs are free: pods of the host run on all of them.
+"""Verifies that a removed tenant's GPUs were released by running host pods on all of them.
 
-On each node where the tenant held GPUs one pod asks for all that nobody else has there, so that it runs only when
-every one of the tenant's is free; a pod with as many GPUs as the tenant had could run on others.
+On each node where the tenant held GPUs, one pod requests all GPUs that nobody else holds there, so it runs only when
+every GPU of the tenant is free. A pod with as many GPUs as the tenant had could run on others.
 """
 
 from __future__ import annotations
@@ -18,48 +18,41 @@ from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import PodView
 from lab.snapshot.node_info import read_node_infos
+from lab.text import count
 from lab.workloads.pods import gpu_pod
 
 _NAMESPACE = "default"
 _GONE_SECONDS = 60.0
 
-Json = dict[str, Any]
-
 
 @dataclass
 class GpuReleaseCheck:
-    """The pods of one proof; ``prove`` makes them, ``clear`` takes them away.
+    """The pods of one check.
 
-    Args:
-        cluster: the host.
-        spec: the lab.
-        tenant: whose GPUs they were. With KAI on the host its pods are KAI's, as the tenant's were; beside a
-            tenant with a KAI of its own they are the default scheduler's, since the host's KAI keeps off its nodes.
-        held: devices that the tenant held, by node.
+    KAI on the host schedules them, as it did the tenant's pods. Without it, or after an own-kai tenant, whose nodes the
+    host's KAI ignores, kube-scheduler does.
     """
 
     cluster: Cluster
     spec: LabSpec
     tenant: TenantSpec
     held: Mapping[str, int]
-    _made: list[str] = field(default_factory=list)
+    """Node → GPUs that the tenant held."""
+    _names: list[str] = field(default_factory=list)
 
-    def prove(self, seconds: float) -> str:
-        """Wait until the pods run; says on what.
-
-        Raises:
-            WaitTimeout: one did not run within ``seconds``.
-        """
-        wanted = self._wanted()
+    def run(self, seconds: float) -> str:
+        """Create the pods and wait until they run; returns which pods run where. Raises WaitTimeout."""
+        free = {info.node.name: info.gpus_free for info in read_node_infos(self.cluster)}
+        wanted = {node: gpus for node, gpus in sorted(free.items()) if node in self.held and gpus}
         if not wanted:
             raise WaitTimeout(
-                "no node offers the GPUs that the tenant held", fix="see with 'lab gpus' whether they have failed"
+                "no node offers the GPUs that the tenant held", fix="check with 'lab gpus' whether they have failed"
             )
-        for node, gpus in sorted(wanted.items()):
+        for node, gpus in wanted.items():
             pod = self._pod(node, gpus)
-            self._made.append(pod["metadata"]["name"])
+            self._names.append(pod["metadata"]["name"])
             self.cluster.create(pod)
-        names = set(self._made)
+        names = set(self._names)
         self.cluster.wait(
             "Pod",
             lambda pods: names <= {pod.name for pod in map(PodView.of, pods) if pod.phase == "Running"},
@@ -68,26 +61,18 @@ class GpuReleaseCheck:
             timeout=seconds,
             what=f"a pod of the host runs on the GPUs of tenant {self.tenant.name}",
         )
-        return ", ".join(
-            f"a pod with {gpus} GPU{'s' * (gpus > 1)} runs on {node}" for node, gpus in sorted(wanted.items())
-        )
+        return ", ".join(f"a pod with {count(gpus, 'GPU')} runs on {node}" for node, gpus in wanted.items())
 
-    def clear(self) -> None:
-        """Delete the pods and wait until they are gone; those that were never made are as good as gone."""
-        for name in self._made:
-            self.cluster.delete("Pod", name, _NAMESPACE, grace=1)
-        for name in self._made:
-            self.cluster.delete("Pod", name, _NAMESPACE, grace=1, wait=_GONE_SECONDS)
+    def delete_pods(self) -> None:
+        """Delete the pods and wait until they are gone."""
+        for wait in (None, _GONE_SECONDS):
+            for name in self._names:
+                self.cluster.delete("Pod", name, _NAMESPACE, grace=1, wait=wait)
 
-    def _wanted(self) -> dict[str, int]:
-        """All GPUs that nobody else has, by node."""
-        free = {info.node.name: info.gpus_free for info in read_node_infos(self.cluster)}
-        return {node: gpus for node, gpus in free.items() if node in self.held and gpus}
-
-    def _pod(self, node: str, gpus: int) -> Json:
+    def _pod(self, node: str, gpus: int) -> dict[str, Any]:
         by_kai = self.spec.scheduler == "kai" and self.tenant.mode != "own-kai"
         pod = gpu_pod(
-            f"canary-{self.tenant.name[:40]}-{secrets.token_hex(3)}",
+            f"gpu-release-{self.tenant.name[:40]}-{secrets.token_hex(3)}",
             gpus=gpus,
             namespace=_NAMESPACE,
             queue=next(iter(self.spec.leaf_queues), None) if by_kai else None,

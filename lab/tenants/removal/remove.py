@@ -1,15 +1,15 @@
-"""Takes a tenant out of a cluster that stays: quickly, with nobody else disturbed, and with proof.
+"""Removes a tenant from a running cluster: quickly, without disturbing others, and with proof.
 
-What eats the time of the usual commands is grace: a PID 1 without a handler ignores SIGTERM for its 30 s, and the
-namespace controller, which looks 5 s after a deletion for the first time, then looks again only after half of the
-longest grace (kubernetes 1.34, pkg/controller/namespace/namespace_controller.go). So the pods get a short grace, and
-go while the namespace controller still waits; Helm runs beside both. The order that matters:
+Most of the time of the usual commands is grace: a PID 1 without a handler ignores SIGTERM for its 30 s, and the
+namespace controller, which first checks 5 s after a deletion, checks again only after half of the longest grace period
+(kubernetes 1.34, pkg/controller/namespace/namespace_controller.go). So the pods get a short grace period and end while
+the namespace controller still waits; Helm runs in parallel. The order matters:
 
-1. the syncer to 0, so that it makes no pod anew, and its pods with a short grace;
-2. the namespace deleted: from here on nothing new can be born in it, and its 5 s count;
-3. its pods once more: whatever was born in between or wants to stay longer.
+1. scale the syncer to 0, so that it recreates no pod, and delete its pods with a short grace period;
+2. delete the namespace: from here on no object can be created in it, and its 5 s count;
+3. delete its pods once more: those that were created in between or have a longer grace period.
 
-Nothing that runs is forced, and no finalizer is stripped.
+No running pod is deleted by force, and no finalizer is stripped.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import unmark_nodes
-from lab.tenants.removal import timeline as moment
-from lab.tenants.removal.footprint import Footprint, disturbed, reserved
+from lab.tenants.removal import timeline
+from lab.tenants.removal.footprint import Footprint, disturbed, reservation_pods
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import (
     MARKED,
     SYNCED_CLUSTER_WIDE,
     cluster_scope,
     in_cluster,
-    journalled,
+    journal_entries,
     marker,
     on_machine,
     role_names,
 )
-from lab.tenants.removal.stuck_namespace import hangs
-from lab.tenants.removal.terminated_pods import let_go
+from lab.tenants.removal.stuck_namespace import stuck_namespace
+from lab.tenants.removal.terminated_pods import delete_terminated
 from lab.tenants.removal.timeline import Removal, Stopwatch
 from lab.tenants.upgrade import rollback_record
 from lab.tenants.vcluster import access
 
 DEADLINE = 60.0
-"""Seconds after which a namespace that is still there counts as hanging."""
+"""Seconds after which a namespace that still exists counts as stuck."""
 
 _HELM_SECONDS = 120.0
 _QUICK = 3.0
-"""Up to this grace pods are gone before the namespace controller looks for the first time."""
+"""With at most these seconds of grace, pods are gone before the namespace controller checks for the first time."""
 
 Json = dict[str, Any]
 
@@ -64,70 +64,72 @@ def remove_tenant(
     tenant: TenantSpec,
     *,
     grace: float | None = 1.0,
-    canary: bool = False,
+    check_gpus: bool = False,
     deadline: float = DEADLINE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Removal:
-    """Remove a tenant with everything it has on the host, and prove it. One that is gone already is success.
+    """Remove a tenant with everything it has on the host, and verify it. A tenant that is gone already is success.
 
     Args:
         ctx: the lab.
-        tenant: which.
-        grace: seconds that its pods get to stop, at least 1; ``Removal.cut_grace`` names those that wanted more.
-            None: each its own, and Services stay until the pods are gone.
-        canary: prove by pods of the host that the tenant's GPUs are free.
-        deadline: seconds until what does not go counts as hanging; each pod's own grace comes on top.
-        clock: seconds, for the moments.
+        tenant: the tenant.
+        grace: termination grace period of its pods in seconds, at least 1; ``Removal.cut_grace`` names pods with a
+            longer one. None: each pod's own, and Services stay until the pods are gone.
+        check_gpus: verify with host pods that the tenant's GPUs are free.
+        deadline: seconds after which a deletion counts as stuck; each pod's own grace period comes on top.
+        clock: seconds, for the milestones.
 
     Raises:
-        SpecError: a grace below 1, which would be a forced deletion.
+        SpecError: a grace below 1 s, which would be a forced deletion.
         LabError: the tenant's namespace is not this lab's.
-        NamespaceHangs: the namespace does not go; the evidence says what holds it.
-        WaitTimeout: a pod, or a reservation pod of the host's KAI, does not go.
+        StuckNamespace: the namespace stays in Terminating; the evidence says why.
+        WaitTimeout: a pod, or a reservation pod of the host's KAI, stays.
         Interrupted: the run was cancelled.
     """
     if grace is not None and grace < 1:
         raise SpecError(
-            f"tenant {tenant.name}: {grace:g} s of grace would be a forced deletion", fix="give 1 s or more"
+            f"tenant {tenant.name}: a grace period of {grace:g} s is a forced deletion",
+            fix="set a grace period of at least 1 s",
         )
     if foreign(ctx, tenant.name):
         raise LabError(
-            f"namespace {tenant_namespace(tenant.name)} was not made by lab {ctx.spec.name}",
+            f"namespace {tenant_namespace(tenant.name)} does not belong to lab {ctx.spec.name}",
             fix="name a tenant of this lab; 'lab tenant list' shows them",
         )
-    return _Removing(ctx, tenant, None if grace is None else round(grace), canary, deadline, Stopwatch(clock)).run()
+    seconds = None if grace is None else round(grace)
+    return _TenantRemoval(ctx, tenant, seconds, check_gpus, deadline, Stopwatch(clock)).run()
 
 
 def foreign(ctx: LabContext, name: str) -> bool:
-    """Whether the tenant's namespace is there and is not this lab's."""
+    """Whether the tenant's namespace exists and is not this lab's."""
     space = ctx.cluster().get("Namespace", tenant_namespace(name))
     labels = ((space or {}).get("metadata") or {}).get("labels") or {}
     return space is not None and labels.get(OWNER_LABEL) != ctx.spec.name
 
 
 def forget(ctx: LabContext, name: str) -> None:
-    """Take what this machine has of a tenant: its kubeconfig, its port, its entries in the journal."""
-    access.give_back_port(ctx, name)
+    """Remove what this machine has of a tenant: its kubeconfig, its port, its journal entries."""
+    access.release_port(ctx, name)
     ctx.tenant(name).close()
     ctx.paths.tenant_kubeconfig(name).unlink(missing_ok=True)
     rollback_record.forget(ctx.paths, name)
-    for kind, thing in journalled(ctx, name):
+    for kind, thing in journal_entries(ctx, name):
         ctx.journal.released(kind, thing)
 
 
 @dataclass
-class _Removing:
+class _TenantRemoval:
     """One removal."""
 
     ctx: LabContext
     tenant: TenantSpec
     grace: int | None
-    canary: bool
+    check_gpus: bool
     deadline: float
     watch: Stopwatch
     cluster: Cluster = field(init=False)
-    holding: Footprint = field(init=False)
-    _asked: set[str] = field(default_factory=set)
+    footprint: Footprint = field(init=False)
+    _deleted_again: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.cluster = self.ctx.cluster()
@@ -138,35 +140,35 @@ class _Removing:
 
     def run(self) -> Removal:
         name = self.tenant.name
-        self.holding = Footprint.of(self.cluster.list("Pod"), self.space)
-        there = self.cluster.get("Namespace", self.space)
-        if there is not None:
+        self.footprint = Footprint.of(self.cluster.list("Pod"), self.space)
+        space = self.cluster.get("Namespace", self.space)
+        if space is not None:
             self._stop_syncer()
-            uid = (there.get("metadata") or {}).get("uid")
+            uid = (space.get("metadata") or {}).get("uid")
             quick = self.grace is not None and self.grace <= _QUICK
             if quick:
-                # Before anybody else deletes them with their own grace: the kubelet does not always take a shorter one.
+                # before others delete them with a longer grace period, which the kubelet does not always shorten later
                 self.cluster.delete_all("Pod", self.space, grace=self.grace)
             else:
                 self._pods()
             self.cluster.delete("Namespace", self.space)
-            _at_once(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
+            _in_parallel(lambda: self._namespace_gone(uid), *((self._pods,) if quick else ()), self._release)
         else:
             self._cluster_wide()
             unmark_nodes(self.cluster, self.tenant.name)
         forget(self.ctx, name)
-        left = in_cluster(self.cluster, name, self.holding.groups)
+        left = in_cluster(self.cluster, name, self.footprint.groups)
         if not left or not cluster_scope(self.cluster, name):
-            self.watch.note(moment.CLUSTER_CLEAN)
-        harm = disturbed(self.holding.others, self.cluster.list("Pod"))
+            self.watch.note(timeline.CLUSTER_CLEAN)
+        harm = disturbed(self.footprint.others, self.cluster.list("Pod"))
         if not harm:
-            count = len(self.holding.others)
-            self.watch.note(moment.HOST_UNDISTURBED, f"{count} other pods: same UIDs and restarts, Ready throughout")
+            count = len(self.footprint.others)
+            self.watch.note(timeline.HOST_UNDISTURBED, f"{count} other pods: same UIDs and restarts, Ready throughout")
         return Removal(
             tenant=name,
-            moments=self.watch.moments,
+            milestones=self.watch.milestones,
             grace=self.grace,
-            cut_grace=self.holding.cut(self.grace),
+            cut_grace=self.footprint.cut(self.grace),
             left=(*left, *on_machine(self.ctx, name)),
             disturbed=harm,
         )
@@ -181,45 +183,45 @@ class _Removing:
         try:
             self.cluster.wait(
                 "Namespace",
-                # one of the same name and another uid is a tenant that was made anew
+                # another UID is a recreated tenant of the same name
                 lambda found: all(doc["metadata"].get("uid") != uid for doc in found),
                 fields=f"metadata.name={self.space}",
                 timeout=self.deadline,
                 what=f"namespace {self.space} is gone",
             )
         except WaitTimeout as error:
-            raise hangs(self.cluster, self.space, self.deadline) from error
-        self.watch.note(moment.NAMESPACE_GONE)
+            raise stuck_namespace(self.cluster, self.space, self.deadline) from error
+        self.watch.note(timeline.NAMESPACE_GONE)
 
     def _pods(self) -> None:
-        self.ctx.progress(f"deleting {self.holding.pods} pods")
+        self.ctx.progress(f"deleting {self.footprint.pods} pods")
         self.cluster.delete_all("Pod", self.space, grace=self.grace)
-        longest = max(self.holding.graces.values(), default=0) if self.grace is None else self.grace
-        with let_go(self.cluster, self.space):
+        longest = max(self.footprint.graces.values(), default=0) if self.grace is None else self.grace
+        with delete_terminated(self.cluster, self.space):
             self.cluster.wait(
                 "Pod",
-                self._look_at_pods,
+                self._pods_gone,
                 namespace=self.space,
                 timeout=self.deadline + longest,
                 what=f"the pods of tenant {self.tenant.name} are gone",
             )
-        self.watch.note(moment.PODS_GONE, f"{self.holding.pods} pods")
+        self.watch.note(timeline.PODS_GONE, f"{self.footprint.pods} pods")
         unmark_nodes(self.cluster, self.tenant.name)
         self._gpus()
 
-    def _look_at_pods(self, pods: list[Json]) -> bool:
-        """Whether all are gone; those that came late, or would stay longer, are deleted as the others were."""
+    def _pods_gone(self, pods: list[Json]) -> bool:
+        """Whether all are gone; pods that were created late, or with a longer grace period, are deleted once more."""
         if not any(self._is_control_plane(pod) and PodView.of(pod).ready for pod in pods):
-            self.watch.note(moment.SCHEDULER_STOPPED)
+            self.watch.note(timeline.SCHEDULER_STOPPED)
         for pod in pods:
             meta = pod["metadata"]
             key = f"{meta.get('uid')} {meta.get('deletionGracePeriodSeconds')}"
-            if self._stays(meta) and key not in self._asked:
-                self._asked.add(key)
+            if self._must_delete(meta) and key not in self._deleted_again:
+                self._deleted_again.add(key)
                 self.cluster.delete("Pod", meta["name"], self.space, grace=self.grace)
         return not pods
 
-    def _stays(self, meta: Json) -> bool:
+    def _must_delete(self, meta: Json) -> bool:
         if "deletionTimestamp" not in meta:
             return True
         return self.grace is not None and (meta.get("deletionGracePeriodSeconds") or 0) > self.grace
@@ -229,33 +231,33 @@ class _Removing:
         return (labels.get("app"), labels.get("release")) == ("vcluster", self.tenant.name)
 
     def _gpus(self) -> None:
-        """Wait until the host's KAI has taken its reservation pods away; then the proof, where it was asked for."""
-        groups = self.holding.groups
+        """Wait until the host's KAI has deleted its reservation pods; then check the GPUs, if requested."""
+        groups = self.footprint.groups
         if groups:
             self.cluster.wait(
                 "Pod",
-                lambda pods: not reserved(pods, groups),
+                lambda pods: not reservation_pods(pods, groups),
                 namespace=RESERVATION_APP,
                 timeout=self.deadline,
                 what=f"KAI's reservation pods for tenant {self.tenant.name} are gone",
             )
-        if not self.canary:
+        if not self.check_gpus:
             return
-        if not self.holding.gpus:
-            self.watch.note(moment.GPUS_FREE, "the tenant held none")
+        if not self.footprint.gpus:
+            self.watch.note(timeline.GPUS_FREE, "the tenant held no GPU")
             return
-        proof = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, self.holding.gpus)
+        check = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, self.footprint.gpus)
         try:
-            self.watch.note(moment.GPUS_FREE, proof.prove(self.deadline))
+            self.watch.note(timeline.GPUS_FREE, check.run(self.deadline))
         except (WaitTimeout, ApiFailed) as error:
-            self.watch.note(moment.GPUS_FREE, error.what, reached=False)
+            self.watch.note(timeline.GPUS_FREE, error.what, reached=False)
         finally:
-            proof.clear()
+            check.delete_pods()
 
     def _release(self) -> None:
-        """Helm for what the chart made cluster-wide, and after it what Helm does not know or did not get at.
+        """Uninstall the release, then delete cluster-wide objects that Helm does not know or did not delete.
 
-        Helm's records are in the namespace that goes. Whatever its own words are, what counts is what is left.
+        Helm's records are in the deleted namespace, so its error is only a notice; what remains is checked later.
         """
         try:
             helm_release.helm_for(self.ctx).uninstall(self.tenant.name, self.space, timeout=_HELM_SECONDS)
@@ -274,8 +276,8 @@ class _Removing:
             self.cluster.delete_all(kind, None, labels=f"{NODE_LABEL}={name}")
 
 
-def _at_once(*parts: Callable[[], None]) -> None:
-    """Do independent parts at the same time. All come to their end; the first part's error is the one told."""
+def _in_parallel(*parts: Callable[[], None]) -> None:
+    """Run parts in parallel to their end; raise Interrupted, or the first error in their order."""
     with ThreadPoolExecutor(len(parts)) as pool:
         running = [pool.submit(part) for part in parts]
     errors = [error for part in running if (error := part.exception()) is not None]

@@ -1,6 +1,6 @@
-"""Why a namespace does not go: what is left in it, which finalizer holds that, and which API is unavailable.
+"""Diagnoses a namespace stuck in Terminating: remaining objects, their finalizers, and unavailable APIs.
 
-Only told, never cured by force: a finalizer that is stripped leaves behind what its controller would have cleaned up.
+Nothing is forced: a finalizer that is stripped leaves behind what its controller would have cleaned up.
 """
 
 from __future__ import annotations
@@ -12,96 +12,96 @@ from typing import Any
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.rest_mapper import KNOWN
+from lab.objects.fields import is_true, parts
 from lab.objects.views import Condition, NodeView, PodView
 
 Json = dict[str, Any]
 
-_TELLING = (
-    "NamespaceDeletionDiscoveryFailure",
+_DISCOVERY_FAILS = "NamespaceDeletionDiscoveryFailure"
+_CONTENT_REMAINS = "NamespaceContentRemaining"
+_CONDITIONS = (
+    _DISCOVERY_FAILS,
     "NamespaceDeletionGroupVersionParsingFailure",
     "NamespaceDeletionContentFailure",
-    "NamespaceContentRemaining",
+    _CONTENT_REMAINS,
     "NamespaceFinalizersRemaining",
 )
 """Conditions of a namespace that is being deleted (k8s.io/api/core/v1, NamespaceConditionType)."""
 
 _REMAINING = re.compile(r"(\S+) has \d+ resource instances")
-"""How NamespaceContentRemaining words what is left (kubernetes 1.34, pkg/controller/namespace/deletion)."""
+"""A resource in the message of NamespaceContentRemaining (kubernetes 1.34, pkg/controller/namespace/deletion)."""
 
-_OBJECTS = 20
-"""How many objects are told."""
-
-_DISCOVERY_FAILS = "NamespaceDeletionDiscoveryFailure"
+_MAX_OBJECTS = 20
 
 
 class StuckNamespace(WaitTimeout):
-    """A namespace is being deleted and does not go; the evidence says what holds it."""
+    """A namespace stays in Terminating; the evidence says why."""
 
-    title = "namespace hangs"
+    title = "stuck namespace"
 
 
-def hangs(cluster: Cluster, namespace: str, seconds: float) -> StuckNamespace:
-    """The error for a namespace that was not gone after ``seconds``."""
-    lines = why_hanging(cluster, namespace)
+def stuck_namespace(cluster: Cluster, namespace: str, seconds: float) -> StuckNamespace:
+    """The error for a namespace that still exists ``seconds`` after its deletion."""
     return StuckNamespace(
-        f"namespace {namespace} is still there after {seconds:g} s",
-        evidence=lines or ("it says nothing about why: the namespace controller may not run",),
-        fix=_next(cluster, namespace),
+        f"namespace {namespace} still exists {seconds:g} s after its deletion",
+        evidence=diagnose(cluster, namespace) or ("its status has no reason: the namespace controller may not run",),
+        fix=_fix(cluster, namespace),
     )
 
 
-def why_hanging(cluster: Cluster, namespace: str) -> tuple[str, ...]:
-    """What holds a namespace that is being deleted, one line each: its own words, APIs, then objects. Read only.
+def diagnose(cluster: Cluster, namespace: str) -> tuple[str, ...]:
+    """Why a namespace stays in Terminating, one line each: its conditions, unavailable APIs, then objects.
 
-    Nothing for a namespace that is gone, or that nobody deletes.
+    Empty for a namespace that does not exist or is not being deleted.
     """
     space = cluster.get("Namespace", namespace)
-    if space is None or not _meta(space).get("deletionTimestamp"):
+    if space is None or "deletionTimestamp" not in space["metadata"]:
         return ()
     lines = [
         f"{condition.type}: {' '.join(condition.message.split())}"
         for condition in Condition.all_of(space)
-        if condition.type in _TELLING and condition.status == "True"
+        if condition.type in _CONDITIONS and condition.status == "True"
     ]
-    lines += [f"{_title(service)} is unavailable: {_why(service)}" for service in _unavailable(cluster)]
-    own = [*(_meta(space).get("finalizers") or []), *((space.get("spec") or {}).get("finalizers") or [])]
-    lines += [f"Namespace {namespace} itself has the finalizer {one}" for one in own if one != "kubernetes"]
+    lines += [_unavailable_line(service) for service in _unavailable(cluster)]
+    meta, spec, _ = parts(space)
+    finalizers = [*(meta.get("finalizers") or []), *(spec.get("finalizers") or [])]
+    lines += [f"Namespace {namespace} itself has the finalizer {one}" for one in finalizers if one != "kubernetes"]
     objects = list(_remaining(cluster, space))
-    lines += [_held(cluster, obj) for obj in objects[:_OBJECTS]]
-    if len(objects) > _OBJECTS:
-        lines.append(f"… and {len(objects) - _OBJECTS} more objects")
+    lines += [_object_line(cluster, obj) for obj in objects[:_MAX_OBJECTS]]
+    if len(objects) > _MAX_OBJECTS:
+        lines.append(f"… and {len(objects) - _MAX_OBJECTS} more objects")
     return tuple(lines)
 
 
-def _next(cluster: Cluster, namespace: str) -> str:
-    """The one thing to do about it: an API first, since without it nothing can even be listed."""
+def _fix(cluster: Cluster, namespace: str) -> str:
+    """The next action: an unavailable API first, since without it nothing can be listed."""
     space = cluster.get("Namespace", namespace) or {}
     for service in _unavailable(cluster):
-        name, backend = _meta(service)["name"], (service.get("spec") or {}).get("service") or {}
+        name, backend = service["metadata"]["name"], parts(service)[1].get("service") or {}
         if backend and cluster.get("Namespace", backend.get("namespace", "")) is None:
-            return f"nobody serves it any more: {cluster.kubectl('delete', 'apiservice', name)}"
-        if any(c.type == _DISCOVERY_FAILS and c.status == "True" for c in Condition.all_of(space)):
-            return f"get that API to answer: {cluster.kubectl('describe', 'apiservice', name)}"
+            return f"delete the API, which has no server any more: {cluster.kubectl('delete', 'apiservice', name)}"
+        if is_true(Condition.all_of(space), _DISCOVERY_FAILS):
+            return f"make the API available: {cluster.kubectl('describe', 'apiservice', name)}"
     for obj in _remaining(cluster, space):
-        meta = _meta(obj)
-        if held := meta.get("finalizers"):
-            what = [obj["kind"].lower(), meta["name"], "-n", namespace, "-o", "yaml"]
-            return f"let the controller of {held[0]} run until it has let go of it: {cluster.kubectl('get', *what)}"
-    return f"look at what is left: {cluster.kubectl('describe', 'namespace', namespace)}"
+        meta = obj["metadata"]
+        if finalizers := meta.get("finalizers"):
+            command = cluster.kubectl("get", obj["kind"].lower(), meta["name"], "-n", namespace, "-o", "yaml")
+            return f"start the controller that removes the finalizer {finalizers[0]}: {command}"
+    return f"inspect the namespace: {cluster.kubectl('describe', 'namespace', namespace)}"
 
 
 def _remaining(cluster: Cluster, space: Json) -> Iterator[Json]:
-    """Objects that are still in the namespace: of the kinds it names, or else whatever carries a finalizer."""
-    namespace = _meta(space).get("name", "")
-    said = " ".join(c.message for c in Condition.all_of(space) if c.type == "NamespaceContentRemaining")
-    named = _REMAINING.findall(said)
-    for kind in [*_kinds(cluster, named)] if named else [r.kind for r in KNOWN if r.namespaced and r.kind != "Event"]:
+    """Objects in the namespace: of the kinds that its status names, otherwise pods and objects with a finalizer."""
+    namespace = parts(space)[0].get("name", "")
+    messages = " ".join(c.message for c in Condition.all_of(space) if c.type == _CONTENT_REMAINS)
+    named = _REMAINING.findall(messages)
+    for kind in _kinds(cluster, named) if named else [r.kind for r in KNOWN if r.namespaced and r.kind != "Event"]:
         try:
             found = cluster.list(kind, namespace)
         except ApiFailed:
             continue
         for obj in found:
-            if named or _meta(obj).get("finalizers") or kind == "Pod":
+            if named or obj["metadata"].get("finalizers") or kind == "Pod":
                 yield {**obj, "kind": obj.get("kind") or kind.partition(".")[0]}
 
 
@@ -113,21 +113,21 @@ def _kinds(cluster: Cluster, resources: list[str]) -> Iterator[str]:
             continue
 
 
-def _held(cluster: Cluster, obj: Json) -> str:
-    meta = _meta(obj)
+def _object_line(cluster: Cluster, obj: Json) -> str:
+    meta = obj["metadata"]
     title = f"{obj['kind']} {meta.get('namespace', '')}/{meta.get('name', '')}"
     if finalizers := meta.get("finalizers"):
         return f"{title} has the finalizer {', '.join(finalizers)}"
     if obj["kind"] != "Pod":
-        return f"{title} is still there" + (", being deleted" if meta.get("deletionTimestamp") else "")
+        return f"{title} still exists" + (", being deleted" if meta.get("deletionTimestamp") else "")
     pod = PodView.of(obj)
-    node = cluster.get("Node", pod.node) if pod.node else None
-    grace = meta.get("deletionGracePeriodSeconds")
-    words = [f"being deleted with {grace} s of grace" if pod.deleting else "nobody deletes it"]
-    if pod.node:
-        there = "is gone" if node is None else "is Ready" if NodeView.of(node).ready else "is not Ready"
-        words.append(f"its node {pod.node} {there}")
-    return f"{title}: {', '.join(words)}"
+    grace = f"being deleted with {meta.get('deletionGracePeriodSeconds')} s of grace"
+    line = f"{title}: {grace if pod.deleting else 'not being deleted'}"
+    if not pod.node:
+        return line
+    node = cluster.get("Node", pod.node)
+    state = "gone" if node is None else "Ready" if NodeView.of(node).ready else "not Ready"
+    return f"{line}, its node {pod.node} is {state}"
 
 
 def _unavailable(cluster: Cluster) -> list[Json]:
@@ -138,16 +138,9 @@ def _unavailable(cluster: Cluster) -> list[Json]:
     ]
 
 
-def _why(service: Json) -> str:
-    backend = (service.get("spec") or {}).get("service") or {}
-    served = f", served by Service {backend.get('namespace')}/{backend.get('name')}" if backend else ""
+def _unavailable_line(service: Json) -> str:
+    backend = parts(service)[1].get("service") or {}
+    server = f", served by Service {backend.get('namespace')}/{backend.get('name')}" if backend else ""
     condition = next(c for c in Condition.all_of(service) if c.type == "Available")
-    return f"{condition.reason}: {' '.join(condition.message.split())}{served}"
-
-
-def _title(obj: Json) -> str:
-    return f"APIService {_meta(obj).get('name', '')}"
-
-
-def _meta(obj: Json) -> Json:
-    return dict(obj.get("metadata") or {})
+    name, message = service["metadata"]["name"], " ".join(condition.message.split())
+    return f"APIService {name} is unavailable: {condition.reason}: {message}{server}"

@@ -1,8 +1,8 @@
-"""Pods that have ended, and that the kubelet does not let go of.
+"""Deletes terminated pods that the kubelet keeps.
 
-When it fails to remove a pod's cgroup at the first try ("failed to delete cgroup paths", kubelet 1.34 on cgroup v1), it
-tries again half a minute later, and the object stays until then although all of its containers have ended: seen in one
-of eight removals. Such an object is deleted at once; of what runs nothing is.
+When the kubelet fails to remove a pod's cgroup ("failed to delete cgroup paths", kubelet 1.34 on cgroup v1), it
+retries after half a minute, and the object stays until then although all containers have terminated: measured in one
+of eight removals. Such an object is deleted at once; pods with a running container are left alone.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from lab.errors import LabError
 from lab.kube import Cluster
 from lab.tools.background import Background
 
-_FIRST_LOOK = 3.0
-_NEXT_LOOK = 1.0
-"""Seconds: what the kubelet lets go of by itself is gone by then."""
+_FIRST_CHECK = 3.0
+"""Seconds, in which the kubelet removes most pods."""
+_INTERVAL = 1.0
 
 
-def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod that is being deleted has no container any more that runs or may still start."""
+def has_terminated(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is being deleted and all of its containers have terminated."""
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    ended = [(one.get("state") or {}).get("terminated") for one in containers]
-    return "deletionTimestamp" in pod["metadata"] and bool(ended) and all(ended)
+    terminated = [(container.get("state") or {}).get("terminated") for container in containers]
+    return "deletionTimestamp" in pod["metadata"] and bool(terminated) and all(terminated)
 
 
 @contextmanager
-def let_go(cluster: Cluster, namespace: str) -> Iterator[None]:
-    """While pods of a namespace go: delete the objects of those that have ended and stay all the same."""
+def delete_terminated(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """During the block, delete pods of a namespace that have terminated but remain."""
     with Background(functools.partial(_sweep, cluster, namespace), "terminated pods"):
         yield
 
 
 def _sweep(cluster: Cluster, namespace: str, stopping: threading.Event) -> None:
-    pause = _FIRST_LOOK
+    pause = _FIRST_CHECK
     while not stopping.wait(pause):
-        pause = _NEXT_LOOK
-        with contextlib.suppress(LabError):  # the wait beside it says what is wrong with the server
+        pause = _INTERVAL
+        with contextlib.suppress(LabError):  # the caller waits for these pods, and reports errors
             for pod in cluster.list("Pod", namespace):
-                if has_ended(pod):
+                if has_terminated(pod):
                     cluster.delete("Pod", pod["metadata"]["name"], namespace, grace=0)

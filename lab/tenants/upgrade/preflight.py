@@ -12,7 +12,7 @@ from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
 from lab.steps.kai.values import kai_images
 from lab.supply import Choice, Item
-from lab.tenants.vcluster.inner_lab import inside
+from lab.tenants.vcluster.inner_lab import tenant_context
 
 
 def changed(tenant: TenantSpec, version: str) -> TenantSpec:
@@ -68,7 +68,7 @@ def versions_at_hand(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
 
 def _items(ctx: LabContext, tenant: TenantSpec) -> Iterator[Item]:
     yield Item("chart", KAI_CHART, line_of(str(tenant.kai_version)).tag)
-    for reference in kai_images(inside(ctx, tenant).spec):
+    for reference in kai_images(tenant_context(ctx, tenant).spec):
         yield Item("image", reference)
 
 

@@ -34,7 +34,7 @@ from lab.tenants.upgrade.preflight import changed, check_change, versions_at_han
 from lab.tenants.upgrade.uninstall import ANEW, UNCHANGED, installed_line, stop, way
 from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare, look
 from lab.tenants.vcluster.images import TenantImages
-from lab.tenants.vcluster.inner_lab import inside
+from lab.tenants.vcluster.inner_lab import tenant_context
 
 __all__ = ["Change", "change_kai", "changed", "check_change", "running_inside", "trial_queue", "versions_at_hand"]
 
@@ -155,7 +155,7 @@ def change_kai(
     tenant = changed(tenant, version)
     for warning in check_change(ctx, tenant):
         ctx.notice(warning)
-    inner = _heard(inside(ctx, tenant), times)
+    inner = _heard(tenant_context(ctx, tenant), times)
     cluster, kai, queues = inner.cluster(), Kai(inner.spec), Queues(inner.spec)
     ctx.progress("looking at what runs")
     before = look(cluster)

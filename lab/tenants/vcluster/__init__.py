@@ -1,1 +1,1 @@
-"""One vCluster: its chart's values, the step that installs it, and access to it."""
+"""One vCluster: its chart's values and their validation, its images, and access to it."""

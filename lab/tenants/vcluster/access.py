@@ -1,7 +1,7 @@
-"""The way to a tenant's API: a NodePort that kind publishes on 127.0.0.1, and a kubeconfig of its own.
+"""Access to a tenant's API: a NodePort that kind publishes on 127.0.0.1, and a kubeconfig.
 
-Which ports there are is fixed when kind creates the cluster; the ``cluster`` step writes them into the
-journal, one for each tenant and some spare ones for tenants that are added later.
+kind fixes the published ports when it creates the cluster. The ``cluster`` step writes them into the journal: one for
+each tenant, and spare ones for tenants that are added later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.kube import Cluster
 from lab.session.context import LabContext
 
 _SPARE = "spare-"
-_taking = threading.Lock()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -31,42 +31,35 @@ class Port:
 
 
 def find_port(ctx: LabContext, name: str) -> Port | None:
-    """The tenant's port, or None while it has none."""
+    """The tenant's port, if it has one."""
     return next((_port(owned) for owned in ctx.journal.owned("port") if owned.name == name), None)
 
 
-def tenant_port(ctx: LabContext, name: str) -> Port:
-    """The tenant's port; a tenant that was not there when the cluster was made takes a spare one, for good.
-
-    Raises:
-        LabError: no port is left, or the cluster publishes none.
-    """
-    with _taking:
-        if (mine := find_port(ctx, name)) is not None:
-            return mine
+def claim_port(ctx: LabContext, name: str) -> Port:
+    """The tenant's port; a tenant without one claims a spare port. Raises LabError: no spare port is left."""
+    with _lock:
+        if (own := find_port(ctx, name)) is not None:
+            return own
         ports = ctx.journal.owned("port")
         spare = next((owned for owned in ports if owned.name.startswith(_SPARE)), None)
         if spare is None:
             raise LabError(
                 f"no published port is left for tenant {name} ({len(ports)} are in use)",
-                fix="kind fixes its ports when it makes the cluster: 'lab down', then 'lab up'",
+                fix="recreate the cluster, since kind fixes its ports at creation: 'lab down', then 'lab up'",
             )
-        ctx.journal.owns("port", name, ctx.step, **dict(spare.facts))
+        ctx.journal.owns("port", name, ctx.step, **spare.facts)
         ctx.journal.released("port", spare.name)
         return _port(spare)
 
 
-def give_back_port(ctx: LabContext, name: str) -> None:
-    """Make the port of a tenant that is gone a spare one again."""
-    with _taking:
-        ports = ctx.journal.owned("port")
-        mine = next((owned for owned in ports if owned.name == name), None)
-        if mine is None:
-            return
-        taken = {owned.name for owned in ports}
-        free = next(f"{_SPARE}{n}" for n in range(len(ports) + 1) if f"{_SPARE}{n}" not in taken)
-        ctx.journal.owns("port", free, mine.step, **dict(mine.facts))
-        ctx.journal.released("port", name)
+def release_port(ctx: LabContext, name: str) -> None:
+    """Make the port of a removed tenant a spare one again."""
+    with _lock:
+        ports = {owned.name: owned for owned in ctx.journal.owned("port")}
+        if own := ports.get(name):
+            spare = next(f"{_SPARE}{n}" for n in range(len(ports) + 1) if f"{_SPARE}{n}" not in ports)
+            ctx.journal.owns("port", spare, own.step, **own.facts)
+            ctx.journal.released("port", name)
 
 
 def _port(owned: Owned) -> Port:
@@ -80,7 +73,7 @@ def _port(owned: Owned) -> Port:
 
 
 def server_of(port: Port) -> str:
-    """URL of a tenant's API server on this machine. Its certificate names 127.0.0.1."""
+    """URL of a tenant's API server on this machine; its certificate is valid for 127.0.0.1."""
     return f"https://127.0.0.1:{port.host}"
 
 
@@ -90,9 +83,9 @@ def context_name(lab: str, tenant: str) -> str:
 
 
 def answers(ctx: LabContext, name: str) -> bool:
-    """Whether the tenant's API is ready by the kubeconfig as it lies on disk.
+    """Whether the tenant's API is ready through the kubeconfig on disk.
 
-    By a connection of its own: the shared one would keep the CA of a kubeconfig that is about to be replaced.
+    With a connection of its own: the shared one may have the CA of a kubeconfig that is about to be replaced.
     """
     cluster = Cluster(ctx.paths.tenant_kubeconfig(name))
     try:
@@ -102,7 +95,7 @@ def answers(ctx: LabContext, name: str) -> bool:
 
 
 def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
-    """The kubeconfig in vCluster's Secret ``vc-<name>``, once it leads to the tenant's port; else None."""
+    """The kubeconfig in vCluster's Secret ``vc-<name>`` if its server is the tenant's port."""
     import yaml
 
     packed = (secret.get("data") or {}).get("config")
@@ -115,11 +108,7 @@ def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read (mode 0600), whole or not at all.
-
-    Raises:
-        LabError: it cannot be written.
-    """
+    """Write a file atomically that only its owner can read (mode 0600). Raises LabError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(path, text, mode=0o600)

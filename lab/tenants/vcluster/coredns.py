@@ -1,8 +1,8 @@
-"""CoreDNS of a tenant: that it runs, and what brings it back when vCluster has lost its configuration.
+"""CoreDNS of a tenant, and its repair when vCluster has lost its configuration.
 
-vCluster writes that configuration at its start. In a control plane that comes back empty, the copy on the host is still
-the old one's: the syncer deletes it as nobody's, and then the new one in the tenant, because the host has none (seen
-with vCluster 0.36.1). CoreDNS waits for it until vCluster starts again.
+vCluster writes the configuration when it starts. When a control plane comes back empty, the copy on the host is still
+that of the old one: the syncer deletes it as an orphan, and then the new one in the tenant, because the host has none
+(measured with vCluster 0.36.1). CoreDNS waits for it until vCluster starts again.
 """
 
 from __future__ import annotations
@@ -21,32 +21,28 @@ NAMESPACE, NAME = "kube-system", "coredns"
 
 SELECTOR = "k8s-app=vcluster-kube-dns"
 
-SECONDS, LOOKS = 20.0, 15
-"""How long CoreDNS is waited for until it is looked whether that is in vain, and how often."""
+SECONDS, ATTEMPTS = 20.0, 15
+"""Length and number of the waits for CoreDNS; after each, its configuration is checked."""
 
 _CONTAINER = "syncer"
-_END = ("sh", "-c", "kill -TERM 1")
+_TERMINATE = ("sh", "-c", "kill -TERM 1")
 
 
-def lost(inside: Cluster) -> bool:
-    """Whether CoreDNS is there without its configuration. Raises ApiFailed."""
-    there = inside.get("Deployment", NAME, NAMESPACE) is not None
-    return there and inside.get("ConfigMap", NAME, NAMESPACE) is None
+def is_lost(inside: Cluster) -> bool:
+    """Whether CoreDNS exists without its configuration. Raises ApiFailed."""
+    exists = inside.get("Deployment", NAME, NAMESPACE) is not None
+    return exists and inside.get("ConfigMap", NAME, NAMESPACE) is None
 
 
 def wait_for_dns(ctx: LabContext, name: str) -> None:
-    """Wait until CoreDNS is Ready; where its configuration is lost, vCluster starts again and writes it anew.
-
-    Args:
-        ctx: of the step.
-        name: of the tenant.
+    """Wait until CoreDNS of a tenant is Ready; if its configuration is lost, restart vCluster, which writes it.
 
     Raises:
         WaitTimeout, ApiFailed: it does not become Ready.
     """
     inside = ctx.tenant(name)
     images_present = ctx.spec.cluster.provider == "kind"
-    for left in reversed(range(LOOKS)):
+    for left in reversed(range(ATTEMPTS)):
         try:
             inside.wait(
                 "Pod",
@@ -60,25 +56,25 @@ def wait_for_dns(ctx: LabContext, name: str) -> None:
         except WaitTimeout:
             if not left:
                 raise
-            if lost(inside):
-                _start_again(ctx, inside, name)
+            if is_lost(inside):
+                _restart_vcluster(ctx, inside, name)
         else:
             return
 
 
-def _start_again(ctx: LabContext, inside: Cluster, name: str) -> None:
-    """End vCluster in its container, which keeps the tenant's data: a new pod would begin without any."""
-    ctx.progress("CoreDNS has lost its configuration: starting vCluster again")
+def _restart_vcluster(ctx: LabContext, inside: Cluster, name: str) -> None:
+    """Restart vCluster in its container, which keeps the tenant's data: a new pod would start without any."""
+    ctx.progress("CoreDNS has lost its configuration: restarting vCluster")
     cluster, namespace = ctx.cluster(), tenant_namespace(name)
     for pod in map(PodView.of, cluster.list("Pod", namespace, labels=f"app=vcluster,release={name}")):
         with suppress(ApiFailed):  # the connection may end with the container
-            cluster.exec(pod.name, namespace, _END, container=_CONTAINER)
+            cluster.exec(pod.name, namespace, _TERMINATE, container=_CONTAINER)
     inside.wait(
         "ConfigMap",
         bool,
         namespace=NAMESPACE,
         fields=f"metadata.name={NAME}",
-        timeout=SECONDS * LOOKS,
+        timeout=SECONDS * ATTEMPTS,
         what=f"vCluster writes the configuration of CoreDNS in tenant {name}",
     )
-    inside.delete_all("Pod", NAMESPACE, labels=SELECTOR)  # the kubelet tries a mount again after 2 minutes only
+    inside.delete_all("Pod", NAMESPACE, labels=SELECTOR)  # the kubelet retries a mount only after 2 minutes

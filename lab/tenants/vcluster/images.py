@@ -1,7 +1,7 @@
-"""Step ``images:NAME``: the workers have the images of a tenant that was added after the node image was baked.
+"""Step ``images:NAME``: the workers have the images of a tenant that was added after the node image was built.
 
-Only containerd's store in the nodes changes, never the node image: nothing is left when the lab goes. The archives come
-from the supply, so a lab without a network can take a tenant as well.
+The step changes containerd's store in the nodes, not the node image: nothing remains after the lab is removed. The
+archives come from the supply, so a lab without a network can add tenants as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.text import count
 
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _ROLE_LABEL = "io.x-k8s.kind.role"
@@ -24,23 +25,17 @@ _ROLE_LABEL = "io.x-k8s.kind.role"
 _ROLES = ("worker", "control-plane")
 
 _FOLDER = "/opt"
-"""Where archives lie in a node for a moment. On the node's root: /tmp is a tmpfs in kind's nodes, which docker cp does
-not see."""
+"""Temporary place of archives in a node, on its root: /tmp is a tmpfs in kind's nodes, which docker cp does not see."""
 
 
 @dataclass(frozen=True)
 class TenantImages(LabStep):
-    """The images of one tenant in the workers.
-
-    Args:
-        tenant: its name.
-        images: full references.
-        needs: ids of the steps before it: those that fetch or build what is not on this machine yet.
-    """
+    """Full references of one tenant's images, to be loaded into the workers."""
 
     tenant: str
     images: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    """The steps that fetch or build images that this machine does not have yet."""
 
     def wanted(self) -> object:
         return self.images
@@ -61,7 +56,7 @@ class TenantImages(LabStep):
         if not lacking:
             return Observed.ready(f"{len(self.images)} images")
         number = len({image for images in lacking.values() for image in images})
-        return Observed.absent(f"{number} images to load into {len(lacking)} nodes")
+        return Observed.absent(f"{count(number, 'image')} to load into {count(len(lacking), 'node')}")
 
     def apply(self, ctx: LabContext) -> None:
         lacking = missing(ctx, self.images)
@@ -70,7 +65,7 @@ class TenantImages(LabStep):
         for number, image in enumerate(wanted, 1):
             ctx.progress(image, number, len(wanted))
             archives[image] = ctx.supply.image(image)
-        ctx.progress(f"loading {len(wanted)} images into {len(lacking)} nodes")
+        ctx.progress(f"loading {count(len(wanted), 'image')} into {count(len(lacking), 'node')}")
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
             done = [pool.submit(_load, ctx, node, [archives[i] for i in images]) for node, images in lacking.items()]
         for one in done:
@@ -80,30 +75,24 @@ class TenantImages(LabStep):
         for node, images in missing(ctx, self.images).items():
             raise StepFailed(
                 f"node {node} does not have {images[0]} although its archive was imported",
-                evidence=[f"the archive holds another name than {image}" for image in images],
-                fix=f"look what it has: {ctx.engine.name} exec {node} {' '.join(_CTR)} ls -q",
+                evidence=[f"the archive has another name than {image}" for image in images],
+                fix=f"list the images of the node: {ctx.engine.name} exec {node} {' '.join(_CTR)} ls -q",
             )
 
 
 def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """Which images each worker lacks, by its container's name; workers that have all are left out.
+    """Worker, by its container's name → the images that it lacks; complete workers are left out.
 
-    Raises:
-        CommandFailed: a node cannot be asked.
+    A lab without workers runs its workloads on the control planes. Raises CommandFailed.
     """
     wanted = {image: _full(image) for image in images}
-    names = _node_names(ctx)
-    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
-        there = dict(zip(names, pool.map(lambda name: _images_in(ctx, name), names), strict=True))
-    lacking = {name: tuple(i for i, full in wanted.items() if full not in have) for name, have in there.items()}
-    return {name: images for name, images in lacking.items() if images}
-
-
-def _node_names(ctx: LabContext) -> list[str]:
-    """The workers; the control planes of a lab without any, which take the workloads then."""
-    # kind's load balancer before several control planes is neither
+    # the load balancer that kind puts before several control planes has neither role
     by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
-    return next((names for names in by_role.values() if names), [])
+    names = next((names for names in by_role.values() if names), [])
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
+        present = dict(zip(names, pool.map(lambda name: _images_in(ctx, name), names), strict=True))
+    lacking = {name: tuple(i for i, full in wanted.items() if full not in have) for name, have in present.items()}
+    return {name: images for name, images in lacking.items() if images}
 
 
 def _images_in(ctx: LabContext, node: str) -> set[str]:

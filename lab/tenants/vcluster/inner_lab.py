@@ -1,4 +1,4 @@
-"""A tenant's own cluster as the place of a step: KAI and queues inside a vCluster are the same steps as on the host."""
+"""A lab inside a tenant: KAI and queues inside a vCluster are the same steps as on the host."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from dataclasses import dataclass, replace
 
 from lab.config import KaiSpec, LabSpec, QueueSpec, TenantSpec
 from lab.engine.step import Effect, Observed, Step
-from lab.kube import Cluster
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.tenants.vcluster.access import context_name
 
 _QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
-"""The queues of a tenant that names none: two levels, as lines before 0.13 need it."""
+"""Default queues of a tenant: two levels, which KAI before 0.13 requires."""
 
 
 def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
-    """The lab as it is inside a tenant with a KAI of its own: that KAI, its queues, the tenant's Kubernetes.
+    """The spec of the lab inside an own-kai tenant: its KAI, queues and Kubernetes; nodes and GPUs are the host's.
 
-    Nodes and GPUs are the host's. Not a lab file that anybody may write, so it is not checked again.
+    Users cannot write it as a lab file, so it is not validated again.
     """
     version = tenant.kai_version or spec.kai.version
-    kai = KaiSpec(version=version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values)
     return spec.model_copy(
         update={
             "scheduler": "kai",
-            "kai": kai,
+            "kai": KaiSpec(version=version, gpu_sharing=tenant.gpu_sharing, values=tenant.kai_values),
             "queues": tenant.queues or _QUEUES,
             "tenants": (),
             "cluster": spec.cluster.model_copy(update={"kubernetes": tenant.kubernetes}),
@@ -34,34 +32,20 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
     )
 
 
-def inside(ctx: LabContext, tenant: TenantSpec) -> LabContext:
-    """The context of a step that works inside the tenant.
-
-    Its ``cluster()`` is the tenant's, Helm goes there, and the chart of KAI is the tenant's version.
-    """
+def tenant_context(ctx: LabContext, tenant: TenantSpec) -> LabContext:
+    """The context of a step inside the tenant: cluster, Helm and KAI chart are the tenant's."""
     spec = inner_spec(ctx.spec, tenant)
-    way_in = {
+    access = {
         "kubeconfig": ctx.paths.tenant_kubeconfig(tenant.name),
         "context": context_name(ctx.spec.name, tenant.name),
     }
-    spec = spec.model_copy(update={"cluster": spec.cluster.model_copy(update=way_in)})
-
-    def open_cluster(name: str) -> Cluster:
-        return ctx.open_cluster(name or tenant.name)
-
-    return replace(ctx, spec=spec, open_cluster=open_cluster)
+    spec = spec.model_copy(update={"cluster": spec.cluster.model_copy(update=access)})
+    return replace(ctx, spec=spec, open_cluster=lambda name: ctx.open_cluster(name or tenant.name))
 
 
 @dataclass(frozen=True)
 class StepInTenant(LabStep):
-    """A step that does its work inside a tenant.
-
-    Args:
-        tenant: whose cluster it works in.
-        make: makes the step for a lab file; it gets ``inner_spec``.
-        spec: the lab file.
-        needs: ids of the steps before it.
-    """
+    """A step inside a tenant; ``make`` creates it from ``inner_spec``."""
 
     tenant: TenantSpec
     spec: LabSpec
@@ -81,7 +65,6 @@ class StepInTenant(LabStep):
 
     @property
     def id(self) -> str:
-        """The step's own id, and the tenant's name: ``kai:team-ml``."""
         return f"{self._step.id}:{self.tenant.name}"
 
     @property
@@ -89,17 +72,16 @@ class StepInTenant(LabStep):
         return f"{self._step.title} in {self.tenant.name}"
 
     def effects(self) -> tuple[Effect, ...]:
-        where = f"tenant {self.tenant.name}"
-        return tuple(replace(effect, what=f"in {where}: {effect.what}") for effect in self._step.effects())
+        where = f"in tenant {self.tenant.name}"
+        return tuple(replace(effect, what=f"{where}: {effect.what}") for effect in self._step.effects())
 
     def observe(self, ctx: LabContext) -> Observed:
-        """A tenant without a kubeconfig is not there, and so is nothing inside it."""
         if not ctx.paths.tenant_kubeconfig(self.tenant.name).exists():
             return Observed.absent()
-        return self._step.observe(inside(ctx, self.tenant))
+        return self._step.observe(tenant_context(ctx, self.tenant))
 
     def apply(self, ctx: LabContext) -> None:
-        self._step.apply(inside(ctx, self.tenant))
+        self._step.apply(tenant_context(ctx, self.tenant))
 
     def verify(self, ctx: LabContext) -> None:
-        self._step.verify(inside(ctx, self.tenant))
+        self._step.verify(tenant_context(ctx, self.tenant))

@@ -1,4 +1,4 @@
-"""A tenant's quota as values of its chart: a ResourceQuota on its namespace, and requests for pods that name none."""
+"""A tenant's quota as chart values: a ResourceQuota on its namespace, and default requests for pods without any."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ CHART_QUOTA = (
     "services.loadbalancers",
     "services.nodeports",
 )
-"""What the chart puts into a quota unless told otherwise (vCluster 0.36.1, chart/values.yaml)."""
+"""Default limits of the chart's ResourceQuota (vCluster 0.36.1, chart/values.yaml)."""
 
 _CHART_LIMITS = ("cpu", "ephemeral-storage", "memory")
-"""What the chart's LimitRange sets for every container, among it 3 GiB of ephemeral storage (same file)."""
+"""Limits that the chart's LimitRange sets for every container, among them 3 GiB of ephemeral storage (same file)."""
 
-_LEAST_REQUEST = {"cpu": "50m", "memory": "32Mi"}
-"""For containers that request nothing: Kubernetes refuses such pods where a quota counts that resource."""
+_DEFAULT_REQUESTS = {"cpu": "50m", "memory": "32Mi"}
+"""For containers without requests: Kubernetes denies such pods where a quota counts the resource."""
 
 
 def hard_limits(quota: TenantQuota) -> dict[str, str]:
-    """The quota as Kubernetes counts it, ``spec.hard`` of a ResourceQuota; empty without a quota.
+    """``spec.hard`` of the ResourceQuota; empty without a quota.
 
     Reservation pods of a KAI inside the tenant count as whole GPUs. Those of the host's KAI are in a namespace of its
-    own, so that fractions of a host-kai tenant do not count.
+    own, so fractions of a host-kai tenant do not count.
     """
     limits = {
         "requests.nvidia.com/gpu": quota.gpus,
@@ -48,18 +48,18 @@ def hard_limits(quota: TenantQuota) -> dict[str, str]:
 
 
 def quota_values(quota: TenantQuota) -> dict[str, Any]:
-    """The values that make exactly this quota: what the chart would add is taken out (null, as Helm reads it)."""
+    """Values for exactly this quota: null removes the chart's defaults (Helm)."""
     hard = hard_limits(quota)
     if not hard:
         return {}
-    counted = {name: amount for name, amount in _LEAST_REQUEST.items() if f"requests.{name}" in hard}
-    limits: dict[str, Any] = {"enabled": bool(counted)}
-    if counted:
+    requests = {name: amount for name, amount in _DEFAULT_REQUESTS.items() if f"requests.{name}" in hard}
+    limit_range: dict[str, Any] = {"enabled": bool(requests)}
+    if requests:
         none = dict.fromkeys(_CHART_LIMITS)
-        limits |= {"default": none, "defaultRequest": {**none, **counted}}
+        limit_range |= {"default": none, "defaultRequest": {**none, **requests}}
     return {
         "policies": {
             "resourceQuota": {"enabled": True, "quota": {**dict.fromkeys(CHART_QUOTA), **hard}},
-            "limitRange": limits,
+            "limitRange": limit_range,
         }
     }

@@ -1,9 +1,9 @@
-"""What a tenant's values must fulfil, checked before anything is installed. Pure.
+"""Validates the chart values of tenants before anything is installed. Pure.
 
-Helm accepts whatever the chart's schema allows, and the control plane then ends in a crash loop with one log
-line. So the values are checked against the chart's own JSON Schema, and against the rules that vCluster
-checks only at start (loft-sh/vcluster v0.36.1, pkg/config/validation.go) or that the open-source image does
-not fulfil (config/config.go, IsProFeatureEnabled).
+Helm accepts all values that fit the chart's schema, and the control plane then ends in a crash loop with one log line.
+So values are checked against the chart's JSON Schema, against rules that vCluster checks only when it starts
+(loft-sh/vcluster v0.36.1, pkg/config/validation.go), and for features that the open-source image does not have
+(config/config.go, IsProFeatureEnabled).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.config import LabSpec, TenantSpec, tenant_nodes
 from lab.errors import LabError, SpecError
 from lab.steps.helm_release import merged, read_chart, value_at
 from lab.tenants.vcluster.access import Port
-from lab.tenants.vcluster.mode_validation import mode_doubts, mode_problems
+from lab.tenants.vcluster.mode_validation import SCHEDULERS, mode_problems, mode_warnings
 from lab.tenants.vcluster.values import ACCESS_KEYS, release_values, tenant_values
 from lab.text import perhaps
 
@@ -57,7 +57,7 @@ _PRO = (
     "sync.toHost.resourceClaimTemplates.enabled",
     "sync.toHost.resourceClaims.enabled",
 )
-"""Keys that need vCluster Pro when they are set to anything but false or empty."""
+"""Keys that need vCluster Pro unless they are false or empty."""
 
 _REMOVED = (
     "deploy.volumeSnapshotController",
@@ -66,14 +66,14 @@ _REMOVED = (
     "sync.toHost.volumeSnapshotContents",
     "sync.toHost.volumeSnapshots",
 )
-"""Keys that the schema still knows and the chart refuses since 0.36."""
+"""Keys that the schema still has and the chart refuses since 0.36."""
 
 _POD_SECURITY = ("privileged", "baseline", "restricted")
 
 
 @dataclass(frozen=True)
 class VClusterChart:
-    """What validation needs of a vCluster chart."""
+    """The parts of a vCluster chart that validation reads."""
 
     version: str
     schema: dict[str, Any]
@@ -82,11 +82,7 @@ class VClusterChart:
 
 @functools.lru_cache(maxsize=4)
 def read_vcluster_chart(path: Path) -> VClusterChart:
-    """Read version, schema and default values from a chart's .tgz.
-
-    Raises:
-        LabError: it is no vCluster chart.
-    """
+    """Read a chart's .tgz. Raises LabError: it is not a vCluster chart."""
     import yaml
 
     texts = read_chart(path, lambda inside: inside in ("Chart.yaml", "values.schema.json", "values.yaml"))
@@ -104,14 +100,7 @@ def read_vcluster_chart(path: Path) -> VClusterChart:
 
 
 def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
-    """Check every tenant of the lab file against the chart it will be installed with.
-
-    Args:
-        spec: the lab file.
-        chart: the vCluster chart (.tgz).
-
-    Returns:
-        What is allowed and probably not meant, one sentence each.
+    """Validate every tenant of the lab file against its chart (.tgz); returns warnings.
 
     Raises:
         SpecError: with every problem of every tenant.
@@ -120,18 +109,19 @@ def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
     if not spec.tenants:
         return ()
     content = read_vcluster_chart(chart)
-    problems, doubts = [*_lab_problems(spec)], []
+    problems, warnings = [], []
+    if spec.cluster.provider == "existing":
+        problems.append("tenants: not supported with provider 'existing', which publishes no ports for them")
     for tenant in spec.tenants:
         problems += [f"tenant {tenant.name}: {what}" for what in problems_of(spec, tenant, content)]
-        doubts += [f"tenant {tenant.name}: {what}" for what in doubts_of(tenant)]
+        warnings += [f"tenant {tenant.name}: {what}" for what in _warnings(tenant)]
     if problems:
-        many = f"{len(problems)} problems with tenants" if len(problems) > 1 else problems[0]
         raise SpecError(
-            many,
+            problems[0] if len(problems) == 1 else f"{len(problems)} problems with tenants",
             evidence=problems if len(problems) > 1 else (),
             fix="correct tenants[] in the lab file; 'helm show values' of the vCluster chart lists all keys",
         )
-    return tuple(doubts)
+    return tuple(warnings)
 
 
 def problems_of(spec: LabSpec, tenant: TenantSpec, chart: VClusterChart) -> Iterator[str]:
@@ -144,26 +134,26 @@ def problems_of(spec: LabSpec, tenant: TenantSpec, chart: VClusterChart) -> Iter
         yield f"kubernetes: {tenant.kubernetes}, but vCluster {chart.version} runs {oldest} to {newest}"
     for path in ACCESS_KEYS:
         if value_at(tenant.values, path) is not None:
-            yield f"values.{path}: set by the lab, which publishes the port; leave it out"
+            yield f"values.{path}: set by the lab, which publishes the port; remove it"
     values = release_values(spec, tenant, Port(host=1024, node=30000))
-    flaws = list(schema_problems(values, chart.schema))
-    yield from flaws
-    if not flaws:  # rules over values of the wrong type would only repeat it
+    invalid = list(_schema_problems(values, chart.schema))
+    yield from invalid
+    if not invalid:  # rules over values of the wrong type would only repeat it
         whole = merged(chart.defaults, values)
         yield from _rules(tenant, whole)
-        yield from mode_problems(tenant, whole, own_nodes=tenant.name in tenant_nodes(spec))
+        yield from mode_problems(tenant, whole, dedicated=tenant.name in tenant_nodes(spec))
 
 
-def schema_problems(values: Values, schema: Values) -> Iterator[str]:
-    """Where values break the chart's schema, by path, with the known key that a wrong one resembles."""
+def _schema_problems(values: Values, schema: Values) -> Iterator[str]:
+    """Violations of the chart's schema by path, with the known key that an unknown one resembles."""
     from jsonschema import Draft202012Validator
 
     errors = Draft202012Validator(schema).iter_errors(values)
     for error in sorted(errors, key=lambda found: [str(word) for word in found.absolute_path]):
-        yield from _explained(error)
+        yield from _describe(error)
 
 
-def _explained(error: ValidationError) -> Iterator[str]:
+def _describe(error: ValidationError) -> Iterator[str]:
     at = ".".join(["values", *(str(word) for word in error.absolute_path)])
     known = list((error.schema.get("properties") or {}) if isinstance(error.schema, Mapping) else {})
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
@@ -171,14 +161,14 @@ def _explained(error: ValidationError) -> Iterator[str]:
             yield f"{at}.{key}: unknown key{perhaps(key, known)}"
     elif error.validator == "type":
         value = json.dumps(error.instance, default=str)
-        yield f"{at}: must be of type {_words(error.validator_value)}, not {value}"
+        yield f"{at}: must be of type {_alternatives(error.validator_value)}, not {value}"
     elif error.validator == "enum":
-        yield f"{at}: must be {_words(error.validator_value)}, not {error.instance!r}"
+        yield f"{at}: must be {_alternatives(error.validator_value)}, not {error.instance!r}"
     else:
         yield f"{at}: {error.message}"
 
 
-def _words(value: object) -> str:
+def _alternatives(value: object) -> str:
     return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -187,7 +177,12 @@ def _rules(tenant: TenantSpec, values: Values) -> Iterator[str]:
         value = value_at(values, path)
         return value not in (None, False, "false", "auto", "") and value != {} and value != []
 
-    yield from _scheduling(tenant, on)
+    for key in filter(on, SCHEDULERS):
+        if tenant.mode == "host-kai":
+            # pods then wait for a nodeName, whatever their schedulerName (controllers/resources/pods)
+            yield f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use mode default"
+        elif not on("sync.fromHost.nodes.enabled"):
+            yield f"values.{key}: a scheduler inside needs values.sync.fromHost.nodes.enabled: true"
     yield from _custom_resources(values)
     repository = str(value_at(values, "controlPlane.statefulSet.image.repository"))
     if repository.endswith("-oss"):
@@ -210,21 +205,11 @@ def _rules(tenant: TenantSpec, values: Values) -> Iterator[str]:
         yield f"values.policies.podSecurityStandard: must be one of {', '.join(_POD_SECURITY)}"
     for kind in ("configMaps", "secrets"):
         if on(f"sync.fromHost.{kind}.enabled") and not on(f"sync.fromHost.{kind}.mappings.byName"):
-            yield f"values.sync.fromHost.{kind}.mappings.byName: is missing; say what is synced where"
+            yield f"values.sync.fromHost.{kind}.mappings.byName: is missing; map each object to its target"
     if on("exportKubeConfig.secret.name") and on("exportKubeConfig.additionalSecrets"):
         yield "values.exportKubeConfig.secret: cannot be set together with additionalSecrets"
     if on("controlPlane.endpoint"):
         yield "values.controlPlane.endpoint: belongs to private nodes, which need vCluster Pro"
-
-
-def _scheduling(tenant: TenantSpec, on: Any) -> Iterator[str]:
-    keys = ("controlPlane.distro.k8s.scheduler.enabled", "controlPlane.advanced.virtualScheduler.enabled")
-    for key in (key for key in keys if on(key)):
-        if tenant.mode == "host-kai":
-            # pods then wait for a nodeName, whatever their schedulerName (controllers/resources/pods)
-            yield f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use default"
-        elif not on("sync.fromHost.nodes.enabled"):
-            yield f"values.{key}: a scheduler inside needs values.sync.fromHost.nodes.enabled: true"
 
 
 def _custom_resources(values: Values) -> Iterator[str]:
@@ -233,7 +218,7 @@ def _custom_resources(values: Values) -> Iterator[str]:
             at = f"values.sync.{side}.customResources.{name}"
             if name == "podgroups.scheduling.run.ai":
                 yield (
-                    f"{at}: remove it. KAI makes the PodGroups on the host by itself, and vCluster's guide"
+                    f"{at}: remove it. KAI creates the PodGroups on the host itself, and vCluster's guide"
                     " dropped this block in July 2025 (loft-sh/vcluster-docs#886); it needs Pro, and without"
                     " mappings the control plane crashes at start"
                 )
@@ -249,14 +234,9 @@ def _patches(values: Values, at: str) -> Iterator[str]:
             yield from _patches(value, f"{at}.{key}")
 
 
-def _lab_problems(spec: LabSpec) -> Iterator[str]:
-    if spec.cluster.provider == "existing":
-        yield "tenants: not in this release with provider 'existing', which publishes no ports for them"
-
-
-def doubts_of(tenant: TenantSpec) -> Iterator[str]:
-    """What is allowed and probably not meant."""
+def _warnings(tenant: TenantSpec) -> Iterator[str]:
+    """Settings that are valid but probably not intended."""
     values = tenant_values(tenant)
-    yield from mode_doubts(tenant, values)
+    yield from mode_warnings(tenant, values)
     if not str(value_at(values, "controlPlane.statefulSet.image.repository")).endswith("-oss"):
         yield "values.controlPlane.statefulSet.image: not the open-source image; Pro keys are not checked"

@@ -14,8 +14,8 @@ from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.steps.kai import Kai
 from lab.steps.queues import Queues
-from lab.tenants import VirtualCluster
-from lab.tenants.vcluster.inner_lab import inner_spec, inside
+from lab.tenants.vcluster.inner_lab import inner_spec, tenant_context
+from lab.tenants.virtual_cluster import VirtualCluster
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
 from tests.e2e.scheduling_decisions import WAIT
@@ -52,7 +52,7 @@ class OwnKai:
 
     def context(self, step: str) -> LabContext:
         """What a step gets that works inside the tenant."""
-        return inside(self.lab.context(step), self.tenant)
+        return tenant_context(self.lab.context(step), self.tenant)
 
     def mend(self, new_place: Callable[[str], WorkloadNamespace]) -> None:
         """Make the tenant whole by its own steps, those of ``lab up``, and prove that its KAI schedules again.

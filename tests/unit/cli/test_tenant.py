@@ -90,7 +90,7 @@ def test_remove(world: TenancyWorld) -> None:
 
 def test_what_remains_is_an_error(world: TenancyWorld) -> None:
     world.removal = Removal("ml", (), 1.0, left=("ClusterRole vc-ml",))
-    with pytest.raises(Leftovers, match="1 thing"):
+    with pytest.raises(Leftovers, match="tenant ml was only partly removed"):
         run("remove", "ml")
     assert json.loads(run("remove", "ml", "--json", code=7).stdout)["left"] == ["ClusterRole vc-ml"]
 

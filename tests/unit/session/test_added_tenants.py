@@ -15,7 +15,7 @@ from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.session.lab import Lab
 from lab.session.session import Session
-from lab.tenants.vcluster.access import tenant_port
+from lab.tenants.vcluster.access import claim_port
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
 
 
@@ -102,7 +102,7 @@ def test_an_add_that_is_killed_half_way_is_found_and_taken_away(monkeypatch: pyt
     seen: list[list[str]] = []
 
     def die() -> None:
-        tenant_port(lab.context("tenant:ml"), "ml")
+        claim_port(lab.context("tenant:ml"), "ml")
         seen.append([tenant["name"] for tenant in saved()["added"]])
         raise Killed
 

@@ -89,7 +89,7 @@ def test_a_port_that_leads_nowhere_is_named(world: LabWorld, monkeypatch: pytest
 
 def test_the_hosts_api_is_not_taken_for_the_tenants(world: LabWorld) -> None:
     world.tenants["team-a"].put("Namespace", "kube-system", metadata={"uid": "host"})
-    with pytest.raises(StepFailed, match="leads to the lab's own cluster"):
+    with pytest.raises(StepFailed, match="points to the lab's own cluster"):
         step_of(world).verify(world.ctx)
 
 

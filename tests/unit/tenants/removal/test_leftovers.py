@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.tenants.removal.leftovers import cluster_scope, leftovers, marker, role_names
+from lab.tenants.removal.leftovers import cluster_scope, in_cluster, marker, on_machine, role_names
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
 from tests.support.specs import tenant_spec
@@ -36,6 +37,10 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
     return world
 
 
+def leftovers(world: RemovalWorld, groups: Collection[str] = ()) -> tuple[str, ...]:
+    return (*in_cluster(world.api.cluster, "team-a", groups), *on_machine(world.ctx, "team-a"))
+
+
 def release(name: str) -> dict[str, Any]:
     return {"labels": {"app": "vcluster", "release": name}}
 
@@ -49,7 +54,7 @@ def hook(namespace: str) -> dict[str, Any]:
 
 
 def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
-    assert leftovers(world.ctx, "team-a", groups={"g2"}) == ()
+    assert leftovers(world, groups={"g2"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,27 +101,27 @@ def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
 def test_cluster_wide(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
     world.api.put(kind, name, **more)
     assert cluster_scope(world.api.cluster, "team-a") == (line,)
-    assert leftovers(world.ctx, "team-a") == (line,)
+    assert leftovers(world) == (line,)
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Ingress"])
 def test_synced_objects_anywhere(world: RemovalWorld, kind: str) -> None:
     world.api.put(kind, "x", "elsewhere", metadata={"labels": SYNCED})
-    assert leftovers(world.ctx, "team-a") == (f"{kind} elsewhere/x",)
+    assert leftovers(world) == (f"{kind} elsewhere/x",)
 
 
 def test_a_vcluster_of_the_same_name_elsewhere_is_not_the_labs(world: RemovalWorld) -> None:
     world.api.put("Service", "team-a", "elsewhere", metadata={"labels": {"app": "vcluster"}})
     world.api.put("ConfigMap", "x", "elsewhere", metadata={"labels": SYNCED})
     world.api.put("ClusterRole", "vc-team-a-v-elsewhere", metadata=release("team-a"))
-    assert leftovers(world.ctx, "team-a") == ()
+    assert leftovers(world) == ()
 
 
 def test_the_namespace_with_its_phase(world: RemovalWorld) -> None:
     world.api.put("Namespace", SPACE, status={"phase": "Terminating"})
     # what is in it goes with it and is not listed one by one
     world.api.put("ConfigMap", "x", SPACE, metadata={"labels": SYNCED})
-    assert leftovers(world.ctx, "team-a") == (f"Namespace {SPACE} (Terminating)",)
+    assert leftovers(world) == (f"Namespace {SPACE} (Terminating)",)
     assert cluster_scope(world.api.cluster, "team-a") == ()
 
 
@@ -126,13 +131,11 @@ def test_marks_on_nodes(world: RemovalWorld) -> None:
     del only_taint["metadata"]["labels"]["kailab.dev/tenant"]
     world.api.add(only_taint)
     lines = [f"Node {name} is marked kailab.dev/tenant=team-a" for name in ("worker2", "worker3")]
-    assert list(leftovers(world.ctx, "team-a")) == lines
+    assert list(leftovers(world)) == lines
 
 
 def test_reservation_pods_of_the_hosts_kai(world: RemovalWorld) -> None:
-    assert leftovers(world.ctx, "team-a", groups={"g1", "g3"}) == (
-        f"Pod {RESERVATIONS}/gpu-reservation-1 reserves a GPU for it",
-    )
+    assert leftovers(world, groups={"g1", "g3"}) == (f"Pod {RESERVATIONS}/gpu-reservation-1 reserves a GPU for it",)
 
 
 def test_this_machine(world: RemovalWorld) -> None:
@@ -141,7 +144,7 @@ def test_this_machine(world: RemovalWorld) -> None:
     world.ctx.journal.owns("file", str(path), "tenant:team-a")
     world.ctx.journal.owns("port", "team-a", "cluster", host="1", node="2")
     world.ctx.journal.owns("release", "kai-scheduler", "kai:team-a")
-    assert leftovers(world.ctx, "team-a") == (
+    assert leftovers(world) == (
         f"file {path}",
         f"journal entry file {path}",
         "journal entry port team-a",

@@ -1,4 +1,4 @@
-"""What proves a removal: the canary, the moments, and the table that shows them."""
+"""What proves a removal: the GPU release check, the milestones, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
     return inhabited(runner, tmp_path)
 
 
-def run_canaries(world: RemovalWorld) -> list[dict[str, Any]]:
+def run_check_pods(world: RemovalWorld) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
 
     def run(call: Call) -> None:
@@ -34,20 +34,20 @@ def run_canaries(world: RemovalWorld) -> list[dict[str, Any]]:
     return made
 
 
-def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
+def test_the_check_takes_all_gpus_that_nobody_else_holds(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=4))
     world.api.add(node("worker2", gpus=4))
     world.api.add(pod("train", virtual="default/train", gpus=2))
     world.api.add(pod("other", "team-b", gpus=1))
-    made = run_canaries(world)
+    made = run_check_pods(world)
     helm(world)
-    removal = remove(world, canary=True)
-    (canary,) = made
-    container = canary["spec"]["containers"][0]
+    removal = remove(world, check_gpus=True)
+    (check,) = made
+    container = check["spec"]["containers"][0]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 3
-    assert canary["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
-    assert canary["metadata"]["namespace"] == "default"
-    free = next(one for one in removal.moments if one.name == "GPUs free")
+    assert check["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
+    assert check["metadata"]["namespace"] == "default"
+    free = next(one for one in removal.milestones if one.name == "GPUs free")
     assert free.detail == "a pod with 3 GPUs runs on worker"
     assert removal.ok
     assert world.api.of_kind("Pod", "default") == []
@@ -57,47 +57,47 @@ def test_the_canary_takes_all_that_nobody_else_has(world: RemovalWorld) -> None:
     ("mode", "scheduler", "queues", "wanted"),
     [("host-kai", "kai", ["test"], ("kai-scheduler", "test")), ("default", "default", [], (None, None))],
 )
-def test_the_canary_is_scheduled_as_the_tenants_pods_were(
+def test_check_pods_are_scheduled_as_the_tenants_pods_were(
     runner: FakeRunner, tmp_path: Path, mode: str, scheduler: str, queues: list[str], wanted: tuple[Any, Any]
 ) -> None:
     queued = [{"name": name} for name in queues]
     world = RemovalWorld(runner, tmp_path, tenant_spec(mode), scheduler=scheduler, queues=queued)
     world.inhabit(pod("train", virtual="default/train", gpus=1))
     world.api.add(node("worker"))
-    made = run_canaries(world)
+    made = run_check_pods(world)
     helm(world)
-    assert remove(world, canary=True).ok
+    assert remove(world, check_gpus=True).ok
     queue = made[0]["metadata"]["labels"].get("kai.scheduler/queue")
     assert (made[0]["spec"].get("schedulerName"), queue) == wanted
 
 
-def test_a_canary_that_does_not_run_is_told(world: RemovalWorld) -> None:
+def test_a_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=1))
     world.api.add(pod("train", virtual="default/train", gpus=1))
     helm(world)
     world.api.cluster.patience = 0.3
-    removal = remove(world, canary=True)
-    free = next(one for one in removal.moments if one.name == "GPUs free")
+    removal = remove(world, check_gpus=True)
+    free = next(one for one in removal.milestones if one.name == "GPUs free")
     assert (free.seconds, removal.ok, removal.left) == (None, False, ())
     assert "runs on the GPUs of tenant team-a" in free.detail
     assert world.api.of_kind("Pod", "default") == []
 
 
-def test_a_tenant_without_gpus_needs_no_canary(world: RemovalWorld) -> None:
+def test_a_tenant_without_gpus_needs_no_check(world: RemovalWorld) -> None:
     helm(world)
-    removal = remove(world, canary=True)
+    removal = remove(world, check_gpus=True)
     assert removal.ok
-    assert next(one for one in removal.moments if one.name == "GPUs free").detail == "the tenant held none"
+    assert next(one for one in removal.milestones if one.name == "GPUs free").detail == "the tenant held no GPU"
 
 
-def test_the_first_of_a_moment_counts() -> None:
+def test_the_first_of_a_milestone_counts() -> None:
     ticks = iter([10.0, 11.0, 12.0, 13.0])
     watch = Stopwatch(lambda: next(ticks))
     watch.note("namespace gone")
     watch.note("pods gone", "3 pods")
     watch.note("namespace gone", "again")
-    assert watch.moments == (Milestone("pods gone", 2.0, "3 pods"), Milestone("namespace gone", 1.0))
-    assert set(MEANING) >= {one.name for one in watch.moments}
+    assert watch.milestones == (Milestone("pods gone", 2.0, "3 pods"), Milestone("namespace gone", 1.0))
+    assert set(MEANING) >= {one.name for one in watch.milestones}
 
 
 def rendered(removal: Removal) -> str:
@@ -108,12 +108,12 @@ def rendered(removal: Removal) -> str:
 
 
 def test_table_of_a_removal_that_went_well() -> None:
-    moments = (
+    milestones = (
         Milestone("pods gone", 2.04, "12 pods"),
         Milestone("namespace gone", 6.5),
         Milestone("ready again", 30.0),
     )
-    removal = Removal("team-a", moments, 1, cut_grace=tuple(f"default/p{n} (30 s)" for n in range(14)))
+    removal = Removal("team-a", milestones, 1, cut_grace=tuple(f"default/p{n} (30 s)" for n in range(14)))
     assert rendered(removal).splitlines() == [
         "Tenant team-a is gone  6.5 s, checked: nothing of it is left",
         "  ✓     2.0 s  pods gone       12 pods",

@@ -46,17 +46,17 @@ def test_the_quick_order(world: RemovalWorld) -> None:
     assert (removal.ok, removal.left, removal.disturbed) == (True, (), ())
 
 
-def test_moments_are_told_in_the_order_of_the_protocol(world: RemovalWorld) -> None:
+def test_milestones_are_in_the_order_of_the_protocol(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world)
-    assert [one.name for one in removal.moments] == [
+    assert [one.name for one in removal.milestones] == [
         "scheduler stopped",
         "pods gone",
         "namespace gone",
         "cluster scope clean",
         "host undisturbed",
     ]
-    assert all(one.seconds is not None and one.seconds > 0 for one in removal.moments)
+    assert all(one.seconds is not None and one.seconds > 0 for one in removal.milestones)
     assert removal.seconds == removal.at("cluster scope clean")
 
 
@@ -90,7 +90,7 @@ def test_a_longer_grace_than_the_namespace_controller_waits_goes_first(world: Re
 
 @pytest.mark.parametrize("grace", [0, 0.5, -1])
 def test_no_forced_deletion(world: RemovalWorld, grace: float) -> None:
-    with pytest.raises(SpecError, match="would be a forced deletion"):
+    with pytest.raises(SpecError, match="is a forced deletion"):
         remove(world, grace=grace)
     assert world.log == []
 
@@ -144,7 +144,7 @@ def test_a_gpu_group_that_others_use_is_not_waited_for(world: RemovalWorld) -> N
     assert not any("reservation pods" in what for what in world.api.waits)
 
 
-def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
+def test_disturbed_pods_are_reported(world: RemovalWorld) -> None:
     for name in ("gone", "restarted", "blinked", "anew", "calm", "done"):
         world.api.add(pod(name, "team-b"))
     never_ready = pod("broken", "team-b")
@@ -164,7 +164,7 @@ def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world)
     assert removal.disturbed == (
-        "Pod team-b/anew is another one: it was deleted and made anew",
+        "Pod team-b/anew was deleted and recreated",
         "Pod team-b/blinked was not Ready for a while",
         "Pod team-b/gone is gone",
         "Pod team-b/restarted restarted: 0 → 1 restarts",
@@ -173,13 +173,13 @@ def test_others_that_suffered_are_told(world: RemovalWorld) -> None:
     assert removal.at("host undisturbed") is None
 
 
-def test_a_namespace_that_hangs_is_diagnosed_and_nothing_is_forgotten(world: RemovalWorld) -> None:
+def test_a_stuck_namespace_is_diagnosed_and_nothing_is_forgotten(world: RemovalWorld) -> None:
     space = world.api.objects["Namespace", "", SPACE]
     space["metadata"]["finalizers"] = ["example.com/guard"]
     helm(world)
     world.api.cluster.patience = 0.1
     world.paths.tenant_kubeconfig("team-a").write_text("x")
-    with pytest.raises(StuckNamespace, match=f"namespace {SPACE} is still there after 60 s") as failure:
+    with pytest.raises(StuckNamespace, match=f"namespace {SPACE} still exists 60 s after its deletion") as failure:
         remove(world)
     assert failure.value.evidence == (f"Namespace {SPACE} itself has the finalizer example.com/guard",)
     assert failure.value.fix
@@ -210,25 +210,25 @@ def test_a_tenant_that_is_gone_already_is_success(runner: FakeRunner, tmp_path: 
 
 def test_a_namespace_of_somebody_else_is_refused(world: RemovalWorld) -> None:
     world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
-    with pytest.raises(LabError, match="was not made by lab demo"):
+    with pytest.raises(LabError, match="does not belong to lab demo"):
         remove(world)
     assert world.log == []
 
 
-def test_what_helm_leaves_is_taken_and_its_words_are_told(world: RemovalWorld) -> None:
+def test_what_helm_leaves_is_deleted_and_its_error_is_a_notice(world: RemovalWorld) -> None:
     world.runner.handle(["/cache/helm", "uninstall"], err="Error: release: not found", code=1)
     assert remove(world).ok
     assert any("release: not found" in str(event) for event in world.events)
 
 
-def test_what_nobody_takes_is_left_and_told(world: RemovalWorld) -> None:
+def test_what_nobody_deletes_is_reported(world: RemovalWorld) -> None:
     world.api.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     helm(world)
     removal = remove(world)
     assert removal.left == (f"APIService v1.example.com is served from {SPACE}",)
     assert not removal.ok
     assert removal.at("cluster scope clean") is None
-    with pytest.raises(Leftovers, match="of tenant team-a remain"):
+    with pytest.raises(Leftovers, match="tenant team-a was only partly removed"):
         removal.raise_left()
 
 
@@ -251,7 +251,7 @@ def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, 
     assert before(world.log, f"delete all Pod in {SPACE} grace 1", next(x for x in world.log if "patch Node" in x))
 
 
-def test_an_interrupt_is_what_is_told(world: RemovalWorld) -> None:
+def test_an_interrupt_is_what_is_raised(world: RemovalWorld) -> None:
     world.runner.handle(["/cache/helm", "uninstall"], raises=Interrupted("stopped"))
     world.api.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
     world.api.cluster.patience = 0.1

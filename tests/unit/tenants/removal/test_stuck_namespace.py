@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lab.errors import WaitTimeout
-from lab.tenants.removal.stuck_namespace import StuckNamespace, hangs, why_hanging
+from lab.tenants.removal.stuck_namespace import StuckNamespace, diagnose, stuck_namespace
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.removal_world import SPACE, node, pod
 
@@ -47,14 +47,14 @@ def terminating(host: FakeApiServer, *conditions: tuple[str, str, str], **metada
 
 
 def why(host: FakeApiServer) -> tuple[str, ...]:
-    return why_hanging(host.cluster, SPACE)
+    return diagnose(host.cluster, SPACE)
 
 
 def failure(host: FakeApiServer) -> StuckNamespace:
-    return hangs(host.cluster, SPACE, 60)
+    return stuck_namespace(host.cluster, SPACE, 60)
 
 
-def test_a_namespace_that_nobody_deletes_does_not_hang(host: FakeApiServer) -> None:
+def test_a_namespace_that_nobody_deletes_is_not_stuck(host: FakeApiServer) -> None:
     assert why(host) == ()
     host.put("Namespace", SPACE, status={"phase": "Active"})
     assert why(host) == ()
@@ -80,7 +80,7 @@ def test_a_finalizer(host: FakeApiServer) -> None:
     assert isinstance(error, WaitTimeout)
     assert error.exit_code == 6
     assert error.fix == (
-        "let the controller of example.com/guard run until it has let go of it:"
+        "start the controller that removes the finalizer example.com/guard:"
         f" {host.cluster.kubectl('get', 'widget', 'one', '-n', SPACE, '-o', 'yaml')}"
     )
 
@@ -103,7 +103,7 @@ def test_pods_and_what_their_nodes_do(host: FakeApiServer) -> None:
         f"Pod {SPACE}/stuck: being deleted with 30 s of grace, its node worker2 is not Ready",
         f"Pod {SPACE}/orphan: being deleted with 30 s of grace, its node worker9 is gone",
     )
-    assert failure(host).fix == f"look at what is left: {host.cluster.kubectl('describe', 'namespace', SPACE)}"
+    assert failure(host).fix == f"inspect the namespace: {host.cluster.kubectl('describe', 'namespace', SPACE)}"
 
 
 def test_the_api_of_a_tenant_that_is_dead(host: FakeApiServer) -> None:
@@ -120,20 +120,16 @@ def test_the_api_of_a_tenant_that_is_dead(host: FakeApiServer) -> None:
         f"NamespaceDeletionDiscoveryFailure: {DISCOVERY}{stale}",
         f"APIService v1.metrics.example.com is unavailable: ServiceNotFound: {absent}, served by Service {backend}",
     )
-    assert (
-        failure(host).fix
-        == f"nobody serves it any more: {host.cluster.kubectl('delete', 'apiservice', 'v1.metrics.example.com')}"
-    )
+    name = "v1.metrics.example.com"
+    delete = host.cluster.kubectl("delete", "apiservice", name)
+    assert failure(host).fix == f"delete the API, which has no server any more: {delete}"
     host.put("Namespace", "vcluster-old")
-    assert (
-        failure(host).fix
-        == f"get that API to answer: {host.cluster.kubectl('describe', 'apiservice', 'v1.metrics.example.com')}"
-    )
+    assert failure(host).fix == f"make the API available: {host.cluster.kubectl('describe', 'apiservice', name)}"
 
 
 def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: FakeApiServer) -> None:
-    said = "Some resources are remaining: widgets.example.com has 1 resource instances"
-    terminating(host, *FINE, ("NamespaceContentRemaining", "True", said))
+    message = "Some resources are remaining: widgets.example.com has 1 resource instances"
+    terminating(host, *FINE, ("NamespaceContentRemaining", "True", message))
     host.put("Widget", "one", SPACE, metadata={"finalizers": ["example.com/guard"]})
     host.put("Namespace", "there")
     host.put(
@@ -142,7 +138,7 @@ def test_an_unavailable_api_that_is_not_in_the_way_is_not_the_next_thing(host: F
         spec={"service": {"namespace": "there", "name": "x"}},
         status=available("False", "MissingEndpoints", "no endpoints"),
     )
-    assert failure(host).fix.startswith("let the controller of example.com/guard run")
+    assert failure(host).fix.startswith("start the controller that removes the finalizer example.com/guard")
 
 
 def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: FakeApiServer) -> None:
@@ -156,19 +152,19 @@ def test_before_the_namespace_says_anything_finalizers_are_looked_for(host: Fake
 
 
 def test_many_objects_are_counted(host: FakeApiServer) -> None:
-    said = "Some resources are remaining: configmaps. has 30 resource instances"
-    terminating(host, ("NamespaceContentRemaining", "True", said))
+    message = "Some resources are remaining: configmaps. has 30 resource instances"
+    terminating(host, ("NamespaceContentRemaining", "True", message))
     for number in range(30):
         host.put("ConfigMap", f"c{number:02}", SPACE)
     lines = why(host)
     assert lines[-1] == "… and 10 more objects"
-    assert lines[1] == f"ConfigMap {SPACE}/c00 is still there"
+    assert lines[1] == f"ConfigMap {SPACE}/c00 still exists"
 
 
 def test_a_kind_that_cannot_be_found_any_more_is_left_out(host: FakeApiServer) -> None:
-    said = "Some resources are remaining: ghosts.gone.io has 1 resource instances"
-    terminating(host, ("NamespaceContentRemaining", "True", said))
-    assert why(host) == (f"NamespaceContentRemaining: {said}",)
+    message = "Some resources are remaining: ghosts.gone.io has 1 resource instances"
+    terminating(host, ("NamespaceContentRemaining", "True", message))
+    assert why(host) == (f"NamespaceContentRemaining: {message}",)
 
 
 def test_resources_in_the_words_of_messages(host: FakeApiServer) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.tenants.removal import terminated_pods
-from lab.tenants.removal.terminated_pods import has_ended, let_go
+from lab.tenants.removal.terminated_pods import delete_terminated, has_terminated
 
 DONE, RUNS = {"terminated": {"exitCode": 0}}, {"running": {}}
 
@@ -34,8 +34,8 @@ def pod(*states: dict[str, Any], deleting: bool = True, init: tuple[dict[str, An
         (pod(), False),
     ],
 )
-def test_only_what_is_deleted_and_has_ended(found: dict[str, Any], wanted: bool) -> None:
-    assert has_ended(found) is wanted
+def test_only_what_is_deleted_and_has_terminated(found: dict[str, Any], wanted: bool) -> None:
+    assert has_terminated(found) is wanted
 
 
 class Host:
@@ -53,10 +53,10 @@ class Host:
 
 
 def test_it_is_looked_at_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminated_pods, "_FIRST_LOOK", 0.01)
-    monkeypatch.setattr(terminated_pods, "_NEXT_LOOK", 60.0)
+    monkeypatch.setattr(terminated_pods, "_FIRST_CHECK", 0.01)
+    monkeypatch.setattr(terminated_pods, "_INTERVAL", 60.0)
     host = Host()
-    with let_go(host, "vcluster-a"):  # type: ignore[arg-type]
+    with delete_terminated(host, "vcluster-a"):  # type: ignore[arg-type]
         while not host.deleted:
             pass
     assert host.deleted == [("a", 0)]

@@ -26,7 +26,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
 
 
 def test_a_tenant_of_the_lab_file_has_its_port(world: LabWorld) -> None:
-    assert access.tenant_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
+    assert access.claim_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
 
 
 def test_looking_takes_no_port(world: LabWorld) -> None:
@@ -35,15 +35,15 @@ def test_looking_takes_no_port(world: LabWorld) -> None:
 
 
 def test_a_later_tenant_takes_a_spare_port_for_good(world: LabWorld) -> None:
-    assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
-    assert access.tenant_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
     assert sorted(world.owned("port")) == ["spare-1", "team-a", "team-b"]
 
 
 def test_two_tenants_at_once_take_two_ports(world: LabWorld) -> None:
     found: list[Port] = []
     threads = [
-        threading.Thread(target=lambda name=name: found.append(access.tenant_port(world.ctx, name)))  # type: ignore[misc]
+        threading.Thread(target=lambda name=name: found.append(access.claim_port(world.ctx, name)))  # type: ignore[misc]
         for name in ("team-b", "team-c")
     ]
     for thread in threads:
@@ -54,17 +54,17 @@ def test_two_tenants_at_once_take_two_ports(world: LabWorld) -> None:
 
 
 def test_without_spare_ports_the_way_out_is_named(world: LabWorld) -> None:
-    access.tenant_port(world.ctx, "team-b")
-    access.tenant_port(world.ctx, "team-c")
+    access.claim_port(world.ctx, "team-b")
+    access.claim_port(world.ctx, "team-c")
     with pytest.raises(LabError, match="no published port is left for tenant team-d"):
-        access.tenant_port(world.ctx, "team-d")
+        access.claim_port(world.ctx, "team-d")
 
 
 def test_a_port_given_back_serves_the_next_tenant(world: LabWorld) -> None:
-    access.give_back_port(world.ctx, "team-a")
-    access.give_back_port(world.ctx, "team-a")
+    access.release_port(world.ctx, "team-a")
+    access.release_port(world.ctx, "team-a")
     assert access.find_port(world.ctx, "team-a") is None
-    taken = {access.tenant_port(world.ctx, f"t{n}").host for n in range(3)}
+    taken = {access.claim_port(world.ctx, f"t{n}").host for n in range(3)}
     assert taken == {41000, 41001, 41002}
 
 

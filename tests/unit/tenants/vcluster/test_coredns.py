@@ -35,7 +35,7 @@ def world(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def starts_again(world: LabWorld, *, answers: bool = True) -> None:
-    """vCluster ends when it is told to, and writes the configuration at its next start."""
+    """vCluster ends at SIGTERM, and writes the configuration at its next start."""
     inside = world.tenants["team-a"]
 
     def end(call: Call) -> str:
@@ -79,7 +79,7 @@ def test_dns_that_never_comes_is_named(world: LabWorld) -> None:
     inside.put("ConfigMap", coredns.NAME, SYSTEM)
     with pytest.raises(WaitTimeout, match="CoreDNS of tenant team-a is Ready"):
         step_of(world).apply(world.ctx)
-    assert sum("CoreDNS" in what for what in inside.waits) == coredns.LOOKS
+    assert sum("CoreDNS" in what for what in inside.waits) == coredns.ATTEMPTS
 
 
 def test_a_lost_configuration_is_seen(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +93,4 @@ def test_a_lost_configuration_is_seen(world: LabWorld, monkeypatch: pytest.Monke
 
 
 def test_a_tenant_without_coredns_has_lost_nothing() -> None:
-    assert not coredns.lost(FakeApiServer().cluster)
+    assert not coredns.is_lost(FakeApiServer().cluster)

@@ -76,7 +76,7 @@ def nodes(runner: FakeRunner, tmp_path: Path) -> tuple[Any, FakeEngine]:
 def test_only_what_is_missing_is_loaded_and_only_into_workers(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
     load = TenantImages("ml", (KAI, DNS))
-    assert load.observe(ctx).detail == "1 images to load into 1 nodes"
+    assert load.observe(ctx).detail == "1 image to load into 1 node"
     load.apply(ctx)
     assert engine.log == ["w1: copy scheduler:v0.9.3.tar", "w1: ctr import", "w1: rm -f"]
     load.verify(ctx)

@@ -11,9 +11,8 @@ import yaml
 
 from lab.config import TenantSpec
 from lab.steps.helm_release import merged, with_value
-from lab.tenants import validate_tenants
 from lab.tenants.vcluster.quota import CHART_QUOTA, hard_limits
-from lab.tenants.vcluster.validation import VClusterChart, problems_of, read_vcluster_chart
+from lab.tenants.vcluster.validation import VClusterChart, problems_of, read_vcluster_chart, validate_tenants
 from tests.support.builders import chart_file
 from tests.support.specs import lab_with, tenant_spec
 from tests.support.tenant_validation import problems
@@ -58,9 +57,9 @@ def test_the_real_chart_refuses_a_misspelt_key(vcluster: VClusterChart) -> None:
 def test_a_quota_too_small_for_the_real_control_plane(vcluster: VClusterChart) -> None:
     tenant = tenant_spec("own-kai", quota={"cpu": "100m", "memory": "64Mi", "pods": 4})
     assert list(problems_of(lab_with(tenant), tenant, vcluster)) == [
-        "quota.cpu: 100m is less than vCluster and CoreDNS themselves request (200m + 20m)",
-        "quota.memory: 64Mi is less than vCluster and CoreDNS themselves request (256Mi + 64Mi)",
-        "quota.pods: 4 is less than the 9 pods that vCluster and CoreDNS, and KAI inside, are",
+        "quota.cpu: 100m is less than vCluster and CoreDNS request (200m + 20m)",
+        "quota.memory: 64Mi is less than vCluster and CoreDNS request (256Mi + 64Mi)",
+        "quota.pods: 4 is less than the 9 pods of vCluster, CoreDNS, KAI inside",
     ]
 
 
@@ -123,14 +122,14 @@ def test_tolerations_beside_the_labs(chart: Path) -> None:
 def test_nodes_not_synced_with_nodes_of_its_own(chart: Path) -> None:
     off = with_value("sync.fromHost.nodes.enabled", False)
     assert problems(chart, "default", nodes=1, values=off) == [
-        "values.sync.fromHost.nodes.enabled: must stay true: the tenant has nodes of its own"
+        "values.sync.fromHost.nodes.enabled: must stay true: the tenant has dedicated nodes"
     ]
 
 
 def test_a_quota_is_written_in_one_place(chart: Path) -> None:
     mine = with_value("policies.resourceQuota.quota", {"pods": 3})
     assert problems(chart, quota={"gpus": 1}, values=mine) == [
-        "values.policies.resourceQuota: the lab makes it from tenants[].quota; leave one of the two out"
+        "values.policies.resourceQuota: the lab sets it from tenants[].quota; remove one of the two"
     ]
     assert problems(chart, values=mine) == []
 
@@ -162,7 +161,7 @@ def doubts(chart: Path, tenant: TenantSpec) -> list[str]:
     [
         (
             tenant_spec("own-kai", values=with_value("experimental.syncSettings.setOwner", False)),
-            "leaves the synced objects",
+            "leaves synced objects",
         ),
         (tenant_spec("own-kai", values=with_value("sync.toHost.priorityClasses.enabled", True)), "outlive the tenant"),
         (tenant_spec(quota={"gpus": 1}), "quota.gpus: counts whole GPUs only"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.tenants import validate_tenants
+from lab.tenants.vcluster.validation import validate_tenants
 from tests.support.builders import chart_file
 from tests.support.specs import EXISTING, lab_spec, lab_with, tenant_spec
 from tests.support.tenant_validation import problems
@@ -49,7 +49,7 @@ def test_a_scheduler_inside(chart: Path, key: str) -> None:
     for word in reversed(key.split(".")):
         values = {word: values}
     assert problems(chart, values=values) == [
-        f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use default"
+        f"values.{key}: with a scheduler inside, the host's KAI never sees the pods; use mode default"
     ]
     assert problems(chart, "default", values=values) == [
         f"values.{key}: a scheduler inside needs values.sync.fromHost.nodes.enabled: true"
@@ -115,7 +115,7 @@ def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
         ),
         (
             {"sync": {"fromHost": {"configMaps": {"enabled": True}}}},
-            "values.sync.fromHost.configMaps.mappings.byName: is missing; say what is synced where",
+            "values.sync.fromHost.configMaps.mappings.byName: is missing; map each object to its target",
         ),
         (
             {"deploy": {"volumeSnapshotController": {"enabled": False}}},
@@ -127,7 +127,7 @@ def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
         ),
         (
             {"exportKubeConfig": {"server": "https://x"}},
-            "values.exportKubeConfig.server: set by the lab, which publishes the port; leave it out",
+            "values.exportKubeConfig.server: set by the lab, which publishes the port; remove it",
         ),
         (
             {"exportKubeConfig": {"secret": {"name": "a"}, "additionalSecrets": [{"name": "b"}]}},

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from lab import tenants
 from lab.config import TenantQuota
 from lab.steps.helm_release import value_at
 from lab.tenants.vcluster.quota import hard_limits, quota_values
 from lab.tenants.vcluster.values import release_values, tenant_images, tenant_values
-from tests.support.specs import PORT, lab_spec, lab_with, tenant_spec
+from lab.tenants.virtual_cluster import VirtualCluster
+from tests.support.specs import PORT, lab_with, tenant_spec
 
 
 def test_host_kai() -> None:
@@ -137,14 +137,12 @@ def test_images_follow_the_values() -> None:
 
 def test_a_lab_needs_each_image_once() -> None:
     spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
-    assert len(tenants.images(spec)) == 3
-    assert tenants.charts(spec) == ("vcluster",)
-    assert tenants.charts(lab_spec()) == ()
+    assert len({image for tenant in spec.tenants for image in tenant_images(tenant)}) == 3
 
 
 def test_steps_come_up_beside_kai() -> None:
     spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
-    steps = [tenants.VirtualCluster(spec, tenant) for tenant in spec.tenants]
+    steps = [VirtualCluster(spec, tenant) for tenant in spec.tenants]
     assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
     assert {step.needs for step in steps} == {("network",)}
     assert "vCluster 0.36.1" in steps[0].effects()[0].what
