@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, WaitingPod, short
-from lab.gpu.map.text import memory, node_words, state_words
+from lab.gpu.map.text import memory_text, node_words, state_text
 from lab.text import count
 
 WIDTH = 208
@@ -217,9 +217,9 @@ def _card(gpu: Gpu, tones: Tones, earlier: Mapping[str, object]) -> Card:
         height=head + _ROW * len(shown) + (18 if hidden else 0) + _FOOT,
         title="\n".join(
             [
-                f"{gpu.title}: {state_words(gpu)}",
+                f"{gpu.title}: {state_text(gpu)}",
                 *([gpu.uuid] if gpu.uuid else []),
-                f"{gpu.model} {memory(gpu.memory)}",
+                f"{gpu.model} {memory_text(gpu.memory)}",
                 *(f"reserved by {name}" for name in gpu.reservations),
                 *map(_told, gpu.holders),
             ]

@@ -107,7 +107,7 @@ def _pairs(maps: GpuFollow) -> Iterator[tuple[GpuMap | None, GpuMap | None]]:
 
 
 def _told(change: GpuChange, at: str, words: Terminal) -> Text:
-    style = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}.get(change.what, "")
+    style = {"waits": "yellow", "gone": "dim", "gpu": "bold yellow", "runs": "green"}.get(change.change, "")
     return Text(f"   {at} ", "dim").append(words.clean(change.text), style)
 
 

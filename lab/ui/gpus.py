@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, short
-from lab.gpu.map.text import gpu_lines, node_words, state_words
+from lab.gpu.map.text import gpu_lines, node_words, state_text
 from lab.text import count
 from lab.ui.gpu_bar import STYLES, bar, cell, full_scale, letter, sign, style_of
 from lab.ui.terminal import Terminal
@@ -150,7 +150,7 @@ class GpuTable:
         number = "?" if gpu.index is None else str(gpu.index)
         line = Text(f"  {number:>2} {name:<{40 if wide else 12}} ")
         line.append("[", "dim").append_text(bar(gpu, 20 if wide else 12, self.words)).append("] ", "dim")
-        line.append(f"{sign(gpu.state, self.words)} {state_words(gpu)}", STYLES[gpu.state])
+        line.append(f"{sign(gpu.state, self.words)} {state_text(gpu)}", STYLES[gpu.state])
         by = f"reserved by {', '.join(gpu.reserved_by)}"
         if gpu.reservations and wide:
             line.append(f"  {by}", "dim")

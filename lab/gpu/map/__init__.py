@@ -1,1 +1,1 @@
-"""Which pod has which GPU."""
+"""The GPU map: pods and their GPUs."""

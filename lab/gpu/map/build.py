@@ -1,8 +1,8 @@
-"""Makes the map of GPUs from what the API and the nodes say. Pure.
+"""Builds the GPU map from objects of the API and reports of the nodes. Pure.
 
-Which GPU a pod is on comes from the reservation pod of its GPU group (shared GPUs), else from the kubelet's
-record, else from the pod's own status. Where none of them knows, as in an existing cluster, whole-GPU pods are
-put on GPUs without a UUID, so that the counts are right: a UUID is never guessed.
+The GPU of a pod comes from the reservation pod of its GPU group (shared GPUs), else from the kubelet's record, else
+from the pod's own status. Without these, as in an existing cluster, whole-GPU pods are placed on GPUs without a UUID,
+so that the counts are right: kailab never guesses a UUID.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ from lab.snapshot.gpu_allocation import GpuAllocation
 from lab.snapshot.pod_info import GpuRole, PodInfo
 
 KINDS = ("Pod", "Node")
-"""What of a World the map is made of."""
+"""Kinds that the map needs."""
 
 
 def map_of(
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     evidence: Mapping[str, NodeEvidence] | None = None,
     inside: Mapping[str, Sequence[Obj] | None] | None = None,
 ) -> GpuMap:
-    """The map of a cluster. MIG devices are not in it.
+    """Build the map of a cluster, without MIG devices.
 
-    Args:
-        world: at least its Pods and Nodes (``KINDS``).
-        evidence: what nodes said of themselves, by name; of the others only the API is known.
-        inside: the pods of tenants with a KAI of their own by the tenants' APIs, for those that have no node and are
-            not on the host; None for a tenant that does not answer.
+    ``evidence`` has the reports of nodes by name; other nodes are known from the API only. ``inside`` has the pods of
+    tenants with their own KAI from the tenants' APIs, as pods without a node are not on the host; None for a tenant
+    that does not answer.
     """
-    said = evidence or {}
-    allocation = GpuAllocation.of(world)
-    drafts = {draft.view.name: draft for draft in (NodeDraft.of(node, said) for node in world.nodes)}
-    notes = [f"{name} could not be asked which GPU is whose: {words.why}" for name, words in said.items() if words.why]
-    notes += [f"{name} has MIG devices, which are not on this map" for name in sorted(_sliced(world))]
+    reports = evidence or {}
+    allocation = GpuAllocation.of(snapshot)
+    drafts = {node.name: NodeDraft.of(node, reports.get(node.name, NodeEvidence())) for node in snapshot.nodes}
+    notes = [f"{name} did not report which pod has which GPU: {one.why}" for name, one in reports.items() if one.why]
+    mig = [node.name for node in snapshot.nodes if any(name.startswith(MIG_PREFIX) for name in node.capacity)]
+    notes += [f"{name} has MIG devices, which are not on this map" for name in sorted(mig)]
     notes += _place(drafts, allocation)
     tenants = inside or {}
     notes += [
-        f"tenant {name} does not answer: which of its pods wait for GPUs is not known"
+        f"tenant {name} does not answer: its pods that wait for GPUs are not on this map"
         for name, found in tenants.items()
         if found is None
     ]
@@ -55,17 +54,12 @@ def map_of(
     nodes = [drafts[name].done() for name in sorted(drafts, key=_by_number)]
     with_gpus = tuple(node for node in nodes if node.gpus or node.unplaced)
     return GpuMap(
-        at=world.at.astimezone(UTC).isoformat(timespec="seconds"),
+        at=snapshot.at.astimezone(UTC).isoformat(timespec="seconds"),
         nodes=with_gpus,
         waiting=tuple(waits),
         others=len(nodes) - len(with_gpus),
         notes=tuple(notes),
     )
-
-
-def _sliced(world: ClusterSnapshot) -> set[str]:
-    """Nodes that offer slices of GPUs (MIG)."""
-    return {node.name for node in world.nodes if any(name.startswith(MIG_PREFIX) for name in node.capacity)}
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
@@ -74,7 +68,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[str]:
-    """Put all pods where they are; returns what contradicts itself. Pods of nodes that are gone are left out."""
+    """Place all pods, except those on nodes that no longer exist; returns contradictions."""
     notes = [
         f"reservation pod {pod.key} has failed, so nothing holds its GPU: {_after_failure(pod)}"
         for pod in allocation.by_role(GpuRole.FAILED_RESERVATION)
@@ -83,11 +77,11 @@ def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[s
     for pod in allocation.by_role(GpuRole.RESERVATION):
         if (draft := drafts.get(pod.view.node)) is None:
             continue
-        recorded = draft.told(pod)
+        recorded = draft.uuids_of(pod)
         uuid = pod.view.reserved_gpu or next(iter(recorded), "")
         if recorded and uuid not in recorded:
             notes.append(
-                f"reservation pod {pod.key} says it holds {uuid}, but the kubelet of {draft.view.name} gave it"
+                f"reservation pod {pod.key} reports GPU {uuid}, but the kubelet of {draft.view.name} gave it"
                 f" {', '.join(recorded)}"
             )
         place = draft.place_of(uuid) if uuid else draft.unnamed()

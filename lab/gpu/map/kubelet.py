@@ -1,7 +1,7 @@
-"""Which pod has which GPU by the kubelet's own record.
+"""Pods and their GPUs by the kubelet's own record.
 
-Kubernetes does not say in the API which GPU a pod with ``nvidia.com/gpu`` got. The kubelet keeps it in a file
-of the node (pkg/kubelet/cm/devicemanager/checkpoint), and tells it in the status of pods where its feature gate
+The Kubernetes API does not tell which GPU a pod with ``nvidia.com/gpu`` got. The kubelet keeps it in a file of the
+node (pkg/kubelet/cm/devicemanager/checkpoint), and reports it in the status of pods if its feature gate
 ResourceHealthStatus is on (alpha since Kubernetes 1.31).
 """
 
@@ -16,21 +16,21 @@ from lab.kai.names import GPU_RESOURCE
 from lab.snapshot.pod_info import gpu_of
 
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-"""Written at each admission of a pod with devices, and whenever a device becomes healthy or unhealthy."""
+"""The kubelet writes it at each admission of a pod with devices, and when a device's health changes."""
 
 
 @dataclass(frozen=True)
 class Allocations:
-    """What one kubelet knows of its GPUs."""
+    """GPUs of one node by its kubelet."""
 
     by_pod: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Uid of a pod → UUIDs of its GPUs. Pods that have ended stay in it until the next admission."""
     offered: frozenset[str] | None = None
-    """UUIDs of the GPUs that the device plugin calls healthy; None where the kubelet never heard of one."""
+    """UUIDs of the GPUs that the device plugin reports healthy; None if no plugin ever registered."""
 
 
 def parse_checkpoint(text: str) -> Allocations:
-    """Read the kubelet's file; what is no such file (yet) is no record."""
+    """Read the kubelet's file; a missing or different file has no allocations."""
     try:
         data = json.loads(text)["Data"]
     except (ValueError, KeyError, TypeError):
@@ -43,8 +43,7 @@ def parse_checkpoint(text: str) -> Allocations:
             uid = str(entry.get("PodUID", ""))
             found[uid] = tuple(dict.fromkeys((*found.get(uid, ()), *_ids(entry.get("DeviceIDs")))))
     registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
-    offered = None if registered is None else frozenset(map(gpu_of, registered))
-    return Allocations(found, offered)
+    return Allocations(found, None if registered is None else frozenset(map(gpu_of, registered)))
 
 
 def _ids(devices: Any) -> tuple[str, ...]:

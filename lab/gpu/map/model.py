@@ -1,13 +1,13 @@
-"""The map of GPUs: node → GPU → reservation pod → pods, and what is free, whole, shared or over-committed.
+"""The GPU map: node → GPU → reservation pod → pods, and the GPUs that are free, whole, shared or over-committed.
 
-Plain frozen data: made by ``gpu_map_build``, drawn by the faces, stored in reports.
+Plain frozen data: ``build`` makes it, terminal and pages draw it, reports store it.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 NEARLY = 1e-6
@@ -15,12 +15,12 @@ NEARLY = 1e-6
 
 
 def short(uuid: str) -> str:
-    """The beginning of a UUID, enough to tell GPUs of a lab apart: ``GPU-1b4e28ba``."""
+    """Return the beginning of a UUID, enough to distinguish the GPUs of a lab: ``GPU-1b4e28ba``."""
     return uuid[:12]
 
 
 class GpuState(enum.Enum):
-    """What a GPU is to somebody who looks for room; the value is the word for it."""
+    """State of a GPU for a pod that looks for one; the value is the word for it."""
 
     FREE = "free"
     SHARED = "shared"
@@ -30,8 +30,8 @@ class GpuState(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Holder:
-    """A pod on a GPU, named as its owner sees it."""
+class MapPod:
+    """A pod that has or wants GPUs, named as its owner sees it."""
 
     namespace: str
     name: str
@@ -39,14 +39,7 @@ class Holder:
     """The vCluster it comes from; empty on the host."""
     queue: str
     asked: str
-    """In words: ``1 GPU``, ``0.5``, ``4096 MiB``."""
-    share: float | None
-    """Part of this GPU; None where memory was asked for and the GPU's memory is not known."""
-    phase: str
-    uid: str
-    node: str = ""
-    on_host: str = ""
-    """``namespace/name`` on the host."""
+    """Its request: ``1 GPU``, ``0.5``, ``4096 MiB``."""
 
     @property
     def title(self) -> str:
@@ -54,22 +47,26 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class WaitingPod:
-    """A pod that wants GPUs and has no node; ``why`` is the scheduler's last word."""
+class Holder(MapPod):
+    """A pod on a GPU."""
 
-    namespace: str
-    name: str
-    tenant: str
-    queue: str
-    asked: str
+    share: float | None
+    """Part of this GPU; None for a request of memory on a GPU of unknown size."""
+    phase: str
+    uid: str
+    node: str = ""
+    on_host: str = ""
+    """``namespace/name`` on the host."""
+
+
+@dataclass(frozen=True)
+class WaitingPod(MapPod):
+    """A pod that wants GPUs and has no node; ``why`` is the scheduler's last message."""
+
     gpus: float | None
-    """GPUs it wants in total; None where it asks for memory."""
+    """GPUs it wants in total; None for a request of memory."""
     why: str
     uid: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,9 @@ class Gpu:
 
     node: str
     index: int | None
-    """As NVML counts; None where only the node could tell."""
+    """NVML's index; None if the node did not report it."""
     uuid: str
-    """Empty where only the node could tell."""
+    """Empty if the node did not report it."""
     model: str
     memory: int | None
     """MiB."""
@@ -92,12 +89,12 @@ class Gpu:
     reserved_by: tuple[str, ...] = ()
     """The same as their owners see them: ``gpu-reservation-x``, ``gpu-reservation-y of tenant ml``."""
     group: str = ""
-    """KAI's name for it while it is shared."""
+    """Its GPU group while it is shared."""
     holders: tuple[Holder, ...] = ()
     claims: int = 0
     """Pods that the device plugin gave it to: reservation pods and whole-GPU pods."""
     replicas: int = 1
-    """To how many pods the device plugin may give it (time-slicing)."""
+    """Number of pods that the device plugin may give it to (time-slicing)."""
 
     @property
     def title(self) -> str:
@@ -107,19 +104,18 @@ class Gpu:
 
     @property
     def used(self) -> float:
-        """Part that is given away; more than 1 when over-committed."""
+        """The allocated part; more than 1 when over-committed."""
         return round(sum(holder.share or 0.0 for holder in self.holders), 6)
 
     @property
     def free(self) -> float:
-        """Part that a pod could still get."""
+        """The part that a pod could still get."""
         if self.state in (GpuState.WHOLE, GpuState.OVER, GpuState.UNHEALTHY):
             return 0.0
         return max(0.0, round(1.0 - self.used, 6))
 
     @property
     def state(self) -> GpuState:
-        """What it is to somebody who looks for room."""
         if self.used > 1 + NEARLY or self.claims > self.replicas:
             return GpuState.OVER
         if not self.offered:
@@ -127,6 +123,23 @@ class Gpu:
         if self.reservations or self.replicas > 1:
             return GpuState.SHARED if self.holders or self.reservations else GpuState.FREE
         return GpuState.WHOLE if self.holders else GpuState.FREE
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "uuid": self.uuid,
+            "model": self.model,
+            "memory_mib": self.memory,
+            "state": self.state,
+            "used": self.used,
+            "free": self.free,
+            "offered": self.offered,
+            "trouble": self.trouble,
+            "reservations": self.reservations,
+            "reserved_by": self.reserved_by,
+            "gpu_group": self.group,
+            "pods": self.holders,
+        }
 
 
 @dataclass(frozen=True)
@@ -143,22 +156,25 @@ class NodeGpus:
     allocatable: int
     gpus: tuple[Gpu, ...]
     unplaced: tuple[Holder, ...] = ()
-    """Pods bound to this node whose GPU nobody has told yet."""
+    """Pods bound to this node whose GPU is not known yet."""
     withheld: int = 0
-    """GPUs that the node does not offer, and which ones is not known."""
+    """GPUs that the node does not offer, without knowing which."""
     tenant: str = ""
-    """The tenant that has this node alone; empty: anybody may use it."""
+    """The tenant that the node is dedicated to; empty: any pod may use it."""
 
     @property
     def free(self) -> float:
-        """Largest share of a GPU that a pod could get here; none on a node that takes no pods.
+        """Largest share of a GPU that a pod could get here; 0 on a node that takes no pods.
 
-        Pods whose GPU nobody has told yet are taken to have the emptiest ones.
+        Pods whose GPU is not known yet count as if they had the emptiest ones.
         """
         if not self.ready or self.cordoned:
             return 0.0
         shares = sorted((gpu.free for gpu in self.gpus), reverse=True)
         return max(shares[len(self.unplaced) + self.withheld :], default=0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"memory_mib" if name == "memory" else name: value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -166,14 +182,14 @@ class GpuMap:
     """All GPUs of a cluster at one moment."""
 
     at: str
-    """When, ISO 8601 in UTC."""
+    """The moment, ISO 8601 in UTC."""
     nodes: tuple[NodeGpus, ...] = ()
-    """Those that have GPUs, by name."""
+    """Nodes with GPUs, by name."""
     waiting: tuple[WaitingPod, ...] = ()
     others: int = 0
-    """Nodes without GPUs."""
+    """Number of nodes without GPUs."""
     notes: tuple[str, ...] = ()
-    """What contradicts itself or could not be asked, a sentence each."""
+    """Contradictions, and sources that did not answer; a sentence each."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -181,13 +197,13 @@ class GpuMap:
 
     @property
     def holders(self) -> Iterator[tuple[Holder, Gpu | None]]:
-        """Every pod with a GPU of its own or a share, once for each GPU; None where that is not known yet."""
+        """Every pod with GPUs, whole or shared, once for each GPU; None for a GPU that is not known yet."""
         for node in self.nodes:
             yield from ((holder, gpu) for gpu in node.gpus for holder in gpu.holders)
             yield from ((holder, None) for holder in node.unplaced)
 
     def count(self, state: GpuState) -> int:
-        """How many GPUs are in a state; what a node withholds is not free, whichever GPU it is."""
+        """Number of GPUs in a state; those that a node withholds are unhealthy, whichever they are."""
         found = sum(gpu.state is state for gpu in self.gpus)
         withheld = sum(node.withheld for node in self.nodes)
         return {GpuState.UNHEALTHY: found + withheld, GpuState.FREE: max(0, found - withheld)}.get(state, found)
@@ -198,52 +214,12 @@ class GpuMap:
         return max((node.free for node in self.nodes), default=0.0)
 
     def as_json(self) -> dict[str, Any]:
-        counts = {state.name.lower(): self.count(state) for state in GpuState}
-        return {
-            "at": self.at,
-            "summary": {
-                "nodes": len(self.nodes),
-                "nodes_without_gpus": self.others,
-                "gpus": len(self.gpus),
-                **counts,
-                "largest_free_share": self.largest_free,
-                "waiting": len(self.waiting),
-            },
-            "nodes": [_node_json(node) for node in self.nodes],
-            "waiting": [asdict(pod) for pod in self.waiting],
-            "notes": list(self.notes),
+        summary = {
+            "nodes": len(self.nodes),
+            "nodes_without_gpus": self.others,
+            "gpus": len(self.gpus),
+            **{state.name.lower(): self.count(state) for state in GpuState},
+            "largest_free_share": self.largest_free,
+            "waiting": len(self.waiting),
         }
-
-
-def _node_json(node: NodeGpus) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "ready": node.ready,
-        "cordoned": node.cordoned,
-        "model": node.model,
-        "memory_mib": node.memory,
-        "capacity": node.capacity,
-        "allocatable": node.allocatable,
-        "withheld": node.withheld,
-        "tenant": node.tenant,
-        "gpus": [_gpu_json(gpu) for gpu in node.gpus],
-        "unplaced": [asdict(holder) for holder in node.unplaced],
-    }
-
-
-def _gpu_json(gpu: Gpu) -> dict[str, Any]:
-    return {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "model": gpu.model,
-        "memory_mib": gpu.memory,
-        "state": gpu.state.value,
-        "used": gpu.used,
-        "free": gpu.free,
-        "offered": gpu.offered,
-        "trouble": gpu.trouble,
-        "reservations": list(gpu.reservations),
-        "reserved_by": list(gpu.reserved_by),
-        "gpu_group": gpu.group,
-        "pods": [asdict(holder) for holder in gpu.holders],
-    }
+        return {"at": self.at, "summary": summary, "nodes": self.nodes, "waiting": self.waiting, "notes": self.notes}

@@ -1,4 +1,4 @@
-"""One node of the map while pods are put on its GPUs."""
+"""One node of the GPU map while pods are placed on its GPUs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ class NodeDraft:
     capacity: int
     allocatable: int
     replicas: int
-    said: NodeEvidence
+    evidence: NodeEvidence
     gpus: list[Gpu] = field(default_factory=list)
     unplaced: list[Holder] = field(default_factory=list)
 
     @classmethod
-    def of(cls, view: NodeView, evidence: Mapping[str, NodeEvidence]) -> NodeDraft:
-        """A node with the GPUs that it told of, and unnamed ones up to its capacity."""
+    def of(cls, view: NodeView, evidence: NodeEvidence) -> NodeDraft:
+        """A node with the GPUs that it reported, and unnamed ones up to its capacity."""
         replicas = view.gpu_replicas
         most = max(int(view.capacity.get(GPU_RESOURCE, 0)), view.gpus)
-        said = evidence.get(view.name, NodeEvidence())
-        draft = cls(view, most // replicas, view.gpus // replicas, replicas, said)
-        draft.gpus = [draft._new(device) for device in said.devices]
+        draft = cls(view, most // replicas, view.gpus // replicas, replicas, evidence)
+        draft.gpus = [draft._new(device) for device in evidence.devices]
         draft.gpus += [draft._new(QueriedDevice("")) for _ in range(draft.capacity - len(draft.gpus))]
         return draft
 
     def place_of(self, uuid: str) -> int:
-        """The place of a GPU by its UUID; one that nobody told of takes an unnamed place, or a new one."""
+        """The place of a GPU by its UUID; an unreported one takes an unnamed place, or a new one."""
         known = next((number for number, gpu in enumerate(self.gpus) if gpu.uuid == uuid), None)
         if known is not None:
             return known
@@ -50,28 +49,29 @@ class NodeDraft:
         return unnamed
 
     def unnamed(self) -> int | None:
-        """The first GPU of which nothing is known and that can be given to one more pod."""
+        """The first GPU without a UUID that can take one more pod."""
         return next((n for n, gpu in enumerate(self.gpus) if not gpu.uuid and gpu.claims < self.replicas), None)
 
-    def told(self, pod: PodInfo) -> tuple[str, ...]:
+    def uuids_of(self, pod: PodInfo) -> tuple[str, ...]:
         """UUIDs of a pod's GPUs by the kubelet's record, or by the pod's status."""
-        return self.said.allocations.by_pod.get(pod.view.uid) or pod.reported_gpus
+        return self.evidence.allocations.by_pod.get(pod.view.uid) or pod.reported_gpus
 
     def reserve(self, number: int, pod: PodInfo) -> None:
-        """Note a reservation pod on a GPU."""
+        """Put a reservation pod on a GPU."""
         gpu = self.gpus[number]
+        owned = f"{pod.synced.name} of tenant {pod.tenant}" if pod.tenant else pod.synced.name
         self.gpus[number] = replace(
             gpu,
             reservations=(*gpu.reservations, pod.key),
-            reserved_by=(*gpu.reserved_by, _reserver(pod)),
+            reserved_by=(*gpu.reserved_by, owned),
             group=gpu.group or next(iter(pod.view.gpu_groups), ""),
             claims=gpu.claims + 1,
         )
 
     def place_whole(self, pod: PodInfo) -> None:
-        """Put a pod on the GPUs it has of its own; those that nobody can tell stay beside the GPUs."""
+        """Put a pod on its whole GPUs; it is unplaced for each one that is not known."""
         whole = holder(pod, 1 / self.replicas)
-        known = [self.place_of(uuid) for uuid in self.told(pod)]
+        known = [self.place_of(uuid) for uuid in self.uuids_of(pod)]
         for number in [*known, *[None] * (pod.requests.gpus - len(known))]:
             place = self.unnamed() if number is None else number
             if place is None:
@@ -81,12 +81,7 @@ class NodeDraft:
                 self.gpus[place] = replace(gpu, claims=gpu.claims + 1, holders=(*gpu.holders, whole))
 
     def place_sharing(self, pod: PodInfo, reserved: Mapping[tuple[str, str], int]) -> None:
-        """Put a pod on the GPUs of its groups.
-
-        Args:
-            pod: it shares GPUs.
-            reserved: tenant and GPU group → place of the GPU that a reservation pod holds.
-        """
+        """Put a pod on the GPUs of its groups; ``reserved``: tenant and GPU group → place of the reserved GPU."""
         # A tenant's own KAI reserves inside the tenant; the host's KAI on the host, also for tenants.
         places = [reserved.get((pod.tenant, g), reserved.get(("", g))) for g in pod.view.gpu_groups]
         found = [place for place in places if place is not None]
@@ -114,9 +109,9 @@ class NodeDraft:
         )
 
     def _offered(self) -> tuple[tuple[Gpu, ...], int]:
-        """The GPUs, and how many more are not offered without anybody knowing which."""
-        offered = self.said.allocations.offered
-        if not self.allocatable:  # the device plugin is gone; the kubelet's record keeps its last word
+        """The GPUs, and the number of unidentified ones among them that are not offered."""
+        offered = self.evidence.allocations.offered
+        if not self.allocatable:  # the device plugin is gone; the kubelet's record keeps its last state
             return tuple(map(_withheld, self.gpus)), 0
         gpus = [gpu if offered is None or not gpu.uuid or gpu.uuid in offered else _withheld(gpu) for gpu in self.gpus]
         missing = sum(gpu.offered for gpu in gpus) - self.allocatable
@@ -135,11 +130,6 @@ class NodeDraft:
             trouble=device.trouble,
             replicas=self.replicas,
         )
-
-
-def _reserver(pod: PodInfo) -> str:
-    """A reservation pod as its owner sees it: a tenant's own KAI made it, or the host's."""
-    return f"{pod.synced.name} of tenant {pod.tenant}" if pod.tenant else pod.synced.name
 
 
 def _withheld(gpu: Gpu) -> Gpu:

@@ -1,14 +1,13 @@
-"""What the nodes themselves say of their GPUs: the kubelet's record and, where they are simulated, NVML's config.
+"""GPUs as the nodes report them: the kubelet's record and, for simulated GPUs, NVML's config.
 
-Only nodes of the lab are asked, by one command in each node container. Nothing is asked of an existing cluster.
+kailab queries only nodes of its own labs, by one command in each node container.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 
 from lab.errors import Interrupted, LabError
 from lab.gpu.map.kubelet import CHECKPOINT, Allocations, parse_checkpoint
@@ -17,31 +16,30 @@ from lab.gpu.simulated.health import failures_in
 from lab.gpu.simulated.node_files import NVML_CONFIG
 from lab.host.nvml import Nvml, query
 from lab.session.context import LabContext
-from lab.tools.container import ContainerEngine
 
 SECONDS = 15.0
-"""How long one node may take to answer."""
+"""Timeout of one node."""
 
 _MARK = "--- kubelet"
-_LOOK = f"cat {NVML_CONFIG} 2>/dev/null; echo '{_MARK}'; cat {CHECKPOINT} 2>/dev/null; true"
+_COMMAND = f"cat {NVML_CONFIG} 2>/dev/null; echo '{_MARK}'; cat {CHECKPOINT} 2>/dev/null; true"
 _PAIR = re.compile(r"(\w+)=(\S*)")
 
 
 @dataclass(frozen=True)
 class QueriedDevice:
-    """One GPU of a node; ``memory`` in MiB; ``index`` as NVML counts."""
+    """One GPU of a node; ``memory`` in MiB; ``index`` is NVML's."""
 
     uuid: str
     index: int | None = None
     model: str = ""
     memory: int | None = None
     trouble: str = ""
-    """What NVML says is wrong: an XID error, or that it fell off the bus."""
+    """The failure that NVML reports: an XID error, or that it fell off the bus."""
 
 
 @dataclass(frozen=True)
 class NodeEvidence:
-    """What one node said; ``why`` says why it said nothing."""
+    """The report of one node; ``why`` is the reason of an empty one."""
 
     devices: tuple[QueriedDevice, ...] = ()
     allocations: Allocations = field(default_factory=Allocations)
@@ -49,74 +47,60 @@ class NodeEvidence:
 
 
 Ask = Callable[[Sequence[str]], Mapping[str, NodeEvidence]]
-"""Asks nodes by their names. Those that do not answer are evidence of that, not an error."""
+"""Queries nodes by name. A node that does not answer is evidence with a reason, not an error."""
 
 
 def lab_nodes(ctx: LabContext) -> Ask:
-    """Asks the node containers of a lab, all at once; of a cluster that the lab did not make, nobody.
+    """Return a function that queries the node containers of a lab, all at once, and no nodes of other clusters.
 
-    Nodes that are no containers of its kind cluster (KWOK's) are passed over.
-
-    What it returns raises Interrupted when the run was cancelled.
+    It skips nodes that are no containers of the kind cluster (KWOK's). It raises Interrupted.
     """
     if ctx.spec.cluster.provider != "kind":
-        return nobody
+        return no_nodes
     nvml = query() if ctx.spec.gpu.mode == "nvidia" else Nvml()
 
-    def ask(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
-        containers = (name for name in names if name.startswith(f"{ctx.kind_name}-"))
-        return on_nodes(containers, partial(_ask, ctx.engine, nvml))
+    def read(node: str) -> NodeEvidence:
+        try:
+            return parse(ctx.engine.exec(node, ["sh", "-c", _COMMAND], timeout=SECONDS).out, nvml)
+        except Interrupted:
+            raise
+        except LabError as error:
+            return NodeEvidence(why=error.what)
 
-    return ask
+    return lambda names: on_nodes((name for name in names if name.startswith(f"{ctx.kind_name}-")), read)
 
 
-def nobody(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
-    """Asks nobody."""
+def no_nodes(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
+    """Return no evidence."""
     return {}
 
 
 def parse(text: str, nvml: Nvml | None = None) -> NodeEvidence:
-    """Read what a node printed."""
+    """Read the output of a node."""
     config, _, record = text.partition(f"{_MARK}\n")
     allocations = parse_checkpoint(record)
-    devices = _simulated(config) or _real(allocations, nvml or Nvml())
-    return NodeEvidence(devices, allocations)
-
-
-def _ask(engine: ContainerEngine, nvml: Nvml, node: str) -> NodeEvidence:
-    try:
-        return parse(engine.exec(node, ["sh", "-c", _LOOK], timeout=SECONDS).out, nvml)
-    except Interrupted:
-        raise
-    except LabError as error:
-        return NodeEvidence(why=error.what)
+    return NodeEvidence(_simulated(config) or _real(allocations, nvml or Nvml()), allocations)
 
 
 def _simulated(config: str) -> tuple[QueriedDevice, ...]:
-    """The GPUs in nvml.conf (format: kind/nvml/nvml_config.c); unknown keys are skipped there too."""
+    """The GPUs in nvml.conf (format: kind/nvml/nvml_config.c, which skips unknown keys too)."""
     failed = failures_in(config)
-    found = [_gpu(line) for line in config.splitlines() if line.startswith("gpu ")]
-    return tuple(
-        replace(gpu, trouble=str(failed[gpu.index])) if gpu.index is not None and gpu.index in failed else gpu
-        for gpu in found
-    )
-
-
-def _gpu(line: str) -> QueriedDevice:
-    words, _, model = line.partition(" name=")
-    value: Mapping[str, str] = dict(_PAIR.findall(words))
-    return QueriedDevice(value.get("uuid", ""), _whole(value.get("index")), model.strip(), _whole(value.get("memory")))
+    found = []
+    for line in config.splitlines():
+        if line.startswith("gpu "):
+            words, _, model = line.partition(" name=")
+            value: Mapping[str, str] = dict(_PAIR.findall(words))
+            index = _whole(value.get("index"))
+            trouble = str(failed[index]) if index is not None and index in failed else ""
+            memory = _whole(value.get("memory"))
+            found.append(QueriedDevice(value.get("uuid", ""), index, model.strip(), memory, trouble))
+    return tuple(found)
 
 
 def _real(allocations: Allocations, nvml: Nvml) -> tuple[QueriedDevice, ...]:
-    """The GPUs that the kubelet offers, as NVML of this machine describes them."""
-    known = {gpu.uuid: gpu for gpu in nvml.gpus}
-    found = [
-        QueriedDevice(uuid, known[uuid].index, known[uuid].name, known[uuid].memory_mib)
-        if uuid in known
-        else QueriedDevice(uuid)
-        for uuid in sorted(allocations.offered or ())
-    ]
+    """The GPUs that the kubelet offers, with their data from NVML of this machine."""
+    known = {gpu.uuid: QueriedDevice(gpu.uuid, gpu.index, gpu.name, gpu.memory_mib) for gpu in nvml.gpus}
+    found = [known.get(uuid, QueriedDevice(uuid)) for uuid in sorted(allocations.offered or ())]
     return tuple(sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 

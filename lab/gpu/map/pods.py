@@ -1,4 +1,4 @@
-"""Pods as the map of GPUs shows them: on a GPU, or waiting for one."""
+"""Pods on the GPU map: on a GPU, or waiting for one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.text import count
 
 
 def asked(pod: PodInfo) -> str:
-    """What a pod asks for, in words."""
+    """Describe the GPUs that a pod requests: ``1 GPU``, ``0.5 × 2``, ``4096 MiB``."""
     requests = pod.requests
     times = f" × {requests.devices}" if requests.shares_gpu and requests.devices > 1 else ""
     if requests.fraction is not None:
@@ -23,7 +23,7 @@ def asked(pod: PodInfo) -> str:
 
 
 def holder(pod: PodInfo, share: float | None) -> Holder:
-    """A pod as a holder of ``share`` of one GPU."""
+    """Return a pod as a holder of ``share`` of one GPU."""
     return Holder(
         namespace=pod.synced.namespace,
         name=pod.synced.name,
@@ -39,41 +39,35 @@ def holder(pod: PodInfo, share: float | None) -> Holder:
 
 
 def waiting(pod: PodInfo, tenant: str = "") -> WaitingPod:
-    """A pod as one that waits; ``tenant``: whose API it was read from."""
+    """Return a pod as a waiting one; ``tenant`` is set for a pod that was read from a tenant's API."""
     requests = pod.requests
-    total = None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total
+    unschedulable = next((c for c in pod.view.conditions if c.type == "PodScheduled" and c.status == "False"), None)
+    why = (unschedulable.message or unschedulable.reason) if unschedulable else ""
     return WaitingPod(
         namespace=pod.synced.namespace,
         name=pod.synced.name,
         tenant=tenant or pod.tenant,
         queue=pod.view.queue,
         asked=asked(pod),
-        gpus=total,
-        why=_why(pod.view),
+        gpus=None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total,
+        why=" ".join(why.split()),
         uid=pod.view.uid,
     )
 
 
 def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
-    """The pods that wait for GPUs inside a tenant with a scheduler of its own, as its own API has them.
+    """Return the pods that wait for GPUs inside a tenant with its own scheduler, from the tenant's API.
 
-    vCluster brings them to the host only once they have a node (0.36.1, pkg/controllers/resources/pods/syncer.go).
+    vCluster copies them to the host only once they have a node (0.36.1, pkg/controllers/resources/pods/syncer.go).
     """
     found = [pod for pod in map(PodInfo.of, pods) if pod.gpu_role is GpuRole.WAITING]
     return tuple(waiting(pod, tenant) for pod in sorted(found, key=lambda pod: pod.key))
 
 
 def _phase(view: PodView) -> str:
-    """A pod's phase, or that it is being deleted, or why its container does not start."""
+    """The pod's phase, or that it is being deleted, or why its container does not start."""
     if view.deleting:
         return "Deleting"
     if view.phase == "Pending" and view.waiting_reasons:
         return view.waiting_reasons[0]
     return "Starting" if view.phase == "Pending" else view.phase
-
-
-def _why(view: PodView) -> str:
-    said = next((c for c in view.conditions if c.type == "PodScheduled" and c.status == "False"), None)
-    if said is None:
-        return ""
-    return " ".join((said.message or said.reason).split())

@@ -1,20 +1,20 @@
-"""The map of GPUs as plain lines, each of which says by itself what it is about: for pipes, logs and artifacts."""
+"""The GPU map as plain lines that need no context, for pipes, logs and artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, NodeGpus, WaitingPod
+from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, MapPod, NodeGpus, WaitingPod
 from lab.text import count
 
 
 def gpu_lines(gpus: GpuMap) -> tuple[str, ...]:
-    """One line for each node, GPU, pod and waiting pod, and the summary last."""
+    """Return one line for each node, GPU, pod and waiting pod, and the summary last."""
     return (*_lines(gpus), summary_line(gpus))
 
 
 def summary_line(gpus: GpuMap) -> str:
-    """The whole map in one line."""
+    """Return the map in one line."""
     if not gpus.nodes:
         return f"no GPUs on {count(gpus.others, 'node')}; {count(len(gpus.waiting), 'pod')} waiting for one"
     states = ", ".join(f"{gpus.count(state)} {state.value}" for state in GpuState)
@@ -25,19 +25,19 @@ def summary_line(gpus: GpuMap) -> str:
 
 
 def node_words(node: NodeGpus) -> list[str]:
-    """How a node stands, and what its GPUs are."""
+    """Describe the state of a node and its GPUs, a few words each."""
     words = ["Ready" if node.ready else "not Ready"]
     words += ["cordoned"] if node.cordoned else []
-    words += [f"for tenant {node.tenant} alone"] if node.tenant else []
+    words += [f"dedicated to tenant {node.tenant}"] if node.tenant else []
     words += [f"{node.allocatable} of {max(node.capacity, len(node.gpus))} offered"]
     words += [node.model] if node.model else []
-    words += [memory(node.memory)] if node.memory else []
-    words += [f"{node.withheld} withheld, which is not known"] if node.withheld else []
+    words += [memory_text(node.memory)] if node.memory else []
+    words += [f"{node.withheld} unidentified GPUs withheld"] if node.withheld else []
     return words
 
 
-def state_words(gpu: Gpu) -> str:
-    """The state of a GPU: ``shared 75 %``, ``unhealthy (XID 79)``."""
+def state_text(gpu: Gpu) -> str:
+    """Describe the state of a GPU: ``shared 75 %``, ``unhealthy (XID 79)``."""
     words = gpu.state.value
     if gpu.state in (GpuState.SHARED, GpuState.OVER):
         unknown = any(holder.share is None for holder in gpu.holders)
@@ -45,8 +45,8 @@ def state_words(gpu: Gpu) -> str:
     return f"{words} ({gpu.trouble})" if gpu.trouble else words
 
 
-def memory(mib: int | None) -> str:
-    """MiB in the unit people say: ``40 GiB``, ``15360 MiB`` where it is no whole number."""
+def memory_text(mib: int | None) -> str:
+    """Return an amount of MiB in GiB where it is a whole number: ``40 GiB``, ``15360 MiB``."""
     if mib is None:
         return ""
     return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
@@ -60,7 +60,7 @@ def _lines(gpus: GpuMap) -> Iterator[str]:
         for gpu in node.gpus:
             yield _gpu(gpu)
             yield from (_pod(holder, f"on {gpu.title}") for holder in gpu.holders)
-        yield from (_pod(holder, f"on a GPU of {node.name} that nobody has told yet") for holder in node.unplaced)
+        yield from (_pod(holder, f"on an unknown GPU of {node.name}") for holder in node.unplaced)
     yield from map(_waiting, gpus.waiting)
 
 
@@ -69,23 +69,22 @@ def _gpu(gpu: Gpu) -> str:
     by = ", ".join(map(_reserver, gpu.reservations, gpu.reserved_by))
     reserved = f", reserved by {by}" if by else ""
     group = f", GPU group {gpu.group}" if gpu.group else ""
-    return f"gpu {gpu.node}/{number} {gpu.uuid or 'UUID unknown'}: {state_words(gpu)}{reserved}{group}"
+    return f"gpu {gpu.node}/{number} {gpu.uuid or 'UUID unknown'}: {state_text(gpu)}{reserved}{group}"
 
 
 def _reserver(on_host: str, owners: str) -> str:
-    """A reservation pod on the host, and what a tenant whose own KAI made it calls it."""
+    """A reservation pod on the host, with its name inside the tenant whose own KAI created it."""
     return on_host if on_host.endswith(f"/{owners}") else f"{on_host} ({owners})"
 
 
 def _pod(holder: Holder, where: str) -> str:
-    words = [f"pod {holder.title}: {holder.asked} {where}", holder.phase, *_belongs(holder)]
-    return ", ".join(words)
+    return ", ".join([f"pod {holder.title}: {holder.asked} {where}", holder.phase, *_owners(holder)])
 
 
 def _waiting(pod: WaitingPod) -> str:
     why = f": {pod.why}" if pod.why else ""
-    return f"pod {', '.join([f'{pod.title}: waits for {pod.asked}', *_belongs(pod)])}{why}"
+    return f"pod {', '.join([f'{pod.title}: waits for {pod.asked}', *_owners(pod)])}{why}"
 
 
-def _belongs(pod: Holder | WaitingPod) -> list[str]:
+def _owners(pod: MapPod) -> list[str]:
     return [f"{word} {name}" for word, name in (("tenant", pod.tenant), ("queue", pod.queue)) if name]

@@ -12,7 +12,7 @@ from tests.support.gpu_map_world import GpuCluster, pod
 
 
 def told(before: GpuMap, after: GpuMap) -> list[tuple[str, str]]:
-    return [(change.what, change.text) for change in changes(before, after)]
+    return [(change.change, change.text) for change in changes(before, after)]
 
 
 def cluster(*pods: dict[str, object]) -> GpuCluster:
@@ -63,8 +63,8 @@ def test_shared_gpu_is_reserved_before_its_pod_runs_and_released_after() -> None
     made.share(made.machines[0], 0, "g", pod("half", tenant="ml", fraction="0.5"))
     shared = made.map()
     begins, ends = changes(empty, shared), changes(shared, empty)
-    assert [change.what for change in begins] == ["reserved", "runs"]
-    assert [change.what for change in ends] == ["released", "gone"]
+    assert [change.change for change in begins] == ["reserved", "runs"]
+    assert [change.change for change in ends] == ["released", "gone"]
     assert (begins[1].tenant, begins[1].queue, begins[1].gpus) == ("ml", "test", (made.machines[0].uuid(0),))
 
 

@@ -139,6 +139,6 @@ def test_cancel_is_not_taken_for_a_silent_node(runner: FakeRunner) -> None:
 @pytest.mark.processes("sh")
 def test_the_question_is_one_a_shell_understands(tmp_path: Path) -> None:
     (tmp_path / "nvml.conf").write_text("gpu index=0 uuid=GPU-z memory=1024 name=T4\nend\n")
-    script = node_query._LOOK.replace(node_query.NVML_CONFIG, str(tmp_path / "nvml.conf"))
+    script = node_query._COMMAND.replace(node_query.NVML_CONFIG, str(tmp_path / "nvml.conf"))
     script = script.replace(node_query.CHECKPOINT, str(tmp_path / "missing"))
     assert [gpu.uuid for gpu in parse(HostRunner().run(["sh", "-c", script]).out).devices] == ["GPU-z"]

@@ -75,11 +75,11 @@ def test_a_gpu_of_two_tenants_is_over_committed() -> None:
 def test_tables_and_lines_name_whose_it_is() -> None:
     cluster, _ = shared()
     text = table(cluster)
-    assert "for tenant ml alone" in text
+    assert "dedicated to tenant ml" in text
     assert " of tenant ml\n" in text
     assert "-x-kai-resource" not in text
     lines = gpu_lines(cluster.map())
-    assert lines[0].startswith("node worker2: Ready, for tenant ml alone, 2 of 2 offered")
+    assert lines[0].startswith("node worker2: Ready, dedicated to tenant ml, 2 of 2 offered")
     assert "-x-kai-resource-reservation-x-ml (gpu-reservation-" in lines[1]
     assert " of tenant ml), GPU group g" in lines[1]
 
@@ -101,13 +101,13 @@ def test_what_waits_inside_is_not_on_the_host() -> None:
     assert [(w.title, w.tenant, w.asked, w.why) for w in found.waiting] == [("team/late", "ml", "1 GPU", why)]
     assert len(found.gpus[0].holders) == 2
     before = shared()[0].map()
-    assert [change.what for change in changes(before, found)] == ["waits"]
+    assert [change.change for change in changes(before, found)] == ["waits"]
 
 
 def test_a_tenant_that_does_not_answer_is_told() -> None:
     cluster, _ = shared()
     cluster.inside = {"ml": None}
-    assert cluster.map().notes == ("tenant ml does not answer: which of its pods wait for GPUs is not known",)
+    assert cluster.map().notes == ("tenant ml does not answer: its pods that wait for GPUs are not on this map",)
 
 
 def test_a_failed_reservation_pod_of_a_tenant_is_deleted_inside() -> None:
