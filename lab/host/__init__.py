@@ -1,4 +1,4 @@
-"""Facts about this machine, the doctor's checks, and fixes that are journalled and can be undone."""
+"""Facts about this machine, the doctor's checks, and journalled fixes that can be undone."""
 
 from lab.host.check import HostNeeds
 from lab.host.checks import doctor

@@ -1,4 +1,4 @@
-"""The doctor's checks: what they look at, their registry, and what they find."""
+"""The doctor's checks: their input, their registry and the findings they produce."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from lab.host.sources import PackageSource
 from lab.tools.process import Runner
 
 HERE = "this machine"
-"""Subject of what the doctor finds."""
+"""Subject of the doctor's findings."""
 
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What the lab to be made asks of the machine; empty values are not known yet.
-
-    ``engine``, ``gpu`` and ``strategy`` (gpu.strategy) are the lab file's words."""
+    """What the planned lab requires of the machine, in the lab file's terms; ``kubernetes`` is empty if unknown."""
 
     kubernetes: str = ""
     engine: str = "auto"
@@ -28,8 +26,8 @@ class HostNeeds:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a check may look at."""
+class CheckContext:
+    """Input of a check; ``reach`` maps each package source to why it is unreachable, or an empty text."""
 
     facts: HostFacts
     run: Runner
@@ -38,43 +36,43 @@ class Look:
     reach: Mapping[PackageSource, str] = field(default_factory=dict)
 
     def reachable(self, kind: str) -> bool:
-        """Whether a place of this kind answered."""
+        """Whether a source of this kind answered."""
         return any(source.kind == kind and not why for source, why in self.reach.items())
 
 
-Find = Callable[[Look], Iterator[Finding]]
+Check = Callable[[CheckContext], Iterator[Finding]]
 
-CHECKS: Registry[Rule[[Look]]] = Registry("host checks")
-"""All checks in the order in which they are shown."""
+CHECKS: Registry[Rule[[CheckContext]]] = Registry("host checks")
+"""All checks in display order."""
 
 
-def check(name: str, title: str, *, advisory: bool = False) -> Callable[[Find], Find]:
-    """Put the decorated function into the registry. Without what it asks for no lab comes up, unless ``advisory``."""
+def check(name: str, title: str, *, advisory: bool = False) -> Callable[[Check], Check]:
+    """Register the decorated check. Its errors prevent a lab unless it is ``advisory``."""
 
-    def enter(find: Find) -> Find:
-        CHECKS.add(Rule(name, title, find, advisory=advisory))
-        return find
+    def register(function: Check) -> Check:
+        CHECKS.add(Rule(name, title, function, advisory=advisory))
+        return function
 
-    return enter
+    return register
 
 
 def ok(what: str) -> Finding:
-    """All is well."""
+    """A finding of a passed check."""
     return _finding("ok", what)
 
 
 def skip(what: str) -> Finding:
-    """The question does not arise."""
+    """A finding of a check that does not apply."""
     return _finding("skipped", what)
 
 
 def fail(what: str, fix: str, fix_id: str = "") -> Finding:
-    """Something is missing; a warning where the check is advisory."""
+    """A finding of a failed check; a warning if the check is advisory."""
     return _finding("error", what, fix, fix_id)
 
 
 def warn(what: str, fix: str, fix_id: str = "") -> Finding:
-    """It may go well."""
+    """A finding of something that may cause a failure."""
     return _finding("warning", what, fix, fix_id)
 
 

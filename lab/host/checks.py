@@ -1,4 +1,4 @@
-"""Checks of the machine itself: cgroups, kernel parameters, room, tools, sources, GPU. Also the doctor."""
+"""Checks of the machine itself (cgroups, kernel parameters, memory, disk, tools, sources, GPU), and the doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lab.findings import Finding
 from lab.host import engine_checks, sources
-from lab.host.check import CHECKS, HostNeeds, Look, check, fail, ok, warn
+from lab.host.check import CHECKS, CheckContext, HostNeeds, check, fail, ok, warn
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
@@ -20,148 +20,146 @@ SYSCTL_FLOOR = {"fs.inotify.max_user_instances": 512, "fs.inotify.max_user_watch
 """Below these, nodes fail with "too many open files" (kind, known issues)."""
 
 MEMORY_MIB = 3700
-"""A machine sold as 4 GiB; a whole demo lab takes 2.2 GB."""
+"""Available on a machine sold as 4 GiB; the demo lab uses 2.2 GB in all."""
 
 WARM_MIB, COLD_MIB = 4 * 1024, 15 * 1024
-"""Room for a lab whose binaries and images are here, and for one that builds them all."""
+"""Disk space for a lab with all binaries and images in the cache, and for one that builds them all."""
 
 V1_LAST = (1, 34)
-"""Last Kubernetes whose kubelet starts on cgroup v1 without being told to."""
+"""Last Kubernetes version with a kubelet that starts on cgroup v1 by default."""
 
 
 @check("cgroup", "cgroup version")
-def cgroup(at: Look) -> Iterator[Finding]:
-    """Are cgroups mounted, and of a version that the nodes' Kubernetes takes?"""
-    found, wanted = at.facts.cgroup, at.needs.kubernetes
+def cgroup(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that cgroups are mounted, in a version that the nodes' Kubernetes supports."""
+    found, wanted = ctx.facts.cgroup, ctx.needs.kubernetes
     if found.version == "none":
         yield fail(
             "no cgroup hierarchy is mounted",
-            at.machine.shown("mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
+            ctx.machine.shown("mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
             "cgroup-mounts",
         )
     elif found.version == "v1" and not found.named:
         yield fail(
-            "cgroup v1 without systemd's own hierarchy, which the nodes' systemd needs",
-            at.machine.shown("mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd"),
+            "cgroup v1 without the named hierarchy that systemd in the nodes needs",
+            ctx.machine.shown("mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd"),
             "cgroup-mounts",
         )
     elif found.version == "v1" and wanted and tuple(map(int, wanted.split(".")[:2])) > V1_LAST:
         yield fail(
-            f"cgroup v1, and the kubelet of Kubernetes {wanted} refuses it",
+            f"cgroup v1, which the kubelet of Kubernetes {wanted} does not support",
             "set cluster.kubernetes to 1.34 in the lab file, or boot with systemd.unified_cgroup_hierarchy=1",
         )
     elif found.version == "v1":
-        yield ok("v1, good for Kubernetes up to 1.34")
+        yield ok("v1, supported up to Kubernetes 1.34")
     else:
         yield ok(found.version)
 
 
 @check("inotify", "inotify limits")
-def inotify(at: Look) -> Iterator[Finding]:
-    """Are there enough inotify instances and watches for several nodes?"""
-    low = {n: v for n in SYSCTL_FLOOR if (v := at.facts.sysctls.get(n, SYSCTL_FLOOR[n])) < SYSCTL_FLOOR[n]}
+def inotify(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that the inotify limits suffice for several nodes."""
+    low = {n: v for n in SYSCTL_FLOOR if (v := ctx.facts.sysctls.get(n, SYSCTL_FLOOR[n])) < SYSCTL_FLOOR[n]}
     if low:
-        said = ", ".join(f"{name} is {value}, needs {SYSCTL_FLOOR[name]}" for name, value in low.items())
+        what = ", ".join(f"{name} is {value}, needs {SYSCTL_FLOOR[name]}" for name, value in low.items())
         pairs = " ".join(f"{name}={SYSCTL_FLOOR[name]}" for name in low)
-        yield fail(said, at.machine.shown(f"sysctl -w {pairs}"), "sysctls")
+        yield fail(what, ctx.machine.shown(f"sysctl -w {pairs}"), "sysctls")
     else:
-        yield ok("enough")
+        yield ok("sufficient")
 
 
 @check("forwarding", "IPv4 forwarding")
-def forwarding(at: Look) -> Iterator[Finding]:
-    """Does the kernel forward between containers and the rest?"""
-    if at.facts.sysctls.get("net.ipv4.ip_forward", 1) == 0:
-        yield fail("net.ipv4.ip_forward is 0", at.machine.shown("sysctl -w net.ipv4.ip_forward=1"), "sysctls")
+def forwarding(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that the kernel forwards packets between containers and other networks."""
+    if ctx.facts.sysctls.get("net.ipv4.ip_forward", 1) == 0:
+        yield fail("net.ipv4.ip_forward is 0", ctx.machine.shown("sysctl -w net.ipv4.ip_forward=1"), "sysctls")
     else:
-        yield ok("on")
+        yield ok("enabled")
 
 
 @check("memory", "memory")
-def memory(at: Look) -> Iterator[Finding]:
-    """Is there memory for a lab?"""
-    total, free = at.facts.memory_mib, at.facts.available_mib
-    said = f"{total / 1024:.1f} GiB, {free / 1024:.1f} GiB of it available"
+def memory(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that a lab fits into memory."""
+    total, free = ctx.facts.memory_mib, ctx.facts.available_mib
+    what = f"{total / 1024:.1f} GiB, {free / 1024:.1f} GiB available"
     if total < MEMORY_MIB:
-        yield fail(f"{said}; a lab needs 4 GiB", "use a bigger machine, or try '--profile minimal'")
+        yield fail(f"{what}; a lab needs 4 GiB", "use a bigger machine, or try '--profile minimal'")
     elif free < MEMORY_MIB * 2 // 3:
-        yield warn(f"{said}; a lab takes about 2.2 GiB", "stop what you do not need, or '--profile minimal'")
+        yield warn(f"{what}; a lab uses about 2.2 GiB", "stop other programs, or use '--profile minimal'")
     else:
-        yield ok(said)
+        yield ok(what)
 
 
 @check("disk", "disk space")
-def disk(at: Look) -> Iterator[Finding]:
-    """Is there room where images, builds and state are kept, and may it be taken?"""
-    for place in at.facts.disks:
+def disk(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that the directories of images, builds and state are writable and have enough space."""
+    for place in ctx.facts.disks:
         if not place.writable:
             yield fail(
                 f"{place.what}: {place.path} cannot be written",
-                f"KAILAB_{place.what.upper()}=/a/directory/of/yours, or have it given to you (chown -R)",
+                f"set KAILAB_{place.what.upper()} to a directory you can write, or chown this one",
             )
             continue
         if place.what == "state":
             continue
-        said = f"{place.what}: {place.free_mib / 1024:.1f} GiB free in {place.path}"
-        clean = "docker system df, docker image prune" if place.what == "engine" else "KAILAB_CACHE=/a/bigger/disk"
+        what = f"{place.what}: {place.free_mib / 1024:.1f} GiB free in {place.path}"
+        clean = "docker system df; docker image prune" if place.what == "engine" else "KAILAB_CACHE=/a/bigger/disk"
         if place.free_mib < WARM_MIB:
-            yield fail(f"{said}; a lab needs 4 GiB, 15 GiB the first time", clean)
+            yield fail(f"{what}; a lab needs 4 GiB, the first lab 15 GiB", clean)
         elif place.free_mib < COLD_MIB:
-            yield warn(f"{said}; the first lab on a machine needs 15 GiB", clean)
+            yield warn(f"{what}; the first lab on a machine needs 15 GiB", clean)
         else:
-            yield ok(said)
+            yield ok(what)
 
 
 @check("sources", "sources", advisory=True)
-def reachability(at: Look) -> Iterator[Finding]:
-    """Do the places answer that binaries, images and charts can come from?"""
-    reached = sorted({s.name for s, why in at.reach.items() if not why})
+def package_sources(ctx: CheckContext) -> Iterator[Finding]:
+    """Check which sources of binaries, images and charts are reachable."""
+    reached = sorted({source.name for source, why in ctx.reach.items() if not why})
     if reached:
         yield ok(", ".join(reached))
     refused: dict[str, list[str]] = {}
-    for source, why in at.reach.items():
+    for source, why in ctx.reach.items():
         if why:
             refused.setdefault(why, []).append(source.name if source.kind == "registry" else source.host)
     for why, names in refused.items():
         yield fail(
             f"{', '.join(names)}: {why}",
-            "nothing, if 'lab plan' finds all it needs elsewhere; else HTTPS_PROXY, supply.mirrors in the"
-            " lab file, or a bundle made on a machine that has them ('lab bundle create')",
+            "if 'lab plan' reports missing items, set HTTPS_PROXY or supply.mirrors in the lab file,"
+            " or use a bundle made on another machine ('lab bundle create')",
         )
 
 
 @check("build-tools", "build tools", advisory=True)
-def build_tools(at: Look) -> Iterator[Finding]:
-    """Can the probe image be built here, and where no registry answers all the rest?"""
+def build_tools(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that the probe image can be built here, and everything else if no registry is reachable."""
     missing: list[str] = []
-    if at.reachable("go") or not at.reachable("registry"):  # else the probe alone is built, with Go's own library
-        missing += [] if at.facts.compiler else ["gcc", "libc6-dev"]
-        missing += [] if "debootstrap" in at.facts.tools else ["debootstrap"]
-    go = at.facts.go
+    if ctx.reachable("go") or not ctx.reachable("registry"):  # otherwise only the probe is built, with the Go library
+        missing += [] if ctx.facts.compiler else ["gcc", "libc6-dev"]
+        missing += [] if "debootstrap" in ctx.facts.tools else ["debootstrap"]
+    go = ctx.facts.go
     if missing:
-        command = at.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")
-        where = at.facts.os.debian
-        yield fail(f"not installed: {', '.join(missing)}", command, "build-tools" if where else "")
+        command = ctx.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")
+        yield fail(f"not installed: {', '.join(missing)}", command, "build-tools" if ctx.facts.os.debian else "")
     if go is None or go < MINIMUM:
-        said = "Go is not installed" if go is None else f"Go is {go[0]}.{go[1]}"
+        found = "Go is not installed" if go is None else f"Go {go[0]}.{go[1]} is installed"
         need = f"{MINIMUM[0]}.{MINIMUM[1]}"
-        newer = f"GOTOOLCHAIN=go{need}.0+auto" if go and go >= (1, 21) else ""
         yield fail(
-            f"{said}; images and binaries are built with {need}",
-            f"export {newer}: go fetches the newer toolchain through GOPROXY"
-            if newer
-            else f"install Go {need} or newer: https://go.dev/dl/ (your distribution's may be too old; Go"
-            " from 1.21 on fetches a newer toolchain by itself with GOTOOLCHAIN=auto)",
+            f"{found}; builds of images and binaries need Go {need}",
+            f"export GOTOOLCHAIN=go{need}.0+auto; go then downloads that toolchain through GOPROXY"
+            if go and go >= (1, 21)
+            else f"install Go {need} or newer from https://go.dev/dl/ (your distribution's may be too old; Go"
+            " 1.21 or newer downloads newer toolchains by itself with GOTOOLCHAIN=auto)",
         )
-    if not missing and go is not None and go >= MINIMUM:
-        tools = ["debootstrap"] if "debootstrap" in at.facts.tools else []
-        yield ok(", ".join(filter(None, [f"Go {at.facts.tools['go'].version}", at.facts.compiler, *tools])))
+    elif not missing:
+        tools = ["debootstrap"] if "debootstrap" in ctx.facts.tools else []
+        yield ok(", ".join(filter(None, [f"Go {ctx.facts.tools['go'].version}", ctx.facts.compiler, *tools])))
 
 
 @check("nvidia", "NVIDIA GPU")
-def nvidia(at: Look) -> Iterator[Finding]:
-    """Is there a GPU, and is it ready to be given to containers?"""
-    yield from nvidia_findings(at, at.needs.strategy)
+def nvidia(ctx: CheckContext) -> Iterator[Finding]:
+    """Check that containers can use the machine's GPUs."""
+    yield from nvidia_findings(ctx, ctx.needs.strategy)
 
 
 def doctor(
@@ -172,24 +170,13 @@ def doctor(
     machine: Machine | None = None,
     probe: sources.Probe | None = None,
 ) -> tuple[Finding, ...]:
-    """Judge the machine.
-
-    Args:
-        facts: from ``gather``.
-        run: for the few questions that facts do not answer; nothing is changed.
-        needs: what the lab to be made asks for.
-        machine: where configuration is read.
-        probe: asks one address; a fake in tests.
-
-    Returns:
-        All findings, in the order of the checks.
-    """
+    """Run all checks without changing anything, and return their findings in order; ``probe`` is a fake in tests."""
     here = machine or Machine()
 
     def ask(url: str, timeout: float) -> str:
         return sources.ask(url, timeout, here.env)
 
     reach = sources.reach(sources.configured(run, here), probe or ask)
-    at = Look(facts, run, here, needs or HostNeeds(), reach)
+    ctx = CheckContext(facts, run, here, needs or HostNeeds(), reach)
     with ThreadPoolExecutor(4, thread_name_prefix="doctor") as pool:
-        return tuple(one for found in pool.map(lambda rule: rule.apply(at), CHECKS.values()) for one in found)
+        return tuple(one for found in pool.map(lambda rule: rule.apply(ctx), CHECKS.values()) for one in found)

@@ -1,4 +1,4 @@
-"""Which container engines this machine has, and what they say about themselves."""
+"""The container engines of this machine and what they report about themselves."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lab.host.machine import Machine
 from lab.tools.process import Runner
 
 NAMES = ("docker", "podman", "nerdctl")
-"""In the order in which ``auto`` prefers them; the ones kind has a provider for."""
+"""The engines that kind supports, in the order in which ``auto`` prefers them."""
 
 
 @dataclass(frozen=True)
 class EngineFacts:
     """One container engine.
 
-    ``installed`` means that there is something to start, not just a client; ``why`` is the engine's own
-    reason for not answering; ``denied`` is set when that reason is this user's rights.
+    ``installed`` is false if only a client is. ``why`` is the reason why it is not running; ``denied`` means that
+    the reason is this user's permissions.
     """
 
     name: str
@@ -38,16 +38,16 @@ class EngineFacts:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Major and minor version; (0, 0) when unknown."""
+        """Major and minor version; (0, 0) if unknown."""
         found = re.match(r"(\d+)\.(\d+)", self.version)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def look(name: str, run: Runner, machine: Machine) -> EngineFacts:
-    """Ask one engine. An engine that is missing or does not answer is an answer."""
+def inspect(name: str, run: Runner, machine: Machine) -> EngineFacts:
+    """Query one engine; a missing or silent one gives facts too."""
     if run.which(name) is None:
         return EngineFacts(name, why=f"no {name} command")
-    # Docker's client can be there without the daemon; the others are one program, or start what they need.
+    # Docker's client may be installed without the daemon; podman and nerdctl may not.
     installed = name != "docker" or daemon_program(run, machine)
     shape = "json" if name == "podman" else "{{json .}}"
     try:
@@ -59,15 +59,15 @@ def look(name: str, run: Runner, machine: Machine) -> EngineFacts:
     except ValueError:
         info = {}
     errors = info.get("ServerErrors") or []
-    told = _podman(info) if name == "podman" else _docker(info)
-    if answer.code != 0 or errors or not told["version"]:
-        why = next(iter([*errors, *answer.err.strip().splitlines()]), "it gave no answer")
+    facts = _podman(info) if name == "podman" else _docker(info)
+    if answer.code != 0 or errors or not facts["version"]:
+        why = next(iter([*errors, *answer.err.strip().splitlines()]), "no answer")
         return EngineFacts(name, installed, why=why, denied="permission denied" in why.lower())
-    return EngineFacts(name, installed=True, running=True, **told)
+    return EngineFacts(name, installed=True, running=True, **facts)
 
 
 def daemon_program(run: Runner, machine: Machine) -> bool:
-    """Whether dockerd is installed; it lies where only root's PATH may look."""
+    """Whether dockerd is installed, also outside this user's PATH."""
     places = ("usr/sbin", "usr/bin", "usr/local/bin")
     return run.which("dockerd") is not None or any(machine.path(f"/{p}/dockerd").is_file() for p in places)
 

@@ -1,7 +1,4 @@
-"""What is true of this machine, gathered once and frozen.
-
-Everything above decides on these facts, so that plan and doctor can be tested with facts of any machine.
-"""
+"""Facts about this machine, gathered once and frozen; plans and checks depend on nothing else."""
 
 from __future__ import annotations
 
@@ -40,14 +37,18 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "tar": ("--version",),
     "vcluster": ("--version",),
 }
-"""Programs worth naming in a report, and what makes them tell their version."""
+"""Programs shown in reports, with the arguments that print their version."""
 
 COMPILERS = ("cc", "gcc", "clang")
+
+_V1_CONTROLLERS = frozenset(
+    "cpuset cpu cpuacct blkio memory devices freezer net_cls perf_event net_prio hugetlb pids rdma misc".split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True)
 class OsFacts:
-    """From os-release(5): ``id`` and ``codename`` as in debian, bookworm; ``like``: what it stems from."""
+    """Fields of os-release(5): ``id`` such as debian, ``codename`` such as bookworm, ``like`` for ID_LIKE."""
 
     id: str = ""
     version: str = ""
@@ -57,13 +58,13 @@ class OsFacts:
 
     @property
     def debian(self) -> bool:
-        """Whether packages are Debian's or Ubuntu's, which is where the lab knows how to install."""
+        """Whether packages are Debian's or Ubuntu's, which the lab can install."""
         return bool({"debian", "ubuntu"} & {self.id, *self.like})
 
 
 @dataclass(frozen=True)
 class CgroupFacts:
-    """``version`` is v1, v2 or none; ``named`` tells whether systemd's own v1 hierarchy is mounted."""
+    """``version`` is v1, v2 or none; ``named`` is whether systemd's named v1 hierarchy is mounted."""
 
     version: str = "none"
     controllers: tuple[str, ...] = ()
@@ -72,7 +73,7 @@ class CgroupFacts:
 
 @dataclass(frozen=True)
 class DiskFacts:
-    """Room on the file system that holds ``what`` (engine, cache or state); whether this user may write there."""
+    """Free space on the file system of ``what`` (engine, cache or state), and whether this user may write there."""
 
     what: str
     path: str
@@ -82,7 +83,7 @@ class DiskFacts:
 
 @dataclass(frozen=True)
 class ToolFacts:
-    """A program of this machine."""
+    """An installed program."""
 
     path: str
     version: str = ""
@@ -112,35 +113,28 @@ class HostFacts:
     kvm: bool = False
 
     def engine(self, wanted: str = "auto") -> EngineFacts | None:
-        """The engine to use: the wanted one, with ``auto`` the first that runs; None when none does."""
+        """The wanted engine, or for ``auto`` the first one, if it is running."""
         names = engines.NAMES if wanted == "auto" else (wanted,)
         running = {engine.name: engine for engine in self.engines if engine.running}
         return next((running[name] for name in names if name in running), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The facts as plain data, for reports and ``--json``."""
         return {**vars(self), "go": ".".join(map(str, self.go)) if self.go else None}
 
 
 def gather(run: Runner, machine: Machine | None = None) -> HostFacts:
-    """Look at the machine; changes nothing, and a thing that cannot be seen is missing from the facts.
-
-    Args:
-        run: how programs are asked for their versions.
-        machine: where to look; this machine unless told.
-    """
+    """Gather the facts without changing anything; facts that cannot be read keep their defaults."""
     here = machine or Machine()
     with ThreadPoolExecutor(16, thread_name_prefix="facts") as pool:
-        asked = [pool.submit(engines.look, name, run, here) for name in engines.NAMES]
+        found = [pool.submit(engines.inspect, name, run, here) for name in engines.NAMES]
         tools = {name: pool.submit(_tool, name, args, run) for name, args in TOOLS.items()}
         gpu = pool.submit(nvml.query)
-        found = tuple(future.result() for future in asked)
-        known = {name: fact for name, future in tools.items() if (fact := future.result()) is not None}
-        answer = gpu.result()
+        installed = {name: fact for name, future in tools.items() if (fact := future.result()) is not None}
     memory = {key: int(kib) for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", here.text("/proc/meminfo"), re.M)}
     sysctls = {name: value for name in SYSCTLS if (value := here.sysctl(name)) is not None}
     mask = capabilities.bounding(here.text("/proc/self/status"))
-    go = re.match(r"(\d+)\.(\d+)", known["go"].version) if "go" in known else None
+    go = re.match(r"(\d+)\.(\d+)", installed["go"].version) if "go" in installed else None
+    engine_facts = tuple(future.result() for future in found)
     return HostFacts(
         os=os_release(here),
         kernel=platform.release(),
@@ -148,17 +142,17 @@ def gather(run: Runner, machine: Machine | None = None) -> HostFacts:
         cores=len(os.sched_getaffinity(0)),
         memory_mib=memory.get("MemTotal", 0) // 1024,
         available_mib=memory.get("MemAvailable", 0) // 1024,
-        disks=_disks(here, found),
+        disks=_disks(here, engine_facts),
         missing_capabilities=capabilities.missing(mask, sysctls.get("kernel.cap_last_cap", 40)),
         cgroup=cgroups(here),
         systemd=here.systemd,
         root=here.euid == 0,
-        engines=found,
+        engines=engine_facts,
         sysctls=sysctls,
-        tools=known,
+        tools=installed,
         compiler=next((str(path) for name in COMPILERS if (path := run.which(name))), ""),
         go=(int(go[1]), int(go[2])) if go else None,
-        gpu=answer,
+        gpu=gpu.result(),
         kvm=here.path("/dev/kvm").exists(),
     )
 
@@ -194,24 +188,6 @@ def cgroups(machine: Machine) -> CgroupFacts:
     return CgroupFacts("v1" if controllers else "none", tuple(sorted(set(controllers))), named)
 
 
-_V1_CONTROLLERS = (
-    "cpuset",
-    "cpu",
-    "cpuacct",
-    "blkio",
-    "memory",
-    "devices",
-    "freezer",
-    "net_cls",
-    "perf_event",
-    "net_prio",
-    "hugetlb",
-    "pids",
-    "rdma",
-    "misc",
-)
-
-
 def _disks(machine: Machine, found: tuple[EngineFacts, ...]) -> tuple[DiskFacts, ...]:
     engine = next((engine for engine in found if engine.running), None)
     places = {
@@ -221,10 +197,10 @@ def _disks(machine: Machine, found: tuple[EngineFacts, ...]) -> tuple[DiskFacts,
     }
     disks = []
     for what, place in places.items():
-        there = machine.path(str(place)) if what == "engine" else place
-        standing = next((path for path in (there, *there.parents) if os.access(path, os.F_OK)), Path("/"))
-        ours = what == "engine" or (standing.is_dir() and os.access(standing, os.W_OK | os.X_OK))
-        disks.append(DiskFacts(what, str(place), shutil.disk_usage(standing).free // _MIB, ours))
+        path = machine.path(str(place)) if what == "engine" else place
+        existing = next((one for one in (path, *path.parents) if os.access(one, os.F_OK)), Path("/"))
+        writable = what == "engine" or (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK))
+        disks.append(DiskFacts(what, str(place), shutil.disk_usage(existing).free // _MIB, writable))
     return tuple(disks)
 
 

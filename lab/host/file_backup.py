@@ -1,131 +1,110 @@
-"""Records of changes to the machine, and files that can be put back byte for byte."""
+"""Journal records of changes to this machine, and files that can be restored byte for byte."""
 
 from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Protocol
 
+from lab.engine.journal import Journal, Owned
 from lab.host.machine import Machine
 from lab.tools.process import Runner
 
+EDIT = "edit"
+"""Kind of record for a file that another fix may have changed before, under the kind ``file``.
 
-class FileRecord(Protocol):
-    """One change that the journal remembers."""
-
-    @property
-    def kind(self) -> str:
-        """What was changed: package, file, directory, sysctl, mount, daemon, service, alternative, group."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Which one."""
-        ...
-
-    @property
-    def step(self) -> str:
-        """Id of the fix that changed it."""
-        ...
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """What undoing needs to know."""
-        ...
+Each fix restores what it found, the last one first.
+"""
 
 
-class HostJournal(Protocol):
-    """The part of ``lab.engine.journal.Journal`` that fixes use."""
-
-    def owns(self, kind: str, name: str, step: str, **facts: str) -> None:
-        """Remember a change before it is made."""
-        ...
-
-    def released(self, kind: str, name: str) -> None:
-        """Remember that it is undone."""
-        ...
-
-    def owned(self, kind: str | None = None) -> Sequence[FileRecord]:
-        """What is remembered now, in the order it was claimed."""
-        ...
+def records(journal: Journal, step: str, kind: str | None = None) -> list[Owned]:
+    """Changes made by a fix, latest first."""
+    return [found for found in reversed(journal.owned(kind)) if found.step == step]
 
 
-def records(journal: HostJournal, step: str, kind: str | None = None) -> list[FileRecord]:
-    """What a fix has changed, latest first."""
-    return [record for record in reversed(journal.owned(kind)) if record.step == step]
-
-
-def record(journal: HostJournal, kind: str, name: str) -> FileRecord | None:
-    """The record of one thing."""
+def record(journal: Journal, kind: str, name: str) -> Owned | None:
+    """The record of one change, or None."""
     return next((found for found in journal.owned(kind) if found.name == name), None)
 
 
-def write_file(
-    run: Runner, machine: Machine, journal: HostJournal, step: str, path: str, content: bytes, mode: str
-) -> bool:
-    """Write a file with root's rights, after its old bytes are in the journal.
+def old_bytes(change: Owned) -> bytes | None:
+    """Content of a file before a recorded change; None if it did not exist."""
+    before = change.facts["before"]
+    return b64decode(before.removeprefix("base64:")) if before else None
 
-    Returns:
-        Whether anything was written.
-    """
+
+def unchanged(machine: Machine, change: Owned) -> bool:
+    """Whether a file still has the content that the lab wrote last."""
+    return _digest(machine.data(change.name)) == change.facts["written"]
+
+
+def write_file(
+    run: Runner,
+    machine: Machine,
+    journal: Journal,
+    step: str,
+    path: str,
+    content: bytes,
+    mode: str = "0644",
+    kind: str = "file",
+) -> bool:
+    """Write a file as root after recording its old content. Return False if it has that content already."""
     now = machine.data(path)
     if now == content:
         return False
-    known = record(journal, "file", path)
-    if known is not None:
-        before, old_mode, made = (known.facts[key] for key in ("before", "mode", "made"))
+    earlier = record(journal, kind, path)
+    if earlier is not None:
+        before, old_mode, made = (earlier.facts[key] for key in ("before", "mode", "made"))
     else:
         before = "" if now is None else f"base64:{b64encode(now).decode()}"
-        old_mode = "" if now is None else f"{machine.path(path).stat().st_mode & 0o7777:04o}"
-        missing = [str(parent) for parent in PurePosixPath(path).parents if not machine.path(str(parent)).exists()]
-        made = ":".join(missing)
-    digest = hashlib.sha256(content).hexdigest()
-    journal.owns("file", path, step, before=before, mode=old_mode, made=made, written=digest)
-    _install(machine.hands(run), path, content, old_mode or mode)
+        old_mode = "" if now is None else _mode(machine, path)
+        parents = map(str, PurePosixPath(path).parents)
+        made = ":".join(parent for parent in parents if not machine.path(parent).exists())
+    journal.owns(kind, path, step, before=before, mode=old_mode, made=made, written=_digest(content))
+    _install(machine.as_root(run), path, content, old_mode or mode)
     return True
 
 
-def put_back(
-    run: Runner,
-    machine: Machine,
-    journal: HostJournal,
-    known: FileRecord,
-    strip: Callable[[bytes], bytes] | None = None,
+def restore_file(
+    run: Runner, machine: Machine, journal: Journal, change: Owned, strip: Callable[[bytes], bytes] | None = None
 ) -> str:
-    """Give a file its old bytes, or remove it if there was none.
+    """Restore a file's old content, or remove the file if it did not exist. Return a description of what was done.
 
-    A file that somebody changed after the lab did is not overwritten: ``strip`` takes only the lab's part
-    out of it, and without ``strip`` it stays.
-
-    Returns:
-        What was done, in words.
+    A file that somebody else changed later is not overwritten: ``strip`` removes the lab's part from its content, and
+    without ``strip`` the file is left alone.
     """
-    path, hands = known.name, machine.hands(run)
-    now = machine.data(path)
-    before = b64decode(known.facts["before"].removeprefix("base64:")) if known.facts["before"] else None
+    path, root = change.name, machine.as_root(run)
+    now, before = machine.data(path), old_bytes(change)
     if now is None or now == before:
-        said = f"{path} was as before"
-    elif hashlib.sha256(now).hexdigest() != known.facts["written"]:
+        done = f"{path} needed no change"
+    elif not unchanged(machine, change):
         if strip is None:
-            journal.released("file", path)
-            return f"{path} was changed by somebody else and stays"
-        _install(hands, path, strip(now), f"{machine.path(path).stat().st_mode & 0o7777:04o}")
-        said = f"{path}: the lab's part taken out, later changes kept"
+            journal.released(change.kind, path)
+            return f"{path} kept: it was changed after the lab wrote it"
+        _install(root, path, strip(now), _mode(machine, path))
+        done = f"{path}: removed the lab's settings, kept later changes"
     elif before is None:
-        hands.run(["rm", "-f", path])
-        said = f"{path} removed"
+        root.run(["rm", "-f", path])
+        done = f"{path} removed"
     else:
-        _install(hands, path, before, known.facts["mode"])
-        said = f"{path} restored"
-    for directory in filter(None, known.facts["made"].split(":")):
-        hands.run(["rmdir", "--ignore-fail-on-non-empty", directory], check=False)
-    journal.released("file", path)
-    return said
+        _install(root, path, before, change.facts["mode"])
+        done = f"{path} restored"
+    for directory in filter(None, change.facts["made"].split(":")):
+        root.run(["rmdir", "--ignore-fail-on-non-empty", directory], check=False)
+    journal.released(change.kind, path)
+    return done
 
 
-def _install(hands: Runner, path: str, content: bytes, mode: str) -> None:
-    # By rename, so that the file is never half written; its directory may not exist yet.
-    hands.run(["install", "-D", "-m", mode, "/dev/stdin", f"{path}.kailab"], stdin=content)
-    hands.run(["mv", "-f", f"{path}.kailab", path])
+def _digest(content: bytes | None) -> str:
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _mode(machine: Machine, path: str) -> str:
+    return f"{machine.path(path).stat().st_mode & 0o7777:04o}"
+
+
+def _install(root: Runner, path: str, content: bytes, mode: str) -> None:
+    # The rename ensures that the file is never half written; install -D creates missing directories.
+    root.run(["install", "-D", "-m", mode, "/dev/stdin", f"{path}.kailab"], stdin=content)
+    root.run(["mv", "-f", f"{path}.kailab", path])

@@ -1,7 +1,7 @@
-"""The fixes that ``lab up`` can apply to this machine, and their undoing.
+"""The fixes that ``lab up`` can apply to this machine.
 
-Every fix writes into the journal what it is about to change, is harmless when applied or undone twice, and
-undoes only what it did itself.
+Every fix records a change in the journal before making it, can be applied and undone repeatedly, and undoes only its
+own changes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from lab.engine.journal import Journal
 from lab.errors import LabError, Leftovers
 from lab.findings import Finding
 from lab.host.daemon import StartEngine
-from lab.host.file_backup import HostJournal
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
 from lab.host.nvidia.cdi_fix import NvidiaCdi
@@ -23,34 +23,32 @@ from lab.tools.process import Runner
 
 
 class Fix(Protocol):
-    """A change to the machine, made with consent."""
+    """A change to the machine that needs the user's approval."""
 
     @property
     def id(self) -> str:
-        """Stable name; the ``fix_id`` of findings and the ``step`` of journal records."""
+        """The ``fix_id`` of findings and the ``step`` of journal records."""
         ...
 
     @property
-    def title(self) -> str:
-        """A few words for the plan."""
-        ...
+    def title(self) -> str: ...
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What ``apply`` will run, to be shown before it is agreed to."""
+        """The commands that ``apply`` will run, for display."""
         ...
 
-    def apply(self, run: Runner, journal: HostJournal) -> None:
-        """Make the change; nothing happens where it is made already. Raises HostNotReady or CommandFailed."""
+    def apply(self, run: Runner, journal: Journal) -> None:
+        """Make the change unless it is made already. Raises HostNotReady or CommandFailed."""
         ...
 
-    def undo(self, run: Runner, journal: HostJournal) -> list[str]:
-        """Take it back and say what was done. Raises Leftovers when something still depends on it."""
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Undo the change and return what was done. Raises Leftovers if something still depends on it."""
         ...
 
 
 def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
-    """Every fix, in the order in which they are applied: configuration is there before the daemon starts."""
+    """Every fix, in the order of application: the daemon starts after its configuration is written."""
     here = machine or Machine()
     return (
         CgroupMounts(here),
@@ -65,31 +63,27 @@ def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
 
 
 def needed_fixes(findings: Iterable[Finding], machine: Machine | None = None) -> tuple[Fix, ...]:
-    """The fixes for what the doctor found missing, in the order in which they are applied."""
+    """The fixes that findings name, in the order of application."""
     wanted = {finding.fix_id for finding in findings if finding.severity in ("error", "warning")}
     return tuple(fix for fix in all_fixes(machine) if fix.id in wanted)
 
 
-def undo_all(run: Runner, journal: HostJournal, machine: Machine | None = None) -> list[str]:
-    """Undo every fix in the journal, last first; an engine that stays keeps what it stands on.
+def undo_all(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:
+    """Undo every fix in the journal, last first, and return what was done.
 
-    Returns:
-        What was done, a line each.
-
-    Raises:
-        Leftovers: something stays; the evidence says what and why, and what was done besides.
+    If Docker has to be kept, so are the fixes it needs. Raises Leftovers with what was kept, why, and what was done.
     """
-    said: list[str] = []
-    refused: list[LabError] = []
+    done: list[str] = []
+    failed: list[LabError] = []
     for fix in reversed(all_fixes(machine)):
         try:
-            said += fix.undo(run, journal)
+            done += fix.undo(run, journal)
         except LabError as error:
-            refused.append(error)
+            failed.append(error)
             if fix.id != BuildTools.id:
                 break
-    if refused:
-        evidence = [line for error in refused for line in (error.what, *error.evidence)]
-        evidence += [f"done: {line}" for line in said]
-        raise Leftovers("changes to this machine stay", evidence=evidence, fix=refused[0].fix)
-    return said
+    if failed:
+        evidence = [line for error in failed for line in (error.what, *error.evidence)]
+        evidence += [f"done: {line}" for line in done]
+        raise Leftovers("some changes to this machine were not undone", evidence=evidence, fix=failed[0].fix)
+    return done

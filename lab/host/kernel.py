@@ -1,108 +1,102 @@
-"""Fixes of the kernel's run-time state: parameters and cgroup mounts. A reboot undoes them too."""
+"""Fixes of kernel parameters and cgroup mounts, which last until the next boot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lab.engine.journal import Journal
 from lab.errors import HostNotReady
 from lab.host.facts import cgroups
-from lab.host.file_backup import HostJournal, record, records
+from lab.host.file_backup import record, records
 from lab.host.machine import Machine
 from lab.tools.process import Runner
 
 WANTED = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "net.ipv4.ip_forward": 1}
-"""Twice what the doctor asks for: other programs use inotify too."""
+"""Twice the doctor's minimum, as other programs use inotify too."""
 
 
 @dataclass(frozen=True)
 class Sysctls:
-    """Raises kernel parameters that are too low, at run time only; no file is written."""
+    """Raises kernel parameters that are too low, without writing a file."""
 
     machine: Machine = field(default_factory=Machine)
     id: str = "sysctls"
-    title: str = "raise inotify limits, turn IPv4 forwarding on"
+    title: str = "raise inotify limits, enable IPv4 forwarding"
 
-    def _low(self) -> dict[str, tuple[int, int]]:
+    def _low(self) -> dict[str, int]:
+        """Current values of the parameters that are too low."""
         now = {name: self.machine.sysctl(name) for name in WANTED}
-        return {
-            name: (value, WANTED[name]) for name, value in now.items() if value is not None and value < WANTED[name]
-        }
+        return {name: value for name, value in now.items() if value is not None and value < WANTED[name]}
 
     @property
     def commands(self) -> tuple[str, ...]:
-        return tuple(self.machine.shown(f"sysctl -w {name}={wanted}") for name, (_, wanted) in self._low().items())
+        return tuple(self.machine.shown(f"sysctl -w {name}={WANTED[name]}") for name in self._low())
 
-    def apply(self, run: Runner, journal: HostJournal) -> None:
-        """Set what is too low. Raises CommandFailed."""
-        for name, (old, wanted) in self._low().items():
+    def apply(self, run: Runner, journal: Journal) -> None:
+        for name, old in self._low().items():
             if record(journal, "sysctl", name) is None:
-                journal.owns("sysctl", name, self.id, old=str(old), set=str(wanted))
-            self.machine.hands(run).run(["sysctl", "-w", f"{name}={wanted}"])
+                journal.owns("sysctl", name, self.id, old=str(old), set=str(WANTED[name]))
+            self.machine.as_root(run).run(["sysctl", "-w", f"{name}={WANTED[name]}"])
 
-    def undo(self, run: Runner, journal: HostJournal) -> list[str]:
-        """Give back the old values, except where somebody has set another one since."""
-        said = []
-        for known in records(journal, self.id, "sysctl"):
-            now = self.machine.sysctl(known.name)
-            if str(now) == known.facts["set"]:
-                self.machine.hands(run).run(["sysctl", "-w", f"{known.name}={known.facts['old']}"])
-                said.append(f"{known.name} back to {known.facts['old']}")
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Restore the old values, except those that somebody else changed later."""
+        done = []
+        for change in records(journal, self.id, "sysctl"):
+            now = self.machine.sysctl(change.name)
+            if str(now) == change.facts["set"]:
+                self.machine.as_root(run).run(["sysctl", "-w", f"{change.name}={change.facts['old']}"])
+                done.append(f"{change.name} restored to {change.facts['old']}")
             else:
-                said.append(f"{known.name} is {now}, not what the lab set, and stays")
-            journal.released("sysctl", known.name)
-        return said
+                done.append(f"{change.name} kept: it is {now}, which the lab did not set")
+            journal.released("sysctl", change.name)
+        return done
 
 
 @dataclass(frozen=True)
 class CgroupMounts:
-    """Mounts cgroup hierarchies where an init that would have done so does not run."""
+    """Mounts the cgroup hierarchies where no init system has mounted them."""
 
     machine: Machine = field(default_factory=Machine)
     id: str = "cgroup-mounts"
     title: str = "mount cgroups"
 
     def _mounts(self) -> list[tuple[str, list[str]]]:
+        """Mount points with the arguments of ``mount`` for them."""
         found = cgroups(self.machine)
         named = ("/sys/fs/cgroup/systemd", ["-t", "cgroup", "-o", "none,name=systemd", "cgroup"])
         if found.version == "v1":
             return [] if found.named else [named]
         if found.version == "v2":
             return []
-        # /proc/cgroups names a hierarchy other than 0 where v1 has a controller: v2 would not get it.
+        # A controller whose hierarchy in /proc/cgroups is not 0 belongs to v1 and is not available to v2.
         rows = [line.split() for line in self.machine.text("/proc/cgroups").splitlines() if line[:1] not in ("#", "")]
-        taken = [row[0] for row in rows if row[1] != "0" and row[3] == "1"]
-        if not taken:
+        v1 = [row[0] for row in rows if row[1] != "0" and row[3] == "1"]
+        if not v1:
             return [("/sys/fs/cgroup", ["-t", "cgroup2", "cgroup2"])]
         tree = [("/sys/fs/cgroup", ["-t", "tmpfs", "-o", "mode=755", "cgroup"])]
-        tree += [(f"/sys/fs/cgroup/{name}", ["-t", "cgroup", "-o", name, "cgroup"]) for name in taken]
+        tree += [(f"/sys/fs/cgroup/{name}", ["-t", "cgroup", "-o", name, "cgroup"]) for name in v1]
         return [*tree, named]
 
     @property
     def commands(self) -> tuple[str, ...]:
         return tuple(self.machine.shown(" ".join(["mount", *words, place])) for place, words in self._mounts())
 
-    def apply(self, run: Runner, journal: HostJournal) -> None:
-        """Mount what is missing.
-
-        Raises:
-            CommandFailed: a mount was refused.
-            HostNotReady: the kernel has no cgroups.
-        """
+    def apply(self, run: Runner, journal: Journal) -> None:
         if not self.machine.path("/proc/cgroups").exists():
             raise HostNotReady("this kernel has no control groups", fix="use a kernel with CONFIG_CGROUPS")
-        hands = self.machine.hands(run)
+        root = self.machine.as_root(run)
         for place, words in self._mounts():
             journal.owns("mount", place, self.id)
-            hands.run(["mkdir", "-p", place])
-            hands.run(["mount", *words, place])
+            root.run(["mkdir", "-p", place])
+            root.run(["mount", *words, place])
 
-    def undo(self, run: Runner, journal: HostJournal) -> list[str]:
-        """Unmount what was mounted, innermost first; what is in use goes when its last user does."""
-        said = []
-        for known in records(journal, self.id, "mount"):
-            mounted = f" {known.name} " in self.machine.text("/proc/self/mounts")
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Unmount, innermost first; mounts that are in use disappear with their last user."""
+        done = []
+        for change in records(journal, self.id, "mount"):
+            mounted = f" {change.name} " in self.machine.text("/proc/self/mounts")
             if mounted:
-                self.machine.hands(run).run(["umount", "-l", known.name])
-            said.append(f"{known.name} {'unmounted' if mounted else 'was not mounted any more'}")
-            journal.released("mount", known.name)
-        return said
+                self.machine.as_root(run).run(["umount", "-l", change.name])
+            done.append(f"{change.name} {'unmounted' if mounted else 'was already unmounted'}")
+            journal.released("mount", change.name)
+        return done

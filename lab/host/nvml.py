@@ -1,25 +1,23 @@
-"""NVML: the only importer of ``pynvml`` (distribution nvidia-ml-py)."""
+"""Queries NVML; the only importer of ``pynvml`` (distribution nvidia-ml-py)."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
-
-MISMATCH = "Driver/Library version mismatch"
-"""NVML error 18, in pynvml's words: the driver was updated and the old kernel module is still loaded."""
 
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """One GPU as NVML describes it.
+    """One GPU as NVML reports it.
 
     Attributes:
-        index: NVML's own, by PCI address; it changes when GPUs are added or hidden.
-        minor: the N of /dev/nvidiaN, which may differ from ``index``; -1 where there is none (WSL).
+        index: by PCI address; it changes when GPUs are added or hidden.
+        minor: the N of /dev/nvidiaN, which may differ from ``index``; -1 without a device node (WSL).
         uuid: ``GPU-…``, the same on every machine and after every boot.
         name: product name.
-        memory_mib: all of its memory.
-        mig: whether MIG mode is on: the GPU is then cut into slices.
+        memory_mib: total memory.
+        mig: whether MIG mode is enabled, which partitions the GPU.
         slices: UUIDs of its MIG devices.
     """
 
@@ -34,7 +32,7 @@ class GpuDevice:
 
 @dataclass(frozen=True)
 class Nvml:
-    """What NVML answered. ``why`` says why there is nothing, in NVML's words."""
+    """NVML's answer; without one, ``why`` is NVML's error message."""
 
     driver: str = ""
     cuda: str = ""
@@ -43,12 +41,11 @@ class Nvml:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a GPU that NVML can talk to."""
         return bool(self.gpus)
 
 
 def query() -> Nvml:
-    """Ask the NVIDIA driver of this machine. No driver, no library and no GPU are answers, not errors."""
+    """Query the NVIDIA driver of this machine; errors are part of the result."""
     try:
         import pynvml  # noqa: TID251 - this is the door
     except ImportError:
@@ -85,19 +82,17 @@ def _device(nvml: Any, index: int) -> GpuDevice:
 
 
 def _slices(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """UUIDs of the MIG devices of a GPU; places without one are skipped."""
-    most = _or(nvml, lambda: int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)), default=0)
-    found = []
-    for place in range(most):
-        try:
-            found.append(_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))))
-        except nvml.NVMLError:
-            continue
-    return tuple(found)
+    """UUIDs of the MIG devices of a GPU; unused slots are skipped."""
+    slots = _or(nvml, lambda: int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)), default=0)
+
+    def uuid(slot: int) -> str:
+        return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)))
+
+    return tuple(filter(None, (_or(nvml, functools.partial(uuid, slot), default="") for slot in range(slots))))
 
 
 def _or(nvml: Any, ask: Any, *, default: Any) -> Any:
-    """An answer that not every product or platform gives."""
+    """The result of a query that not every product or platform supports."""
     try:
         return ask()
     except nvml.NVMLError:

@@ -1,14 +1,15 @@
-"""Fixes that install Debian packages, and remove exactly those again."""
+"""Fixes that install Debian packages and remove exactly those again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lab.engine.journal import Journal
 from lab.errors import HostNotReady, Leftovers
 from lab.host import daemon, engines
 from lab.host.facts import COMPILERS, os_release
-from lab.host.file_backup import HostJournal, record, records
+from lab.host.file_backup import record, records
 from lab.host.machine import Machine
 from lab.tools.debian import Debian
 from lab.tools.process import Runner
@@ -24,64 +25,55 @@ DATA = (
     "/run/containerd",
     "/run/docker.sock",
 )
-"""What Docker makes outside its packages; removed again only where it was not there before."""
+"""Paths that Docker creates outside its packages; removed only if they did not exist before."""
 
 
 def install(
-    run: Runner, machine: Machine, journal: HostJournal, step: str, packages: list[str], where_known: Sequence[str] = ()
+    run: Runner, machine: Machine, journal: Journal, step: str, packages: list[str], optional: Sequence[str] = ()
 ) -> None:
-    """Install packages after every new one is in the journal.
+    """Record and install packages, and those in ``optional`` that this release has.
 
-    Args:
-        where_known: packages to install too where this release has them. The lists are renewed before it is
-            asked: those of a new machine are empty, and it would seem to know none.
-
-    Raises:
-        HostNotReady: not a Debian or Ubuntu.
-        CommandFailed: apt failed.
+    Raises HostNotReady if the machine is neither Debian nor Ubuntu.
     """
     if not os_release(machine).debian or run.which("apt-get") is None:
+        names = ", ".join(packages)
         raise HostNotReady(
-            f"cannot install {', '.join(packages)}: this is neither Debian nor Ubuntu",
-            fix=f"install {', '.join(packages)} with this system's own tools and run the same command again",
+            f"{names} cannot be installed: this machine is neither Debian nor Ubuntu",
+            fix=f"install {names} with this system's package manager, then run the same command again",
         )
-    apt = Debian(machine.hands(run))
+    apt = Debian(machine.as_root(run))
     apt.repair()
-    apt.update()
-    packages = [*packages, *(name for name in where_known if apt.knows(name))]
+    apt.update()  # before 'knows': on a new machine the lists are empty
+    packages = [*packages, *(name for name in optional if apt.knows(name))]
     for name in apt.would_install(packages):
         if record(journal, "package", name) is None:
             journal.owns("package", name, step)
     apt.install(packages)
 
 
-def remove(run: Runner, machine: Machine, journal: HostJournal, step: str, *, purge: bool) -> list[str]:
-    """Remove the packages that a fix installed, unless somebody else's would go with them.
-
-    Raises:
-        Leftovers: other packages need them.
-    """
-    claimed = [known.name for known in records(journal, step, "package")]
-    if not claimed:
+def remove(run: Runner, machine: Machine, journal: Journal, step: str, *, purge: bool) -> list[str]:
+    """Remove the packages that a fix installed. Raises Leftovers if other packages depend on them."""
+    recorded = [change.name for change in records(journal, step, "package")]
+    if not recorded:
         return []
-    apt = Debian(machine.hands(run))
+    apt = Debian(machine.as_root(run))
     apt.repair()
-    there = sorted(set(claimed) & apt.installed())
-    if there:
-        if others := sorted(apt.would_remove(there) - set(claimed)):
+    installed = sorted(set(recorded) & apt.installed())
+    if installed:
+        if others := sorted(apt.would_remove(installed) - set(recorded)):
             raise Leftovers(
-                f"{', '.join(there)} stay: {', '.join(others)} installed since would go with them",
-                fix=f"apt-get purge {' '.join(there)}",
+                f"{', '.join(installed)} were kept: removing them would also remove {', '.join(others)}",
+                fix=f"apt-get purge {' '.join(installed)}",
             )
-        apt.remove(there, purge=purge)
-    for name in claimed:
+        apt.remove(installed, purge=purge)
+    for name in recorded:
         journal.released("package", name)
-    return [f"packages removed: {', '.join(there)}"] if there else []
+    return [f"packages removed: {', '.join(installed)}"] if installed else []
 
 
 @dataclass(frozen=True)
 class InstallEngine:
-    """Installs Docker from Debian's or Ubuntu's own archive."""
+    """Installs Docker from the archive of Debian or Ubuntu."""
 
     machine: Machine = field(default_factory=Machine)
     id: str = "engine-install"
@@ -92,13 +84,7 @@ class InstallEngine:
         shown = self.machine.shown
         return (shown("apt-get update"), shown("apt-get install -y --no-install-recommends docker.io"))
 
-    def apply(self, run: Runner, journal: HostJournal) -> None:
-        """Install.
-
-        Raises:
-            HostNotReady: not a Debian or Ubuntu.
-            CommandFailed: apt failed.
-        """
+    def apply(self, run: Runner, journal: Journal) -> None:
         if run.which("docker") is not None and engines.daemon_program(run, self.machine):
             return
         for path in DATA:
@@ -107,52 +93,43 @@ class InstallEngine:
         has_group = any(line.startswith("docker:") for line in self.machine.text("/etc/group").splitlines())
         if not has_group and record(journal, "group", "docker") is None:
             journal.owns("group", "docker", self.id)
-        # Debian 13 keeps the client in a package that docker.io only recommends.
-        client = ["docker-cli"] if run.which("docker") is None else []
-        install(run, self.machine, journal, self.id, self._packages(run), where_known=client)
-
-    def _packages(self, run: Runner) -> list[str]:
         packages = ["docker.io"]
-        # Where the kernel enforces AppArmor, dockerd loads its profile with a tool it only recommends.
-        enforced = self.machine.text("/sys/module/apparmor/parameters/enabled").startswith("Y")
-        if enforced and run.which("apparmor_parser") is None:
+        # With AppArmor, dockerd loads its profile with a program that docker.io only recommends.
+        apparmor = self.machine.text("/sys/module/apparmor/parameters/enabled").startswith("Y")
+        if apparmor and run.which("apparmor_parser") is None:
             packages.append("apparmor")
-        return packages
+        # Debian 13 has the client in a package that docker.io only recommends.
+        client = ["docker-cli"] if run.which("docker") is None else []
+        install(run, self.machine, journal, self.id, packages, optional=client)
 
-    def undo(self, run: Runner, journal: HostJournal) -> list[str]:
-        """Remove the packages, and what Docker made where nothing was before.
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Remove the packages and everything that Docker created.
 
-        Raises:
-            Leftovers: Docker keeps containers or volumes, or still runs, or other packages need it.
+        Raises Leftovers if Docker has containers or volumes, runs without systemd, or other packages depend on it.
         """
-        mine = records(journal, self.id)
-        if not mine:
+        changes = records(journal, self.id)
+        if not changes:
             return []
-        if kept := daemon.residents(run, self.machine):
-            raise Leftovers(
-                "Docker stays installed: there are containers or volumes in it",
-                evidence=kept[:20],
-                fix="remove them (docker rm -f -v, docker volume rm), then run the same command again",
-            )
+        daemon.require_empty(run, self.machine, "Docker was kept")
         if not self.machine.systemd and (number := daemon.pid(self.machine)) is not None:
-            raise Leftovers(f"Docker stays installed: dockerd runs (process {number})", fix=f"kill {number}")
-        directories = [known.name for known in mine if known.kind == "directory"]
-        # Purging runs Docker's own clean-up of /var/lib/docker: not where that is older than the lab.
-        said = remove(run, self.machine, journal, self.id, purge="/var/lib/docker" in directories)
-        hands = self.machine.hands(run)
+            raise Leftovers(f"Docker was kept: dockerd is running (process {number})", fix=f"kill {number}")
+        directories = [change.name for change in changes if change.kind == "directory"]
+        # Purging removes /var/lib/docker: not if it is older than the lab.
+        done = remove(run, self.machine, journal, self.id, purge="/var/lib/docker" in directories)
+        root = self.machine.as_root(run)
         for path in directories:
-            hands.run(["rm", "-rf", "--one-file-system", path])
+            root.run(["rm", "-rf", "--one-file-system", path])
             journal.released("directory", path)
-        for known in mine:
-            if known.kind == "group":
-                hands.run(["groupdel", known.name], check=False)
-                journal.released("group", known.name)
-        return said
+        for change in changes:
+            if change.kind == "group":
+                root.run(["groupdel", change.name], check=False)
+                journal.released("group", change.name)
+        return done
 
 
 @dataclass(frozen=True)
 class BuildTools:
-    """Installs what building from source needs and this machine lacks: a C compiler, debootstrap."""
+    """Installs a C compiler and debootstrap, which builds from source need."""
 
     machine: Machine = field(default_factory=Machine)
     id: str = "build-tools"
@@ -162,19 +139,12 @@ class BuildTools:
     def commands(self) -> tuple[str, ...]:
         return (self.machine.shown("apt-get install -y --no-install-recommends gcc libc6-dev debootstrap"),)
 
-    def apply(self, run: Runner, journal: HostJournal) -> None:
-        """Install what is missing.
-
-        Raises:
-            HostNotReady: not a Debian or Ubuntu.
-            CommandFailed: apt failed.
-        """
+    def apply(self, run: Runner, journal: Journal) -> None:
         packages = [] if any(run.which(name) for name in COMPILERS) else ["gcc", "libc6-dev"]
         if run.which("debootstrap") is None:
             packages.append("debootstrap")
         if packages:
             install(run, self.machine, journal, self.id, packages)
 
-    def undo(self, run: Runner, journal: HostJournal) -> list[str]:
-        """Remove what ``apply`` installed. Raises Leftovers when other packages need it."""
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
         return remove(run, self.machine, journal, self.id, purge=True)

@@ -1,7 +1,7 @@
-"""Where this machine is set up to get things from, and whether those places answer.
+"""The package sources that this machine is configured with, and whether they are reachable.
 
-Registries are the ones that the images' own names point to; module proxy, package index and Debian archive
-are read from the machine's configuration. Addresses are shown without user and password.
+Registries are those in the names of the images; module proxy, package index and Debian archive come from the
+machine's configuration. Addresses are shown without credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.tools.debian import Debian
 from lab.tools.process import Runner
 
 TIMEOUT = 2.0
-"""Seconds that a place has for its answer."""
+"""Seconds that a source has to answer."""
 
 REGISTRIES = {
     "docker.io": "https://registry-1.docker.io/v2/",
@@ -30,12 +30,12 @@ REGISTRIES = {
     "nvcr.io": "https://nvcr.io/v2/",
     "registry.k8s.io": "https://registry.k8s.io/v2/",
 }
-"""Registry and what a client asks it first (distribution spec, end-1)."""
+"""Registries with the address that clients request first (distribution spec, end-1)."""
 
 
 @dataclass(frozen=True)
 class PackageSource:
-    """A place to get things from; ``kind`` is registry, go, pypi or debian."""
+    """One source; ``kind`` is registry, go, pypi or debian."""
 
     kind: str
     name: str
@@ -43,42 +43,36 @@ class PackageSource:
 
     @property
     def host(self) -> str:
-        """Host name, without user and password."""
+        """Host name without credentials."""
         return urlsplit(self.url).hostname or self.url
 
 
 Probe = Callable[[str, float], str]
-"""Asks an address and returns an empty text, or why it is of no use."""
+"""Requests an address within a number of seconds; returns why it is not usable, or an empty text."""
 
 
 def configured(run: Runner, machine: Machine) -> tuple[PackageSource, ...]:
-    """All places this machine is set up to use."""
+    """All sources that this machine is configured to use."""
     with ThreadPoolExecutor(2, thread_name_prefix="sources") as pool:  # go and pip take some tenths of a second
-        asked = pool.submit(_go_proxies, run, machine), pool.submit(_index, run, machine)
+        proxies, index = pool.submit(_go_proxies, run, machine), pool.submit(_pip_index, run, machine)
         mirror = Debian(run, machine.path("/etc")).mirror().rstrip("/")
-        proxies, index = asked[0].result(), asked[1].result().rstrip("/")
     sources = [PackageSource("registry", name, url) for name, url in REGISTRIES.items()]
-    sources += [PackageSource("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies]
-    sources += [PackageSource("pypi", "Python package index", f"{index}/pip/")] if index else []
+    sources += [
+        PackageSource("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies.result()
+    ]
+    sources += (
+        [PackageSource("pypi", "Python package index", f"{pypi.rstrip('/')}/pip/")] if (pypi := index.result()) else []
+    )
     sources.append(PackageSource("debian", "Debian archive", f"{mirror}/dists/stable/InRelease"))
     return tuple(sources)
 
 
 def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEOUT) -> dict[PackageSource, str]:
-    """Ask all places at the same time.
-
-    Args:
-        sources: the places.
-        probe: how one is asked.
-        timeout: seconds until a place that has said nothing counts as unreachable.
-
-    Returns:
-        For each place an empty text, or why it is of no use.
-    """
+    """Probe all sources in parallel; for each, return why it is not usable, or an empty text."""
     wanted = tuple(sources)
     answers: queue.SimpleQueue[tuple[PackageSource, str]] = queue.SimpleQueue()
     for source in wanted:
-        # daemon threads: a resolver that hangs must not keep the program from ending
+        # daemon threads: a resolver without an answer must not keep the program from ending
         ask = threading.Thread(target=lambda s=source: answers.put((s, probe(s.url, timeout))), daemon=True)
         ask.start()
     found: dict[PackageSource, str] = {}
@@ -92,7 +86,7 @@ def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEO
 
 
 def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
-    """Ask an address over HTTP(S), or look for its directory; being asked for credentials is an answer."""
+    """Request an address over HTTP(S), or check a ``file:`` directory; a request for credentials is an answer."""
     from urllib3.exceptions import HTTPError  # noqa: TID251 - the errors of lab.tools.http
 
     parts = urlsplit(url)
@@ -104,7 +98,7 @@ def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
             status = response.status
     except (HTTPError, ValueError) as error:
         return http.reason(error)
-    return "" if status < 400 or status == 401 else f"it answers {status}"
+    return "" if status < 400 or status == 401 else f"status {status}"
 
 
 def _go_proxies(run: Runner, machine: Machine) -> list[str]:
@@ -114,19 +108,19 @@ def _go_proxies(run: Runner, machine: Machine) -> list[str]:
             text = run.run(["go", "env", "GOPROXY"], check=False, timeout=10).out.strip()
         except CommandFailed:
             text = ""
-    places = (text or "https://proxy.golang.org").replace("|", ",").split(",")
-    return [place.strip().rstrip("/") for place in places if "://" in place]
+    addresses = (text or "https://proxy.golang.org").replace("|", ",").split(",")
+    return [address.strip().rstrip("/") for address in addresses if "://" in address]
 
 
-def _index(run: Runner, machine: Machine) -> str:
-    """The package index that pip uses here; empty when it is configured to use none."""
+def _pip_index(run: Runner, machine: Machine) -> str:
+    """The package index that pip uses; empty if it is configured to use none."""
     settings: dict[str, str] = {}
     if pip := next((name for name in ("pip", "pip3") if run.which(name)), None):
         try:
             listed = run.run([pip, "config", "list"], check=False, timeout=10).out
         except CommandFailed:
             listed = ""
-        for section in ("global", ":env:"):  # the environment wins over the files
+        for section in ("global", ":env:"):  # the environment overrides the files
             settings |= dict(re.findall(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.M))
     if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from lab.config import LabSpec, dump_spec, load_profile
-from lab.host.engines import look
+from lab.host.engines import inspect
 from lab.host.machine import Machine
 from lab.kai import line_of
 from lab.operations.planning import Plan, items_needed
@@ -119,7 +119,7 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     spec, base = bench.twin, bench.base()
     folder.mkdir(parents=True)
     session = bench.lab.session
-    old_cgroups = look(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as the lab's own side
+    old_cgroups = inspect(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as the lab's own side
     with free_ports(spec) as ports:
         config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
     files: dict[str, Any] = {"kind.yaml": config}

@@ -34,11 +34,11 @@ LIBRARY = f"{LIBRARIES[platform.machine()]}/libnvidia-ml.so.{VERSION}"
 _DOCTOR = """
 import sys
 from lab.host import HostNeeds, Machine, gather
-from lab.host.check import Look
+from lab.host.check import CheckContext
 from lab.host.nvidia.doctor import findings
 from lab.tools.process import HostRunner
 run = HostRunner()
-for one in findings(Look(gather(run), run, Machine(), HostNeeds(gpu="nvidia")), sys.argv[1]):
+for one in findings(CheckContext(gather(run), run, Machine(), HostNeeds(gpu="nvidia")), sys.argv[1]):
     if one.severity in ("warning", "error"):
         print(one.what)
 """

@@ -136,7 +136,7 @@ def test_host_preparation_makes_requests_work_and_is_undone_byte_for_byte(host: 
         ["nvidia-runtime"] if strategy == "volume-mount" else ["nvidia-runtime", "nvidia-cdi"]
     )
     host.python(f"VERB = 'apply'\n{FIX}")
-    # no engine runs here, so what it would read counts
+    # no engine runs here, so its configuration file decides
     assert [name for name, (_, _, changes) in discovered(host)["choices"].items() if changes] == []
     mine = GPUS[1:3]
     config = handed_over(host, strategy, *(gpu.uuid for gpu in mine))

@@ -98,7 +98,7 @@ def test_nothing_changes_without_consent(cli: ScratchCli, host: ScratchHost) -> 
     assert "lab down --host" in refused.err
     plan = cli("plan", "-f", str(cli.file), "--set", "gpu.mode=auto", "--json").json()
     assert plan["facts"]["gpu_mode"] == "nvidia"
-    assert any("which the nodes get by volume-mount" in notice for notice in plan["notices"])
+    assert any("passed to nodes by volume-mount" in notice for notice in plan["notices"])
     effects = [effect for step in plan["steps"] for effect in step["effects"] if effect["where"] == "host"]
     assert any("default-runtime=nvidia" in effect["what"] and effect["undo"] for effect in effects)
     assert host.etc() == before

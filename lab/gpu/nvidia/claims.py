@@ -69,7 +69,7 @@ def share_out(spec: LabSpec, facts: NvidiaFacts, taken: Mapping[str, str]) -> Sh
     """
     reasons = [
         *(f"GPU {gpu.index} {gpu.uuid}: used by lab {taken[gpu.uuid]}" for gpu in facts.gpus if gpu.uuid in taken),
-        *(f"GPU {gpu.index} {gpu.uuid}: in MIG mode" for gpu in facts.cut_up),
+        *(f"GPU {gpu.index} {gpu.uuid}: in MIG mode" for gpu in facts.mig_gpus),
     ]
     free = [gpu for gpu in facts.gpus if gpu.uuid not in taken]
     if not free:

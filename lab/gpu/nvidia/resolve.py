@@ -66,7 +66,7 @@ def resolve_real(
         )
     notices += [
         f"GPU {one.index} ({one.name}) is in MIG mode and is not passed to nodes; nvidia-smi -i {one.index} -mig 0"
-        for one in facts.cut_up
+        for one in facts.mig_gpus
     ]
     notices += [f"GPU {one.index} belongs to lab {taken[one.uuid]}" for one in facts.gpus if one.uuid in taken]
     return spec.model_copy(update={"gpu": gpu.model_copy(update=changes)}), tuple(notices)

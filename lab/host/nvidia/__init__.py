@@ -1,1 +1,1 @@
-"""Real NVIDIA GPUs of this machine: what is there, how they can get into nodes, and what has to change for it."""
+"""Real NVIDIA GPUs of this machine: discovery, strategies for passing them to nodes, and the fixes these need."""

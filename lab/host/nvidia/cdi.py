@@ -1,4 +1,4 @@
-"""CDI specs of this machine: which GPUs they name, and whether the files they mount are still there."""
+"""CDI specs of this machine: the GPUs that they name, and whether the files that they mount still exist."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lab.host.nvidia.libraries import host_paths
 
 KIND = "nvidia.com/gpu"
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
-"""Where the toolkit's runtime looks; the later folder wins (spec-dirs of nvidia-container-toolkit v1.18.0)."""
+"""Directories that the toolkit's runtime reads; the later one wins (spec-dirs of nvidia-container-toolkit v1.18.0)."""
 
 PLACE = "/etc/cdi/nvidia.yaml"
-"""Where NVIDIA's guide puts the spec, and nvidia-ctk looks for one to replace."""
+"""Path of the spec in NVIDIA's guide and of the one that nvidia-ctk replaces."""
 
 GENERATE = (
     "nvidia-ctk",
@@ -25,17 +25,17 @@ GENERATE = (
     "--device-name-strategy=index",
     "--device-name-strategy=uuid",
 )
-"""Writes the spec to stdout. Without ``--mode`` it takes the runtime's, of which it knows not all (v1.18.0)."""
+"""Prints the spec. Without ``--mode`` it uses the runtime's mode, and does not support all of them (v1.18.0)."""
 
 
 @dataclass(frozen=True)
 class CdiSpec:
-    """The spec for NVIDIA's GPUs that is in force.
+    """The spec for NVIDIA's GPUs that the runtime uses.
 
     Attributes:
-        path: its file; empty when there is none.
+        path: its file; empty without a spec.
         devices: names of its devices: indices, UUIDs, all.
-        gone: files that it mounts and that are not there (an update of the driver leaves such a spec).
+        gone: files that it mounts and that do not exist, such as after a driver update.
     """
 
     path: str = ""
@@ -43,15 +43,15 @@ class CdiSpec:
     gone: tuple[str, ...] = ()
 
     def lacks(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
-        """What has to be generated anew for, a line each; empty when all of ``uuids`` can be had."""
+        """Reasons to generate the spec again; empty if it is up to date and names all of ``uuids``."""
         if not self.path:
-            return ("there is no CDI spec for nvidia.com/gpu",)
+            return (f"no CDI spec for {KIND} exists",)
         lines = [f"{self.path} does not name {uuid}" for uuid in uuids if uuid not in self.devices]
-        return (*lines, *(f"{self.path} mounts {path}, which is not there" for path in self.gone))
+        return (*lines, *(f"{self.path} mounts {path}, which does not exist" for path in self.gone))
 
 
-def look(machine: Machine) -> CdiSpec:
-    """Read the specs; one that cannot be read counts as none."""
+def read(machine: Machine) -> CdiSpec:
+    """Read the specs and return the last one; unreadable ones are ignored."""
     found = CdiSpec()
     for folder in FOLDERS:
         place = machine.path(folder)

@@ -1,61 +1,57 @@
-"""What the doctor says of real GPUs: the strategy, why, and what has to change for it."""
+"""The doctor's findings about real GPUs: the strategy, its reason and the changes it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lab.findings import Finding
-from lab.host.check import Look, fail, ok, skip, warn
+from lab.host.check import CheckContext, fail, ok, skip, warn
 from lab.host.nvidia.discovery import NvidiaFacts, discover
 from lab.host.nvidia.strategies import AUTO, CDI_FIX, RUNTIME_FIX, choose_strategy, strategies
 
 _GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
-def findings(at: Look, strategy: str = AUTO) -> Iterator[Finding]:
-    """Judge the GPU path of this machine.
-
-    Args:
-        at: what a check may look at; ``needs.gpu`` is the lab file's gpu.mode.
-        strategy: the lab file's gpu.strategy.
-    """
-    if at.needs.gpu in ("none", "simulated"):
-        yield skip(f"the lab file asks for gpu.mode {at.needs.gpu}")
+def findings(ctx: CheckContext, strategy: str = AUTO) -> Iterator[Finding]:
+    """Check the GPU path of this machine for the lab file's gpu.strategy."""
+    if ctx.needs.gpu in ("none", "simulated"):
+        yield skip(f"the lab file sets gpu.mode {ctx.needs.gpu}")
         return
-    forced = at.needs.gpu == "nvidia"
-    if not at.facts.gpu.usable:
-        why = at.facts.gpu.why or "no device"
+    forced = ctx.needs.gpu == "nvidia"
+    if not ctx.facts.gpu.usable:
+        why = ctx.facts.gpu.why or "no device"
         if forced:
-            yield fail(f"NVML answers: {why}", "install the NVIDIA driver, or set gpu.mode: simulated")
+            yield fail(f"NVML: {why}", "install the NVIDIA driver, or set gpu.mode: simulated")
         else:
-            yield skip(f"no NVIDIA GPU ({why}): GPUs will be simulated")
+            yield skip(f"no NVIDIA GPU ({why}); GPUs will be simulated")
         return
-    yield from judge(discover(at.run, at.facts, engine=at.needs.engine, machine=at.machine), strategy, forced=forced)
+    facts = discover(ctx.run, ctx.facts, engine=ctx.needs.engine, machine=ctx.machine)
+    yield from strategy_findings(facts, strategy, forced=forced)
 
 
-def judge(found: NvidiaFacts, strategy: str, *, forced: bool) -> Iterator[Finding]:
-    """The findings for facts; ``forced`` when the lab file names gpu.mode nvidia."""
-    names = ", ".join(f"{gpu.name} ({gpu.memory_mib} MiB)" for gpu in found.nvml.gpus)
-    yield ok(f"{names}; driver {found.nvml.driver}, CUDA {found.nvml.cuda}")
-    for gpu in found.cut_up:
+def strategy_findings(facts: NvidiaFacts, strategy: str, *, forced: bool) -> Iterator[Finding]:
+    """Findings about GPUs that exist; ``forced`` if the lab file sets gpu.mode nvidia."""
+    names = ", ".join(f"{gpu.name} ({gpu.memory_mib} MiB)" for gpu in facts.nvml.gpus)
+    yield ok(f"{names}; driver {facts.nvml.driver}, CUDA {facts.nvml.cuda}")
+    for gpu in facts.mig_gpus:
         yield warn(
-            f"GPU {gpu.index} is in MIG mode ({len(gpu.slices)} slices), which is not passed to nodes",
-            f"nvidia-smi -i {gpu.index} -mig 0, or leave it out",
+            f"GPU {gpu.index} is in MIG mode ({len(gpu.slices)} slices) and is not passed to nodes",
+            f"nvidia-smi -i {gpu.index} -mig 0 (only if the lab shall use it)",
         )
-    choice = choose_strategy(found, strategy)
+    choice = choose_strategy(facts, strategy)
     for name, reason in choice.refused.items():
-        help_with = _GUIDE if "toolkit" in reason else "nothing, if another strategy is taken"
-        yield warn(f"{name}: {reason}", help_with)
+        fix = _GUIDE if "toolkit" in reason else "no action needed if another strategy works"
+        yield warn(f"{name}: {reason}", fix)
     if not choice.strategy:
-        instead = "set gpu.mode: simulated" if forced else "nothing: GPUs will be simulated"
-        yield (fail if forced else warn)(f"real GPUs cannot be passed to nodes: {choice.why}", instead)
+        fix = "set gpu.mode: simulated" if forced else "no action needed: GPUs will be simulated"
+        yield (fail if forced else warn)(f"real GPUs cannot be passed to nodes: {choice.why}", fix)
         return
-    yield ok(f"nodes get them by {choice.strategy} ({strategies()[choice.strategy].title})")
+    yield ok(f"passed to nodes by {choice.strategy} ({strategies()[choice.strategy].title})")
     if RUNTIME_FIX in choice.changes:
-        said = f"Docker's default runtime is {found.default_runtime}"
-        if not found.toolkit.mounts:
-            said += ", and NVIDIA's runtime does not accept requests by mounts"
-        yield fail(said, "'lab up --yes' sets both and 'lab down --host' puts both files back", RUNTIME_FIX)
+        what = f"Docker's default runtime is {facts.default_runtime}"
+        if not facts.toolkit.mounts:
+            what += ", and NVIDIA's runtime does not accept requests by mounts"
+        yield fail(what, "run 'lab up --yes' to set both; 'lab down --host' restores both files", RUNTIME_FIX)
     if CDI_FIX in choice.changes:
-        lines = found.cdi.lacks(tuple(gpu.uuid for gpu in found.gpus))
-        yield fail(lines[0], "'lab up --yes' has nvidia-ctk write the spec", CDI_FIX)
+        lines = facts.cdi.lacks(tuple(gpu.uuid for gpu in facts.gpus))
+        yield fail(lines[0], "run 'lab up --yes' to generate the spec with nvidia-ctk", CDI_FIX)

@@ -1,4 +1,4 @@
-"""The NVIDIA driver that the kernel has loaded, from /proc/driver/nvidia and /dev."""
+"""The loaded NVIDIA kernel module, from /proc/driver/nvidia and /dev."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.host.machine import Machine
 PROC = "/proc/driver/nvidia"
 
 CONTROL = ("nvidiactl", "nvidia-uvm")
-"""Device nodes that every CUDA program opens beside the GPU's own."""
+"""Device nodes that every CUDA program opens in addition to the GPU's."""
 
 _VERSION = re.compile(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
 _MODIFY = re.compile(r"^ModifyDeviceFiles: (\d+)$", re.MULTILINE)
@@ -18,15 +18,15 @@ _MODIFY = re.compile(r"^ModifyDeviceFiles: (\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelDriver:
-    """What the kernel says.
+    """The module and its device nodes.
 
     Attributes:
-        version: of the loaded module; empty when none is loaded.
-        minors: the N of each /dev/nvidiaN that is there.
-        control: names of the control device nodes that are there.
-        modify: ModifyDeviceFiles of the module: with True NVML makes missing device nodes by itself, also in
-            containers; None when the kernel does not say.
-        wsl: Windows owns the GPUs; Linux sees /dev/dxg only.
+        version: empty if no module is loaded.
+        minors: the N of each existing /dev/nvidiaN.
+        control: names of the existing control device nodes.
+        modify: the module's ModifyDeviceFiles: if True, NVML creates missing device nodes, also in containers; None
+            if unknown.
+        wsl: Windows owns the GPUs, and Linux has /dev/dxg only.
     """
 
     version: str = ""
@@ -36,8 +36,8 @@ class KernelDriver:
     wsl: bool = False
 
 
-def look(machine: Machine) -> KernelDriver:
-    """Read the kernel's own words; what is missing is an answer too."""
+def read(machine: Machine) -> KernelDriver:
+    """Read the module's files."""
     version = _VERSION.search(machine.text(f"{PROC}/version"))
     modify = _MODIFY.search(machine.text(f"{PROC}/params"))
     dev = machine.path("/dev")

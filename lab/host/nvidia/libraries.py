@@ -1,7 +1,7 @@
-"""The user-space half of the loaded driver: its libraries and programs, found as the machine itself finds them.
+"""The loaded driver's user-space libraries and programs.
 
-Two witnesses: the linker's cache (``ldconfig -p``), and where it is installed NVIDIA's own toolkit
-(``nvidia-ctk cdi generate``). Nothing is taken from a list of ours but the names that must be among them.
+They come from the linker's cache (``ldconfig -p``) and from NVIDIA's toolkit (``nvidia-ctk cdi generate``) if it is
+installed, not from a fixed list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.host.machine import Machine
 from lab.tools.process import Runner
 
 NEEDED = ("libnvidia-ml.so", "libcuda.so")
-"""Without these there is neither NVML nor CUDA."""
+"""Libraries that NVML and CUDA need."""
 
 PROGRAMS = (
     "nvidia-smi",
@@ -34,13 +34,13 @@ _WORD = {"x86-64": "x86_64", "AArch64": "aarch64"}
 
 @dataclass(frozen=True)
 class DriverFiles:
-    """The driver's files on this machine, all real paths of regular files.
+    """The driver's files on this machine, as real paths of regular files.
 
     Attributes:
         libraries: ``*.so.<version>``, sorted.
         programs: nvidia-smi and others.
-        firmware: what the toolkit passes on besides, such as firmware of the loaded version.
-        witnesses: path to who named it: ldconfig, toolkit, or both.
+        firmware: firmware of the loaded version.
+        witnesses: the sources of each path: ldconfig, toolkit, or both.
     """
 
     libraries: tuple[str, ...] = ()
@@ -50,23 +50,23 @@ class DriverFiles:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What NVML and CUDA need and nobody named."""
+        """Needed libraries that were not found."""
         names = [PurePosixPath(path).name for path in self.libraries]
         return tuple(need for need in NEEDED if not any(name.startswith(f"{need}.") for name in names))
 
 
 def find(run: Runner, machine: Machine, version: str, arch: str) -> DriverFiles:
-    """Look for the files of driver ``version`` on a machine of ``arch`` (x86_64, aarch64).
+    """Find the files of a driver version for an architecture (x86_64, aarch64).
 
-    A path that is no regular file is left out: an engine would make a directory of it in the container.
+    Other paths than regular files are left out: an engine would create directories for them in the container.
     """
     if not version:
         return DriverFiles()
     cached = _from_ldconfig(run, machine, version, arch)
-    told = _from_toolkit(run)
+    mounted = _from_toolkit(run)
     known = {
-        path: tuple(name for name, paths in (("ldconfig", cached), ("toolkit", told)) if path in paths)
-        for path in sorted({*cached, *(path for path in told if machine.path(path).is_file())})
+        path: tuple(name for name, paths in (("ldconfig", cached), ("toolkit", mounted)) if path in paths)
+        for path in sorted({*cached, *(path for path in mounted if machine.path(path).is_file())})
     }
     programs = {str(path) for name in PROGRAMS if (path := run.which(name)) is not None}
     programs |= {path for path in known if PurePosixPath(path).name in PROGRAMS}
@@ -76,7 +76,7 @@ def find(run: Runner, machine: Machine, version: str, arch: str) -> DriverFiles:
 
 
 def _from_ldconfig(run: Runner, machine: Machine, version: str, arch: str) -> set[str]:
-    """Files ``*.so.<version>`` behind the linker's cache, and those beside libcuda that have no soname there."""
+    """Files ``*.so.<version>`` in the linker's cache, and others in the directory of libcuda."""
     found: set[str] = set()
     for name, flags, path in _CACHED.findall(_ldconfig(run)):
         if name.startswith(("libcuda", "libnvidia", "libnv")) and arch in _arches(flags):
@@ -100,7 +100,7 @@ def _arches(flags: str) -> list[str]:
 
 
 def _versioned(machine: Machine, path: str, version: str) -> set[str]:
-    """The real path behind ``path`` (relative to the machine's root), if it is a file of that version."""
+    """The real path of ``path`` (relative to the machine's root) if it is a file of that version."""
     real = machine.path(path).resolve()
     root = machine.root.resolve()
     if not real.is_file() or not real.is_relative_to(root):
@@ -110,7 +110,7 @@ def _versioned(machine: Machine, path: str, version: str) -> set[str]:
 
 
 def _from_toolkit(run: Runner) -> set[str]:
-    """The files that the toolkit would mount; empty when it is not installed or finds no driver."""
+    """Files that the toolkit would mount; empty if it is not installed or finds no driver."""
     if run.which("nvidia-ctk") is None:
         return set()
     try:

@@ -1,4 +1,4 @@
-"""Reading and setting one key of a TOML file; comments, order and spacing of everything else stay."""
+"""Reads and sets one key of a TOML file, keeping comments, order and spacing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from lab.errors import HostNotReady
 
 
 def value_of(text: str, table: str, key: str) -> Any:
-    """A key's value, or None. ``table`` is dotted; the top level is the empty text.
-
-    Raises:
-        HostNotReady: the text is not TOML.
-    """
+    """Value of a key, or None; ``table`` is dotted, and empty for the top level. Raises HostNotReady for non-TOML."""
     try:
         here: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -24,11 +20,7 @@ def value_of(text: str, table: str, key: str) -> Any:
 
 
 def with_value(text: str, table: str, key: str, value: bool | str | list[str]) -> str:
-    """The text with ``key`` of ``table`` set; the text itself where the key has that value already.
-
-    Raises:
-        HostNotReady: the text is not TOML, or has something else than a table of that name.
-    """
+    """The text with a key set. Raises HostNotReady if the text is not TOML or ``table`` is not a table in it."""
     if value_of(text, table, key) == value:
         return text
     import tomlkit

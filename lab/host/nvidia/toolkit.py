@@ -1,10 +1,10 @@
-"""NVIDIA's container toolkit on this machine: its programs, and how its runtime is configured."""
+"""NVIDIA's container toolkit on this machine: its programs and its runtime's configuration."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from lab.errors import CommandFailed, HostNotReady
 from lab.host.machine import Machine
@@ -16,26 +16,27 @@ ACCEPT_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 RUNTIME_TABLE = "nvidia-container-runtime"
 
 JIT = (1, 18)
-"""First version whose runtime makes the CDI edits itself (mode jit-cdi) and needs no nvidia-container-cli."""
+"""First version whose runtime makes CDI edits itself (mode jit-cdi) and needs no nvidia-container-cli."""
 
 _MASK_HOOK = "disable-device-node-modification"
+"""A hook that came with mode jit-cdi."""
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What is installed and set.
+    """Installed programs and settings.
 
     Attributes:
-        version: as ``nvidia-ctk`` tells it; empty when it does not (a build of one's own says "unknown").
-        ctk: path of nvidia-ctk; empty when it is not installed.
+        version: as ``nvidia-ctk`` reports it; empty if unknown, as in the user's own builds.
+        ctk: path of nvidia-ctk; empty if not installed.
         runtime: path of nvidia-container-runtime.
-        hook: path of nvidia-cdi-hook, which CDI specs run.
-        cli: path of nvidia-container-cli, which mode legacy runs.
+        hook: path of nvidia-cdi-hook, which CDI specs call.
+        cli: path of nvidia-container-cli, which mode legacy calls.
         modern: whether the runtime needs no nvidia-container-cli.
-        mode: ``nvidia-container-runtime.mode`` of the configuration; auto when it is not set.
+        mode: ``nvidia-container-runtime.mode`` of the configuration; auto if not set.
         mounts: whether device requests by /dev/null mounts are accepted.
-        runtimes: the OCI runtimes that it looks for and hands over to.
-        broken: why the configuration cannot be read; empty when it can.
+        runtimes: the OCI runtimes that it looks for and calls.
+        broken: why the configuration cannot be read, or empty.
     """
 
     version: str = ""
@@ -51,24 +52,22 @@ class Toolkit:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Programs that are not installed and have to be."""
+        """Required programs that are not installed."""
         needed = {"nvidia-ctk": self.ctk, "nvidia-container-runtime": self.runtime, "nvidia-cdi-hook": self.hook}
-        if self.cli:  # before 1.17 there is no nvidia-cdi-hook, and mode legacy does without
+        if self.cli:  # nvidia-cdi-hook exists since 1.17, and mode legacy does not need it
             del needed["nvidia-cdi-hook"]
         return tuple(name for name, path in needed.items() if not path)
 
 
-def look(run: Runner, machine: Machine) -> Toolkit:
-    """Ask the programs and read the configuration; changes nothing."""
-    paths = {
-        name: _path(run.which(name))
-        for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", "nvidia-container-cli")
-    }
-    version = _version(run) if paths["nvidia-ctk"] else ""
+def inspect(run: Runner, machine: Machine) -> Toolkit:
+    """Query the programs and read the configuration, without changing anything."""
+    names = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", "nvidia-container-cli")
+    ctk, runtime, hook, cli = (str(run.which(name) or "") for name in names)
+    version = _version(run) if ctk else ""
     text, broken = machine.text(CONFIG), ""
-    mode: object = None
-    mounts: object = None
-    runtimes: object = None
+    mode: Any = None
+    mounts: Any = None
+    runtimes: Any = None
     try:
         mode = value_of(text, RUNTIME_TABLE, "mode")
         mounts = value_of(text, "", ACCEPT_MOUNTS)
@@ -77,11 +76,11 @@ def look(run: Runner, machine: Machine) -> Toolkit:
         broken = f"{CONFIG}: {error.what}"
     return Toolkit(
         version=version,
-        ctk=paths["nvidia-ctk"],
-        runtime=paths["nvidia-container-runtime"],
-        hook=paths["nvidia-cdi-hook"],
-        cli=paths["nvidia-container-cli"],
-        modern=_modern(run, version, paths["nvidia-cdi-hook"]),
+        ctk=ctk,
+        runtime=runtime,
+        hook=hook,
+        cli=cli,
+        modern=_modern(run, version, hook),
         mode=mode if isinstance(mode, str) and mode else "auto",
         mounts=mounts is True,
         runtimes=tuple(map(str, runtimes)) if isinstance(runtimes, list) else (),
@@ -89,8 +88,8 @@ def look(run: Runner, machine: Machine) -> Toolkit:
     )
 
 
-def hands_over(machine: Machine, runtime: str) -> bool:
-    """Whether NVIDIA's runtime starts containers through the OCI runtime of that name."""
+def calls_runtime(machine: Machine, runtime: str) -> bool:
+    """Whether NVIDIA's runtime starts containers with the OCI runtime of that name."""
     try:
         named = value_of(machine.text(CONFIG), RUNTIME_TABLE, "runtimes")
     except HostNotReady:
@@ -98,27 +97,21 @@ def hands_over(machine: Machine, runtime: str) -> bool:
     return bool(isinstance(named, list) and named and str(named[0]).rpartition("/")[2] == runtime)
 
 
-def _path(found: Path | None) -> str:
-    return str(found) if found else ""
-
-
 def _version(run: Runner) -> str:
-    try:
-        told = run.run(["nvidia-ctk", "--version"], check=False, timeout=10)
-    except CommandFailed:
-        return ""
-    found = re.search(r"(\d+\.\d+\.\d+[\w.+-]*)", told.out)
+    found = re.search(r"(\d+\.\d+\.\d+[\w.+-]*)", _output(run, "nvidia-ctk", "--version"))
     return found[1] if found else ""
 
 
 def _modern(run: Runner, version: str, hook: str) -> bool:
-    """By its version; one that tells none by the hook that came with mode jit-cdi."""
+    """Decide by the version, or if it is unknown by the hooks."""
     if version:
         major, minor = version.split(".")[:2]
         return (int(major), int(minor)) >= JIT
-    if not hook:
-        return False
+    return bool(hook) and _MASK_HOOK in _output(run, hook, "--help")
+
+
+def _output(run: Runner, *argv: str) -> str:
     try:
-        return _MASK_HOOK in run.run([hook, "--help"], check=False, timeout=10).out
+        return run.run(argv, check=False, timeout=10).out
     except CommandFailed:
-        return False
+        return ""

@@ -10,7 +10,7 @@ from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError
 from lab.gpu.nvidia.resolve import claim
-from lab.host.engines import look
+from lab.host.engines import inspect
 from lab.host.machine import Machine
 from lab.paths import owner
 from lab.session.context import NODE_LABEL, LabContext
@@ -89,7 +89,7 @@ class KindCluster(LabStep):
             ctx.progress("removing what an earlier creation left")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
-        old_cgroups = look(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
+        old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
             wanted = kind_config(
                 self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, owner=owner_mount(ctx)

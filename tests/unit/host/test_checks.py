@@ -12,7 +12,7 @@ import pytest
 from lab import paths
 from lab.findings import Finding, Rule
 from lab.host import HostFacts, HostNeeds, all_fixes, doctor, needed_fixes, sources
-from lab.host.check import CHECKS, Look, fail
+from lab.host.check import CHECKS, CheckContext, fail
 from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
@@ -56,7 +56,7 @@ def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
 
 def judge(world: HostWorld, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
     reached = {sources.PackageSource(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
-    return list(CHECKS[name].apply(Look(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
+    return list(CHECKS[name].apply(CheckContext(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
 
 
 def has(**changes: Any) -> HostFacts:
@@ -228,9 +228,9 @@ def test_needed_fixes_come_once_and_in_the_order_of_application() -> None:
 
 
 def test_an_advisory_check_never_fails(world: HostWorld) -> None:
-    def look(at: Look) -> Iterator[Finding]:
-        yield fail("broken", "mend it", "sysctls")
+    def broken(ctx: CheckContext) -> Iterator[Finding]:
+        yield fail("broken", "repair it", "sysctls")
 
-    at = Look(GOOD, world.runner, world.machine)
-    assert Rule("x", "x", look, advisory=True).apply(at)[0].severity == "warning"
-    assert Rule("x", "x", look).apply(at)[0].severity == "error"
+    ctx = CheckContext(GOOD, world.runner, world.machine)
+    assert Rule("x", "x", broken, advisory=True).apply(ctx)[0].severity == "warning"
+    assert Rule("x", "x", broken).apply(ctx)[0].severity == "error"

@@ -95,7 +95,7 @@ def test_a_user_without_rights_is_told_so_at_once(world: HostWorld, journal: Jou
     world.docker_runs(5)
     world.runner.handle("docker info", out=DOWN, times=1)
     world.runner.handle("docker info", out='{"ServerErrors": ["permission denied while trying"]}')
-    with pytest.raises(HostNotReady, match="not for this user") as caught:
+    with pytest.raises(HostNotReady, match="this user may not use it") as caught:
         starter(world, clock).apply(world.runner, journal)
     assert "usermod" in caught.value.fix
 
@@ -151,7 +151,7 @@ def test_a_daemon_of_somebody_else_is_not_stopped(world: HostWorld, journal: Jou
     no_residents(world)
     world.runner.handle(["rm", "-f", PIDFILE, LOG])
     world.runner.handle("rmdir")
-    assert starter(world, clock).undo(world.runner, journal) == ["dockerd had ended already"]
+    assert starter(world, clock).undo(world.runner, journal) == ["dockerd had already ended"]
 
 
 def test_a_daemon_that_does_not_end_is_reported(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
@@ -204,7 +204,7 @@ def test_bridges_leave_the_rules_of_others(world: HostWorld) -> None:
 
 
 def test_chains_that_were_there_before_are_seen(world: HostWorld) -> None:
-    assert bridges.look(world.runner) == bridges.BridgeSettings()
+    assert bridges.read(world.runner) == bridges.BridgeSettings()
     world.runner.has("iptables")
     world.runner.handle("iptables -t filter -S", out="-P FORWARD DROP\n-N DOCKER-USER\n")
-    assert bridges.look(world.runner) == bridges.BridgeSettings("DROP", chains=True)
+    assert bridges.read(world.runner) == bridges.BridgeSettings("DROP", chains=True)

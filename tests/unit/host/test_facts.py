@@ -101,7 +101,7 @@ def test_podman_says_things_elsewhere(world: HostWorld) -> None:
         "version": {"Version": "4.9.3"},
     }
     world.runner.handle("podman info --format json", out=json.dumps(info))
-    found = engines.look("podman", world.runner, world.machine)
+    found = engines.inspect("podman", world.runner, world.machine)
     assert found.running
     assert (found.version, found.cgroup_version, found.rootless) == ("4.9.3", "2", True)
 
@@ -110,10 +110,10 @@ def test_docker_without_its_daemon_is_not_running(world: HostWorld) -> None:
     world.runner.has("docker")
     why = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."
     world.runner.handle("docker info", out=json.dumps({"ServerErrors": [why]}), code=1)
-    found = engines.look("docker", world.runner, world.machine)
+    found = engines.inspect("docker", world.runner, world.machine)
     assert (found.installed, found.running, found.denied, found.why) == (False, False, False, why)
     world.put("/usr/sbin/dockerd", "")
-    assert engines.look("docker", world.runner, world.machine).installed
+    assert engines.inspect("docker", world.runner, world.machine).installed
 
 
 def test_docker_that_refuses_this_user(world: HostWorld) -> None:
@@ -121,30 +121,30 @@ def test_docker_that_refuses_this_user(world: HostWorld) -> None:
     world.runner.has("dockerd")
     why = "permission denied while trying to connect to the Docker daemon socket"
     world.runner.handle("docker info", out=json.dumps({"ServerErrors": [why]}))
-    found = engines.look("docker", world.runner, world.machine)
+    found = engines.inspect("docker", world.runner, world.machine)
     assert (found.installed, found.running, found.denied) == (True, False, True)
 
 
 def test_an_engine_that_hangs_is_an_answer(world: HostWorld) -> None:
     world.runner.has("docker")
     world.runner.handle("docker info", raises=CommandFailed(["docker"], 1, why="docker did not end within 15 s"))
-    assert engines.look("docker", world.runner, world.machine).why == "docker did not end within 15 s"
+    assert engines.inspect("docker", world.runner, world.machine).why == "docker did not end within 15 s"
 
 
 def test_root_rights_come_from_sudo_which_never_waits_for_a_password(tmp_path: Path, runner: FakeRunner) -> None:
     world = HostWorld(tmp_path / "root", runner, euid=1000)
-    hands = world.machine.hands(runner)
+    root = world.machine.as_root(runner)
     runner.handle("sudo -n env A=b apt-get update", exact=True)
-    hands.run(["apt-get", "update"], env={"A": "b"})
+    root.run(["apt-get", "update"], env={"A": "b"})
     runner.handle("sudo -n id", err="sudo: a password is required\n", code=1)
     with pytest.raises(HostNotReady, match="needs root"):
-        hands.run(["id"])
+        root.run(["id"])
     world.put("/usr/sbin/iptables", "")
-    assert hands.which("iptables") == Path("/usr/sbin/iptables"), "sudo looks where a user's PATH does not"
-    assert hands.which("ip") is None
+    assert root.which("iptables") == Path("/usr/sbin/iptables"), "sudo looks where a user's PATH does not"
+    assert root.which("ip") is None
     runner.handle("sudo -n false", code=1)
     with pytest.raises(CommandFailed):
-        hands.run(["false"])
+        root.run(["false"])
     assert world.machine.shown("id") == "sudo id"
 
 

@@ -11,8 +11,9 @@ import pytest
 from lab.engine.journal import Journal
 from lab.errors import CommandFailed, HostNotReady, Leftovers
 from lab.host import all_fixes, undo_all
+from lab.host.docker_config import CONFIG
 from lab.host.kernel import CgroupMounts, Sysctls
-from lab.host.runtime import CONFIG, PLACE, RuntimeWrapper, source
+from lab.host.runtime import PLACE, RuntimeWrapper, source
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
@@ -46,8 +47,8 @@ def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: HostWorld, j
     fix.apply(world.runner, journal)
     assert len(world.runner.lines) == 2, "the second time there is nothing to do"
     assert fix.undo(world.runner, journal) == [
-        "net.ipv4.ip_forward back to 0",
-        "fs.inotify.max_user_instances back to 128",
+        "net.ipv4.ip_forward restored to 0",
+        "fs.inotify.max_user_instances restored to 128",
     ]
     assert world.files() == before
     assert fix.undo(world.runner, journal) == []
@@ -117,7 +118,7 @@ def test_only_the_named_hierarchy_is_missing(world: HostWorld, journal: Journal)
     world.runner.handle("mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd", exact=True)
     fix = CgroupMounts(world.machine)
     fix.apply(world.runner, journal)
-    assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup/systemd was not mounted any more"]
+    assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup/systemd was already unmounted"]
 
 
 def test_a_kernel_without_cgroups_is_said_so(world: HostWorld, journal: Journal) -> None:
@@ -159,7 +160,7 @@ def test_a_later_edit_of_daemon_json_is_kept(world: HostWorld, journal: Journal)
     config["runtimes"]["nvidia"] = {"path": "nvidia-container-runtime"}
     world.put(CONFIG, json.dumps({**config, "debug": True}))
     said = fix.undo(world.runner, journal)
-    assert "later changes kept" in said[0]
+    assert "kept later changes" in said[0]
     assert json.loads(world.machine.path(CONFIG).read_text()) == {
         "debug": True,
         "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},

@@ -120,7 +120,7 @@ def test_packages_that_others_need_stay(world: HostWorld, journal: Journal) -> N
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="gcc installed\ng++ installed\n")
     world.runner.handle("apt-get purge -s gcc", out="Purg g++ [12]\nPurg gcc [12]\n")
-    with pytest.raises(Leftovers, match=r"g\+\+ installed since"):
+    with pytest.raises(Leftovers, match=r"would also remove g\+\+"):
         BuildTools(world.machine).undo(world.runner, journal)
     assert journal.owned("package")
 

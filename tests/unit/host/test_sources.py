@@ -127,8 +127,7 @@ def server() -> Iterator[HTTPServer]:
 
 @pytest.mark.loopback
 @pytest.mark.parametrize(
-    ("status", "why"),
-    [(200, ""), (307, ""), (401, ""), (403, "it answers 403"), (404, "it answers 404"), (502, "it answers 502")],
+    ("status", "why"), [(200, ""), (307, ""), (401, ""), (403, "status 403"), (404, "status 404"), (502, "status 502")]
 )
 def test_being_asked_for_credentials_is_an_answer(server: HTTPServer, status: int, why: str) -> None:
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/v2/{status}", 2) == why

@@ -48,7 +48,7 @@ def test_auto_becomes_nvidia_where_that_works_and_says_why() -> None:
     spec, told = resolve(lab(mode="auto"))
     assert (spec.gpu.mode, spec.gpu.strategy, spec.gpu.pools) == ("nvidia", "volume-mount", ())
     assert len(told) == 1
-    assert "which the nodes get by volume-mount" in told[0]
+    assert "passed to nodes by volume-mount" in told[0]
 
 
 def test_auto_becomes_simulated_where_there_is_no_gpu() -> None:

@@ -34,7 +34,7 @@ def test_the_kernels_words_are_read(world: HostWorld) -> None:
     world.put("/proc/driver/nvidia/params", "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n")
     for name in ("nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "null"):
         world.put(f"/dev/{name}", "")
-    assert driver.look(world.machine) == driver.KernelDriver(
+    assert driver.read(world.machine) == driver.KernelDriver(
         VERSION, (0, 10), ("nvidiactl", "nvidia-uvm"), modify=True, wsl=False
     )
 
@@ -42,16 +42,16 @@ def test_the_kernels_words_are_read(world: HostWorld) -> None:
 def test_the_closed_module_names_its_version_too(world: HostWorld) -> None:
     line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.256.02  Thu May  2 14:37:44 UTC 2024\n"
     world.put("/proc/driver/nvidia/version", line)
-    assert driver.look(world.machine).version == "470.256.02"
+    assert driver.read(world.machine).version == "470.256.02"
 
 
 def test_a_machine_without_a_driver_says_nothing(world: HostWorld) -> None:
-    assert driver.look(world.machine) == driver.KernelDriver()
+    assert driver.read(world.machine) == driver.KernelDriver()
 
 
 def test_wsl_is_known_by_its_device(world: HostWorld) -> None:
     world.put("/dev/dxg", "")
-    assert driver.look(world.machine).wsl
+    assert driver.read(world.machine).wsl
 
 
 def install(world: HostWorld, *names: str, version: str = VERSION, folder: str = LIB) -> None:
@@ -132,7 +132,7 @@ def test_the_toolkit_as_packaged(world: HostWorld) -> None:
         toolkit.CONFIG,
         f'{toolkit.ACCEPT_MOUNTS} = true\n[nvidia-container-runtime]\nmode = "legacy"\nruntimes = ["runc"]\n',
     )
-    found = toolkit.look(world.runner, world.machine)
+    found = toolkit.inspect(world.runner, world.machine)
     assert (found.version, found.modern, found.mode, found.mounts) == ("1.18.2", True, "legacy", True)
     assert found.runtimes == ("runc",)
     assert found.missing == ()
@@ -144,7 +144,7 @@ def test_a_build_that_tells_no_version_is_known_by_its_hooks(world: HostWorld, h
         world.runner.has(name)
     world.runner.handle("nvidia-ctk --version", out="NVIDIA Container Toolkit CLI version unknown\n")
     world.runner.handle("/usr/bin/nvidia-cdi-hook --help", out=help_text)
-    found = toolkit.look(world.runner, world.machine)
+    found = toolkit.inspect(world.runner, world.machine)
     assert (found.version, found.modern, found.mode, found.mounts) == ("", modern, "auto", False)
 
 
@@ -152,7 +152,7 @@ def test_a_toolkit_that_cannot_be_run_is_still_there(world: HostWorld) -> None:
     world.runner.has("nvidia-ctk")
     world.runner.handle("nvidia-ctk --version", raises=CommandFailed(["nvidia-ctk"], 127))
     world.put(toolkit.CONFIG, "a = = b")
-    found = toolkit.look(world.runner, world.machine)
+    found = toolkit.inspect(world.runner, world.machine)
     assert found.missing == ("nvidia-container-runtime", "nvidia-cdi-hook")
     assert "not TOML" in found.broken
 
@@ -168,18 +168,18 @@ def test_the_spec_of_the_later_folder_counts_and_a_gone_file_makes_it_stale(worl
     world.put("/etc/cdi/other.json", spec("x", kind="example.com/nic"))
     world.put("/etc/cdi/torn.yaml", "kind: [")
     world.put("/etc/cdi/notes.txt", spec("9"))
-    found = cdi.look(world.machine)
+    found = cdi.read(world.machine)
     assert found == cdi.CdiSpec("/etc/cdi/nvidia.yaml", ("0", uuid(0)), ("/usr/bin/nvidia-smi",))
-    assert "not there" in found.lacks((uuid(0),))[0]
+    assert "does not exist" in found.lacks((uuid(0),))[0]
     world.put("/usr/bin/nvidia-smi", "")
     world.put("/var/run/cdi/nvidia.json", spec(uuid(1)))
-    found = cdi.look(world.machine)
+    found = cdi.read(world.machine)
     assert found.lacks((uuid(1),)) == ()
     assert found.lacks((uuid(0), uuid(1))) == (f"/var/run/cdi/nvidia.json does not name {uuid(0)}",)
 
 
 def test_no_spec_lacks_everything(world: HostWorld) -> None:
-    assert cdi.look(world.machine).lacks(()) == ("there is no CDI spec for nvidia.com/gpu",)
+    assert cdi.read(world.machine).lacks(()) == ("no CDI spec for nvidia.com/gpu exists",)
 
 
 def test_discovery_puts_it_together(world: HostWorld) -> None:
@@ -189,7 +189,7 @@ def test_discovery_puts_it_together(world: HostWorld) -> None:
     found = discover(world.runner, known, engine="auto", machine=world.machine)
     assert (found.engine, found.default_runtime, found.engine_broken) == (DOCKER, "kailab-runc", "")
     assert [one.index for one in found.gpus] == [0]
-    assert [one.index for one in found.cut_up] == [1]
+    assert [one.index for one in found.mig_gpus] == [1]
     assert to_json(found)["nvml"]["driver"] == VERSION
 
 

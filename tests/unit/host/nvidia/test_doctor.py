@@ -9,9 +9,9 @@ import pytest
 
 from lab.findings import Finding
 from lab.host import HostFacts, HostNeeds
-from lab.host.check import Look
+from lab.host.check import CheckContext
 from lab.host.nvidia.cdi import CdiSpec
-from lab.host.nvidia.doctor import findings, judge
+from lab.host.nvidia.doctor import findings, strategy_findings
 from lab.host.nvidia.driver import KernelDriver
 from lab.host.nvidia.toolkit import Toolkit
 from lab.host.nvml import Nvml
@@ -29,26 +29,26 @@ def levels(found: list[Finding]) -> list[tuple[str, str]]:
 
 
 def test_a_prepared_machine_is_well() -> None:
-    found = list(judge(READY, "auto", forced=False))
+    found = list(strategy_findings(READY, "auto", forced=False))
     assert levels(found) == [("ok", ""), ("ok", "")]
     assert "NVIDIA L4 (23034 MiB)" in found[0].what
     assert "volume-mount" in found[1].what
 
 
 def test_settings_that_lack_lead_to_their_fixes() -> None:
-    assert levels(list(judge(facts(), "auto", forced=False)))[-1] == ("error", "nvidia-runtime")
-    found = list(judge(facts(), "cdi", forced=True))
+    assert levels(list(strategy_findings(facts(), "auto", forced=False)))[-1] == ("error", "nvidia-runtime")
+    found = list(strategy_findings(facts(), "cdi", forced=True))
     assert [finding.fix_id for finding in found if finding.fix_id] == ["nvidia-runtime", "nvidia-cdi"]
     assert "does not accept requests by mounts" in found[-2].what
     uuids = tuple(uuid(number) for number in range(3))
     stale = replace(READY, cdi=CdiSpec("/etc/cdi/nvidia.yaml", uuids))
-    found = list(judge(stale, "cdi", forced=True))
+    found = list(strategy_findings(stale, "cdi", forced=True))
     assert levels(found)[-1] == ("error", "nvidia-cdi")
     assert found[-1].what == f"/etc/cdi/nvidia.yaml does not name {uuid(3)}"
 
 
 def test_what_was_not_taken_is_a_warning_with_the_reason() -> None:
-    found = list(judge(facts(toolkit=Toolkit()), "auto", forced=False))
+    found = list(strategy_findings(facts(toolkit=Toolkit()), "auto", forced=False))
     assert levels(found) == [("ok", ""), ("warning", ""), ("warning", ""), ("ok", "")]
     assert found[1].what.startswith("volume-mount: the NVIDIA container toolkit is not installed")
     assert "install-guide" in found[1].next
@@ -58,14 +58,14 @@ def test_what_was_not_taken_is_a_warning_with_the_reason() -> None:
 @pytest.mark.parametrize(("forced", "level"), [(True, "error"), (False, "warning")])
 def test_gpus_that_cannot_be_passed_on(forced: bool, level: str) -> None:
     broken = facts(kernel=KernelDriver("1.2", (0, 1, 2, 3), ("nvidiactl", "nvidia-uvm")))
-    found = list(judge(broken, "auto", forced=forced))
+    found = list(strategy_findings(broken, "auto", forced=forced))
     assert found[-1].severity == level
-    assert f"the libraries are of {VERSION}: reboot" in found[-1].what
+    assert f"its libraries are {VERSION}: reboot" in found[-1].what
 
 
-def test_a_gpu_that_is_cut_up_is_named() -> None:
+def test_a_gpu_that_is_in_mig_mode_is_named() -> None:
     cut = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, mig=True, slices=("MIG-1", "MIG-2")))))
-    found = list(judge(cut, "auto", forced=False))
+    found = list(strategy_findings(cut, "auto", forced=False))
     assert found[1].severity == "warning"
     assert "GPU 1 is in MIG mode (2 slices)" in found[1].what
 
@@ -85,7 +85,7 @@ def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
     ],
 )
 def test_without_a_gpu_only_the_lab_file_makes_it_a_failure(world: HostWorld, mode: str, level: str, says: str) -> None:
-    at = Look(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode))
+    at = CheckContext(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode))
     (found,) = findings(at)
     assert found.severity == level
     assert says in found.what
@@ -96,6 +96,6 @@ def test_the_machine_is_asked_where_there_is_a_gpu(world: HostWorld) -> None:
     world.runner.handle("/sbin/ldconfig -p", times=1)
     world.put("/dev/dxg", "")
     known = HostFacts(arch="x86_64", gpu=Nvml(VERSION, "13.0", (gpu(0),)), engines=(DOCKER,))
-    found = list(findings(Look(known, world.runner, world.machine, HostNeeds(gpu="nvidia"))))
+    found = list(findings(CheckContext(known, world.runner, world.machine, HostNeeds(gpu="nvidia"))))
     assert found[-1].severity == "error"
     assert "WSL" in found[-1].what

@@ -12,12 +12,12 @@ import pytest
 
 from lab.engine.journal import Journal
 from lab.errors import HostNotReady, Leftovers
+from lab.host.docker_config import CONFIG
 from lab.host.nvidia import cdi
 from lab.host.nvidia.cdi_fix import NvidiaCdi
-from lab.host.nvidia.engine_config import CONFIG
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
 from lab.host.nvidia.toolkit import CONFIG as TOOLKIT_CONFIG
-from lab.host.nvidia.toolkit import hands_over
+from lab.host.nvidia.toolkit import calls_runtime
 from lab.host.runtime import PLACE, RuntimeWrapper
 from tests.support.fakes import Call, FakeClock, FakeRunner
 from tests.support.host_world import HostWorld
@@ -95,10 +95,10 @@ def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_
     assert settings(world)["nvidia-container-runtime"]["runtimes"] == [PLACE, "runc", "crun"]
     fix.apply(world.runner, journal)
     assert settings(world)["nvidia-container-runtime"]["runtimes"] == [PLACE, "runc", "crun"]
-    assert hands_over(world.machine, "kailab-runc")
+    assert calls_runtime(world.machine, "kailab-runc")
     fix.undo(world.runner, journal)
     assert world.files() == between
-    assert not hands_over(world.machine, "kailab-runc")
+    assert not calls_runtime(world.machine, "kailab-runc")
     wrapper.undo(world.runner, journal)
     assert world.files() == before
     assert journal.owned() == ()
@@ -112,7 +112,7 @@ def test_later_changes_of_others_are_kept(world: HostWorld, journal: Journal, fi
     world.put(CONFIG, json.dumps({**config(world), "debug": True}))
     world.put(TOOLKIT_CONFIG, world.machine.path(TOOLKIT_CONFIG).read_text() + "# mine\n")
     said = fix.undo(world.runner, journal)
-    assert all("later changes kept" in line for line in said)
+    assert all("kept later changes" in line for line in said)
     assert config(world) == {"debug": True, "default-runtime": "runc"}
     assert settings(world)["accept-nvidia-visible-devices-as-volume-mounts"] is False
     assert world.machine.path(TOOLKIT_CONFIG).read_text().endswith("# mine\n")
@@ -168,7 +168,7 @@ def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containe
     running(world, follows=False)
     world.obey_files(removing=False)
     world.runner.handle(["docker", "ps", "--format", "{{.Names}}"], out="precious\n")
-    with pytest.raises(HostNotReady, match="goes on with another") as caught:
+    with pytest.raises(HostNotReady, match="did not apply its new default runtime") as caught:
         fix.apply(world.runner, journal)
     assert caught.value.evidence == ("running container precious",)
 
@@ -271,7 +271,7 @@ def test_the_spec_is_written_over_the_stale_one_and_comes_back(
 @pytest.mark.parametrize(("out", "code"), [("", 1), ("kind: example.com/nic\n", 0)])
 def test_a_toolkit_that_makes_no_spec_changes_nothing(world: HostWorld, journal: Journal, out: str, code: int) -> None:
     world.runner.handle(list(cdi.GENERATE), out=out, err="failed to initialize NVML\n", code=code)
-    with pytest.raises(HostNotReady, match="made no CDI spec") as caught:
+    with pytest.raises(HostNotReady, match="generated no CDI spec") as caught:
         NvidiaCdi(world.machine).apply(world.runner, journal)
     assert caught.value.evidence == ("failed to initialize NVML",)
     assert journal.owned() == ()

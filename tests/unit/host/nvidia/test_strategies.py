@@ -45,7 +45,7 @@ def test_auto_prefers_requests_by_mounts_and_says_what_has_to_change() -> None:
 def test_each_can_be_forced(name: str) -> None:
     choice = choose_strategy(facts(), name)
     assert choice.strategy == name
-    assert "names it" in choice.why
+    assert choice.why == "set in gpu.strategy"
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_each_can_be_forced(name: str) -> None:
         ({"nvml": Nvml(why="Driver Not Loaded")}, ALL, "Driver Not Loaded"),
         ({"nvml": Nvml("1.2", "13.0", (gpu(0, mig=True),))}, ALL, "MIG"),
         ({"kernel": KernelDriver("1.2", (0, 1, 2, 3), ("nvidiactl", "nvidia-uvm"))}, ALL, "reboot"),
-        ({"kernel": KernelDriver("", (0, 1, 2, 3), ("nvidiactl",))}, ALL, "/dev/nvidia-uvm not there"),
-        ({"kernel": KernelDriver("", (0, 1, 2), ("nvidiactl", "nvidia-uvm"))}, ALL, "/dev/nvidia3 not there"),
+        ({"kernel": KernelDriver("", (0, 1, 2, 3), ("nvidiactl",))}, ALL, "/dev/nvidia-uvm missing"),
+        ({"kernel": KernelDriver("", (0, 1, 2), ("nvidiactl", "nvidia-uvm"))}, ALL, "/dev/nvidia3 missing"),
         ({"kernel": KernelDriver(wsl=True)}, ALL, "WSL"),
-        ({"engine": replace(DOCKER, installed=False)}, ALL, "elsewhere"),
+        ({"engine": replace(DOCKER, installed=False)}, ALL, "another (or virtual) machine"),
         ({"engine": replace(DOCKER, rootless=True)}, ALL, "rootless"),
-        ({"engine": replace(DOCKER, name="podman")}, ALL[:2], "kind cannot ask podman"),
-        ({"engine": None, "wanted_engine": "nerdctl"}, ALL[:2], "kind cannot ask nerdctl"),
+        ({"engine": replace(DOCKER, name="podman")}, ALL[:2], "kind cannot select NVIDIA's runtime in podman"),
+        ({"engine": None, "wanted_engine": "nerdctl"}, ALL[:2], "kind cannot select NVIDIA's runtime in nerdctl"),
         ({"engine": replace(DOCKER, root_dir="/var/snap/docker/x")}, ALL[:2], "snap"),
         ({"toolkit": Toolkit()}, ALL[:2], "not installed (nvidia-ctk, nvidia-container-runtime, nvidia-cdi-hook"),
         ({"toolkit": replace(TOOLKIT, broken="config.toml: it is not TOML")}, ALL[:2], "not TOML"),
@@ -119,14 +119,14 @@ def test_a_prepared_machine_needs_no_change() -> None:
 def test_a_forced_strategy_is_never_replaced() -> None:
     bare = facts(toolkit=Toolkit())
     assert choose_strategy(bare, "cdi").strategy == ""
-    with pytest.raises(HostNotReady, match=r"gpu.strategy 'cdi' cannot be had.*not installed") as caught:
+    with pytest.raises(HostNotReady, match=r"gpu.strategy 'cdi' does not work.*not installed") as caught:
         required_strategy(bare, "cdi")
     assert "gpu.strategy to 'auto'" in caught.value.fix
     assert required_strategy(bare).strategy == "explicit-mounts"
 
 
 def test_no_strategy_at_all_is_said_with_every_reason() -> None:
-    with pytest.raises(HostNotReady, match=r"gpu.mode 'nvidia' cannot be had") as caught:
+    with pytest.raises(HostNotReady, match=r"gpu.mode 'nvidia' does not work") as caught:
         required_strategy(facts(toolkit=Toolkit(), files=DriverFiles()))
     assert len(caught.value.evidence) == 3
 
@@ -135,7 +135,7 @@ def test_auto_mode_takes_real_gpus_only_where_they_work() -> None:
     assert choose_mode(facts(nvml=Nvml(why="no driver"))) == ("simulated", "")
     mode, said = choose_mode(facts())
     assert mode == "nvidia"
-    assert said.startswith("this machine has 4 NVIDIA GPUs, which the nodes get by volume-mount: ")
+    assert said.startswith("this machine has 4 NVIDIA GPUs, passed to nodes by volume-mount: ")
     mode, said = choose_mode(facts(kernel=KernelDriver(wsl=True)))
     assert mode == "simulated"
     assert "GPUs are simulated" in said
