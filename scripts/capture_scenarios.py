@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabError, WaitTimeout
 from lab.explain import Explanation, LabSnapshot, explained
 from lab.kube import OWNER_LABEL
-from lab.objects.node import NodeView
+from lab.objects.views import NodeView
 from lab.operations.explain import read
 from lab.serialization import to_json
 from lab.session.lab import Lab
-from lab.snapshot.capture import last_words
+from lab.snapshot.capture import log_tails
 from scripts.scenarios import SITUATIONS, Setting, Situation
 from scripts.trim_snapshot import trimmed
 
@@ -107,7 +107,7 @@ class Stage:
                 said = "\n".join(seen[0][1].lines()) if seen else "nothing"
                 raise WaitTimeout(error.what, evidence=[*said.splitlines(), *error.evidence], fix=error.fix) from error
         worlds, told = seen[0]
-        logs = last_words(self.lab.cluster, worlds.host.of("Pod"))
+        logs = log_tails(self.lab.cluster, worlds.host.of("Pod"))
         return replace(worlds, host=replace(worlds.host, logs=logs)), told
 
     def _as_expected(self, told: Explanation) -> bool:

@@ -16,7 +16,8 @@ from lab.compare.model import Difference
 from lab.compare.recording import HOST, TENANT, PodSeen, Recording
 from lab.compare.workload import Planned
 from lab.kube import OWNER_LABEL
-from lab.objects.views import PodGroupView, PodView
+from lab.objects.kai import PodGroupView
+from lab.objects.views import PodView
 from lab.text import count
 
 _FOREIGN = re.compile(

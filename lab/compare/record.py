@@ -16,7 +16,7 @@ from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, parts
-from lab.objects.views import PodGroupView
+from lab.objects.kai import PodGroupView
 from lab.snapshot.pod_info import PodInfo
 from lab.workloads.namespace import WorkloadNamespace
 

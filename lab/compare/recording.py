@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.objects.fields import Obj, annotations_of, parts
-from lab.objects.views import EventView, PodGroupView
+from lab.objects.kai import PodGroupView
+from lab.objects.views import EventView
 from lab.snapshot.pod_info import PodInfo
 
 TENANT, HOST = "tenant", "host"

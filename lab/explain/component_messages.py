@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.objects.node import EventView
-from lab.objects.pod import PodView
+from lab.objects.views import EventView, PodView
 
 REFUSALS = ("FailedCreate", "SyncError", "SyncWarning")
 """Controllers that may not make a pod; vCluster's syncer (pkg/patcher/apply.go, pods/syncer.go, v0.36.1)."""

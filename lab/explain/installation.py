@@ -11,7 +11,7 @@ from lab.errors import SpecError
 from lab.kai import VersionLine, line_of, lines
 from lab.kube.readiness import rollout
 from lab.objects.fields import Obj, parts
-from lab.objects.pod import PodView
+from lab.objects.views import PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 _ENOUGH = 3

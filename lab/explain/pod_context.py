@@ -21,13 +21,10 @@ from lab.explain.component_messages import (
 from lab.explain.explanation import PodStage
 from lab.explain.installation import KaiInstallation, installation
 from lab.kai.names import QUEUE_LABEL
-from lab.objects.bind_request import BindRequestView
-from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, annotations_of, labels_of, parts
-from lab.objects.kai import PodGroupView, QueueView
-from lab.objects.node import EventView, NodeView
-from lab.objects.pod import PodView
+from lab.objects.kai import BindRequestView, PodGroupView, QueueView
 from lab.objects.pod_requests import PodRequests
+from lab.objects.views import ContainerView, EventView, NodeView, PodView
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.node_info import NodeInfo, node_infos

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lab.objects.fields import Obj, whole
-from lab.objects.node import NodeView
+from lab.objects.views import NodeView
 
 
 def node_matches(spec: Obj, node: NodeView) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from lab.kai.names import GPU_COUNT_LABEL, KAI_SCHEDULER
 from lab.objects.fields import whole
 from lab.objects.kai import PodGroupView, QueueView
-from lab.objects.node import NodeView
+from lab.objects.views import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation
 from lab.snapshot.pod_info import PodInfo

@@ -13,8 +13,7 @@ from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import breach
-from lab.objects.fields import labels_of
-from lab.objects.kai import quantity
+from lab.objects.fields import labels_of, quantity
 from lab.snapshot.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})

@@ -10,8 +10,8 @@ from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.invariants.model import Invariant
 from lab.kube.informers import Cache, InformerEvent
 from lab.kube.store import Store
-from lab.objects.node import NodeView
 from lab.objects.redact import redact
+from lab.objects.views import NodeView
 from lab.snapshot.capture import slim
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.pod_info import PodInfo

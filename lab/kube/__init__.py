@@ -1,7 +1,4 @@
-"""The Kubernetes API: a small client over plain objects, frozen views, and waits.
-
-Nothing outside this room imports ``kubernetes``, and the room itself only when the first request is made.
-"""
+"""A small Kubernetes client over plain objects. Only ``http`` imports ``kubernetes``, at the first request."""
 
 from __future__ import annotations
 

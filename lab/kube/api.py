@@ -1,10 +1,11 @@
-"""Reads from one cluster: objects, lists and logs. What also waits and writes is ``Cluster``, on top of it."""
+"""Read objects, lists and logs of one cluster; ``Cluster`` adds waits and writes."""
 
 from __future__ import annotations
 
 import builtins
 import shlex
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,24 +15,19 @@ from lab.kube.exec import read_log
 from lab.kube.http import KubeTransport
 from lab.kube.rest import Json, RestClient
 from lab.kube.rest_mapper import RestMapper
-from lab.kube.retry import poll
 from lab.kube.transport import Transport
 
 OWNER_LABEL = "kailab"
-"""Label of everything the lab creates in a cluster; its value is the lab's name."""
+"""Label of everything that a lab creates in a cluster; its value is the lab's name."""
 
 T = TypeVar("T")
 
 
 class Api:
-    """A cluster by its kubeconfig file and context; thread-safe, and connected only when first used.
+    """A cluster by its kubeconfig file and context; thread-safe, connects at the first request.
 
-    The user's kubeconfig, current context and ``KUBECONFIG`` are never looked at.
-
-    Args:
-        kubeconfig: the file.
-        context: a context in it; None takes the file's current one.
-        transport: what carries the requests; tests pass a fake.
+    Ignores the user's kubeconfig, current context and ``KUBECONFIG``. Without ``context`` it uses the current context
+    of the file. Tests pass a fake ``transport``.
     """
 
     def __init__(self, kubeconfig: Path, context: str | None = None, *, transport: Transport | None = None) -> None:
@@ -51,53 +47,47 @@ class Api:
 
     @property
     def server(self) -> str:
-        """URL of the API server. Raises ApiFailed when the kubeconfig cannot be used."""
+        """URL of the API server. Raises ApiFailed for an invalid kubeconfig."""
         return self.calls.transport.server
 
     def kubectl(self, *args: str) -> str:
-        """The kubectl command line that does ``args`` in this cluster, for messages."""
+        """The kubectl command line for ``args`` in this cluster, for messages."""
         context = ["--context", self.context] if self.context else []
         return shlex.join(["kubectl", "--kubeconfig", str(self.kubeconfig), *context, *args])
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Json | None:
-        """One object, or None where there is none. ``kind`` is ``Pod``, or ``Kind.group`` when ambiguous."""
+        """One object, or None if it does not exist. ``kind`` is ``Pod``, or ``Kind.group`` when ambiguous."""
         resource = self.kinds.named(kind)
         path, title = resource.path(namespace, name), resource.title(namespace, name)
-        try:
-            return self.calls.json("GET", path, title=title)
-        except ApiFailed as error:
-            if error.status == 404:
-                return None
-            raise
+        return self.calls.json_or_none(path, title)
 
     def list(
         self, kind: str, namespace: str | None = None, labels: str | None = None, fields: str | None = None
     ) -> builtins.list[Json]:
-        """The objects of a kind, of all namespaces when ``namespace`` is None.
-
-        A known kind whose CRD is not installed has no objects: the list is empty.
-        """
+        """The objects of a kind, in all namespaces when ``namespace`` is None; empty if the CRD is not installed."""
         items, _ = self.calls.collection(self.kinds.named(kind), namespace, selector(labels, fields))
         return items
 
     def logs(
         self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, previous: bool = False
     ) -> str:
-        """What a container wrote; of several the pod's default one. ``tail`` lines; ``previous`` run."""
+        """The log of a container (the pod's default one): its last ``tail`` lines, or that of its previous run."""
         return read_log(self.calls, namespace, pod, container, tail=tail, previous=previous)
 
     def poll(
         self, check: Callable[[], T], *, until: Callable[[T], bool] = bool, timeout: float, interval: float = 0.25
     ) -> T:
-        """Call ``check`` until its answer is right or time is up, for what no watch tells; returns the last answer.
+        """Call ``check`` until ``until`` accepts its result or ``timeout`` expires; returns the last result.
 
-        Raises:
-            Interrupted: the run was cancelled.
+        For conditions that no watch reports. Raises Interrupted.
         """
-        return poll(check, until=until, timeout=timeout, interval=interval, sleep=self.calls.pause)
+        deadline = time.monotonic() + timeout
+        while not until(result := check()) and time.monotonic() < deadline:
+            self.calls.pause(interval)
+        return result
 
     def healthy(self, timeout: float = 2.0) -> bool:
-        """Whether the API server says it is ready, within ``timeout`` seconds."""
+        """Whether the API server reports ready within ``timeout`` seconds."""
         try:
             self.calls.raw("GET", "/readyz", title="/readyz", timeout=timeout, attempts=1)
         except ApiFailed:
@@ -110,6 +100,6 @@ class Api:
 
 
 def selector(labels: str | None, fields: str | None) -> dict[str, str]:
-    """The query of a selection."""
+    """The query for a label selector and a field selector."""
     both = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in both.items() if value}

@@ -1,40 +1,49 @@
-"""One Kubernetes cluster, as steps and suites use it. Objects are plain dicts, as in YAML."""
+"""The client for one Kubernetes cluster. Objects are plain dicts, as in YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
+from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.api import Api, selector
-from lab.kube.apply import FIELD_MANAGER, apply_all, delete_many, delete_one, space_of
 from lab.kube.exec import run_in_pod
-from lab.kube.rest import MERGE_PATCH, Json
+from lab.kube.rest import APPLY_PATCH, MERGE_PATCH, Json
+from lab.kube.retry import retry as repeat
 from lab.kube.wait import FailFast, Predicate, Wait, judge_ready
+
+FIELD_MANAGER = "kailab"
+
+# Errors of the API server while a webhook's pods are still starting.
+_STARTING = ("failed calling webhook", "conversion webhook")
 
 
 class Cluster(Api):
     """An Api that also waits and writes."""
 
     def apply(self, docs: Iterable[Json | None], retry: float = 0.0) -> list[Json]:
-        """Create or update objects of any kind by server-side apply, in the order given; returns them.
+        """Create or update objects of any kind by server-side apply, in order; returns them.
 
-        Empty documents are left out, a ``List`` is taken apart, no namespace means ``default``.
-
-        Args:
-            docs: the objects.
-            retry: seconds to go on while a CRD or an admission webhook is not ready yet.
-
-        Raises:
-            ApiFailed: the server refused an object; those before it stay applied.
+        Skips empty documents, expands a ``List``, and uses the namespace ``default`` where none is set. While a CRD or
+        an admission webhook is not ready, retries for ``retry`` seconds in total. Raises ApiFailed; objects before the
+        failed one stay applied.
         """
-        return apply_all(self.calls, self.kinds, docs, retry)
+        applied = []
+        start = time.monotonic()
+        for doc in _flat(docs):
+            # The time is for all documents together: most of them wait for the same CRD or webhook.
+            left = retry - (time.monotonic() - start)
+            once = functools.partial(self._apply, doc)
+            applied.append(repeat(once, when=_not_ready_yet, timeout=left, max_interval=2, sleep=self.calls.pause))
+        return applied
 
     def create(self, doc: Json) -> Json:
-        """Create one object; it must not exist yet (status 409), unless ``generateName`` names it."""
-        resource = self.kinds.of(doc)
-        space = space_of(doc)
-        title = resource.title(space, doc.get("metadata", {}).get("name") or "(new)")
+        """Create one object; raises ApiFailed with status 409 if it exists."""
+        resource, namespace = self.kinds.of(doc), _namespace(doc)
+        title = resource.title(namespace, doc.get("metadata", {}).get("name") or "(new)")
         query = {"fieldManager": FIELD_MANAGER}
-        return self.calls.json("POST", resource.path(space), title=title, query=query, body=doc)
+        return self.calls.json("POST", resource.path(namespace), title=title, query=query, body=doc)
 
     def patch(
         self, kind: str, name: str, patch: Json, namespace: str | None = None, subresource: str | None = None
@@ -53,38 +62,58 @@ class Cluster(Api):
     def delete(
         self, kind: str, name: str, namespace: str | None = None, grace: int | None = None, wait: float | None = None
     ) -> None:
-        """Delete one object, and what it owns in the background; already gone is success.
+        """Delete one object and, in the background, its dependents; succeeds if it does not exist.
 
-        Args:
-            kind: its kind.
-            name: its name.
-            namespace: its namespace.
-            grace: seconds that a pod gets to stop; 0 removes it at once.
-            wait: seconds to wait until it is really gone.
-
-        Raises:
-            ApiFailed: the server refused.
-            WaitTimeout: it is still there; the evidence names its finalizers.
+        ``grace`` is the seconds that a pod has to stop (0 deletes it immediately), ``wait`` the seconds to wait until
+        the object is gone. Raises ApiFailed, or WaitTimeout with the remaining finalizers.
         """
-        delete_one(self, kind, name, namespace, grace, wait)
+        resource = self.kinds.named(kind)
+        path, title = resource.path(namespace, name), resource.title(namespace, name)
+        if not self._delete(path, title, {}, grace) or wait is None:
+            return
+        before = self.get(kind, name, namespace)
+        if before is None:
+            return
+        uid = before["metadata"].get("uid")
+
+        def gone(objects: list[Json]) -> bool:
+            # An object of the same name with another uid is a recreated one.
+            return all(obj["metadata"].get("uid") != uid for obj in objects)
+
+        field = f"metadata.name={name}"
+        try:
+            self.wait(kind, gone, namespace=namespace, fields=field, timeout=wait, what=f"{title} is gone")
+        except WaitTimeout as error:
+            left = self.get(kind, name, namespace) or {}
+            held = [*left.get("metadata", {}).get("finalizers", []), *left.get("spec", {}).get("finalizers", [])]
+            lines = [f"finalizers: {', '.join(held)}"] if held else []
+            raise WaitTimeout(error.what, evidence=[*lines, *error.evidence], fix=error.fix) from error
 
     def delete_all(self, kind: str, namespace: str | None, labels: str | None = None, grace: int | None = None) -> None:
-        """Delete the objects of a kind in a namespace, or those with these labels anywhere; none is success.
+        """Delete the objects of a kind in a namespace, or those with these labels in all namespaces.
 
-        Raises:
-            ApiFailed: the server refused, or neither namespace nor labels narrow the choice.
+        Raises ApiFailed when the server refuses, or when neither a namespace nor labels restrict the deletion.
         """
-        delete_many(self, kind, namespace, labels, grace)
+        resource = self.kinds.named(kind)
+        inside = namespace if resource.namespaced else None
+        if not inside and not labels:
+            raise ApiFailed(
+                f"refused to delete all {resource.title()} of the cluster", fix="pass a namespace or a label selector"
+            )
+        if kind == "Namespace" or (resource.namespaced and not inside):
+            # The API deletes collections neither of namespaces nor across them.
+            for obj in self.list(kind, inside, labels):
+                self.delete(kind, obj["metadata"]["name"], obj["metadata"].get("namespace"), grace)
+            return
+        self._delete(resource.path(inside), resource.title(inside), selector(labels, None), grace)
 
     def exec(
         self, pod: str, namespace: str, argv: Sequence[str], container: str | None = None, timeout: float = 30
     ) -> str:
         """Run a command in a container and return its stdout.
 
-        Raises:
-            ApiFailed: not started, not ended within ``timeout`` seconds, or a non-zero status; the evidence
-                is the output.
-            Interrupted: the run was cancelled.
+        Raises ApiFailed, with the output as evidence, when the command does not start, fails, or does not end within
+        ``timeout`` seconds; and Interrupted.
         """
         return run_in_pod(self.calls, namespace, pod, container, argv, timeout)
 
@@ -103,18 +132,18 @@ class Cluster(Api):
     ) -> list[Json]:
         """Watch a set of objects until ``predicate`` holds over it; returns the set.
 
-        A kind whose CRD is not installed yet is an empty set.
+        While the kind's CRD is not installed, the set is empty.
 
         Args:
-            kind: the kind of the objects.
-            predicate: over the current set, called at each change.
+            kind: kind of the objects.
+            predicate: called with the current set at each change.
             namespace: None for all.
             labels: label selector.
             fields: field selector.
             timeout: seconds.
-            fail: over the current set; a reason why the predicate will never hold, to stop at once.
+            fail: called with the current set; returns a reason to stop because the predicate will never hold.
             what: the condition in words, for the error.
-            hold: seconds for which the predicate must stay true without a break.
+            hold: seconds during which the predicate must stay true.
 
         Raises:
             WaitTimeout: with the last states of the objects and their newest events.
@@ -133,17 +162,11 @@ class Cluster(Api):
         labels: str | None = None,
         what: str = "",
     ) -> list[Json]:
-        """Wait until objects are ready: Pod, Node, Deployment, DaemonSet, StatefulSet, Job, CRD, ….
+        """Wait until objects are ready: Pod, Node, Deployment, DaemonSet, StatefulSet, Job, CRD and others.
 
-        Stops at once when one has failed for good: a pod has ended, an image name is wrong, …
-
-        Args:
-            kind: the kind of the objects.
-            names: all of these must exist and be ready.
-            namespace: where they are.
-            timeout: seconds.
-            labels: without ``names``: at least one object has these labels, and all that do are ready.
-            what: the condition in words; made from the others when empty.
+        All of ``names`` must exist and be ready; without names at least one object has ``labels``, and all of these are
+        ready. Fails early when one can no longer become ready, such as an ended pod or one with an invalid image name.
+        ``what`` is the condition in words. Raises like ``wait``.
         """
         wanted = [names] if isinstance(names, str) else None if names is None else sorted(names)
         if wanted == []:
@@ -154,3 +177,50 @@ class Cluster(Api):
         return self.wait(
             kind, predicate, namespace=namespace, labels=labels, fields=one, timeout=timeout, fail=fail, what=what
         )
+
+    def _apply(self, doc: Json) -> Json:
+        resource, namespace, name = self.kinds.of(doc), _namespace(doc), doc.get("metadata", {}).get("name")
+        if not name:
+            raise ApiFailed(f"{resource.kind} without a name cannot be applied", fix="set metadata.name, or create it")
+        meta = {key: value for key, value in doc["metadata"].items() if key not in ("managedFields", "resourceVersion")}
+        return self.calls.json(
+            "PATCH",
+            resource.path(namespace, name),
+            title=resource.title(namespace, name),
+            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            body={**doc, "metadata": meta},
+            content_type=APPLY_PATCH,
+        )
+
+    def _delete(self, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:
+        """Whether there was something to delete."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        try:
+            self.calls.json("DELETE", path, title=title, query=query, body=options)
+        except ApiFailed as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+
+def _namespace(doc: Json) -> str:
+    """The namespace of a document; cluster-scoped kinds ignore it."""
+    return str(doc.get("metadata", {}).get("namespace") or "default")
+
+
+def _flat(docs: Iterable[Json | None]) -> Iterator[Json]:
+    for doc in docs:
+        if doc and doc.get("kind") == "List":
+            yield from _flat(doc.get("items") or [])
+        elif doc:
+            yield doc
+
+
+def _not_ready_yet(error: ApiFailed) -> bool:
+    """Whether a CRD is not served yet or a webhook does not answer yet; not for a missing namespace."""
+    if error.status == 404:
+        return "namespaces " not in error.what
+    return error.status >= 500 and any(sign in error.what for sign in _STARTING)

@@ -1,4 +1,4 @@
-"""What a failed wait shows: the state of each object in a line, its pods, and the newest events."""
+"""Evidence of a failed wait: a line of state for each object and its pods, and the newest events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kube.api import Api
 from lab.kube.readiness import is_ready, rollout
+from lab.objects.kai import PodGroupView
 from lab.objects.redact import redact_text
-from lab.objects.views import Condition, EventView, NodeView, PodGroupView, PodView
+from lab.objects.views import Condition, EventView, NodeView, PodView
 
 OBJECTS = 12
 EVENTS = 10
@@ -21,22 +22,18 @@ Obj = Mapping[str, Any]
 
 _BAD_WHEN_TRUE = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "ReplicaFailure", "Failed")
 
-_DULL_REASONS = ("", "PodCompleted")
+_IGNORED_REASONS = ("", "PodCompleted")
 
 
 def title_of(obj: Obj) -> str:
     """``Kind namespace/name``."""
     meta = obj.get("metadata", {})
-    name = meta.get("name", "")
-    return (
-        f"{obj.get('kind', 'object')} {meta['namespace']}/{name}"
-        if meta.get("namespace")
-        else f"{obj.get('kind')} {name}"
-    )
+    prefix = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f"{obj.get('kind', 'object')} {prefix}{meta.get('name', '')}"
 
 
 def state_of(obj: Obj) -> str:
-    """The state of an object in one line; equal lines mean that nothing worth telling has changed."""
+    """The state of an object in one line; it differs only after a relevant change."""
     kind = obj.get("kind")
     if kind == "Pod":
         words = _pod(PodView.of(obj))
@@ -58,14 +55,10 @@ def state_of(obj: Obj) -> str:
 
 
 def gather(api: Api, kind: str, objects: Sequence[Obj], namespace: str | None, where: str) -> list[str]:
-    """The evidence lines for a set of objects; unready ones first. Never raises ApiFailed.
+    """The evidence lines for a set of objects of one kind, unready ones first. Never raises ApiFailed.
 
-    Args:
-        api: asked for events, logs of crashing containers, and the pods of workloads.
-        kind: the kind that was waited for.
-        objects: the set as last seen.
-        namespace: where it was looked for.
-        where: the selection in words, told when nothing matches.
+    Reads events, logs of crashing containers, and the pods of workloads. ``where`` is the selection in words, shown
+    when nothing matches.
     """
     ordered = sorted(objects, key=is_ready)
     lines = [f"{title_of(obj)}: {state_of(obj)}" for obj in ordered[:OBJECTS]]
@@ -80,7 +73,7 @@ def gather(api: Api, kind: str, objects: Sequence[Obj], namespace: str | None, w
         lines += _log_tails(api, [PodView.of(o) for o in every if o.get("kind") == "Pod"])
         lines += _events(api, every, namespace)
     except ApiFailed as error:
-        lines.append(f"more cannot be read: {error.what}")
+        lines.append(f"more evidence is not available: {error.what}")
     return [redact_text(line) for line in lines]
 
 
@@ -92,12 +85,12 @@ def _pod(pod: PodView) -> list[str]:
         words.append("being deleted")
     words.append(f"on {pod.node}" if pod.node else f"not bound, scheduler {pod.scheduler_name or '-'}")
     words += [f"{w.container} waits: {_because(w.reason, w.message)}" for w in pod.waiting]
-    # The Ready conditions only repeat what the containers say.
-    dull = ("Ready", "ContainersReady") if pod.waiting else ("ContainersReady",)
+    # The Ready conditions only repeat the containers' states.
+    ignored = ("Ready", "ContainersReady") if pod.waiting else ("ContainersReady",)
     words += [
         f"{c.type}={c.status}: {_because(c.reason, c.message)}"
         for c in pod.conditions
-        if not pod.ready and c.status != "True" and c.type not in dull and c.reason not in _DULL_REASONS
+        if not pod.ready and c.status != "True" and c.type not in ignored and c.reason not in _IGNORED_REASONS
     ]
     if pod.restarts:
         words.append(f"{pod.restarts} restarts")
@@ -132,7 +125,7 @@ def _because(reason: str, message: str) -> str:
 
 
 def _pods_of(api: Api, obj: Obj) -> list[dict[str, Any]]:
-    """The pods that a workload selects, unready ones only."""
+    """The unready pods that a workload selects."""
     chosen = obj.get("spec", {}).get("selector")
     labels = chosen.get("matchLabels") if isinstance(chosen, dict) else None
     if obj.get("kind") == "Pod" or not labels:
@@ -143,13 +136,13 @@ def _pods_of(api: Api, obj: Obj) -> list[dict[str, Any]]:
 
 
 def _log_tails(api: Api, pods: Iterable[PodView]) -> list[str]:
-    """The last words of containers that crash again and again: the cause is mostly there."""
+    """The last log lines of containers in CrashLoopBackOff, which mostly show the cause."""
     lines: list[str] = []
     crashing = [(p, w.container) for p in pods for w in p.waiting if w.reason == "CrashLoopBackOff"]
     for pod, container in crashing[:LOGS]:
         try:
             text = api.logs(pod.name, pod.namespace, container, tail=LOG_LINES, previous=True)
-        except ApiFailed:  # the kubelet keeps the log of the last run only for a while
+        except ApiFailed:  # the kubelet keeps the log of the previous run only for a while
             continue
         lines += [f"log of {pod.name}/{container}: {line}" for line in text.splitlines()[-LOG_LINES:]]
     return lines
@@ -169,11 +162,10 @@ def _events(api: Api, objects: Sequence[Obj], namespace: str | None) -> list[str
         events = [e for e in events if e.type == "Warning"]
     never = datetime.min.replace(tzinfo=UTC)
     events.sort(key=lambda e: e.last or never)
-    return [
-        f"event {e.last:%H:%M:%S}"
-        + (f" ×{e.count}" if e.count > 1 else "")
-        + f" {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
-        if e.last
-        else f"event {e.kind}/{e.name} {e.reason}: {' '.join(e.message.split())}"
-        for e in events[-EVENTS:]
-    ]
+    return [_event(e) for e in events[-EVENTS:]]
+
+
+def _event(event: EventView) -> str:
+    when = f" {event.last:%H:%M:%S}" if event.last else ""
+    times = f" ×{event.count}" if event.count > 1 and event.last else ""
+    return f"event{when}{times} {event.kind}/{event.name} {event.reason}: {' '.join(event.message.split())}"

@@ -1,4 +1,4 @@
-"""What goes wrong with an API server, in words a person can act on; and what is worth repeating."""
+"""Errors of an API server with a fix, and the decision whether to repeat a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.kube.transport import TransportError
 
 
 class Unreachable(ApiFailed):
-    """The API server gave no answer (status 0)."""
+    """The API server did not answer (status 0)."""
 
     def __init__(self, what: str, failure: TransportError, fix: str) -> None:
         super().__init__(what, fix=fix)
@@ -21,7 +21,7 @@ class Unreachable(ApiFailed):
 
 @dataclass(frozen=True)
 class ApiServer:
-    """An API server as messages name it."""
+    """An API server in messages."""
 
     server: str
     """Its URL."""
@@ -29,13 +29,14 @@ class ApiServer:
     context: str | None
 
     def unreachable(self, failure: TransportError) -> Unreachable:
-        whose = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
-        how = "is not to be trusted" if failure.tls else "does not answer"
+        source = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
         if failure.tls:
-            fix = "the cluster was probably made anew: write its kubeconfig again with 'lab up'"
+            problem = "has an untrusted certificate"
+            fix = "run 'lab up' to write the kubeconfig again; the cluster was probably recreated"
         else:
-            fix = "see with 'lab status' whether the cluster runs; 'lab up' starts one that is stopped"
-        return Unreachable(f"the API server {self.server} ({whose}) {how}: {failure}", failure, fix)
+            problem = "does not answer"
+            fix = "check with 'lab status' whether the cluster runs; 'lab up' starts a stopped one"
+        return Unreachable(f"the API server {self.server} ({source}) {problem}: {failure}", failure, fix)
 
     def refused(self, method: str, title: str, status: int, raw: bytes) -> ApiFailed:
         """The error for an answer with an error status."""
@@ -57,29 +58,29 @@ class ApiServer:
 
     def _fix(self, status: int, message: str) -> str:
         if status == 401:
-            return f"the credentials in {self.kubeconfig} are not valid: write it again with 'lab up'"
+            return f"run 'lab up' to write {self.kubeconfig} again; its credentials are invalid"
         if "admission webhook" in message or "ValidatingAdmissionPolicy" in message:
-            return "change the object as the admission check says"
+            return "change the object as the admission check requires"
         if "failed calling webhook" in message:
-            return "see whether the pods behind that webhook run"
+            return "check whether the pods behind that webhook run"
         if status == 403:
-            return f"this takes a context with more rights than {self.context or self.kubeconfig}"
+            return f"use a context with more permissions than {self.context or self.kubeconfig}"
         if status in (400, 422):
             return "correct the object"
         if status == 404:
-            return "create it first; for a kind: install its CRD"
+            return "create it first; for a kind, install its CRD"
         if status == 409:
-            return "look at the object that is in the way"
-        return f"look at the log of the API server {self.server}"
+            return "check the existing object"
+        return f"check the log of the API server {self.server}"
 
 
 def may_repeat(error: ApiFailed, method: str) -> bool:
-    """Whether the same request may work in a moment and does no harm when it is repeated."""
+    """Whether the same request may work soon, and repeating it is safe."""
     idempotent = method != "POST"
     if isinstance(error, Unreachable):
         return not error.tls and (idempotent or error.unsent)
     if error.status == 429:
         return True
     if error.status == 403 and "error looking up service account" in error.what:
-        return True  # the namespace is so new that its default ServiceAccount is not made yet
+        return True  # the default ServiceAccount of a new namespace does not exist yet
     return idempotent and (error.status == 503 or (error.status == 500 and "etcdserver" in error.what))

@@ -1,4 +1,4 @@
-"""The insides of a pod: what its containers wrote, and commands run in them."""
+"""Logs of containers, and commands run in them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lab.kube.transport import ExecOutcome, TransportError
 
 LINES = 12
 
-_NOT_BEGUN = "waiting for init preliminary setup"
-"""What runc says when the process that was to become the command died before it began: it has not run, and is asked for
-again. Seen with runc 1.1.15 on a busy node, once in some thousand commands."""
+_NOT_STARTED = "waiting for init preliminary setup"
+"""runc's error when its init process died before the command started, so that repeating it is safe. Seen with runc
+1.1.15 on a busy node, once in some thousand commands."""
 
 
 def read_log(
     calls: RestClient, namespace: str, pod: str, container: str | None, *, tail: int | None, previous: bool
 ) -> str:
-    """What a container wrote; see Cluster.logs."""
+    """Implement ``Cluster.logs``."""
     query = {"container": container or _default_container(calls, namespace, pod)}
     if tail is not None:
         query["tailLines"] = str(tail)
@@ -35,23 +35,23 @@ def read_log(
 def run_in_pod(
     calls: RestClient, namespace: str, pod: str, container: str | None, argv: Sequence[str], timeout: float
 ) -> str:
-    """The stdout of a command; see Cluster.exec."""
+    """Implement ``Cluster.exec``."""
     container = container or _default_container(calls, namespace, pod)
     what = f"{shlex.join(argv)} in {POD.title(namespace, pod)}, container {container}"
     query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", a) for a in argv)]
     path = POD.path(namespace, pod, "exec")
 
     def once() -> str:
-        outcome = _ask(calls, path, query, timeout, what)
+        outcome = _exec(calls, path, query, timeout, what)
         if outcome.status is not None and outcome.status.get("status") == "Success":
             return outcome.out
         lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-LINES:]
-        raise ApiFailed(f"{what}: {_ending(outcome.status)}", evidence=lines, fix="see its output above")
+        raise ApiFailed(f"{what}: {_failure(outcome.status)}", evidence=lines, fix="check the output above")
 
-    return retry(once, when=lambda error: _NOT_BEGUN in error.what, attempts=3, interval=0.5, sleep=calls.pause)
+    return retry(once, when=lambda error: _NOT_STARTED in error.what, attempts=3, interval=0.5, sleep=calls.pause)
 
 
-def _ask(calls: RestClient, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
+def _exec(calls: RestClient, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
     cancel = calls.cancel
     try:
         return calls.transport.exec(path, query, timeout, lambda: cancel is not None and cancel.is_set())
@@ -60,22 +60,22 @@ def _ask(calls: RestClient, path: str, query: Sequence[tuple[str, str]], timeout
     except TimeoutError as error:
         calls.check_cancel()
         raise ApiFailed(
-            f"{what}: did not end within {timeout:g} s", fix="give it more time, or see what it waits for"
+            f"{what}: did not end within {timeout:g} s", fix="raise the timeout, or check what the command waits for"
         ) from error
     except ApiFailed as error:
         raise ApiFailed(
-            f"{what}: {error.what} (HTTP {error.status})", status=error.status, fix="see whether the container runs"
+            f"{what}: {error.what} (HTTP {error.status})", status=error.status, fix="check whether the container runs"
         ) from error
 
 
 def _default_container(calls: RestClient, namespace: str, pod: str) -> str:
-    """The container meant when none is named: the one of kubectl's annotation, else the first."""
+    """The container of kubectl's annotation, or the first one."""
     obj = calls.json("GET", POD.path(namespace, pod), title=POD.title(namespace, pod))
     named = (obj.get("metadata", {}).get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
     return str(named or obj["spec"]["containers"][0]["name"])
 
 
-def _ending(status: Mapping[str, Any] | None) -> str:
+def _failure(status: Mapping[str, Any] | None) -> str:
     if status is None:
         return "the connection ended before the command did"
     causes = (status.get("details") or {}).get("causes") or []

@@ -1,7 +1,7 @@
 """HTTP to one API server; the only importer of ``kubernetes``.
 
-The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections. Its
-typed models are left out: the lab speaks of CRDs in several versions, for which plain JSON is simpler.
+The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections. Its typed models
+are not used: for CRDs in several versions plain JSON is simpler.
 """
 
 from __future__ import annotations
@@ -23,47 +23,44 @@ from lab.tools.http import reason
 CONNECT_SECONDS = 5.0
 USER_AGENT = "kailab"
 
-# The library keeps credentials in temporary files behind an unlocked module-level cache.
+# The library caches temporary files with credentials in a module-level dict without a lock.
 _loading = threading.Lock()
 
 
 def _configuration(kubeconfig: Path, context: str | None) -> Any:
-    """A Configuration of this file and context alone; the library's global default is left as it is."""
+    """A Configuration of this file and context; the library's global default stays unchanged."""
     from kubernetes import config  # noqa: TID251 - this is the door
     from kubernetes.client import Configuration  # noqa: TID251 - this is the door
 
     untyped: Any = config
-    made = Configuration(proxy="")
+    configuration = Configuration(proxy="")
     try:
         with _loading:
             untyped.load_kube_config(
-                config_file=str(kubeconfig), context=context, client_configuration=made, persist_config=False
+                config_file=str(kubeconfig), context=context, client_configuration=configuration, persist_config=False
             )
     except Exception as error:
-        # The loader raises what its parts raise: ConfigException, YAMLError, KeyError, OSError, …
+        # The loader passes exceptions through: ConfigException, YAMLError, KeyError, OSError, …
         what = f"kubeconfig {kubeconfig}" + (f", context {context}," if context else "")
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ApiFailed(
-            f"{what} cannot be used: {reason}", fix="check the file and the names of its contexts"
-        ) from error
-    made.retries = False  # retries are decided in rest.py, which knows what may be repeated
-    made.keep_alive = True
-    made.connection_pool_maxsize = 64
-    if not made.proxy and not _is_near(made.host):
-        made.proxy = Configuration(host=made.host).proxy
-    elif not made.proxy:
-        # Without a proxy websocket-client asks the environment for one, and minds no_proxy only along with a
-        # proxy: so one is named (which, does not matter) and this server is excepted from it.
-        made.proxy = made.host
-        made.no_proxy = urlsplit(made.host).hostname
-    return made
+        raise ApiFailed(f"{what} is invalid: {reason}", fix="check the file and the names of its contexts") from error
+    configuration.retries = False  # rest.py decides which requests to repeat
+    configuration.keep_alive = True
+    configuration.connection_pool_maxsize = 64
+    if not configuration.proxy and not _is_local(configuration.host):
+        configuration.proxy = Configuration(host=configuration.host).proxy
+    elif not configuration.proxy:
+        # Without a proxy websocket-client reads one from the environment, and it respects no_proxy only together with
+        # a proxy: so set any proxy, and exclude this server from it.
+        configuration.proxy = configuration.host
+        configuration.no_proxy = urlsplit(configuration.host).hostname
+    return configuration
 
 
-def _is_near(server: str) -> bool:
-    """Whether this server is on this machine or a container network.
+def _is_local(server: str) -> bool:
+    """Whether this server is on this machine or a container network, where the environment's proxy does not apply.
 
-    A proxy named in the environment is for the internet and reaches neither. A ``proxy-url`` in the
-    kubeconfig is always followed.
+    A ``proxy-url`` in the kubeconfig always applies.
     """
     host = urlsplit(server).hostname or ""
     try:
@@ -73,11 +70,7 @@ def _is_near(server: str) -> bool:
 
 
 class KubeTransport:
-    """HTTP through the connection pool of the Kubernetes client library.
-
-    Raises:
-        ApiFailed: the kubeconfig cannot be used.
-    """
+    """HTTP through the connection pool of the Kubernetes client library. Raises ApiFailed for an invalid kubeconfig."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
         self._config = _configuration(kubeconfig, context)
@@ -137,14 +130,12 @@ class KubeTransport:
         self._pool.clear()
 
     def _credentials(self) -> dict[str, str]:
-        """The authorization header; asked for anew each time because tokens of exec plugins expire."""
+        """The authorization header, read for each request because tokens of exec plugins expire."""
         token = self._config.auth_settings().get("BearerToken", {}).get("value")
         return {"authorization": token} if token else {}
 
 
 class _Reply:
-    """A urllib3 response."""
-
     def __init__(self, response: Any) -> None:
         self._response = response
 
@@ -166,7 +157,7 @@ class _Reply:
             yield rest
 
     def shutdown(self) -> None:
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # already over
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # already closed
             self._response.shutdown()
 
     def close(self) -> None:
@@ -175,25 +166,25 @@ class _Reply:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Turns the library's connection errors into TransportError."""
+    """Raise the library's connection errors as TransportError."""
     from urllib3 import exceptions as http  # noqa: TID251 - this is the door
 
     try:
         yield
     except http.SSLError as error:
-        words = reason(error)
-        distrust = any(sign in words.upper() for sign in ("CERTIFICATE", "UNKNOWN_CA"))
-        raise TransportError(words, tls=distrust) from error
+        text = reason(error)
+        untrusted = any(sign in text.upper() for sign in ("CERTIFICATE", "UNKNOWN_CA"))
+        raise TransportError(text, tls=untrusted) from error
     except (http.NewConnectionError, http.ConnectTimeoutError) as error:
         raise TransportError(reason(error), unsent=True) from error
     except http.ReadTimeoutError as error:
-        raise TransportError("no answer in time") from error
+        raise TransportError("no answer within the timeout") from error
     except (http.HTTPError, OSError) as error:
         raise TransportError(reason(error)) from error
 
 
 def _status_message(body: object) -> str:
-    """The message of a Status object, or the text itself."""
+    """The message of a Status object, or the body itself."""
     text = _text(body) if isinstance(body, bytes) else str(body or "")
     try:
         return str(json.loads(text)["message"])

@@ -1,9 +1,10 @@
-"""Follows several kinds of one or more clusters at once; all that happens comes out of one queue.
+"""List and watch several kinds of one or more clusters; all events arrive in one queue.
 
-Reflectors feed ``Informers``; a ``Cache`` keeps what its events show, and an ``EventLoop`` handles them in a thread.
+Reflectors feed ``Informers``; a ``Cache`` keeps the objects that its events show, and an ``EventLoop`` handles the
+events in a thread.
 
-Changes of one kind come in the order in which the API server made them. Kinds have watches of their own and may
-run apart by moments: what compares two kinds must allow for that.
+Changes of one kind keep the order of the API server. Each kind has its own watch, so that changes of two kinds may
+arrive in another order.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lab.kube.store import Store
 from lab.tools.background import Background
 
 ABSENT_SECONDS = 5.0
-"""How often a kind that the server does not have is asked for again: its CRD may come."""
+"""Interval at which to check whether the CRD of a missing kind was installed."""
 
 TAKE_SECONDS = 0.5
 
@@ -36,40 +37,36 @@ ABSENT = "the server does not have it"
 
 @dataclass(frozen=True)
 class InformerSource:
-    """What is followed of one cluster."""
+    """The kinds to watch in one cluster."""
 
     name: str
-    """Comes back with every event."""
+    """Part of every event."""
     cluster: Api
     kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class InformerEvent:
-    """Something about one kind of one source; without any change it says that the watch goes on after trouble."""
+    """An event about one kind of one source; an empty one means that the watch works again."""
 
     source: str
     kind: str
     changes: tuple[Change, ...] = ()
-    """Several of them happened since the last list: the set goes from one state to the next in one step."""
+    """Several changes happened since the last list, and apply in one step."""
     listed: bool = False
-    """The set is whole from here on: this is its first list."""
+    """The first list: from here on the set is complete."""
     absent: bool = False
     """The server does not have the kind (yet)."""
     trouble: str = ""
-    """The watch broke off and is taken up again: what happens meanwhile shows as one step."""
+    """The error that broke the watch, which is retried; changes until then arrive in one step."""
     refused: str = ""
-    """The kind is not followed, for this reason."""
+    """The reason why the kind is not watched."""
     error: ApiFailed | None = field(default=None, compare=False)
-    """The refusal itself."""
+    """The error behind ``refused``."""
 
 
 class Informers:
-    """A context manager; ``take`` gives the events as they come.
-
-    Args:
-        sources: what to follow. The clusters stay open.
-    """
+    """A context manager; ``take`` returns the events as they arrive. The clusters stay open."""
 
     def __init__(self, sources: Iterable[InformerSource]) -> None:
         self._queue: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
@@ -93,11 +90,7 @@ class Informers:
             thread.stop()
 
     def take(self, seconds: float) -> InformerEvent | None:
-        """The next event, or None when none came within ``seconds``.
-
-        Raises:
-            Interrupted: the run was cancelled.
-        """
+        """The next event, or None after ``seconds``. Raises Interrupted."""
         with contextlib.suppress(queue.Empty):
             item = self._queue.get(timeout=max(0.0, seconds)) if seconds > 0 else self._queue.get_nowait()
             if isinstance(item, Exception):
@@ -112,52 +105,47 @@ class Informers:
                 self._pump(source, kind, resource, stopping)
         except ApiFailed as error:
             self._queue.put(InformerEvent(source.name, kind, refused=error.what, error=error))
-        except Exception as error:  # noqa: BLE001 - handed to the thread that takes
+        except Exception as error:  # noqa: BLE001 - raised in the thread that takes
             if not stopping.is_set():
                 self._queue.put(error)
 
     def _until_served(self, source: InformerSource, resource: Resource, stopping: threading.Event) -> bool:
-        """Wait for the kind's CRD; False when stopped before. Kinds of Kubernetes itself are always there."""
-        told = False
-        while _custom(resource) and not stopping.is_set():
+        """Wait for the kind's CRD; False when stopped before."""
+        reported = False
+        while _has_crd(resource) and not stopping.is_set():
             try:
                 _, version = source.cluster.calls.collection(resource, None, {"limit": "1"})
             except Unreachable as error:
                 if error.tls:
                     raise
                 self._queue.put(InformerEvent(source.name, resource.kind, trouble=error.what))
-                _pause(source, stopping)
-                continue
-            if version:
-                break
-            if not told:
-                self._queue.put(InformerEvent(source.name, resource.kind, absent=True))
-                told = True
-            _pause(source, stopping)
+            else:
+                if version:
+                    break
+                if not reported:
+                    self._queue.put(InformerEvent(source.name, resource.kind, absent=True))
+                    reported = True
+            stopping.wait(ABSENT_SECONDS)
+            source.cluster.calls.check_cancel()
         return not stopping.is_set()
 
     def _pump(self, source: InformerSource, kind: str, resource: Resource, stopping: threading.Event) -> None:
-        listed, told = False, ""
-        with Reflector(source.cluster.calls, resource, None, {}) as follower:
+        listed, reported = False, ""
+        with Reflector(source.cluster.calls, resource, None, {}) as reflector:
             while not stopping.is_set():
-                batch = follower.take(TAKE_SECONDS)
+                batch = reflector.take(TAKE_SECONDS)
                 if batch is not None:
                     self._queue.put(InformerEvent(source.name, kind, tuple(batch), listed=not listed))
                     listed = True
-                trouble = str(follower.trouble).splitlines()[0] if follower.trouble else ""
-                if trouble != told:
-                    told = trouble
+                trouble = str(reflector.trouble).splitlines()[0] if reflector.trouble else ""
+                if trouble != reported:
+                    reported = trouble
                     if trouble or listed:
                         self._queue.put(InformerEvent(source.name, kind, trouble=trouble))
 
 
 class Cache:
-    """The objects of some kinds of one source, as its events show them. Not thread-safe.
-
-    Args:
-        kinds: which kinds the events are about.
-        view: what is kept of an object.
-    """
+    """The objects of some kinds of one source, from its events; ``view`` converts them. Not thread-safe."""
 
     def __init__(self, kinds: Iterable[str], view: Callable[[Json], Json]) -> None:
         self._stores = {kind: Store(view) for kind in kinds}
@@ -166,12 +154,12 @@ class Cache:
         self._tuples: dict[str, tuple[Json, ...]] = {}
 
     def update(self, event: InformerEvent) -> list[Change]:
-        """Take an event in; its changes, with what is kept of the objects that are there."""
+        """Apply an event; returns its changes with converted objects."""
         kind = event.kind
         if not event.trouble:
             self._answered.add(kind)
         if doubt := event.refused or event.trouble or (ABSENT if event.absent else ""):
-            # After trouble what is known grows old, until the watch goes on.
+            # The objects may be out of date until the watch works again.
             self._doubts[kind] = doubt
             return []
         self._doubts.pop(kind, None)
@@ -183,37 +171,33 @@ class Cache:
         return changes
 
     def doubt(self, kind: str) -> str:
-        """Why the objects of a kind are not known, or may be old; empty when they are known."""
+        """The reason why the objects of a kind are unknown or out of date; empty when they are known."""
         return self._doubts.get(kind, "")
 
     @property
     def synced(self) -> bool:
-        """Whether the server has answered on every kind, be it that it does not have it."""
+        """Whether the server has answered for every kind, even if it does not have it."""
         return self._answered >= self._stores.keys()
 
     def objects(self, kind: str) -> tuple[Json, ...]:
-        """The objects of a kind as they were last known."""
+        """The last known objects of a kind."""
         if kind not in self._tuples:
             self._tuples[kind] = tuple(self._stores[kind])
         return self._tuples[kind]
 
 
 class EventLoop(Background):
-    """A context manager: handles each event in a thread of its own, and wakes whoever waits for what came of it.
+    """A context manager that handles each event in a thread, and wakes those who wait for its effects.
 
-    What ends the thread is raised where somebody waits, else at the end.
-
-    Args:
-        informers: where the events come from; started and stopped along with the thread.
-        handle: called with each event, under ``changed``, which has to be held to read what it writes.
-        name: of the thread.
+    ``handle`` is called with each event under ``changed``; hold it to read what ``handle`` writes. An exception that
+    ends the thread is raised in ``wait_for``, or else at the end.
     """
 
     def __init__(self, informers: Informers, handle: Callable[[InformerEvent], None], name: str) -> None:
         super().__init__(self._handle_all, name)
         self.changed = threading.Condition()
         self.listed: set[tuple[str, str]] = set()
-        """Source and kind of the sets that are whole."""
+        """Source and kind of the complete sets."""
         self._informers = informers
         self._handle = handle
 
@@ -222,7 +206,7 @@ class EventLoop(Background):
         super().start()
 
     def stop(self) -> None:
-        """Handle what has come, and end."""
+        """Handle all queued events, and end."""
         with self.changed:
             self.stopping.set()
             self.changed.notify_all()
@@ -230,14 +214,14 @@ class EventLoop(Background):
         self._informers.__exit__(None, None, None)
 
     def wait_for(self, predicate: Callable[[], bool], seconds: float) -> bool:
-        """Wait until the predicate holds; whether it does. It is asked after each event, under ``changed``."""
+        """Wait until the predicate holds; returns whether it does. It is called after each event, under ``changed``."""
         with self.changed:
             holds = self.changed.wait_for(lambda: self.error is not None or predicate(), seconds)
             self.check()
             return holds
 
     def fail(self, error: Exception) -> None:
-        """Raise an error wherever somebody waits."""
+        """Raise an error in every ``wait_for``."""
         with self.changed:
             self.error = self.error or error
             self.changed.notify_all()
@@ -248,7 +232,7 @@ class EventLoop(Background):
                 self._take(TAKE_SECONDS)
             while self._take(0.0):
                 pass
-        except Exception as error:  # noqa: BLE001 - raised where somebody waits
+        except Exception as error:  # noqa: BLE001 - raised in wait_for
             self.fail(error)
 
     def _take(self, seconds: float) -> bool:
@@ -263,11 +247,6 @@ class EventLoop(Background):
         return True
 
 
-def _pause(source: InformerSource, stopping: threading.Event) -> None:
-    stopping.wait(ABSENT_SECONDS)
-    source.cluster.calls.check_cancel()
-
-
-def _custom(resource: Resource) -> bool:
-    """Whether the kind comes with a CRD; a CRD's group has a dot."""
+def _has_crd(resource: Resource) -> bool:
+    """Whether the kind comes with a CRD, whose group has a dot; Kubernetes' own kinds are always served."""
     return "." in resource.group and not resource.group.endswith(".k8s.io")

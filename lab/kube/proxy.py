@@ -1,4 +1,4 @@
-"""HTTP to a Service or a pod through the API server, so that suites need no port-forward and no route to the pods."""
+"""HTTP to a Service or a pod through the API server's proxy, without port-forward or a route to the pods."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ READ_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Proxy:
-    """A server in a cluster.
-
-    Args:
-        cluster: where it is.
-        kind: Service or Pod.
-        namespace: its namespace.
-        name: its name.
-        port: number or name of a port; a Service's own port, not that of its pods.
-    """
+    """An HTTP server in a cluster; ``port`` is the number or name of a port, for a Service its own port."""
 
     cluster: Api
     kind: Literal["Service", "Pod"]
@@ -31,29 +23,21 @@ class Proxy:
     port: int | str
 
     def get(self, path: str, *, timeout: float = READ_SECONDS, patience: float = 0.0) -> Json:
-        """The JSON object at a path such as ``/facts``. Arguments and errors are those of ``raw``."""
+        """GET the JSON object at a path such as ``/facts``. Arguments and errors are those of ``raw``."""
         return self._object("GET", path, self.raw("GET", path, timeout=timeout, patience=patience))
 
     def post(self, path: str, body: Json, *, timeout: float = READ_SECONDS, patience: float = 0.0) -> Json:
-        """The JSON object that answers a body. Arguments and errors are those of ``raw``."""
+        """POST a body and return the answer, a JSON object. Arguments and errors are those of ``raw``."""
         return self._object("POST", path, self.raw("POST", path, body, timeout=timeout, patience=patience))
 
     def raw(
         self, method: str, path: str, body: Json | None = None, *, timeout: float = READ_SECONDS, patience: float = 0.0
     ) -> bytes:
-        """The body of the answer.
+        """Send a request with a JSON body and return the body of the answer.
 
-        Args:
-            method: GET, POST, ….
-            path: from the server's root.
-            body: sent as JSON.
-            timeout: seconds without any byte.
-            patience: seconds to go on while the API server finds nobody behind the Service, or cannot reach the
-                pod (status 503): so it is for a moment after a pod became ready.
-
-        Raises:
-            ApiFailed: the API server or the server itself refused, with its status.
-            Interrupted: the run was cancelled.
+        ``timeout`` is in seconds without any byte. ``patience`` is the seconds to retry while the API server has no
+        endpoint for the Service or cannot reach the pod (status 503), as just after a pod became ready. Raises
+        ApiFailed with the status of the API server or of the server itself, and Interrupted.
         """
         calls = self.cluster.calls
         where = self.cluster.kinds.named(self.kind).path(
@@ -69,9 +53,8 @@ class Proxy:
 
     @property
     def title(self) -> str:
-        """How messages name it."""
         return f"{self.kind} {self.namespace}/{self.name}:{self.port} "
 
     def _object(self, method: str, path: str, raw: bytes) -> Json:
-        what = f"{method} {self.title}{path}: the answer is no JSON object"
-        return json_object(raw, what, fix="look at the log of the server's pod")
+        what = f"{method} {self.title}{path}: the answer is not a JSON object"
+        return json_object(raw, what, fix="check the log of the server's pod")

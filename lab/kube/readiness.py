@@ -1,40 +1,41 @@
-"""When an object is ready, and when it never will be."""
+"""Whether an object is ready, or can no longer become ready."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from lab.objects.views import Condition, PodView
+from lab.objects.views import Condition, PodView, is_true
 
 HOPELESS = frozenset({"ErrImageNeverPull", "InvalidImageName"})
-"""Waiting reasons that no amount of waiting cures. CreateContainerConfigError is not one, because KAI's
-ConfigMaps come after the pod; nor is ImagePullBackOff, which may end."""
+"""Waiting reasons that are final. CreateContainerConfigError is not, because KAI creates its ConfigMaps after the pod;
+ImagePullBackOff is not either."""
 
 Obj = Mapping[str, Any]
 
 
 def is_ready(obj: Obj) -> bool:
-    """Whether the object does what it is for: a pod Ready, a workload rolled out, a CRD established."""
+    """Whether a pod is Ready, a workload rolled out, a CRD established, and so on by kind."""
     kind = obj.get("kind")
+    conditions = Condition.all_of(obj)
     if obj.get("metadata", {}).get("deletionTimestamp"):
         return False
     if kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"):
         have, want = rollout(obj)
         return _observed(obj) and have == want
     if kind == "Job":
-        return _true(obj, "Complete")
+        return is_true(conditions, "Complete")
     if kind == "CustomResourceDefinition":
-        return _true(obj, "Established")
+        return is_true(conditions, "Established")
     if kind == "Namespace":
         return bool(obj.get("status", {}).get("phase") == "Active")
     if kind == "PersistentVolumeClaim":
         return bool(obj.get("status", {}).get("phase") == "Bound")
-    return _true(obj, "Ready")
+    return is_true(conditions, "Ready")
 
 
 def why_never(obj: Obj) -> str | None:
-    """Why the object will not become ready any more, or None while there is hope."""
+    """The reason why the object can no longer become ready, or None."""
     kind, name = obj.get("kind"), obj.get("metadata", {}).get("name", "")
     if kind == "Pod":
         pod = PodView.of(obj)
@@ -52,7 +53,7 @@ def why_never(obj: Obj) -> str | None:
 
 
 def replaced(obj: Obj) -> bool:
-    """Whether a pod is on its way out and its controller makes, or has made, another one."""
+    """Whether a pod is being deleted, or has ended and its controller replaces it."""
     if obj.get("kind") != "Pod":
         return False
     pod = PodView.of(obj)
@@ -60,7 +61,7 @@ def replaced(obj: Obj) -> bool:
 
 
 def rollout(obj: Obj) -> tuple[int, int]:
-    """How many pods of a workload are up to date and available, and how many it wants."""
+    """The number of a workload's pods that are up to date and available, and the desired number."""
     spec, status = obj.get("spec", {}), obj.get("status", {})
     if obj.get("kind") == "DaemonSet":
         want = status.get("desiredNumberScheduled", 0)
@@ -70,17 +71,13 @@ def rollout(obj: Obj) -> tuple[int, int]:
     available = status.get("availableReplicas", 0)
     if obj.get("kind") == "ReplicaSet":
         return available, want
-    # More replicas than wanted means that pods of the old revision still run.
+    # With more replicas than desired, pods of the old revision still run.
     if status.get("replicas", 0) > want:
         return min(status.get("updatedReplicas", 0), available, want - 1), want
     return min(status.get("updatedReplicas", 0), available), want
 
 
 def _observed(obj: Obj) -> bool:
-    """Whether the controller has seen the latest change; before that its status speaks of the past."""
+    """Whether the controller has seen the latest generation; before that the status is out of date."""
     generation = obj.get("metadata", {}).get("generation", 0)
     return bool(obj.get("status", {}).get("observedGeneration", 0) >= generation)
-
-
-def _true(obj: Obj, kind: str) -> bool:
-    return any(c.type == kind and c.status == "True" for c in Condition.all_of(obj))

@@ -1,6 +1,6 @@
-"""Follows a set of objects: list, then watch, and list again whenever the watch breaks.
+"""List and watch a set of objects, and list again whenever the watch breaks (client-go's Reflector).
 
-The reading is done by a thread, so that whoever waits keeps time and notices a cancel on a silent connection.
+A thread reads, so that the caller can time out and cancel on a silent connection.
 """
 
 from __future__ import annotations
@@ -22,36 +22,29 @@ from lab.tools.background import Background
 log = logging.getLogger("lab.kube.wait")
 
 WATCH_SECONDS = 240
-"""How long one watch request lasts before it is renewed from where it ended."""
+"""Duration of one watch request; the next one continues at its resourceVersion."""
 
 PAUSE = 0.5
-"""Seconds before listing again after trouble."""
+"""Seconds before listing again after an error."""
 
 Change = tuple[str, Json]
 """ADDED, MODIFIED or DELETED, and the object."""
 
 
 class BrokenWatchError(Exception):
-    """The watch cannot go on from where it was; list again."""
+    """The watch cannot continue; list again."""
 
 
 def key_of(obj: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What tells objects of one kind apart; a re-created one of the same name is another object."""
+    """Namespace, name and uid: a recreated object of the same name is another object."""
     meta = obj.get("metadata", {})
     return meta.get("namespace", ""), meta.get("name", ""), meta.get("uid", "")
 
 
 class Reflector(Background):
-    """A context manager; ``take`` gives the changes of the set as they come.
+    """A context manager; ``take`` returns the changes of the set as they arrive.
 
-    The first batch is the set as it is, possibly empty, so that nobody judges half a list. A kind that the
-    server does not have yet counts as an empty set.
-
-    Args:
-        calls: the requests.
-        resource: the kind.
-        namespace: None for all.
-        selector: ``labelSelector`` and ``fieldSelector``.
+    The first batch is the complete set, possibly empty. While the server does not have the kind, the set is empty.
     """
 
     def __init__(
@@ -59,7 +52,7 @@ class Reflector(Background):
     ) -> None:
         super().__init__(self._follow, f"follow {resource.title(namespace)}", join=0)
         self.trouble: Exception | None = None
-        """What went wrong last while following; None when all is well."""
+        """The current error; None while the watch works."""
         self._calls = calls
         self._resource = resource
         self._namespace = namespace
@@ -71,18 +64,17 @@ class Reflector(Background):
         self._reply: Reply | None = None
 
     def stop(self) -> None:
-        """End the watch; not waited for, as a list may be under way."""
+        """End the watch without waiting for the thread, which may still be listing."""
         super().stop()
         with self._lock:
             if self._reply is not None:
                 self._reply.shutdown()
 
     def take(self, seconds: float) -> list[Change] | None:
-        """The next batch of changes, or None when none came within ``seconds`` (half a second at most).
+        """The next batch of changes, or None after ``seconds`` (at most 0.5 s).
 
-        Raises:
-            Interrupted: the run was cancelled.
-            ApiFailed: the server refuses to list the set. That it does not answer shows in ``trouble`` only.
+        Raises Interrupted, and ApiFailed when the server refuses to list the set. When the server does not answer, only
+        ``trouble`` shows it.
         """
         self._calls.check_cancel()
         try:
@@ -105,8 +97,8 @@ class Reflector(Background):
                     while version and not self.stopping.is_set():
                         version = self._watch(version)
                 except (ApiFailed, BrokenWatchError, TransportError) as error:
-                    # A silent server may be starting, and a set listed once is followed through restarts of
-                    # the server: both until time is up. A refusal of the first list will not go away.
+                    # A silent server may be starting, and after the first list a server may restart: both are
+                    # retried. A refusal of the first list is final.
                     silent = isinstance(error, Unreachable) and not error.tls
                     if self.stopping.is_set():
                         return
@@ -115,12 +107,12 @@ class Reflector(Background):
                     self.trouble = error
                     log.debug("%s: %s; listing again", self._title, str(error).splitlines()[0])
                 self.stopping.wait(PAUSE)
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+        except Exception as error:  # noqa: BLE001 - raised in the thread that takes
             if not self.stopping.is_set():
                 self._queue.put(error)
 
     def _list(self, *, first: bool) -> str:
-        """Take the whole set anew; returns its resourceVersion, empty when there is nothing to watch."""
+        """List the set and queue the differences; returns its resourceVersion, empty if the kind is not served."""
         items, version = self._calls.collection(self._resource, self._namespace, self._selector)
         now = {key_of(obj): obj for obj in items}
         batch: list[Change] = [("DELETED", obj) for key, obj in self._known.items() if key not in now]
@@ -136,7 +128,7 @@ class Reflector(Background):
         return version
 
     def _watch(self, version: str) -> str:
-        """One watch request to its regular end; returns the resourceVersion to go on from."""
+        """Send one watch request until it ends; returns the resourceVersion for the next one."""
         query = {
             **self._selector,
             "watch": "1",
@@ -161,16 +153,16 @@ class Reflector(Background):
                 self._reply = None
             reply.close()
         if version == start:
-            # Ended without any event or bookmark: do not ask again in a tight loop.
+            # The watch ended without any event or bookmark: avoid a tight loop.
             self.stopping.wait(PAUSE)
         return version
 
     def _event(self, line: bytes) -> str | None:
-        """Pass one line of the watch on; returns the resourceVersion it stands for."""
+        """Queue the event in one line of the watch; returns its resourceVersion."""
         try:
             event = json.loads(line)
         except ValueError as error:
-            raise BrokenWatchError("half a line: the connection was cut") from error
+            raise BrokenWatchError("incomplete line: the connection was cut") from error
         kind, obj = event["type"], event["object"]
         if kind == "ERROR":
             raise BrokenWatchError(f"{obj.get('message') or obj.get('reason') or 'watch error'} ({obj.get('code', 0)})")

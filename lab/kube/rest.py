@@ -1,4 +1,4 @@
-"""Requests to one API server: retries of what may be repeated, and errors in words a person can act on."""
+"""Requests to one API server, with retries of what may be repeated and errors with a fix."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = logging.getLogger("lab.kube")
 
 READ_SECONDS = 30.0
 ATTEMPTS = 6
-"""With pauses of 0.2 to 1.6 s: a call is given up after about 5 s."""
+"""With pauses of 0.2 to 1.6 s, a call fails after about 5 s."""
 
 MERGE_PATCH = "application/merge-patch+json"
-# Server-side apply takes JSON under this name too (JSON is YAML) since Kubernetes 1.16.
+# Server-side apply accepts JSON under this type (JSON is YAML) since Kubernetes 1.16.
 APPLY_PATCH = "application/apply-patch+yaml"
 
 Json = dict[str, Any]
 
 
 class RequestOptions(TypedDict, total=False):
-    """What a request may have besides its target."""
+    """Options of a request."""
 
     query: Mapping[str, str] | None
     body: object
@@ -41,12 +41,9 @@ class RequestOptions(TypedDict, total=False):
 
 
 class RestClient:
-    """Makes requests. Thread-safe.
+    """Sends requests; thread-safe. The kubeconfig and context are for messages.
 
-    Args:
-        kubeconfig: for messages.
-        context: for messages.
-        connect: makes the transport at the first request, because loading the client library takes 0.3 s.
+    ``connect`` makes the transport at the first request, because loading the client library takes 0.3 s.
     """
 
     def __init__(self, kubeconfig: Path, context: str | None, connect: Callable[[], Transport]) -> None:
@@ -59,7 +56,7 @@ class RestClient:
 
     @property
     def transport(self) -> Transport:
-        """The connection to the server. Raises ApiFailed when the kubeconfig cannot be used."""
+        """The connection to the server. Raises ApiFailed for an invalid kubeconfig."""
         with self._lock:
             if self._transport is None:
                 self._transport = self._connect()
@@ -74,15 +71,15 @@ class RestClient:
         with self._lock:
             if self._transport is not None:
                 self._transport.close()
-                self._transport = None  # another kubeconfig may lie there by then
+                self._transport = None  # the kubeconfig may change before the next request
 
     def check_cancel(self) -> None:
-        """Raise Interrupted when the run was cancelled."""
+        """Raise Interrupted if the run was cancelled."""
         if self.cancel is not None and self.cancel.is_set():
-            raise Interrupted("stopped while waiting for the cluster; what is done stays done")
+            raise Interrupted("interrupted while waiting for the cluster; completed changes are kept")
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but not past a cancel. Raises Interrupted."""
+        """Sleep, or raise Interrupted as soon as the run is cancelled."""
         if self.cancel is None:
             time.sleep(seconds)
         else:
@@ -90,16 +87,24 @@ class RestClient:
             self.check_cancel()
 
     def json(self, method: str, path: str, *, title: str, **options: Unpack[RequestOptions]) -> Json:
-        """One request whose answer is a JSON object; ``title`` names its target in messages.
+        """Send a request whose answer is a JSON object; ``title`` names its target in messages.
 
-        Raises:
-            ApiFailed: the server refused (``status`` says how), or did not answer (status 0).
+        Raises ApiFailed with the status with which the server refused, or with status 0 if it did not answer.
         """
         return json_object(
             self.raw(method, path, title=title, **options),
             f"{method} {title}: {self.transport.server} did not answer with a Kubernetes object",
             fix="check that the server in the kubeconfig is an API server, not a proxy",
         )
+
+    def json_or_none(self, path: str, title: str) -> Json | None:
+        """GET a JSON object, or None with status 404. Raises ApiFailed."""
+        try:
+            return self.json("GET", path, title=title)
+        except ApiFailed as error:
+            if error.status == 404:
+                return None
+            raise
 
     def collection(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> tuple[list[Json], str]:
         """The objects of a kind and the resourceVersion of the list; both empty where it is not served."""
@@ -110,7 +115,7 @@ class RestClient:
                 raise
             log.debug("the server does not have %s %s", resource.api_version, resource.kind)
             return [], ""
-        # The items of a list do not say what they are.
+        # The items of a list lack apiVersion and kind.
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         items = [{**kind, **item} for item in answer.get("items") or []]
         return items, str(answer.get("metadata", {}).get("resourceVersion") or "")
@@ -127,7 +132,7 @@ class RestClient:
         timeout: float = READ_SECONDS,
         attempts: int = ATTEMPTS,
     ) -> bytes:
-        """One request, its answer as bytes; arguments and errors are those of ``json``."""
+        """Send a request and return the body of its answer; arguments and errors are those of ``json``."""
         data = None if body is None else json.dumps(body).encode()
         return retry(
             lambda: self._once(method, path, title, dict(query or {}), data, content_type, timeout),
@@ -139,7 +144,7 @@ class RestClient:
         )
 
     def open(self, path: str, query: Mapping[str, str], title: str, timeout: float) -> Reply:
-        """A GET whose body the caller reads line by line. Raises ApiFailed."""
+        """Send a GET whose body the caller reads line by line. Raises ApiFailed."""
         try:
             reply = self.transport.send("GET", path, query, None, "", timeout)
             if reply.status == 200:
@@ -148,6 +153,10 @@ class RestClient:
         except TransportError as failure:
             raise self.server.unreachable(failure) from failure
         raise self.server.refused("GET", title, reply.status, raw)
+
+    def discover(self, path: str) -> Json | None:
+        """A document of API discovery, or None where the server does not have it. Raises ApiFailed."""
+        return self.json_or_none(path, f"API discovery {path}")
 
     def _once(
         self, method: str, path: str, title: str, query: Json, data: bytes | None, content_type: str, timeout: float
@@ -164,18 +173,9 @@ class RestClient:
             raise self.server.refused(method, title, reply.status, raw)
         return raw
 
-    def discover(self, path: str) -> Json | None:
-        """A document of API discovery, or None where the server does not have it. Raises ApiFailed."""
-        try:
-            return self.json("GET", path, title=f"API discovery {path}")
-        except ApiFailed as error:
-            if error.status == 404:
-                return None
-            raise
-
 
 def json_object(raw: bytes, what: str, fix: str) -> Json:
-    """The JSON object in an answer. Raises ApiFailed, with ``what`` and the beginning of the answer, if it is none."""
+    """Parse a JSON object. Raises ApiFailed, with ``what`` and the beginning of the answer, for anything else."""
     try:
         answer = json.loads(raw)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which API path a kind has: a table of what the lab uses, and the server's discovery for everything else."""
+"""API paths of kinds: a table of the kinds that kailab uses, and API discovery for all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from lab.errors import ApiFailed
 
 # apiVersion, kind, plural, and "cluster" for kinds without a namespace.
-# KAI's rows hold for KAI 0.7.11 to 0.17.0 (deployments/kai-scheduler/crds).
+# KAI's rows are valid for KAI 0.7.11 to 0.17.0 (deployments/kai-scheduler/crds).
 _TABLE = """
 v1                               Pod                              pods
 v1                               Service                          services
@@ -73,19 +73,17 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """``group/version``, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The API path of a collection or, with ``name``, of one object; no namespace means all of them.
+        """The API path of a collection or, with ``name``, of one object. Raises ApiFailed without a required namespace.
 
-        Raises:
-            ApiFailed: one object of a namespaced kind was asked for without its namespace.
+        Without ``namespace``, a collection is that of all namespaces.
         """
         if self.namespaced and name is not None and not namespace:
             raise ApiFailed(
-                f"{self.kind} {name}: its namespace is missing",
-                fix="name the namespace; only cluster-scoped kinds do without one",
+                f"{self.kind} {name}: the namespace is missing",
+                fix="pass a namespace; only cluster-scoped kinds have none",
             )
         parts = ["apis" if self.group else "api", self.api_version]
         if self.namespaced and namespace:
@@ -98,7 +96,7 @@ class Resource:
         return "/" + "/".join(parts)
 
     def title(self, namespace: str | None = None, name: str | None = None) -> str:
-        """How messages name an object, or a collection, of this kind."""
+        """An object or a collection of this kind in messages."""
         where = namespace if self.namespaced else None
         if name is not None:
             return f"{self.kind} {where}/{name}" if where else f"{self.kind} {name}"
@@ -115,16 +113,15 @@ def _rows(table: str) -> tuple[Resource, ...]:
 
 
 KNOWN = _rows(_TABLE)
-"""The kinds that need no discovery."""
+"""The kinds that do not need discovery."""
 
 POD = next(resource for resource in KNOWN if resource.kind == "Pod")
 
 
 class RestMapper:
-    """Finds the Resource of a kind; what discovery found is kept.
+    """Finds the Resource of a kind, and caches what it discovers.
 
-    Args:
-        read: GET of a path as data; None where the server has no such path.
+    ``read`` gets a path of the API as JSON, or None where the server does not have it.
     """
 
     def __init__(self, read: Callable[[str], dict[str, Any] | None]) -> None:
@@ -135,8 +132,7 @@ class RestMapper:
     def named(self, kind: str) -> Resource:
         """The resource of ``Kind`` or ``Kind.group``.
 
-        Raises:
-            ApiFailed: the server has no such kind (status 404), or several groups have it.
+        Raises ApiFailed when the server does not have the kind (status 404), or when several groups have it.
         """
         name, _, group = kind.partition(".")
         for resource in KNOWN:
@@ -149,18 +145,17 @@ class RestMapper:
         if len(groups) > 1:
             raise ApiFailed(
                 f"{len(groups)} API groups have a kind {name}: {', '.join(groups)}",
-                fix=f"name the group: {name}.{groups[0]}",
+                fix=f"add the group: {name}.{groups[0]}",
             )
         if not found:
             raise missing(kind)
         self._keep(found[0])
         return found[0]
 
-    def in_words(self, resource: str) -> str:
-        """The ``Kind.group`` of what messages of Kubernetes call ``pods.`` or ``widgets.example.com``.
+    def kind_for(self, resource: str) -> str:
+        """The ``Kind.group`` of a resource such as ``pods.`` or ``widgets.example.com`` in Kubernetes' messages.
 
-        Raises:
-            ApiFailed: the server has no such resource (status 404).
+        Raises ApiFailed when the server does not have the resource (status 404).
         """
         plural, _, group = resource.partition(".")
         found = next((r for r in KNOWN if (r.plural, r.group) == (plural, group)), None)
@@ -174,23 +169,21 @@ class RestMapper:
     def of(self, doc: Mapping[str, Any]) -> Resource:
         """The resource of an object by its ``apiVersion`` and ``kind``.
 
-        Raises:
-            ApiFailed: the document has neither, or the server has no such kind (status 404).
+        Raises ApiFailed when the document lacks these, or when the server does not have the kind (status 404).
         """
         api_version, kind = doc.get("apiVersion"), doc.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str) or not (api_version and kind):
             raise ApiFailed(
-                f"not a Kubernetes object: apiVersion {api_version!r}, kind {kind!r}",
-                fix="give the document an apiVersion and a kind",
+                f"not a Kubernetes object: apiVersion {api_version!r}, kind {kind!r}", fix="set apiVersion and kind"
             )
         group, _, version = api_version.rpartition("/")
         for resource in KNOWN:
             if (resource.group, resource.kind) == (group, kind):
                 return replace(resource, version=version)
         with self._lock:
-            kept = self._found.get((api_version, kind))
-        if kept is not None:
-            return kept
+            cached = self._found.get((api_version, kind))
+        if cached is not None:
+            return cached
         for resource in self._served(api_version):
             if resource.kind == kind:
                 self._keep(resource)
@@ -202,7 +195,7 @@ class RestMapper:
             self._found[resource.api_version, resource.kind] = resource
 
     def _preferred(self, group: str) -> list[str]:
-        """The apiVersions to look through: the preferred one of ``group``, or of every group."""
+        """The preferred apiVersion of ``group``, or of every group."""
         if group:
             answer = self._read(f"/apis/{group}")
             return [answer["preferredVersion"]["groupVersion"]] if answer else []
@@ -221,6 +214,4 @@ class RestMapper:
 
 def missing(kind: str) -> ApiFailed:
     """The error for a kind that the server does not have."""
-    return ApiFailed(
-        f"the API server has no kind {kind}", status=404, fix="install the CRD first, or check the spelling of the kind"
-    )
+    return ApiFailed(f"the API server has no kind {kind}", status=404, fix="install its CRD, or check the spelling")

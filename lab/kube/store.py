@@ -1,4 +1,4 @@
-"""Keeps the objects that watches have shown, as client-go's Store and Indexer do."""
+"""A store of watched objects with indexes, like client-go's Store and Indexer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ Key = tuple[str, str, str]
 
 
 class Store(Generic[T]):
-    """Objects of one kind by their key, in the order in which they came.
+    """Objects of one kind by key, in order of arrival.
 
-    Args:
-        view: what is kept of an object.
-        indexers: by name of an index, the values under which it finds an item.
+    ``view`` converts an object to the stored item; ``indexers`` give the values under which each index finds an item.
     """
 
     def __init__(
@@ -32,7 +30,7 @@ class Store(Generic[T]):
         return iter(self._items.values())
 
     def update(self, change: Change) -> tuple[T | None, T | None]:
-        """Take a change in; returns the item before and after it."""
+        """Apply a change; returns the item before and after it."""
         key, before = key_of(change[1]), None
         if key in self._items:
             before = self._items[key]
@@ -49,5 +47,5 @@ class Store(Generic[T]):
         return before, after
 
     def by_index(self, name: str, value: str) -> Mapping[Key, T]:
-        """The items that an index finds under a value, by their key."""
+        """The items that an index has under a value, by key."""
         return self._indexes[name].get(value, {})

@@ -1,4 +1,4 @@
-"""What Cluster needs of HTTP: a request, a reply, a command in a container. http.py does it for real."""
+"""The HTTP interface that the client uses; http.py implements it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any, Protocol
 
 
 class TransportError(Exception):
-    """No answer, or half of one.
+    """No answer, or an incomplete one.
 
-    Args:
-        text: what the connection said.
-        unsent: the request never reached the server, so repeating it is safe whatever it does.
-        tls: the two sides do not trust each other; repeating is useless.
+    ``unsent``: the request never reached the server, so that repeating it is safe. ``tls``: a certificate is not
+    trusted, so that repeating is useless.
     """
 
     def __init__(self, text: str, *, unsent: bool = False, tls: bool = False) -> None:
@@ -23,33 +21,27 @@ class TransportError(Exception):
 
 
 class Reply(Protocol):
-    """An answer whose body has not been read yet."""
+    """An answer with an unread body. Reading raises TransportError."""
 
     @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
+    def status(self) -> int: ...
 
-    def read(self) -> bytes:
-        """The whole body. Raises TransportError."""
-        ...
+    def read(self) -> bytes: ...
 
     def lines(self) -> Iterator[bytes]:
-        """The body line by line, as it comes. Raises TransportError."""
+        """The body line by line, as it arrives."""
         ...
 
     def shutdown(self) -> None:
-        """End a ``lines`` that another thread is blocked in."""
+        """End a ``lines`` that blocks another thread."""
         ...
 
-    def close(self) -> None:
-        """Give the connection up."""
-        ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class ExecOutcome:
-    """What a command in a container gave back."""
+    """The result of a command in a container."""
 
     out: str
     err: str
@@ -58,7 +50,7 @@ class ExecOutcome:
 
 
 class Transport(Protocol):
-    """What Cluster stands on; unit tests pass a strict fake."""
+    """HTTP to one API server; unit tests pass a strict fake."""
 
     @property
     def server(self) -> str:
@@ -76,10 +68,8 @@ class Transport(Protocol):
     ) -> ExecOutcome:
         """Run a command in a container until it ends.
 
-        Raises:
-            TransportError: the connection broke.
-            TimeoutError: it did not end within ``timeout`` seconds, or ``cancelled`` became true.
-            ApiFailed: the server refused, with its status.
+        Raises TransportError when the connection breaks, TimeoutError after ``timeout`` seconds or when ``cancelled``
+        returns true, and ApiFailed with the server's status when it refuses.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Waits on a watched set of objects until a predicate holds; says why when it does not."""
+"""Wait on a watched set of objects until a predicate holds, with evidence when it does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.kube.store import Store
 log = logging.getLogger("lab.kube.wait")
 
 FIRST_LIST = 5.0
-"""Seconds granted for the first look, however short the timeout is."""
+"""Minimum seconds for the first list, however short the timeout is."""
 
 Predicate = Callable[[list[Json]], bool]
 FailFast = Callable[[list[Json]], str | None]
@@ -35,33 +35,27 @@ class Wait:
         self._kind = kind
         self._namespace = namespace
         self._selector = selector
-        # how long to wait at most, for runs in which waits are meant to fail
+        # For runs in which waits are expected to fail.
         self._timeout = min(timeout, float(os.environ.get("KAILAB_WAIT_LIMIT") or "inf"))
         self._what = what
         self._store: Store[Json] = Store(lambda obj: obj)
         self._lines: dict[tuple[str, str, str], str] = {}
 
     def until(self, predicate: Predicate, fail: FailFast | None = None, hold: float = 0.0) -> list[Json]:
-        """The objects for which ``predicate`` became true, and stayed so for ``hold`` seconds.
-
-        Raises:
-            WaitTimeout: it did not in time, or ``fail`` gave a reason why it never will.
-            ApiFailed: the server refused, or never answered.
-            Interrupted: the run was cancelled.
-        """
+        """Return the objects once ``predicate`` has held for ``hold`` seconds. Raises like ``Cluster.wait``."""
         start = time.monotonic()
         deadline = start + self._timeout
         since: float | None = None
         listed = False
         resource = self._api.kinds.named(self._kind)
-        with Reflector(self._api.calls, resource, self._namespace, self._selector) as follower:
+        with Reflector(self._api.calls, resource, self._namespace, self._selector) as reflector:
             while True:
                 now = time.monotonic()
                 if since is not None and now - since >= hold:
                     return list(self._store)
                 limit = deadline if listed else max(deadline, start + FIRST_LIST)
                 wake = limit if since is None else min(limit, since + hold)
-                batch = follower.take(wake - now)
+                batch = reflector.take(wake - now)
                 if batch is not None:
                     listed = True
                     self._merge(batch)
@@ -73,9 +67,9 @@ class Wait:
                     elif since is None:
                         since = time.monotonic()
                 if time.monotonic() >= limit and (since is None or since + hold > limit):
-                    if not listed and isinstance(follower.trouble, ApiFailed):
-                        raise follower.trouble
-                    self._give_up(f"not within {self._timeout:g} s", follower.trouble)
+                    if not listed and isinstance(reflector.trouble, ApiFailed):
+                        raise reflector.trouble
+                    self._give_up(f"not within {self._timeout:g} s", reflector.trouble)
 
     def _merge(self, batch: Iterable[tuple[str, Json]]) -> None:
         for change, obj in batch:
@@ -83,7 +77,7 @@ class Wait:
             self._store.update((change, obj))
             if change == "DELETED":
                 self._lines.pop(key, None)
-                log.debug("%s: gone", title_of(obj))
+                log.debug("%s: deleted", title_of(obj))
                 continue
             line = state_of(obj)
             if self._lines.get(key) != line:
@@ -91,19 +85,13 @@ class Wait:
                 log.debug("%s: %s", title_of(obj), line)
 
     def _give_up(self, why: str, trouble: Exception | None) -> NoReturn:
-        where = " ".join(
-            [
-                *([f"in {self._namespace}"] if self._namespace else []),
-                *(f"with {value}" for value in self._selector.values()),
-            ]
-        )
-        objects = list(self._store)
-        evidence = gather(self._api, self._kind, objects, self._namespace, where)
+        place = [f"in {self._namespace}"] if self._namespace else []
+        where = " ".join([*place, *(f"with {value}" for value in self._selector.values())])
+        evidence = gather(self._api, self._kind, list(self._store), self._namespace, where)
         if trouble is not None:
             evidence.append(f"API: {str(trouble).splitlines()[0]}")
-        raise WaitTimeout(
-            f"{self._what}: {why}", evidence=evidence, fix=f"look closer: {self._api.kubectl(*self._describe())}"
-        )
+        fix = f"inspect with: {self._api.kubectl(*self._describe())}"
+        raise WaitTimeout(f"{self._what}: {why}", evidence=evidence, fix=fix)
 
     def _describe(self) -> list[str]:
         args = ["describe", self._kind.lower()]
@@ -118,11 +106,9 @@ class Wait:
 
 
 def judge_ready(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:
-    """Predicate and fail-fast of ``wait_ready``.
+    """Predicate and fail-fast function of ``wait_ready``.
 
-    Args:
-        names: all of these must be there and ready; None: whatever is there, and at least one, without pods
-            that are being replaced.
+    All of ``names`` must exist and be ready; with None at least one object, and all except pods being replaced.
     """
     wanted = None if names is None else frozenset(names)
 

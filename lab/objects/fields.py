@@ -1,9 +1,9 @@
-"""Reads the parts of an API object that every view needs."""
+"""Read the fields of an API object that every view needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from lab.kai.names import GPU_RESOURCE
@@ -11,27 +11,15 @@ from lab.objects.redact import redact
 
 Obj = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Condition:
-    """A condition of an object's status."""
-
-    type: str
-    status: str
-    """True, False or Unknown."""
-    reason: str = ""
-    message: str = ""
-
-    @classmethod
-    def all_of(cls, obj: Obj) -> tuple[Condition, ...]:
-        return tuple(
-            cls(c.get("type", ""), c.get("status", ""), c.get("reason", ""), c.get("message", ""))
-            for c in (obj.get("status") or {}).get("conditions") or []
-        )
+_SUFFIXES = {
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
+    **{letter: Decimal(1000) ** -power for power, letter in enumerate("mun", 1)},
+}
 
 
 def parts(obj: Obj) -> tuple[Obj, Obj, Obj]:
-    """Metadata, spec and status of an object; empty where it has none."""
+    """Metadata, spec and status of an object, each empty where it is missing."""
     return obj.get("metadata") or {}, obj.get("spec") or {}, obj.get("status") or {}
 
 
@@ -45,13 +33,8 @@ def annotations_of(meta: Obj) -> dict[str, str]:
     return redact(dict(meta.get("annotations") or {}))
 
 
-def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """Whether a condition of this type is True."""
-    return any(c.type == kind and c.status == "True" for c in conditions)
-
-
 def owner_of(meta: Obj) -> str:
-    """The controller as ``Kind/name``, or nothing."""
+    """The controller as ``Kind/name``, or an empty string."""
     owners = meta.get("ownerReferences") or []
     return next((f"{o['kind']}/{o['name']}" for o in owners if o.get("controller")), "")
 
@@ -62,7 +45,7 @@ def gpus_in(resources: Obj | None) -> int:
 
 
 def number(text: object) -> float | None:
-    """A number, or None where the text is none."""
+    """The text as a number, or None where it does not parse."""
     try:
         return float(str(text))
     except ValueError:
@@ -70,8 +53,29 @@ def number(text: object) -> float | None:
 
 
 def whole(text: object) -> int | None:
-    """A whole number, or None where the text is none."""
+    """The text as an integer, or None where it does not parse."""
     try:
         return int(str(text))
     except ValueError:
         return None
+
+
+def quantity(value: object) -> float:
+    """Parse a Kubernetes quantity: ``250m`` is 0.25, ``1Gi`` is 1073741824. Raises ValueError."""
+    text = str(value).strip()
+    for suffix, factor in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return float(Decimal(text.removesuffix(suffix)) * factor)
+    return float(text)
+
+
+def amounts(resources: Obj | None) -> dict[str, float]:
+    """A resource list as numbers; a malformed quantity counts as 0."""
+    return {name: _amount(value) for name, value in (resources or {}).items()}
+
+
+def _amount(value: object) -> float:
+    try:
+        return quantity(value)
+    except (ValueError, ArithmeticError):
+        return 0.0

@@ -1,18 +1,17 @@
-"""Frozen views of KAI's own objects: PodGroups and queues."""
+"""Frozen views of KAI's objects: PodGroups, queues and BindRequests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
 from lab.kai.names import GPU_RESOURCE, RESERVATION_APP
-from lab.objects.fields import Obj, annotations_of, labels_of, parts
+from lab.objects.fields import Obj, annotations_of, labels_of, parts, quantity
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why KAI's scheduler did not place a PodGroup."""
+    """A reason why KAI's scheduler did not place a PodGroup."""
 
     reason: str
     """OverLimit, NonPreemptibleOverQuota, QueueDoesNotExist (since KAI 0.13), Unschedulable and others."""
@@ -21,7 +20,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class PodGroupView:
-    """A PodGroup (scheduling.run.ai/v2alpha2), which KAI's pod-grouper makes for each workload."""
+    """A PodGroup (scheduling.run.ai/v2alpha2), which KAI's pod-grouper creates for each workload."""
 
     name: str
     namespace: str
@@ -35,35 +34,31 @@ class PodGroupView:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     refusals: tuple[Refusal, ...]
-    """What the scheduler says now; not renewed once pods of the group are placed."""
+    """The scheduler's latest reasons; not updated once pods of the group are placed."""
     gpus_allocated: float
-    gpus_requested: float
 
     @classmethod
     def of(cls, obj: Obj) -> PodGroupView:
         meta, spec, status = parts(obj)
         owners = meta.get("ownerReferences") or []
-        resources = status.get("resourcesStatus") or {}
         return cls(
             name=meta.get("name", ""),
             namespace=meta.get("namespace", ""),
             uid=meta.get("uid", ""),
             queue=spec.get("queue", ""),
-            # KAI's default for a group that does not say.
-            min_member=1 if spec.get("minMember") is None else int(spec["minMember"]),
+            min_member=1 if spec.get("minMember") is None else int(spec["minMember"]),  # KAI's default
             priority_class=spec.get("priorityClassName", ""),
             owner=next((f"{o['kind']}/{o['name']}" for o in owners), ""),
             labels=labels_of(meta),
             annotations=annotations_of(meta),
             refusals=tuple(r for c in status.get("schedulingConditions") or [] for r in _refusals(c)),
-            gpus_allocated=_gpus(resources.get("allocated")),
-            gpus_requested=_gpus(resources.get("requested")),
+            gpus_allocated=_usage((status.get("resourcesStatus") or {}).get("allocated")).gpu,
         )
 
 
 @dataclass(frozen=True)
 class QueueShare:
-    """A queue's share of one resource; KAI reads what is left out as 0, and -1 is unlimited."""
+    """A queue's share of one resource; KAI reads a missing field as 0, and -1 is unlimited."""
 
     quota: float = 0.0
     limit: float = 0.0
@@ -73,14 +68,11 @@ class QueueShare:
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources in use, in the units of Share."""
+    """Resources in use, in the units of QueueView."""
 
     gpu: float = 0.0
-    """In GPUs."""
     cpu: float = 0.0
-    """In millicores."""
     memory: float = 0.0
-    """In MB (10^6 bytes)."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +91,11 @@ class QueueView:
     memory: QueueShare
     """In MB (10^6 bytes)."""
     children: tuple[str, ...]
-    gpus_allocated: float
-    gpus_requested: float
     labels: Mapping[str, str]
-    allocated: Usage = Usage()
-    """What pods of the queue and its children have, by the queue-controller."""
-    allocated_non_preemptible: Usage = Usage()
-    """The part of it that nothing may evict; this counts against the quota."""
+    allocated: Usage
+    """Used by pods of the queue and its children, as the queue-controller counts."""
+    allocated_non_preemptible: Usage
+    """The part of it that cannot be preempted; this counts against the quota."""
 
     @classmethod
     def of(cls, obj: Obj) -> QueueView:
@@ -120,46 +110,58 @@ class QueueView:
             cpu=_share(resources.get("cpu")),
             memory=_share(resources.get("memory")),
             children=tuple(sorted(status.get("childQueues") or [])),
-            gpus_allocated=_gpus(status.get("allocated")),
-            gpus_requested=_gpus(status.get("requested")),
             labels=labels_of(meta),
             allocated=_usage(status.get("allocated")),
             allocated_non_preemptible=_usage(status.get("allocatedNonPreemptible")),
         )
 
 
-def is_reservation(obj: Obj) -> bool:
-    """Whether a Pod object is a reservation pod of the KAI in its own cluster; see also ``PodInfo.is_reservation``."""
-    meta = obj.get("metadata") or {}
-    return meta.get("namespace") == RESERVATION_APP and labels_of(meta).get("app") == RESERVATION_APP
+@dataclass(frozen=True)
+class BindRequestView:
+    """A BindRequest (scheduling.run.ai/v1alpha2), named like its pod and deleted soon after the bind.
 
-
-def quantity(value: object) -> float:
-    """A Kubernetes quantity as a number: ``250m`` is 0.25, ``1Gi`` is 1073741824.
-
-    Raises:
-        ValueError: it is no quantity.
+    Source: pkg/apis/scheduling/v1alpha2/bindrequest_types.go, KAI 0.7.11 to 0.17.0.
     """
-    text = str(value).strip()
-    for suffix, factor in _SUFFIXES.items():
-        if text.endswith(suffix):
-            return float(Decimal(text.removesuffix(suffix)) * factor)
-    return float(text)
+
+    name: str
+    namespace: str
+    uid: str
+    pod: str
+    node: str
+    """The node that the scheduler chose."""
+    resource_type: str
+    """Regular or Fraction."""
+    gpu_groups: tuple[str, ...]
+    """The GPU groups that the pod joins; the binder creates missing reservation pods."""
+    phase: str
+    """Pending, Succeeded or Failed; empty before the binder has seen it."""
+    reason: str
+    failed_attempts: int
+    backoff_limit: int | None
+    """Retries before the binder gives up; None if unlimited."""
+
+    @classmethod
+    def of(cls, obj: Obj) -> BindRequestView:
+        meta, spec, status = parts(obj)
+        return cls(
+            name=meta.get("name", ""),
+            namespace=meta.get("namespace", ""),
+            uid=meta.get("uid", ""),
+            pod=spec.get("podName", ""),
+            node=spec.get("selectedNode", ""),
+            resource_type=spec.get("receivedResourceType", ""),
+            gpu_groups=tuple(spec.get("selectedGPUGroups") or ()),
+            phase=status.get("phase", ""),
+            reason=status.get("reason", ""),
+            failed_attempts=int(status.get("failedAttempts") or 0),
+            backoff_limit=None if spec.get("backoffLimit") is None else int(spec["backoffLimit"]),
+        )
 
 
-def amount(value: object) -> float:
-    """A Kubernetes quantity as ``quantity`` reads it; 0 for what is none."""
-    try:
-        return quantity(value)
-    except (ValueError, ArithmeticError):
-        return 0.0
-
-
-_SUFFIXES = {
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-    **{letter: Decimal(1000) ** -power for power, letter in enumerate("mun", 1)},
-}
+def is_reservation(obj: Obj) -> bool:
+    """Whether a Pod object is a reservation pod of its own cluster's KAI; see also ``PodInfo.is_reservation``."""
+    meta = parts(obj)[0]
+    return meta.get("namespace") == RESERVATION_APP and labels_of(meta).get("app") == RESERVATION_APP
 
 
 def _refusals(condition: Obj) -> list[Refusal]:
@@ -181,7 +183,3 @@ def _usage(resources: Obj | None) -> Usage:
         cpu=round(1000 * quantity(row.get("cpu", 0)), 3),
         memory=round(quantity(row.get("memory", 0)) / 1e6, 3),
     )
-
-
-def _gpus(resources: Obj | None) -> float:
-    return quantity((resources or {}).get(GPU_RESOURCE, 0))

@@ -1,14 +1,12 @@
-"""What a pod asks of a node: GPUs whole or shared, cpu and memory, and other countable resources."""
+"""The resources that a pod requests: whole GPUs, shares of GPUs, cpu, memory and other countable resources."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, MEMORY_ANNOTATION, MIG_PREFIX
-from lab.objects.fields import Obj, annotations_of, number, parts, whole
-from lab.objects.kai import amount
+from lab.objects.fields import Obj, amounts, annotations_of, number, parts, whole
 from lab.text import count
 
 
@@ -19,11 +17,11 @@ class PodRequests:
     gpus: int
     """Whole GPUs (nvidia.com/gpu)."""
     fraction: float | None
-    """Part of each GPU by the annotation gpu-fraction, as written; None where it is absent or no number."""
+    """Share of each GPU by the annotation gpu-fraction; None where it is absent or not a number."""
     gpu_memory: int | None
-    """MiB of each GPU by the annotation gpu-memory, as written; None where it is absent or no whole number."""
+    """MiB of each GPU by the annotation gpu-memory; None where it is absent or not an integer."""
     devices: int
-    """How many GPUs it is on: the whole ones, or those it shares (gpu-fraction-num-devices); 0 without GPU."""
+    """Number of GPUs: whole ones, or those that it shares (gpu-fraction-num-devices)."""
     mig: Mapping[str, int]
     """MIG resource → count."""
     cpu: float
@@ -35,19 +33,16 @@ class PodRequests:
 
     @property
     def shares_gpu(self) -> bool:
-        """Whether it asks for a part of a GPU in the way KAI understands."""
         return self.fraction is not None or self.gpu_memory is not None
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether it asks for a GPU in any way."""
         return self.gpus > 0 or self.shares_gpu or bool(self.mig)
 
     @property
     def gpu_total(self) -> float:
         """GPUs as queues count them, without gpu-memory, whose share depends on the node's GPUs."""
-        shared = self.fraction * self.devices if self.fraction is not None else 0.0
-        return self.gpus + shared
+        return self.gpus + (self.fraction or 0.0) * self.devices
 
     @property
     def amounts(self) -> Mapping[str, float]:
@@ -63,7 +58,7 @@ class PodRequests:
             words.append(f"{self.gpu_memory} MiB of {count(self.devices, 'GPU')}")
         if self.gpus:
             words.append(f"{count(self.gpus, 'whole GPU')}")
-        words += [f"{count} {name}" for name, count in self.mig.items()]
+        words += [f"{number} {name}" for name, number in self.mig.items()]
         if self.cpu:
             words.append(f"{self.cpu:g}m cpu")
         if self.memory:
@@ -73,10 +68,10 @@ class PodRequests:
 
     @classmethod
     def of(cls, obj: Obj) -> PodRequests:
-        """The needs of a Pod object, or of a pod template.
+        """The requests of a Pod object or of a pod template, totalled as kube-scheduler does.
 
-        Init containers count as the kube-scheduler counts them: the largest one against the sum of the
-        others, and those that go on running (restartPolicy Always) with the others.
+        The largest init container counts against the sum of the others; sidecars (init containers with restartPolicy
+        Always) count with the others.
         """
         meta, spec, _ = parts(obj)
         annotations = annotations_of(meta)
@@ -99,32 +94,26 @@ class PodRequests:
 
 
 def _total(spec: Obj) -> dict[str, float]:
-    running: dict[str, float] = {}
-    for container in spec.get("containers") or []:
-        _add(running, _requests(container))
-    peak: dict[str, float] = {}
     sidecars: dict[str, float] = {}
+    peak: dict[str, float] = {}
     for container in spec.get("initContainers") or []:
-        asks = _requests(container)
+        running = _sum(sidecars, _requests(container))
+        peak = _max(peak, running)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asks)
-            asks = {}
-        beside = dict(sidecars)
-        _add(beside, asks)
-        peak = {name: max(peak.get(name, 0.0), beside.get(name, 0.0)) for name in peak.keys() | beside.keys()}
-    _add(running, sidecars)
-    total = {name: max(running.get(name, 0.0), peak.get(name, 0.0)) for name in running.keys() | peak.keys()}
-    _add(total, {name: amount(value) for name, value in (spec.get("overhead") or {}).items()})
-    return total
+            sidecars = running
+    containers = _sum(sidecars, *map(_requests, spec.get("containers") or []))
+    return _sum(_max(containers, peak), amounts(spec.get("overhead")))
 
 
-def _requests(container: Mapping[str, Any]) -> dict[str, float]:
-    """Requests of a container; the API server fills in what only the limits name, a template may not."""
+def _requests(container: Obj) -> dict[str, float]:
+    """Requests of a container; the API server copies what only the limits name, a template may lack it."""
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: amount(value) for name, value in asked.items()}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for name, value in more.items():
-        total[name] = total.get(name, 0.0) + value
+def _sum(*resources: Mapping[str, float]) -> dict[str, float]:
+    return {name: sum(row.get(name, 0.0) for row in resources) for row in resources for name in row}
+
+
+def _max(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in one.keys() | other.keys()}

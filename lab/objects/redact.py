@@ -1,50 +1,50 @@
-"""Takes secrets out of objects and of text before anything shows or stores them."""
+"""Remove secrets from objects and text before they are shown or stored."""
 
 from __future__ import annotations
 
 import re
 from typing import TypeVar, cast
 
-TOKEN_PREFIX = "vcluster.loft.sh/token-"  # noqa: S105 - the name of an annotation, no secret
-"""vCluster's annotations on synced pods: ServiceAccount tokens in clear, valid ten years (vcluster#3574)."""
+TOKEN_PREFIX = "vcluster.loft.sh/token-"  # noqa: S105 - the name of an annotation, not a secret
+"""vCluster's annotations on synced pods: ServiceAccount tokens in plain text, valid for ten years (vcluster#3574)."""
 
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""kubectl's copy of the whole object, a Secret's values included."""
+"""kubectl's copy of the whole object, including a Secret's values."""
 
 _CREDENTIALS = frozenset({"client-key-data", "client-certificate-data", "token", "password"})
-"""Of a user in a kubeconfig (client-go, tools/clientcmd/api/v1), and of TokenReview and TokenRequest."""
+"""Fields of a user in a kubeconfig (client-go, tools/clientcmd/api/v1), of TokenReview and of TokenRequest."""
 
 REDACTED = "<redacted>"
 
-# A JSON Web Token, wherever it was printed: ServiceAccount tokens are.
+# A JSON Web Token, such as a ServiceAccount token.
 _TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
-# Of a kubeconfig, also inside JSON.
+# A field of a kubeconfig, also inside JSON.
 _FIELD = re.compile(rf'("?(?:{"|".join(sorted(_CREDENTIALS))})\\?"?\s*:\s*\\?"?)[^\s"\\\',}}<]{{8,}}')
 _KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----)", re.DOTALL)
-# The same in base64, as Secrets and kubeconfigs hold it: "-----BEGIN " and then PRIVATE, RSA PRIVATE or EC PRIVATE.
+# The same in base64, as in Secrets and kubeconfigs: "-----BEGIN " with PRIVATE, RSA PRIVATE or EC PRIVATE.
 _PACKED_KEY = re.compile(r"LS0tLS1CRUdJTi(?:BQUklWQVRF|BSU0EgUFJJVkFUR|BFQyBQUklWQVRF)[A-Za-z0-9+/=]+")
 
 T = TypeVar("T")
 
 
 def redact(obj: T) -> T:
-    """A deep copy of an object, or of a list of them, without anything that opens a door.
+    """Return a deep copy of an object, or of a list of objects, without secrets.
 
-    Values of Secrets, vCluster's tokens, kubectl's copies of objects, credentials of kubeconfigs, and in all other
-    strings what ``redact_text`` finds.
+    It removes values of Secrets, vCluster's tokens, kubectl's copies of objects, and credentials of kubeconfigs;
+    ``redact_text`` cleans all other strings.
     """
     return cast("T", _copy(obj))
 
 
 def redact_text(text: str) -> str:
-    """The text without tokens, private keys and the credentials of a kubeconfig."""
+    """Return the text without tokens, private keys and the credentials of a kubeconfig."""
     text = _KEY.sub(rf"\1{REDACTED}\2", text)
     text = _FIELD.sub(rf"\1{REDACTED}", text)
     return _TOKEN.sub(REDACTED, _PACKED_KEY.sub(REDACTED, text))
 
 
 def _copy(value: object, *, secret: bool = False) -> object:
-    """A copy without secrets; ``secret``: it is known to be a Secret although it does not say so."""
+    # The items of a SecretList have no kind: ``secret`` marks them.
     if isinstance(value, dict):
         kind = value.get("kind")
         secret = secret or kind == "Secret"
@@ -55,7 +55,6 @@ def _copy(value: object, *, secret: bool = False) -> object:
 
 
 def _field(key: object, inner: object, *, secret: bool, members: bool) -> object:
-    """A field of an object; ``members``: of a list of Secrets, whose items do not say what they are."""
     if members and key == "items":
         return _copy(inner, secret=True)
     if secret and key in ("data", "stringData"):

@@ -1,12 +1,11 @@
-"""What vCluster writes onto the objects that its syncer makes on the host (0.21 to 0.36.1).
+"""Labels and annotations of the objects that vCluster's syncer creates on the host (0.21 to 0.36.1).
 
-The name on the host is ``<name>-x-<namespace>-x-<tenant>``, cut and hashed over 63 characters. So it is never computed:
-an object is found by these keys.
+The name on the host is ``<name>-x-<namespace>-x-<tenant>``, cut and hashed above 63 characters. So kailab never
+computes it, but finds an object by these keys.
 
-The namespace inside the tenant is there twice, with one value. The annotation ``object-namespace`` belongs to
-``object-name`` and ``object-uid``: together they identify the tenant's object, and ``SyncedObject`` reads them. The
-label ``namespace`` is the same for label selectors, since the API server cannot select by annotations; ``selector``
-uses it. Both are vCluster's own: it renames a tenant's labels of these names (``vcluster.loft.sh/label-…``).
+Two keys hold the virtual namespace: an annotation, which ``SyncedObject`` reads with those for name and uid, and a
+label for selectors, since the API server cannot select by annotations. A tenant cannot set them: vCluster renames its
+labels of these names (``vcluster.loft.sh/label-…``).
 Sources: pkg/util/translate/types.go, pkg/controllers/resources/pods/translate/translator.go.
 """
 
@@ -20,7 +19,7 @@ MANAGED_BY_LABEL = "vcluster.loft.sh/managed-by"
 """The tenant; on cluster-scoped objects ``<host namespace>-x-<tenant>``."""
 
 OWNER_KIND_ANNOTATION = "vcluster.loft.sh/owner-set-kind"
-"""Kind of the controller that the pod has inside the tenant."""
+"""Kind of the pod's controller inside the tenant."""
 
 _NAMESPACE_LABEL = "vcluster.loft.sh/namespace"
 _NAME = "vcluster.loft.sh/object-name"
@@ -30,17 +29,16 @@ _UID = "vcluster.loft.sh/object-uid"
 
 @dataclass(frozen=True)
 class SyncedObject:
-    """An object as its owner sees it: by its identity inside the tenant, or by its own where no tenant made it."""
+    """The identity of an object inside its tenant, or its own identity if it does not belong to a tenant."""
 
     tenant: str
-    """The vCluster; empty for an object of the cluster itself."""
+    """Empty for an object of the cluster itself."""
     namespace: str
     name: str
     uid: str
 
     @classmethod
     def of(cls, obj: Obj) -> SyncedObject:
-        """The identity of an API object of the host."""
         meta = parts(obj)[0]
         tenant = (meta.get("labels") or {}).get(MANAGED_BY_LABEL, "")
         if not tenant:
@@ -54,6 +52,6 @@ class SyncedObject:
 
 
 def selector(tenant: str, namespace: str = "") -> str:
-    """The label selector of a tenant's namespaced objects on the host; with ``namespace``, of one inside the tenant."""
+    """The label selector of a tenant's namespaced objects on the host, optionally of one virtual namespace."""
     labels = f"{MANAGED_BY_LABEL}={tenant}"
     return f"{labels},{_NAMESPACE_LABEL}={namespace}" if namespace else labels

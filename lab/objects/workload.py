@@ -1,14 +1,15 @@
-"""Frozen views of what makes pods and what pods stand on: workloads, volume claims, resource quotas."""
+"""Frozen views of workloads and volume claims."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.objects.fields import Condition, Obj, labels_of, owner_of, parts
+from lab.objects.fields import Obj, labels_of, owner_of, parts
+from lab.objects.views import Condition
 
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet")
-"""Kinds that make pods, the ones that people name first."""
+"""Kinds whose controllers create pods, most common first."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,11 @@ class WorkloadView:
     namespace: str
     uid: str
     want: int
-    """Pods that it should have now."""
+    """Desired pods."""
     have: int
-    """Pods that it has, in any state."""
+    """Existing pods, in any state."""
     paused: bool
-    """A Job that is suspended, or a Deployment that is paused."""
+    """A suspended Job or a paused Deployment."""
     owner: str
     """Its controller as ``Kind/name``."""
     labels: Mapping[str, str]
@@ -38,7 +39,7 @@ class WorkloadView:
 
     @classmethod
     def of(cls, obj: Obj) -> WorkloadView:
-        meta, spec, status = parts(obj)
+        meta, spec, _ = parts(obj)
         want, have = _counts(obj)
         return cls(
             kind=str(obj.get("kind", "")),
@@ -51,7 +52,7 @@ class WorkloadView:
             owner=owner_of(meta),
             labels=labels_of(meta),
             template=spec.get("template") or {},
-            conditions=Condition.all_of({"status": status}),
+            conditions=Condition.all_of(obj),
         )
 
 
@@ -65,8 +66,7 @@ class ClaimView:
     phase: str
     """Pending, Bound or Lost."""
     storage_class: str | None
-    """None takes the default class; empty is none at all."""
-    volume: str
+    """None selects the default class; an empty string selects no class."""
 
     @classmethod
     def of(cls, obj: Obj) -> ClaimView:
@@ -77,27 +77,6 @@ class ClaimView:
             uid=meta.get("uid", ""),
             phase=status.get("phase", ""),
             storage_class=spec.get("storageClassName"),
-            volume=spec.get("volumeName", ""),
-        )
-
-
-@dataclass(frozen=True)
-class QuotaView:
-    """A ResourceQuota: quantities as written."""
-
-    name: str
-    namespace: str
-    hard: Mapping[str, str]
-    used: Mapping[str, str]
-
-    @classmethod
-    def of(cls, obj: Obj) -> QuotaView:
-        meta, spec, status = parts(obj)
-        return cls(
-            name=meta.get("name", ""),
-            namespace=meta.get("namespace", ""),
-            hard={key: str(value) for key, value in (status.get("hard") or spec.get("hard") or {}).items()},
-            used={key: str(value) for key, value in (status.get("used") or {}).items()},
         )
 
 
@@ -108,8 +87,8 @@ def _counts(obj: Obj) -> tuple[int, int]:
         return int(status.get("desiredNumberScheduled") or 0), int(status.get("currentNumberScheduled") or 0)
     if kind == "Job":
         done = int(status.get("succeeded") or 0)
-        wanted = 1 if spec.get("completions") is None else int(spec["completions"])
-        at_once = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
-        return min(at_once, max(wanted - done, 0)), int(status.get("active") or 0)
+        completions = 1 if spec.get("completions") is None else int(spec["completions"])
+        parallelism = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
+        return min(parallelism, max(completions - done, 0)), int(status.get("active") or 0)
     want = 1 if spec.get("replicas") is None else int(spec["replicas"])
     return want, int(status.get("replicas") or 0)

@@ -41,9 +41,9 @@ def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
             "pod group": pod.pod_group,
             "received": pod.received_resource_type,
             "gpu groups": " ".join(pod.gpu_groups),
-            "gpus": pod.gpu_limit,
-            "fraction": pod.gpu_fraction,
-            "gpu memory": pod.gpu_memory,
+            "gpus": pod.requests.gpus,
+            "fraction": pod.requests.fraction,
+            "gpu memory": pod.requests.gpu_memory,
             "runtime class": pod.runtime_class,
         }
         lines.append(f"{title_of(obj)}: {state_of(obj)}")

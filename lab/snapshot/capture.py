@@ -1,4 +1,4 @@
-"""What of a cluster is kept when it is read as a whole: objects without ballast, and last words of components."""
+"""The parts of objects that a cluster snapshot keeps, and log tails of components and crashing containers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from typing import Any
 from lab.errors import ApiFailed
 from lab.kai.names import KAI_SCHEDULER, RESERVATION_APP
 from lab.kube import Cluster
-from lab.objects.fields import Obj
+from lab.objects.fields import Obj, labels_of, parts
 from lab.objects.redact import redact_text
 
 LOG_LINES = 120
 SHARED_GPU = "-shared-gpu"
-"""In the names of the ConfigMaps by which KAI's binder tells a container its GPU (KAI 0.7.11 to 0.17.0)."""
+"""Part of the names of the ConfigMaps by which KAI's binder gives a container its GPU (KAI 0.7.11 to 0.17.0)."""
 
 Json = dict[str, Any]
 
 
 def slim(obj: Json) -> Json:
-    """The object without what nobody explains by: managedFields, schemas of CRDs, values of ConfigMaps.
-
-    The values of KAI's own ConfigMaps of shared GPUs stay.
-    """
+    """The object without managedFields, schemas of CRDs, images of nodes, and values of ConfigMaps except KAI's."""
     meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
     kept = {**obj, "metadata": meta}
     if obj.get("kind") == "ConfigMap" and SHARED_GPU not in meta.get("name", ""):
@@ -42,39 +39,37 @@ def slim(obj: Json) -> Json:
     return kept
 
 
-def last_words(cluster: Cluster, pods: Iterable[Obj]) -> Mapping[str, tuple[str, ...]]:
-    """The last lines of KAI's components (by their ``app``), and of containers that crash (``namespace/pod``).
+def log_tails(cluster: Cluster, pods: Iterable[Obj]) -> Mapping[str, tuple[str, ...]]:
+    """Last lines of KAI's components by their ``app``, and of crashing containers by ``namespace/pod``.
 
-    What cannot be read is left out.
+    Unreadable logs are left out.
     """
-    wanted = {title: place for pod in pods for title, place in _talkers(pod)}
+    wanted = {title: log for pod in pods for title, log in _logs(pod)}
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="logs") as pool:
-        texts = pool.map(lambda place: _tail(cluster, *place), wanted.values())
+        texts = pool.map(lambda log: _tail(cluster, *log), wanted.values())
         return {title: lines for title, lines in zip(wanted, texts, strict=True) if lines}
 
 
-def _talkers(pod: Obj) -> list[tuple[str, tuple[str, str, str, bool]]]:
-    """Title, and namespace, pod, container and whether its previous run, of the logs worth reading."""
-    meta = pod["metadata"]
-    space, name = meta.get("namespace", ""), meta["name"]
-    states = (pod.get("status") or {}).get("containerStatuses") or []
-    if space == KAI_SCHEDULER and states:
-        app = (meta.get("labels") or {}).get("app") or name
-        return [(app, (space, name, states[0]["name"], False))]
-    for state in states:
-        now = state.get("state") or {}
-        if now.get("waiting") is not None and (state.get("lastState") or {}).get("terminated"):
-            return [(f"{space}/{name}", (space, name, state["name"], True))]
-        if (now.get("terminated") or {}).get("exitCode"):
-            return [(f"{space}/{name}", (space, name, state["name"], False))]
-    if space == RESERVATION_APP and states:
-        return [(f"{space}/{name}", (space, name, states[0]["name"], False))]
+def _logs(pod: Obj) -> list[tuple[str, tuple[str, str, str, bool]]]:
+    """Title of each useful log, with its namespace, pod, container and whether it is of the previous run."""
+    meta, _, status = parts(pod)
+    namespace, name = meta.get("namespace", ""), meta["name"]
+    states = status.get("containerStatuses") or []
+    if namespace == KAI_SCHEDULER and states:
+        return [(labels_of(meta).get("app") or name, (namespace, name, states[0]["name"], False))]
+    for container in states:
+        state = container.get("state") or {}
+        previous = state.get("waiting") is not None and bool((container.get("lastState") or {}).get("terminated"))
+        if previous or (state.get("terminated") or {}).get("exitCode"):
+            return [(f"{namespace}/{name}", (namespace, name, container["name"], previous))]
+    if namespace == RESERVATION_APP and states:
+        return [(f"{namespace}/{name}", (namespace, name, states[0]["name"], False))]
     return []
 
 
 def _tail(cluster: Cluster, namespace: str, pod: str, container: str, previous: bool) -> tuple[str, ...]:
     try:
         text = cluster.logs(pod, namespace, container, tail=LOG_LINES, previous=previous)
-    except ApiFailed:  # a container that has not started, or whose log the kubelet has thrown away
+    except ApiFailed:  # the container has not started, or the kubelet has deleted its log
         return ()
     return tuple(redact_text(line) for line in text.splitlines()[-LOG_LINES:])

@@ -1,4 +1,4 @@
-"""What is allocatable, requested and free on each node (kube-scheduler's NodeInfo), parts of shared GPUs included."""
+"""Allocatable, requested and free resources of each node (kube-scheduler's NodeInfo), including shares of GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from lab.kai.names import GPU_RESOURCE
 from lab.kube.client import Cluster
-from lab.objects.node import NodeView
+from lab.objects.views import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, counted_memory, portion
 from lab.snapshot.pod_info import PodInfo
@@ -17,16 +17,16 @@ from lab.snapshot.pod_info import PodInfo
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node with what its pods have requested. Amounts are by resource: cpu in millicores, memory in bytes."""
+    """A node with its pods' requests. Amounts are by resource: cpu in millicores, memory in bytes."""
 
     node: NodeView
     capacity_gpus: int
-    """GPUs that the node has; more than are allocatable when some are unhealthy."""
+    """More than are allocatable when some are unhealthy."""
     allocatable: Mapping[str, float]
     requested: Mapping[str, float]
-    """Of GPUs: those of pods, and those that reservation pods hold, or are about to, for fractions."""
+    """GPUs include those that reservation pods hold, or will hold, for fractions."""
     pods: tuple[PodInfo, ...]
-    """Those that have not ended."""
+    """Without ended ones."""
     shared: tuple[SharedGpu, ...]
 
     def free(self, resource: str) -> float:
@@ -34,29 +34,28 @@ class NodeInfo:
 
     @property
     def gpus_free(self) -> int:
-        """GPUs that nobody holds."""
         return int(self.free(GPU_RESOURCE))
 
     @property
     def gpu_memory(self) -> int | None:
-        """MiB of one GPU as KAI counts, rounded down to hundreds; None where no label tells."""
+        """MiB of one GPU as KAI counts, rounded down to hundreds; None without a label."""
         return None if self.node.gpu_memory is None else counted_memory(self.node.gpu_memory)
 
     @property
     def holders(self) -> tuple[tuple[str, int], ...]:
-        """Pod as ``namespace/name``, and its whole GPUs; without reservation pods."""
+        """Pod as ``namespace/name`` and its whole GPUs, without reservation pods."""
         return tuple(
             sorted((pod.key, pod.requests.gpus) for pod in self.pods if pod.requests.gpus and not pod.is_reservation)
         )
 
     def portion_of(self, mib: int) -> float:
-        """The part of one of its GPUs that ``mib`` MiB are to KAI."""
+        """The share of one of its GPUs that ``mib`` MiB count as in KAI."""
         return portion(mib, self.node.gpu_memory)
 
 
 @dataclass(frozen=True)
 class FreeGpus:
-    """What a pod could get: whole GPUs, and the largest free share of one that is shared already."""
+    """GPUs available to a pod: whole ones, and the largest free share of one that is already shared."""
 
     gpus: int
     share: float
@@ -70,7 +69,7 @@ class FreeGpus:
 
 @functools.lru_cache(maxsize=4)
 def node_infos(snapshot: ClusterSnapshot) -> tuple[NodeInfo, ...]:
-    """All nodes by name. A pod that KAI has decided on and not bound yet counts on the node it was given."""
+    """All nodes, sorted by name; a pod with a BindRequest counts on the requested node before it is bound."""
     allocation = GpuAllocation.of(snapshot)
     pods: dict[str, list[PodInfo]] = {}
     for pod in allocation.pods:
@@ -84,7 +83,7 @@ def node_infos(snapshot: ClusterSnapshot) -> tuple[NodeInfo, ...]:
 
 
 def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
-    """All nodes of a cluster as they are now, by its nodes and pods. Raises ApiFailed."""
+    """The current nodes of a cluster, from its nodes and pods alone. Raises ApiFailed."""
     objects = {kind: tuple(cluster.list(kind)) for kind in ("Node", "Pod")}
     return node_infos(ClusterSnapshot(datetime.now(UTC), objects))
 
@@ -94,7 +93,7 @@ def _info(node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeI
     for pod in pods:
         for name, count in pod.requests.amounts.items():
             requested[name] = requested.get(name, 0.0) + count
-    # Between the scheduler's decision and the reservation pod, nobody holds the GPU yet.
+    # Between the scheduler's decision and the reservation pod, no pod holds the GPU yet.
     unheld = sum(not gpu.reservations for gpu in shared)
     requested[GPU_RESOURCE] = requested.get(GPU_RESOURCE, 0.0) + unheld
     return NodeInfo(

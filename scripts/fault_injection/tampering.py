@@ -89,7 +89,7 @@ def bound_over() -> Act:
 def evicted(cluster: Cluster, change: str, obj: Json) -> None:
     """A GPU pod that KAI placed for a test is taken away as soon as it is ready."""
     pod = PodView.of(obj)
-    mine = of_a_test(obj) and pod.scheduler_name == KAI_SCHEDULER and pod.gpu_limit
+    mine = of_a_test(obj) and pod.scheduler_name == KAI_SCHEDULER and pod.requests.gpus
     if change != "DELETED" and mine and pod.ready and not pod.deleting:
         cluster.delete("Pod", pod.name, pod.namespace, grace=0)
 
@@ -105,7 +105,7 @@ def fire_spread() -> Act:
             sharing.pop(pod.uid, None)
         elif MARK in pod.labels:
             small.add(pod.uid)
-        elif pod.gpu_fraction and pod.ready and not pod.deleting:
+        elif pod.requests.fraction and pod.ready and not pod.deleting:
             sharing[pod.uid] = pod
         if len(small) > BASELINE:
             for uid in list(sharing):

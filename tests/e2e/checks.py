@@ -10,7 +10,8 @@ import pytest
 
 from lab.kai.names import GPU_GROUP_LABEL, KAI_SCHEDULER
 from lab.kube import Cluster
-from lab.objects.views import NodeView, PodGroupView, PodView
+from lab.objects.kai import PodGroupView
+from lab.objects.views import NodeView, PodView
 from lab.steps.kai.step import RESERVATIONS
 from lab.workloads.namespace import WorkloadNamespace
 
@@ -69,7 +70,7 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
         (reservation,) = reservations(cluster, gpu_group(pod))
         assert reservation.reserved_gpu
         assert reservation.node == pod.node
-        held[reservation.reserved_gpu] += pod.gpu_fraction or 0.0
+        held[reservation.reserved_gpu] += pod.requests.fraction or 0.0
     return dict(held)
 
 

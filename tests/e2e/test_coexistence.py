@@ -13,7 +13,8 @@ import pytest
 
 from lab.config import QueueResource, QueueSpec
 from lab.kube import Cluster
-from lab.objects.views import NodeView, PodView, QueueView
+from lab.objects.kai import QueueView
+from lab.objects.views import NodeView, PodView
 from lab.workloads.modifiers import bound_to
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
@@ -51,7 +52,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     assert len(staying(workloads, [other, mine])) == 2
     cluster.wait(
         "Queue",
-        lambda queues: [QueueView.of(obj).gpus_allocated for obj in queues] == [1],
+        lambda queues: [QueueView.of(obj).allocated.gpu for obj in queues] == [1],
         fields=f"metadata.name={queue}",
         timeout=WAIT,
         what="the queue counts KAI's GPU only",

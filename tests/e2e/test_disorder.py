@@ -126,11 +126,11 @@ def test_pods_without_their_reservation_are_made_anew(
     workloads.submit(on_node(cpu_pod("next", queue=queue), node))
 
     def replaced(pods: list[PodView]) -> bool:
-        halves = [pod for pod in pods if pod.gpu_fraction]
+        halves = [pod for pod in pods if pod.requests.fraction]
         return len(halves) == 2 and all(pod.ready and pod.uid not in bare for pod in halves)
 
     halves = [
-        pod for pod in everyone(workloads, replaced, what="other pods have taken their place") if pod.gpu_fraction
+        pod for pod in everyone(workloads, replaced, what="other pods have taken their place") if pod.requests.fraction
     ]
     used = shares(cluster, halves)
     assert all(share <= 1 for share in used.values())

@@ -97,7 +97,7 @@ def pair(
 def holders(cluster: Cluster, group: str, namespace: str) -> list[PodView]:
     """The reservation pods of a GPU group, in the namespace of the host where they lie."""
     pods = map(PodView.of, cluster.list("Pod", namespace, labels=f"{GPU_GROUP_LABEL}={group}"))
-    return [pod for pod in pods if pod.gpu_limit]
+    return [pod for pod in pods if pod.requests.gpus]
 
 
 def still_there(cluster: Cluster, *pods: PodView) -> None:
@@ -173,7 +173,7 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
         # For a moment this may pass by itself, as the ConfigMap is synced after the pod.
         lab.cluster.wait(
             "Pod",
-            lambda objects: stuck([p for p in map(PodView.of, objects) if p.gpu_fraction]),
+            lambda objects: stuck([p for p in map(PodView.of, objects) if p.requests.fraction]),
             namespace=tenant_namespace(tenant.name),
             labels=labels,
             timeout=WAIT,

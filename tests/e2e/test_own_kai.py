@@ -12,7 +12,8 @@ from lab.gpu.pools import short_name
 from lab.kai import VersionLine, line_of, lines
 from lab.kai.names import KAI_SCHEDULER
 from lab.kube import OWNER_LABEL, Cluster
-from lab.objects.views import EventView, NodeView, PodGroupView, PodView, QueueView
+from lab.objects.kai import PodGroupView, QueueView
+from lab.objects.views import EventView, NodeView, PodView
 from lab.pytest_plugin.fixtures import TenantFixture, matching
 from lab.session.lab import Lab
 from lab.workloads.namespace import Inside, WorkloadNamespace
@@ -62,7 +63,7 @@ def wait_until_idle(own: OwnKai) -> None:
     known.add(line_of(own.kai_version).reservation_namespace)
     pods = [PodView.of(obj) for obj in own.cluster.list("Pod")]
     busy = [pod for pod in pods if pod.namespace not in known and pod.node and not pod.ended]
-    if names := sorted(f"{pod.namespace}/{pod.name}" for pod in busy if pod.gpu_limit or pod.gpu_groups):
+    if names := sorted(f"{pod.namespace}/{pod.name}" for pod in busy if pod.requests.gpus or pod.gpu_groups):
         pytest.skip(f"GPUs of tenant {own.tenant.name} are in use: {', '.join(names)}")
     reserved(own, lambda pods: not pods, "no GPU of the tenant is reserved")
 

@@ -10,7 +10,7 @@ import pytest
 from lab.config import QueueResource, QueueSpec
 from lab.kai.names import KAI_SCHEDULER
 from lab.kube import Cluster
-from lab.objects.views import QueueView
+from lab.objects.kai import QueueView
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
@@ -41,7 +41,7 @@ def test_quota_comes_before_what_is_left_over(
     wanted = {names[queue]: gpus for queue, gpus in {**got, "research": 2, "department": GPUS}.items()}
 
     def add_up(queues: list[dict[str, Any]]) -> bool:
-        told = {view.name: view.gpus_allocated for view in map(QueueView.of, queues)}
+        told = {view.name: view.allocated.gpu for view in map(QueueView.of, queues)}
         return {name: told.get(name) for name in wanted} == wanted
 
     cluster.wait("Queue", add_up, timeout=WAIT, what="each queue tells of its own GPUs and its children's")

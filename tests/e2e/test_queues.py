@@ -7,7 +7,7 @@ import pytest
 from lab.config import QueueResource
 from lab.kai.names import KAI_SCHEDULER
 from lab.kube import Cluster
-from lab.objects.views import PodGroupView, QueueShare, QueueView
+from lab.objects.kai import PodGroupView, QueueShare, QueueView
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod

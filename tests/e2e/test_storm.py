@@ -128,7 +128,7 @@ def test_a_hundred_mixed_fractions_at_once(
     for count in range(STEP, MIXED + 1, STEP):
         pods = wait_for(storm, MIXED, count, f"{count} of {MIXED} pods have ended", ended=True)
     assert all(pod.node and pod.received_resource_type == "Fraction" for pod in pods)
-    assert {pod.gpu_fraction is None for pod in pods} == {True, False}
+    assert {pod.requests.fraction is None for pod in pods} == {True, False}
 
 
 def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:

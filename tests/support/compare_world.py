@@ -12,7 +12,7 @@ from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
 from lab.kai import line_of
 from lab.lint import LintContext, QueueFact
-from lab.objects.views import PodGroupView
+from lab.objects.kai import PodGroupView
 from lab.snapshot.pod_info import PodInfo
 from tests.support.explain_world import GPU, GROUP, UUID, pod
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
 from lab.findings import Certainty, Finding
-from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
+from lab.objects.views import ContainerView
 
 _EXITS = {
     126: "the command cannot be executed",

@@ -10,8 +10,8 @@ from lab.explain.pod_context import PodContext
 from lab.explain.rule import BOUND, rule
 from lab.findings import Certainty, Finding
 from lab.kai.names import GPU_RESOURCE
-from lab.objects.container import ContainerView
 from lab.objects.fields import parts
+from lab.objects.views import ContainerView
 
 _FAILED = (PodStage.FAILED,)
 _KUBELET_SAYS_NO = "OutOf"

@@ -11,7 +11,7 @@ from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, WAITING, rule
 from lab.findings import Certainty, Finding
 from lab.kai.names import CONFIGMAP_ANNOTATION, RESERVATION_APP
-from lab.objects.container import ContainerView
+from lab.objects.views import ContainerView
 
 _RECENT = timedelta(minutes=10)
 _CLASS = re.compile(r'RuntimeClass "([^"]+)" not found|no runtime for "([^"]+)" is configured')

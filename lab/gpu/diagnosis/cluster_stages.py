@@ -9,10 +9,9 @@ from lab.findings import Finding, Severity
 from lab.gpu.diagnosis.node_facts import HANDLER
 from lab.gpu.diagnosis.node_stages import GpuPathStage
 from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRESENT_LABEL
-from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import is_reservation
-from lab.objects.views import NodeView, PodView
+from lab.objects.views import ContainerView, NodeView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest")

@@ -13,11 +13,10 @@ from lab.gpu.diagnosis.node_facts import HANDLER
 from lab.gpu.diagnosis.symptoms import Evidence
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
-from lab.objects.container import ContainerView
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import is_reservation
 from lab.objects.pod_requests import PodRequests
-from lab.objects.views import EventView, PodView
+from lab.objects.views import ContainerView, EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 LINES = 200

@@ -10,7 +10,7 @@ from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
 from lab.gpu.map.pods import holder
 from lab.kai.names import GPU_RESOURCE
-from lab.objects.node import NodeView
+from lab.objects.views import NodeView
 from lab.snapshot.pod_info import PodInfo
 
 

@@ -146,7 +146,7 @@ class TenantNodes(LabStep):
         lines = []
         for pod in map(PodView.of, cluster.list("Pod")):
             tenant = wanted.get(pod.node)
-            if tenant is None or not pod.gpu_limit or pod.ended:
+            if tenant is None or not pod.requests.gpus or pod.ended:
                 continue
             if (pod.namespace, pod.labels.get(MANAGED_BY_LABEL)) != (tenant_namespace(tenant), tenant):
                 lines.append(f"pod {pod.namespace}/{pod.name} on {pod.node}, which is dedicated to tenant {tenant}")

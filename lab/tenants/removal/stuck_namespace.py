@@ -12,8 +12,8 @@ from typing import Any
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.rest_mapper import KNOWN
-from lab.objects.fields import is_true, parts
-from lab.objects.views import Condition, NodeView, PodView
+from lab.objects.fields import parts
+from lab.objects.views import Condition, NodeView, PodView, is_true
 
 Json = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _remaining(cluster: Cluster, space: Json) -> Iterator[Json]:
 def _kinds(cluster: Cluster, resources: list[str]) -> Iterator[str]:
     for resource in dict.fromkeys(resources):
         try:
-            yield cluster.kinds.in_words(resource)
+            yield cluster.kinds.kind_for(resource)
         except ApiFailed:
             continue
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from lab.kai import lines
 from lab.kube import Cluster
-from lab.objects.kai import is_reservation
-from lab.objects.views import PodGroupView, PodView, QueueShare, QueueView
+from lab.objects.kai import PodGroupView, QueueShare, QueueView, is_reservation
+from lab.objects.views import PodView
 from lab.steps import helm_release
 
 Json = Mapping[str, Any]

@@ -15,8 +15,8 @@ from lab.kube import Cluster
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVIDENCE = (
-    "pod kai-resource-reservation/gpu-reservation-1: Pending, on w, holds GPU (not told yet), GPU group g",
-    "pod t/server: Pending, on w, wants 0.7 of 1 GPU, GPU group g",
+    "pod kai-resource-reservation/gpu-reservation-1: Pending, on w, holds GPU (not reported yet), GPU group g",
+    "pod t/server: Pending, on w, requests 0.7 of 1 GPU, GPU group g",
 )
 LOST = Violation(
     "GPU group g has 1 pods and no reservation pod",

@@ -64,7 +64,9 @@ def test_a_gpu_of_two_tenants() -> None:
     assert breach.subject == "w1 GPU-1"
     assert breach.what.startswith("GPU GPU-1 of w1 is used by tenant ml and tenant ops at once")
     assert len(breach.evidence) == 3
-    assert breach.evidence[0].startswith("pod vc-ml/a-x-t-x-ml (t/a of tenant ml): Running, on w1, wants 0.5 of 1 GPU")
+    assert breach.evidence[0].startswith(
+        "pod vc-ml/a-x-t-x-ml (t/a of tenant ml): Running, on w1, requests 0.5 of 1 GPU"
+    )
 
 
 def test_a_gpu_of_a_tenant_and_the_host() -> None:

@@ -28,7 +28,7 @@ def test_get_gives_none_for_what_is_not_there(api: FakeApi, cluster: Cluster) ->
 
 
 def test_one_namespaced_object_needs_its_namespace(cluster: Cluster) -> None:
-    with pytest.raises(ApiFailed, match="Pod a: its namespace is missing"):
+    with pytest.raises(ApiFailed, match="Pod a: the namespace is missing"):
         cluster.get("Pod", "a")
 
 
@@ -71,12 +71,12 @@ def test_a_silent_server_is_named(api: FakeApi, cluster: Cluster) -> None:
     assert "https://127.0.0.1:6443" in text
     assert "/lab/kubeconfig, context kind-kailab-demo" in text
     assert "Connection refused" in text
-    assert "next: see with 'lab status'" in text
+    assert "next: check with 'lab status'" in text
 
 
 def test_distrust_is_not_repeated(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, TransportError("certificate verify failed", tls=True))
-    with pytest.raises(ApiFailed, match=r"not to be trusted: certificate verify failed\n.*made anew"):
+    with pytest.raises(ApiFailed, match=r"untrusted certificate: certificate verify failed\n.*recreated"):
         cluster.list("Pod", "ns")
 
 
@@ -84,10 +84,10 @@ def test_distrust_is_not_repeated(api: FakeApi, cluster: Cluster) -> None:
     ("code", "message", "fix"),
     [
         (400, "bad", "correct the object"),
-        (401, "Unauthorized", "/lab/kubeconfig are not valid"),
-        (403, "pods is forbidden", "more rights than kind-kailab-demo"),
-        (400, 'admission webhook "v.kai" denied the request: no', "as the admission check says"),
-        (409, "exists", "in the way"),
+        (401, "Unauthorized", "write /lab/kubeconfig again"),
+        (403, "pods is forbidden", "more permissions than kind-kailab-demo"),
+        (400, 'admission webhook "v.kai" denied the request: no', "as the admission check requires"),
+        (409, "exists", "check the existing object"),
         (422, "invalid", "correct the object"),
         (500, "broken", "log of the API server"),
     ],

@@ -55,5 +55,5 @@ def test_refusal_of_the_server_itself_is_not_repeated(front: Proxy, api: FakeApi
 @pytest.mark.parametrize("answer", ["<html>", "[]", ""])
 def test_answer_that_is_no_object(front: Proxy, api: FakeApi, answer: str) -> None:
     api.on("GET", "/api/v1/namespaces/ns/services/vllm:80/proxy/v1/models", (200, answer))
-    with pytest.raises(ApiFailed, match="GET Service ns/vllm:80 /v1/models: the answer is no JSON object"):
+    with pytest.raises(ApiFailed, match="GET Service ns/vllm:80 /v1/models: the answer is not a JSON object"):
         front.get("/v1/models")

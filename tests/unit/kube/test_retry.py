@@ -1,4 +1,4 @@
-"""Asking again until an answer is right, or an error has passed."""
+"""Polls until a result is right, and retries of transient errors."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import pytest
 
 from lab.errors import ApiFailed, Interrupted
 from lab.kube import Cluster
-from lab.kube.retry import poll, retry
+from lab.kube.retry import retry
 from tests.support.kube_fake import FakeApi
 
 
-def test_poll_gives_the_first_right_answer() -> None:
-    answers, slept = iter([0, 0, 3, 4]), list[float]()
-    assert poll(lambda: next(answers), timeout=60, interval=0.5, sleep=slept.append) == 3
-    assert slept == [0.5, 0.5]
+def test_poll_returns_the_first_right_result(cluster: Cluster, pauses: list[float]) -> None:
+    answers = iter([0, 0, 3, 4])
+    assert cluster.poll(lambda: next(answers), timeout=60, interval=0.5) == 3
+    assert pauses == [0.5, 0.5]
 
 
-def test_poll_gives_the_last_answer_when_time_is_up() -> None:
-    assert poll(lambda: ["missing"], until=operator.not_, timeout=0) == ["missing"]
+def test_poll_returns_the_last_result_at_its_timeout(cluster: Cluster) -> None:
+    assert cluster.poll(lambda: ["missing"], until=operator.not_, timeout=0) == ["missing"]
 
 
-def test_poll_passes_errors_on() -> None:
+def test_poll_passes_errors_on(cluster: Cluster) -> None:
     def check() -> bool:
         raise ApiFailed("no")
 
     with pytest.raises(ApiFailed, match="no"):
-        poll(check, timeout=60)
+        cluster.poll(check, timeout=60)
 
 
 def test_a_cancelled_run_ends_a_poll() -> None:

@@ -61,7 +61,7 @@ def test_timeout_shows_states_and_the_newest_events(api: FakeApi, cluster: Clust
         "event 10:00:05 ×4 Pod/a Late: second",
     )
     kubectl = "kubectl --kubeconfig /lab/kubeconfig --context kind-kailab-demo"
-    assert caught.value.fix == f"look closer: {kubectl} describe pod -n ns"
+    assert caught.value.fix == f"inspect with: {kubectl} describe pod -n ns"
 
 
 def test_timeout_without_objects_shows_the_namespaces_warnings(api: FakeApi, cluster: Cluster) -> None:
@@ -126,7 +126,7 @@ def test_evidence_that_cannot_be_read_hides_nothing(api: FakeApi, cluster: Clust
         wait_for(cluster, running(1), timeout=0.08)
     lines = caught.value.evidence
     assert lines[0].startswith("Pod ns/a: Pending")
-    assert "more cannot be read: GET Event objects in ns: events is forbidden" in lines[1]
+    assert "more evidence is not available: GET Event objects in ns: events is forbidden" in lines[1]
     assert lines[2].startswith("API: ")
 
 
@@ -211,7 +211,7 @@ def test_only_changes_are_logged(api: FakeApi, cluster: Cluster, caplog: pytest.
     wait_for(cluster, running(1))
     assert [r.getMessage() for r in caplog.records if r.name == "lab.kube.wait"] == [
         "Pod ns/a: Pending; not ready; not bound, scheduler kai-scheduler",
-        "Pod ns/a: gone",
+        "Pod ns/a: deleted",
         "Pod ns/b: Running; ready; not bound, scheduler kai-scheduler",
     ]
 

@@ -13,17 +13,9 @@ import pytest
 import lab.kube
 from lab.kube import redact
 from lab.kube.describe import state_of
-from lab.objects.views import (
-    EventView,
-    NodeView,
-    PodGroupView,
-    PodView,
-    QueueShare,
-    QueueView,
-    Refusal,
-    Waiting,
-    quantity,
-)
+from lab.objects.fields import quantity
+from lab.objects.kai import PodGroupView, QueueShare, QueueView, Refusal
+from lab.objects.views import EventView, NodeView, PodView, Waiting
 from tests.support.kube_fake import pod
 
 TOKEN = "vcluster.loft.sh/token-abcd1234"
@@ -51,7 +43,8 @@ def test_pod_view_of_a_fraction() -> None:
         )
     )
     assert (view.name, view.namespace, view.uid, view.phase, view.node) == ("half", "ns", "uid-half", "Running", "n1")
-    assert (view.gpu_fraction, view.gpu_memory, view.gpu_limit, view.gpu_groups) == (0.5, None, 0, ("g-1",))
+    asked = view.requests
+    assert (asked.fraction, asked.gpu_memory, asked.gpus, view.gpu_groups) == (0.5, None, 0, ("g-1",))
     assert (view.pod_group, view.received_resource_type, view.queue) == ("pg-half-1", "Fraction", "test")
     assert (view.ready, view.deleting, view.ended) == (True, False, False)
     assert (view.owner, view.runtime_class, view.scheduler_name) == ("ReplicaSet/rs", "nvidia", "kai-scheduler")
@@ -78,7 +71,8 @@ def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
             },
         )
     )
-    assert (view.gpu_limit, view.gpu_fraction, view.gpu_memory) == (2, None, 2000)
+    asked = view.requests
+    assert (asked.gpus, asked.fraction, asked.gpu_memory) == (2, None, 2000)
     assert view.gpu_groups == ("x", "y")
     assert view.waiting == (Waiting("i", "Pulling"),)
     assert view.waiting_reasons == ("Pulling",)
@@ -110,7 +104,7 @@ def test_pod_group_view() -> None:
                 {"status": "False", "reason": "Old"},
                 {"status": "True", "reason": "Unschedulable", "message": "no nodes"},
             ],
-            "resourcesStatus": {"allocated": {"nvidia.com/gpu": "250m"}, "requested": {"nvidia.com/gpu": "1"}},
+            "resourcesStatus": {"allocated": {"nvidia.com/gpu": "250m"}},
         },
     }
     view = PodGroupView.of(raw)
@@ -119,7 +113,7 @@ def test_pod_group_view() -> None:
         Refusal("OverLimit", "test quota has reached the allowable limit"),
         Refusal("Unschedulable", "no nodes"),
     )
-    assert (view.gpus_allocated, view.gpus_requested) == (0.25, 1.0)
+    assert view.gpus_allocated == 0.25
     assert state_of(raw).startswith("queue test; OverLimit (test quota")
     assert PodGroupView.of({}).min_member == 1
 
@@ -137,7 +131,7 @@ def test_queue_view_reads_what_is_left_out_as_kai_does() -> None:
     )
     assert (view.parent, view.priority, view.children) == ("default", 100, ("a", "b"))
     assert (view.gpu, view.cpu, view.memory) == (QueueShare(1.5, -1, 2), QueueShare(-1, 0, 0), QueueShare(0, 0, 0))
-    assert (view.gpus_allocated, view.gpus_requested) == (1.5, 0)
+    assert (view.allocated.gpu, view.allocated_non_preemptible.gpu) == (1.5, 0)
 
 
 def test_node_view() -> None:
@@ -153,7 +147,6 @@ def test_node_view() -> None:
         },
         "status": {
             "allocatable": {"nvidia.com/gpu": "2"},
-            "addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "172.18.0.3"}],
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
             "conditions": [
                 {"type": "DiskPressure", "status": "True"},
@@ -163,7 +156,7 @@ def test_node_view() -> None:
     }
     view = NodeView.of(raw)
     assert (view.ready, view.unschedulable, view.gpus, view.gpu_memory) == (False, True, 2, 40960)
-    assert (view.gpu_product, view.internal_ip, view.kubelet_version) == ("A100", "172.18.0.3", "v1.34.4")
+    assert (view.gpu_product, view.kubelet_version) == ("A100", "v1.34.4")
     assert view.taints == ("a=b:NoSchedule", "node.kubernetes.io/not-ready:NoExecute")
     assert state_of(raw) == (
         "not Ready; 2 GPUs; DiskPressure; KubeletNotReady (cni not ready);"

@@ -137,7 +137,7 @@ def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
     assert "lab demo: broken" in text
     assert "✗  gpu-fractions" in text
     assert "GPU GPU-1 of w1 is shared out 1.5 times (0.5 + 0.5 + 0.5)" in text
-    assert "pod t/c: Running, on w1, wants 0.5 of 1 GPU, GPU group g1" in text
+    assert "pod t/c: Running, on w1, requests 0.5 of 1 GPU, GPU group g1" in text
     assert "-  tenant-own-pods" in text
     assert "no tenant is named" in text
     assert f"{len(ALL) - 4} held, 1 broken, 3 not judged" in text

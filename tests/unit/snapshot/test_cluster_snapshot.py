@@ -138,15 +138,7 @@ def test_lookups() -> None:
     assert world.events_about("") == ()
     assert world.get("Pod", "a", "ns") is not None
     assert world.get("Pod", "a") is None
-    assert [view.name for view in world.with_objects("Pod", [pod("b")]).pods] == ["b"]
     assert [view.name for view in world.pods] == ["a"]
-
-
-def test_with_objects_makes_a_kind_known() -> None:
-    world = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {}, frozenset({"Queue"}))
-    changed = world.with_objects("Queue", [{"metadata": {"name": "q"}}])
-    assert (world.has("Queue"), changed.has("Queue")) == (False, True)
-    assert [queue.name for queue in changed.queues] == ["q"]
 
 
 def test_reservations_are_known_by_namespace_and_label() -> None:
@@ -166,12 +158,11 @@ def test_bind_requests() -> None:
             "selectedGPUGroups": ["g"],
             "backoffLimit": 3,
             "receivedResourceType": "Fraction",
-            "receivedGPU": {"count": 1, "portion": "0.50"},
         },
         "status": {"phase": "Failed", "reason": "no", "failedAttempts": 2},
     }
     (view,) = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"BindRequest": (raw,)}).bind_requests
-    assert (view.pod, view.node, view.gpu_groups, view.gpus, view.portion) == ("p", "n", ("g",), 1, 0.5)
+    assert (view.pod, view.node, view.gpu_groups, view.resource_type) == ("p", "n", ("g",), "Fraction")
     assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.objects.pod_requests import PodRequests
-from lab.objects.workload import ClaimView, QuotaView, WorkloadView
+from lab.objects.workload import ClaimView, WorkloadView
 from lab.snapshot.node_info import FreeGpus, node_infos
 from tests.support.explain_world import GPU, GROUP, UUID, Scene, node, pod, request, reservation
 
@@ -135,8 +135,6 @@ def test_workloads(obj: dict[str, Any], counts: tuple[int, int]) -> None:
     assert view.title == f"{obj['kind']} n/w"
 
 
-def test_claims_and_quotas() -> None:
+def test_claims() -> None:
     claim = ClaimView.of({"metadata": {"name": "c", "namespace": "n"}, "spec": {}, "status": {"phase": "Lost"}})
     assert (claim.phase, claim.storage_class) == ("Lost", None)
-    quota = QuotaView.of({"metadata": {"name": "q"}, "status": {"hard": {"pods": 1}, "used": {"pods": "1"}}})
-    assert (quota.hard, quota.used) == ({"pods": "1"}, {"pods": "1"})

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from lab.errors import LabError
-from lab.objects.views import PodGroupView, PodView
+from lab.objects.kai import PodGroupView
+from lab.objects.views import PodView
 from lab.paths import assets
 from lab.workloads.controllers import deployment, job, pod_group
 from lab.workloads.modifiers import bound_to, brief, in_group, of_priority, on_node

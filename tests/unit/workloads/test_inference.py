@@ -42,7 +42,7 @@ def test_deployment_and_service_belong_together() -> None:
     template = deployment["spec"]["template"]
     assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"] == {"app": "vllm-test-07"}
     view = PodView.of(template)
-    assert (view.labels["app"], view.queue, view.gpu_fraction) == ("vllm-test-07", "leaf", 0.7)
+    assert (view.labels["app"], view.queue, view.requests.fraction) == ("vllm-test-07", "leaf", 0.7)
     assert "priorityClassName" not in view.labels  # inference, by its kind: what the suites are about
     (container,) = template["spec"]["containers"]
     assert (container["image"], container["args"]) == (server.image, server.arguments("0.7"))

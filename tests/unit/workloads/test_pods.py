@@ -77,7 +77,7 @@ def test_fraction_is_written_as_a_decimal(fraction: float, text: str | None) -> 
     assert "e" not in written
     assert float(written) == fraction
     assert text in (None, written)
-    assert PodView.of(pod).gpu_limit == 0
+    assert PodView.of(pod).requests.gpus == 0
 
 
 def test_fraction_of_several_gpus() -> None:
@@ -88,7 +88,7 @@ def test_fraction_of_several_gpus() -> None:
 
 def test_gpu_memory() -> None:
     view = PodView.of(gpu_memory_pod("part", mib=4096))
-    assert (view.gpu_memory, view.gpu_fraction) == (4096, None)
+    assert (view.requests.gpu_memory, view.requests.fraction) == (4096, None)
 
 
 @pytest.mark.parametrize(

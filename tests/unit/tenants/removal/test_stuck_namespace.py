@@ -169,6 +169,6 @@ def test_a_kind_that_cannot_be_found_any_more_is_left_out(host: FakeApiServer) -
 
 def test_resources_in_the_words_of_messages(host: FakeApiServer) -> None:
     kinds = host.cluster.kinds
-    assert kinds.in_words("pods.") == "Pod"
-    assert kinds.in_words("podgroups.scheduling.run.ai") == "PodGroup.scheduling.run.ai"
-    assert kinds.in_words("widgets.example.com") == "Widget.example.com"
+    assert kinds.kind_for("pods.") == "Pod"
+    assert kinds.kind_for("podgroups.scheduling.run.ai") == "PodGroup.scheduling.run.ai"
+    assert kinds.kind_for("widgets.example.com") == "Widget.example.com"
