@@ -1,4 +1,4 @@
-"""Write lab/spec/lab.schema.json from the models; run it after a change to lab/spec/models.py."""
+"""Write lab/config/lab.schema.json from the models; run it after a change to lab/config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the models of the lab file are made of: their base class and the types of single values."""
+"""Base class and value types of the lab file's models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"
 def _dns_name(value: object) -> object:
     if isinstance(value, str) and not re.fullmatch(_DNS_NAME, value):
         raise PydanticCustomError(
-            "dns_name", "must be 1 to 40 of a-z, 0-9 and '-', a letter first and no '-' at the end"
+            "dns_name", "must be 1 to 40 of a-z, 0-9 and '-', starting with a letter and not ending with '-'"
         )
     return value
 
@@ -39,16 +39,16 @@ DnsName = Annotated[str, StringConstraints(pattern=_DNS_NAME), BeforeValidator(_
 """A lower-case DNS label of at most 40 characters: it becomes part of container, namespace and file names."""
 
 Version = Annotated[str, StringConstraints(pattern=_VERSION), BeforeValidator(_version)]
-"""A release such as 1.34.4. YAML reads 1.34 as a number, so three parts are asked for."""
+"""A release such as 1.34.4, with three parts because YAML reads 1.34 as a number."""
 
 Share = Annotated[float, Field(ge=-1, strict=True, allow_inf_nan=False), AfterValidator(_share)]
 """An amount of a resource; -1 is unlimited."""
 
 Switch = Annotated[bool, Field(strict=True)]
-"""true or false; strict, as the JSON Schema is."""
+"""true or false; strict, like the JSON Schema."""
 
 ImageReference = Annotated[str, StringConstraints(pattern=r"^\S+$")]
-"""An image as container engines name it."""
+"""An image reference."""
 
 
 class Model(BaseModel):

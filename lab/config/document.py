@@ -1,7 +1,6 @@
-"""A YAML text as plain data that knows on which line each value stands.
+"""YAML documents with the line of each value.
 
-Stricter than YAML: only what JSON can hold, and no key twice in one mapping (YAML's own reader keeps the last
-in silence).
+Stricter than YAML: only JSON's types, and no duplicate keys (PyYAML silently keeps the last).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lab.config.rules import Loc
 from lab.errors import SpecError
 
 MAX_BYTES = 1 << 20
-"""Size above which a file is not taken for a lab file."""
+"""Maximum size of a lab file."""
 
 _MAX_VALUES = 20_000
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str")}
@@ -25,7 +24,7 @@ _WRITE_ONE = "'lab init' writes a lab file with every key explained"
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves dates and a lone '=' as text."""
+    """SafeLoader that keeps dates and a lone '=' as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's name and type
         first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith((":timestamp", ":value"))]
@@ -34,7 +33,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class NotYamlError(ValueError):
-    """A text that is not YAML; ``line`` and ``column`` count from 1."""
+    """Invalid YAML; ``line`` and ``column`` start at 1."""
 
     def __init__(self, why: str, line: int = 1, column: int = 1) -> None:
         super().__init__(why)
@@ -45,7 +44,7 @@ class NotYamlError(ValueError):
 
 @dataclass(frozen=True)
 class Flaw:
-    """Something in the text that is YAML but not accepted here."""
+    """A place with valid YAML that a lab file must not contain."""
 
     line: int
     loc: Loc
@@ -53,18 +52,7 @@ class Flaw:
 
 
 class LabFileDocument:
-    """One YAML text.
-
-    Args:
-        text: the YAML.
-
-    Raises:
-        NotYamlError: the text cannot be parsed.
-
-    Attributes:
-        data: the plain data; None when the text holds nothing.
-        flaws: what is refused though it could be parsed.
-    """
+    """One YAML text; ``data`` is None if it is empty, ``flaws`` lists refused places. Raises NotYamlError."""
 
     def __init__(self, text: str) -> None:
         self.flaws: list[Flaw] = []
@@ -86,7 +74,7 @@ class LabFileDocument:
             raise NotYamlError("nested too deeply") from error
 
     def line(self, loc: Loc) -> int:
-        """The line of the key or item at ``loc``, or of the nearest thing around it."""
+        """The line of the key or item at ``loc``, or of the nearest one that contains it."""
         return line_at(self._root, loc)
 
     def _build(self, loader: _Loader, node: yaml.Node, loc: Loc, inside: tuple[int, ...]) -> Any:
@@ -111,7 +99,7 @@ class LabFileDocument:
         try:
             value = loader.construct_object(node)
         except (ValueError, KeyError):
-            return self._flaw(node, loc, f"'{node.value}' is not what its tag says")
+            return self._flaw(node, loc, f"'{node.value}' does not match its tag")
         if isinstance(value, float) and not math.isfinite(value):
             return self._flaw(node, loc, f"{node.value} is not a finite number")
         return value
@@ -129,7 +117,7 @@ class LabFileDocument:
                 shown = f"{key.value}; put it in quotes" if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 self._flaw(key, loc, f"a key must be text, not {shown}")
             elif key.value in first:
-                self._flaw(key, (*loc, key.value), f"given twice, first on line {first[key.value]}")
+                self._flaw(key, (*loc, key.value), f"duplicate key, first on line {first[key.value]}")
             else:
                 first[key.value] = line
         loader.flatten_mapping(node)
@@ -139,7 +127,7 @@ class LabFileDocument:
 
 
 def line_at(root: yaml.Node | None, loc: Loc) -> int:
-    """The line, from 1, of the key or item at ``loc`` below a node, or of the nearest thing around it."""
+    """The line (from 1) of the key or item at ``loc`` below a node, or of the nearest one that contains it."""
     here = root
     line = 1 if here is None else here.start_mark.line + 1
     for word in loc:
@@ -158,25 +146,21 @@ def line_at(root: yaml.Node | None, loc: Loc) -> int:
 
 
 def read_text(file: Path) -> str:
-    """The text of a lab file.
-
-    Raises:
-        SpecError: there is no such file, or it is not readable text.
-    """
+    """The text of a lab file. Raises SpecError if it is missing or not readable text."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise SpecError(f"{file}: there is no such file", fix=f"{_WRITE_ONE}; '--profile demo' needs none") from None
+        raise SpecError(f"{file}: file not found", fix=f"{_WRITE_ONE}; '--profile demo' needs none") from None
     except IsADirectoryError:
-        raise SpecError(f"{file}: is a directory", fix=f"name the file in it, such as {file / 'lab.yaml'}") from None
+        raise SpecError(f"{file}: is a directory", fix=f"use the file in it, such as {file / 'lab.yaml'}") from None
     except OSError as error:
         raise SpecError(f"{file}: cannot be read: {error.strerror}", fix="check the path and its permissions") from None
-    # A NUL byte cannot be in YAML; UTF-16 text has them too, and starts with a byte order mark.
+    # YAML has no NUL bytes; UTF-16 text has them, after a byte order mark
     if b"\0" in raw and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SpecError(f"{file}: is a binary file, not a lab file", fix=_WRITE_ONE)
     if len(raw) > MAX_BYTES:
-        raise SpecError(f"{file}: is larger than 1 MiB and no lab file", fix=_WRITE_ONE)
+        raise SpecError(f"{file}: is larger than 1 MiB, not a lab file", fix=_WRITE_ONE)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -186,18 +170,14 @@ def read_text(file: Path) -> str:
 
 
 def read_document(file: Path) -> LabFileDocument:
-    """A lab file as a document whose data is a mapping.
-
-    Raises:
-        SpecError: the file cannot be read, is not YAML, is empty, or is something else than a mapping.
-    """
+    """A lab file as a document whose data is a mapping. Raises SpecError if it is anything else."""
     text = read_text(file)
     try:
         document = LabFileDocument(text)
     except NotYamlError as error:
         where = f"{file}:{error.line}:{error.column}"
         raise SpecError(
-            f"{where}: not valid YAML: {error.why}", fix="correct the line (or the one before it)"
+            f"{where}: not valid YAML: {error.why}", fix="correct that line (or the one before it)"
         ) from None
     if document.data is None and not document.flaws:
         raise SpecError(f"{file}: is empty", fix=_WRITE_ONE)
@@ -214,9 +194,9 @@ def _not_yaml(error: yaml.MarkedYAMLError) -> NotYamlError:
     if why == "but found another document":
         why = "a second document starts here, but a lab file is one document"
     elif why.startswith("expected <block end>, but found '<block"):
-        why = "the indentation does not fit the lines above"
+        why = "the indentation does not match the lines above"
     elif "'\\t'" in why:
-        why = "a tab; YAML is indented with spaces"
+        why = "found a tab; indent YAML with spaces"
     elif error.context and error.context_mark and mark and error.context_mark.line != mark.line:
         why = f"{why} ({error.context}, which started on line {error.context_mark.line + 1})"
     return NotYamlError(why) if mark is None else NotYamlError(why, mark.line + 1, mark.column + 1)

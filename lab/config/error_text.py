@@ -1,4 +1,4 @@
-"""What pydantic found, in the words of the lab file."""
+"""Pydantic's errors in terms of the lab file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from lab.config.base import Model
 from lab.config.models import type_at
-from lab.config.rules import RULE
+from lab.config.rules import RULE, Loc
 from lab.text import perhaps
 
 _MUST = {
@@ -28,19 +28,12 @@ _MUST = {
     "literal_error": "must be {expected}",
     "too_short": "must have at least one item",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must not be empty or have spaces in it",
-    "dns_name": "{message}",
-    "version": "{message}",
-    "share": "{message}",
-    "devices": "{message}",
-    "label": "{message}",
-    "quantity": "{message}",
-    "nodes": "{message}",
+    "string_pattern_mismatch": "must not be empty or contain spaces",
 }
 
 
 def explain(error: ErrorDetails) -> str:
-    """One error as the second half of a sentence that starts with the field's path."""
+    """An error as text that follows the field's path."""
     kind, loc, value = error["type"], error["loc"], error["input"]
     context: dict[str, Any] = error.get("ctx") or {}
     if kind == RULE:
@@ -49,7 +42,7 @@ def explain(error: ErrorDetails) -> str:
         return "is missing"
     if kind == "extra_forbidden":
         known = _keys(loc[:-1])
-        return f"unknown key{perhaps(str(loc[-1]), known) or '; known are: ' + ', '.join(known)}"
+        return f"unknown key{perhaps(str(loc[-1]), known) or '; known keys: ' + ', '.join(known)}"
     if value is None or kind == "string_too_short":
         return "is empty; give it a value or remove the key"
     if kind == "string_type":
@@ -63,12 +56,12 @@ def explain(error: ErrorDetails) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for an error message: as YAML would have it, at most about 60 characters."""
+    """A value as YAML, cut to about 60 characters."""
     text = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
-def _keys(loc: tuple[int | str, ...]) -> list[str]:
+def _keys(loc: Loc) -> list[str]:
     model = type_at(loc)
     if not (isinstance(model, type) and issubclass(model, Model)):
         return []

@@ -1,7 +1,6 @@
-"""The section ``gpu`` of the lab file: which GPUs the nodes have, node by node through node pools.
+"""The section ``gpu`` of the lab file: the GPUs of the nodes, by node pool.
 
-What a pool leaves out comes from the section itself; ``GpuSpec.node_pools`` gives the pools with every value
-resolved, and is what the rest of kailab reads.
+Pools inherit missing values from the section; the rest of kailab reads the resolved pools, ``GpuSpec.node_pools``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lab.config.base import DnsName, Model
 from lab.config.gpu_models import find_model
 
 MOST_PER_NODE = 16
-"""GPUs of one node: the largest machines there are (NVIDIA HGX-2) have 16."""
+"""Most GPUs of one node: the largest machines (NVIDIA HGX-2) have 16."""
 
 _UUID = r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -31,9 +30,7 @@ def _devices(value: object) -> object:
         if len({*value}) == len(value):
             return value
         raise PydanticCustomError("devices", "must not name a GPU twice")
-    raise PydanticCustomError(
-        "devices", "must be all, a number of GPUs, or a list of indices (0, 1, …) or UUIDs (GPU-…)"
-    )
+    raise PydanticCustomError("devices", "must be all, a number of GPUs, or a list of indices (0, 1) or UUIDs (GPU-…)")
 
 
 def _is_device(value: object) -> bool:
@@ -45,7 +42,7 @@ def _labels(value: object) -> object:
         if not isinstance(key, str) or not re.fullmatch(_LABEL_KEY, key):
             raise PydanticCustomError("label", "must have Kubernetes label keys, unlike '{key}'", {"key": key})
         if not isinstance(text, str) or not re.fullmatch(_LABEL_VALUE, text):
-            raise PydanticCustomError("label", "must have texts of up to 63 of A-Z, a-z, 0-9 and '-_.' as values")
+            raise PydanticCustomError("label", "must have text of up to 63 of A-Z, a-z, 0-9 and '-_.' as values")
     return value
 
 
@@ -55,16 +52,16 @@ ModelName = Annotated[str, StringConstraints(min_length=1, max_length=95)]
 """NVML's buffer for a product name holds 95 characters."""
 
 MemoryMiB = Annotated[int, Field(gt=100, lt=2**31, strict=True)]
-"""KAI ignores a memory of up to 100 MiB; one line of the library's config can say no more than 2^31 MiB."""
+"""KAI ignores a memory of up to 100 MiB; the config of kailab's NVML library holds less than 2^31 MiB."""
 
 Device = Annotated[int, Field(ge=0, strict=True)] | Annotated[str, StringConstraints(pattern=_UUID)]
-"""One real GPU: its index as NVML counts, or its UUID."""
+"""One real GPU: its NVML index or its UUID."""
 
 Devices = Annotated[
     Literal["all"] | Annotated[int, Field(ge=1, strict=True)] | Annotated[tuple[Device, ...], Field(min_length=1)],
     BeforeValidator(_devices),
 ]
-"""Real GPUs of a node: all, how many, or exactly which."""
+"""Real GPUs of a node: all, a number of them, or a list."""
 
 NodeLabels = Annotated[dict[str, str], BeforeValidator(_labels)]
 
@@ -73,56 +70,56 @@ class GpuPool(Model):
     """Worker nodes with the same GPUs."""
 
     name: DnsName
-    """Name of the pool; its nodes carry it in the label kailab/pool."""
+    """Name of the pool, also the value of the label kailab/pool of its nodes."""
     workers: Annotated[int, Field(ge=1, le=16, strict=True)] = 1
-    """How many of cluster.workers; pools take workers in the order of the list."""
+    """Number of workers (of cluster.workers); pools get workers in the order of the list."""
     per_node: GpuCount | None = None
-    """GPUs of each node (simulated); 0: nodes without GPUs. Not given: gpu.perNode."""
+    """GPUs of each node (simulated); 0: nodes without GPUs. Default: gpu.perNode."""
     model: ModelName | None = None
-    """Product name or short name (simulated). Not given: gpu.model."""
+    """Product name or short name (simulated). Default: gpu.model."""
     memory: Annotated[MemoryMiB | None, Field(alias="memoryMiB")] = None
-    """Memory of one GPU in MiB (simulated). Not given: the model's real figure."""
+    """Memory of one GPU in MiB (simulated). Default: that of the model."""
     devices: Devices | None = None
-    """Real GPUs of each node (mode nvidia). Not given: gpu.devices."""
+    """Real GPUs of each node (mode nvidia). Default: gpu.devices."""
     labels: NodeLabels = Field(default_factory=dict)
-    """Further labels of these nodes."""
+    """Additional labels of these nodes."""
 
 
 class ToolkitOptions(Model):
     """The NVIDIA container toolkit in the nodes."""
 
     log: Literal["none", "info", "debug"] = "none"
-    """What nvidia-container-runtime writes to /var/log/nvidia-container-runtime.log in the nodes."""
+    """Log level of nvidia-container-runtime, in /var/log/nvidia-container-runtime.log of the nodes."""
 
 
 class GpuSpec(Model):
     """The GPUs of the nodes."""
 
     mode: Literal["auto", "nvidia", "simulated", "none"] = "auto"
-    """nvidia: real; simulated: all real but the silicon; auto: nvidia where NVML answers, else simulated."""
+    """nvidia: real; simulated: everything real except the silicon; auto: nvidia if NVML answers, else simulated."""
     per_node: GpuCount = 2
     """GPUs of each GPU node (simulated)."""
     model: ModelName = "NVIDIA A100-SXM4-40GB"
     """Product name that NVML reports, or a short name such as T4 or H100: 'lab gpu models' (simulated)."""
     memory: Annotated[MemoryMiB | None, Field(alias="memoryMiB")] = None
-    """Memory of one GPU in MiB (simulated). Not given: the model's real figure."""
+    """Memory of one GPU in MiB (simulated). Default: that of the model."""
     devices: Devices = "all"
-    """Real GPUs of each GPU node (mode nvidia): all (shared out evenly), how many, or indices or UUIDs."""
+    """Real GPUs of each GPU node (mode nvidia): all (divided evenly), a number, or a list of indices or UUIDs."""
     strategy: Literal["auto", "volume-mount", "cdi", "explicit-mounts"] = "auto"
-    """How real GPUs get into node containers (mode nvidia); auto takes the first that works here."""
+    """How real GPUs get into node containers (mode nvidia); auto uses the first that works on this machine."""
     pools: tuple[GpuPool, ...] = ()
-    """Nodes with different GPUs. Not given: all workers have the same."""
+    """Nodes with different GPUs. Default: all workers have the same."""
     toolkit: ToolkitOptions = ToolkitOptions()
     """The NVIDIA container toolkit in the nodes."""
 
     def node_pools(self, nodes: int) -> tuple[NodePool, ...]:
-        """The pools with all values resolved; without ``pools`` one, unnamed, of ``nodes`` nodes."""
+        """The pools with all values resolved; without ``pools``, one unnamed pool of ``nodes`` nodes."""
         if not self.pools:
             return (self._resolved(None, nodes),)
         return tuple(self._resolved(pool, pool.workers) for pool in self.pools)
 
     def _resolved(self, pool: GpuPool | None, nodes: int) -> NodePool:
-        own: dict[str, Any] = {} if pool is None else {name: value for name, value in pool if value is not None}
+        own: dict[str, Any] = {name: value for name, value in pool or () if value is not None}
         model = _full_name(own.get("model", self.model))
         # gpu.memoryMiB belongs to gpu.model: a pool with another model has that model's memory.
         memory = own.get("memory", self.memory if model == _full_name(self.model) else None)
@@ -145,22 +142,16 @@ def _full_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class NodePool:
-    """Nodes with the same GPUs, nothing left to be looked up.
-
-    Attributes:
-        name: the pool's name; empty for the one pool of a lab file without ``gpu.pools``.
-        nodes: how many nodes it has.
-        per_node: simulated GPUs of each.
-        model: product name as NVML gives it.
-        memory: MiB of one GPU; 0 only where the lab file breaks a rule (unknown model without ``memoryMiB``).
-        devices: real GPUs of each node.
-        labels: further labels of the nodes.
-    """
+    """Nodes with the same GPUs, with all values resolved."""
 
     name: str
+    """Empty for the only pool of a lab file without ``gpu.pools``."""
     nodes: int
     per_node: int
+    """Simulated GPUs of each node."""
     model: str
+    """Product name as reported by NVML."""
     memory: int
+    """MiB of one GPU; 0 only if the lab file breaks a rule (unknown model without ``memoryMiB``)."""
     devices: Literal["all"] | int | tuple[int | str, ...] = "all"
     labels: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""GPU models by their real figures, read from gpu_models.toml."""
+"""GPU models with their real figures, from gpu_models.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NVIDIA = 0x10DE
 
 _DEFAULT_COMPUTE = "8.0"
 
-# NVML_DEVICE_ARCH_* in nvml.h, and the compute capabilities that each architecture begins with.
+# NVML_DEVICE_ARCH_* in nvml.h, and the lowest compute capability of each architecture
 _ARCHITECTURES = (
     ("kepler", 2, (3, 0)),
     ("maxwell", 3, (5, 0)),
@@ -30,61 +30,57 @@ _ARCHITECTURES = (
 
 @dataclass(frozen=True)
 class GpuModel:
-    """One model.
-
-    Attributes:
-        short: what a lab file may call it; empty for a model that is not in the table.
-        name: product name as NVML gives it.
-        memory: MiB of one GPU.
-        compute: CUDA compute capability, such as "8.0".
-        arch: name of its architecture, such as "ampere".
-        device: PCI device id; 0 where it is not known.
-        subsystem: PCI subsystem id; 0 where it is not known.
-        watts: default power limit; 0 where it is not known.
-    """
+    """One model; numbers that are not known are 0."""
 
     short: str
+    """Short name for lab files; empty for a model that the table lacks."""
     name: str
+    """Product name as reported by NVML."""
     memory: int
+    """MiB of one GPU."""
     compute: str
+    """CUDA compute capability, such as "8.0"."""
     arch: str
+    """Architecture, such as "ampere"."""
     device: int = 0
+    """PCI device id."""
     subsystem: int = 0
+    """PCI subsystem id."""
     watts: int = 0
+    """Default power limit."""
 
     @property
     def arch_number(self) -> int:
-        """The architecture as nvmlDeviceGetArchitecture numbers it."""
+        """The architecture's number in nvmlDeviceGetArchitecture."""
         return next(number for name, number, _ in _ARCHITECTURES if name == self.arch)
 
     @property
     def pci_id(self) -> int:
-        """Device and vendor id as nvmlDeviceGetPciInfo packs them; device 0 where it is not known."""
+        """Device and vendor id, packed as in nvmlDeviceGetPciInfo."""
         return self.device << 16 | NVIDIA
 
     @property
     def pci_subsystem_id(self) -> int:
-        """Subsystem device and vendor id, packed alike; 0 where it is not known."""
+        """Subsystem device and vendor id, packed likewise; 0 if not known."""
         return self.subsystem << 16 | NVIDIA if self.subsystem else 0
 
 
 @functools.cache
 def gpu_models() -> tuple[GpuModel, ...]:
-    """The table, in its order."""
+    """All models, in the order of the table."""
     return tuple(GpuModel(**row) for row in _table()["models"])
 
 
 def find_model(name: str) -> GpuModel | None:
-    """The model of a short name or product name, upper or lower case; None when the table has none of it."""
+    """The model with a short name or product name, ignoring case; None if the table lacks it."""
     folded = name.casefold()
     return next((m for m in gpu_models() if folded in (m.short.casefold(), m.name.casefold())), None)
 
 
 def model_of(name: str, memory: int) -> GpuModel:
-    """The model of a product name with the memory (MiB) a lab file gives it.
+    """The model of a product name with a lab file's memory in MiB.
 
-    A model that the table lacks gets the compute capability of its family, or 8.0 where that is not known
-    either, and no PCI ids.
+    A model that the table lacks gets the compute capability of its family, or else 8.0, and no PCI ids.
     """
     if known := find_model(name):
         return GpuModel(**{**vars(known), "memory": memory})

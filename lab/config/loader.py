@@ -1,7 +1,7 @@
-"""From a lab file, the environment and the command line to a LabSpec.
+"""Load a LabSpec from a lab file, the environment and the command line.
 
-Precedence: lab file < environment < command line (see ``lab.config.overrides`` on single values). All
-errors are found in one go, each with the file and line, or the override, that it comes from.
+Precedence: lab file < environment < command line (see ``lab.config.overrides``). All errors are reported at once, each
+with its file and line, or its override.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.config.document import LabFileDocument, read_document
 from lab.config.error_text import explain
 from lab.config.models import LabSpec
 from lab.config.overrides import BadOverrideError, Override, from_command_line, from_environment
-from lab.config.rules import RULE, Loc
+from lab.config.rules import RULE, Loc, dotted, prefix
 from lab.errors import SpecError
 from lab.text import perhaps
 
@@ -27,91 +27,76 @@ DEFAULT_FILE = "lab.yaml"
 DEFAULT_PROFILE = "demo"
 _PROFILES = Path(__file__).parent / "profiles"
 _PATHS: tuple[tuple[str, str], ...] = (("cluster", "kubeconfig"), ("supply", "bundle"))
-_FIX = "correct what is named; 'lab init' writes a lab file with every key explained"
+_FIX = "correct the values named above; 'lab init' writes a lab file with every key explained"
 
 
 def load_spec(file: Path, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> LabSpec:
     """The lab of a lab file.
 
-    Args:
-        file: the lab file.
-        overrides: ``gpu.perNode=4``, each over the file and the environment.
-        environ: where ``KAILAB_SET_gpu__perNode=4`` is looked for; this process's environment when None.
-
-    Raises:
-        SpecError: something is wrong; names every place.
+    ``overrides`` such as ``gpu.perNode=4`` take precedence over ``environ`` (default: this process's environment) with
+    entries such as ``KAILAB_SET_gpu__perNode=4``. Raises SpecError with all errors.
     """
     return _load(file, read_document(file), overrides, environ)
 
 
 def load_profile(name: str, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> LabSpec:
-    """The lab of a shipped profile; arguments and errors as for ``load_spec``."""
+    """The lab of a shipped profile; see ``load_spec``."""
     return load_spec(profile_file(name), overrides, environ)
 
 
 def resolve_spec(
     file: Path | None, profile: str | None, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> LabSpec:
-    """The lab the user means: the file or profile named, else ``lab.yaml`` here, else the profile demo.
+    """The lab of the given file or profile, else of ./lab.yaml, else of the profile demo.
 
-    Raises:
-        SpecError: both are named, or the lab file is wrong.
+    Raises SpecError if both are given, or the lab file is invalid.
     """
     if file is not None and profile is not None:
-        raise SpecError(
-            f"both the lab file {file} and the profile {profile} are named", fix="name one of them (-f or --profile)"
-        )
+        what = f"lab file {file} and profile {profile} are mutually exclusive"
+        raise SpecError(what, fix="use either -f or --profile")
     if profile is None:
         if file is not None:
             return load_spec(file, overrides, environ)
-        if os.path.lexists(DEFAULT_FILE):  # a broken link is the user's mistake, not a reason to take the profile
+        if os.path.lexists(DEFAULT_FILE):  # a broken link is an error, not a missing file
             return load_spec(Path(DEFAULT_FILE), overrides, environ)
     return load_profile(profile or DEFAULT_PROFILE, overrides, environ)
 
 
 def profile_names() -> tuple[str, ...]:
-    """The shipped profiles, the default first."""
+    """Names of the shipped profiles, the default first."""
     names = sorted(path.stem for path in _PROFILES.glob("*.yaml"))
     return tuple(sorted(names, key=lambda name: name != DEFAULT_PROFILE))
 
 
 def profile_file(name: str) -> Path:
-    """The file of a shipped profile.
-
-    Raises:
-        SpecError: there is no profile of that name.
-    """
+    """The file of a shipped profile. Raises SpecError for an unknown name."""
     known = profile_names()
     if name not in known:
-        raise SpecError(f"there is no profile '{name}'{perhaps(name, known)}", fix=f"take one of: {', '.join(known)}")
+        raise SpecError(f"unknown profile '{name}'{perhaps(name, known)}", fix=f"use one of: {', '.join(known)}")
     return _PROFILES / f"{name}.yaml"
 
 
 def dump_spec(spec: LabSpec) -> str:
-    """The resolved lab as JSON, defaults included, for the state directory; ``load_dumped`` reads it."""
+    """The lab as JSON with all defaults, for the state directory and ``load_dumped``."""
     return spec.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
 def load_dumped(text: str) -> LabSpec:
-    """The lab that ``dump_spec`` wrote.
-
-    Raises:
-        SpecError: the text is damaged, or another version of kailab wrote it.
-    """
+    """The lab that ``dump_spec`` wrote. Raises SpecError for damaged text or that of another kailab version."""
     try:
         return LabSpec.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        lines = [f"{_path(e['loc'])}: {explain(e)}" if e["loc"] else e["msg"] for e in found]
+        lines = [f"{prefix(e['loc'])}{explain(e)}" if e["loc"] else e["msg"] for e in found]
         raise SpecError(
-            "the lab's saved settings cannot be read by this version of kailab",
+            "the lab's saved settings are not readable by this version of kailab",
             evidence=lines,
-            fix="use the version of kailab that made the lab",
+            fix="use the version of kailab that created the lab",
         ) from None
 
 
 def _load(file: Path, document: LabFileDocument, settings: Sequence[str], environ: Mapping[str, str] | None) -> LabSpec:
-    found = [(flaw.line, f"{file}:{flaw.line}: {_at(flaw.loc)}{flaw.what}") for flaw in document.flaws]
+    found = [(flaw.line, f"{file}:{flaw.line}: {prefix(flaw.loc)}{flaw.what}") for flaw in document.flaws]
     data: dict[str, Any] = document.data
     applied: list[Override] = []
     for override in [*from_environment(os.environ if environ is None else environ), *from_command_line(settings)]:
@@ -125,30 +110,29 @@ def _load(file: Path, document: LabFileDocument, settings: Sequence[str], enviro
     for error in errors:
         loc, what = error["loc"], explain(error) + _blame(error, applied)
         if source := _source(loc, applied):
-            where = "" if loc == source.loc else _at(loc)
+            where = "" if loc == source.loc else prefix(loc)
             found.append((_LAST, f"{source.shown}: {where}{what}"))
         elif not any(flaw.loc == loc for flaw in document.flaws):
             line = document.line(loc)
-            found.append((line, f"{file}:{line}: {_at(loc)}{what}"))
+            found.append((line, f"{file}:{line}: {prefix(loc)}{what}"))
     if found or spec is None:
-        raise _refusal(file, found)
+        lines = [text for _, text in sorted(found, key=lambda item: item[0])]
+        where = file if any(line != _LAST for line, _ in found) else "the overrides"
+        raise errors_in(f"{len(lines)} errors in {where}", lines)
     return spec
 
 
 _LAST = 1 << 31
-"""Sorts overrides behind the lines of the file."""
+"""Sorts overrides after the lines of the file."""
 
 
-def _refusal(file: Path, found: list[tuple[int, str]]) -> SpecError:
-    lines = [text for _, text in sorted(found, key=lambda item: item[0])]
-    if len(lines) == 1:
-        return SpecError(lines[0], fix=_FIX)
-    where = file if any(line != _LAST for line, _ in found) else "the overrides"
-    return SpecError(f"{len(lines)} errors in {where}", evidence=lines, fix=_FIX)
+def errors_in(what: str, lines: list[str]) -> SpecError:
+    """An error with several lines of evidence under the title ``what``, or the only line as the error itself."""
+    return SpecError(lines[0], fix=_FIX) if len(lines) == 1 else SpecError(what, evidence=lines, fix=_FIX)
 
 
 def _validate(data: dict[str, Any]) -> tuple[LabSpec | None, list[ErrorDetails]]:
-    """Validate; where single values are wrong, look once more without them, to find broken rules as well."""
+    """Validate; if single values are wrong, validate again without them to find violated rules too."""
     try:
         return LabSpec.model_validate(data, by_alias=True, by_name=False), []
     except ValidationError as refused:
@@ -162,7 +146,7 @@ def _validate(data: dict[str, Any]) -> tuple[LabSpec | None, list[ErrorDetails]]
         for word in outer:
             here = here[word]
         if not isinstance(here, dict):
-            return None, errors  # an item of a list: without it the others would get other indices
+            return None, errors  # an item of a list: its removal would shift the other indices
         here.pop(key, None)
     try:
         LabSpec.model_validate(rest, by_alias=True, by_name=False)
@@ -173,7 +157,7 @@ def _validate(data: dict[str, Any]) -> tuple[LabSpec | None, list[ErrorDetails]]
 
 
 def _independent(error: ErrorDetails, wrong: list[Loc], data: dict[str, Any]) -> bool:
-    """Whether a broken rule has nothing to do with wrong values, nor with what stands beside them."""
+    """Whether a violated rule is independent of wrong values and of their siblings."""
     loc = error["loc"]
     if error["type"] != RULE or any(loc in (bad, bad[:-1]) or loc[:-1] == bad[:-1] != () for bad in wrong):
         return False
@@ -181,7 +165,7 @@ def _independent(error: ErrorDetails, wrong: list[Loc], data: dict[str, Any]) ->
         if any(about[: len(bad)] == bad or about[: len(bad) - 1] == bad[:-1] != () for bad in wrong):
             return False
         if about[0] not in data and any(len(bad) == 1 for bad in wrong):
-            return False  # its section may be the one that is misspelt
+            return False  # its section may be the misspelt one
     return True
 
 
@@ -190,17 +174,17 @@ def _source(loc: Loc, applied: list[Override]) -> Override | None:
 
 
 def _blame(error: ErrorDetails, applied: list[Override]) -> str:
-    """Name the overrides behind the other values of a broken rule."""
+    """Text with the overrides that set the other values of a violated rule."""
     if error["type"] != RULE:
         return ""
     own = _source(error["loc"], applied)
     others = [(about, _source(about, applied)) for about in error["ctx"]["about"]]
-    parts = [f"{_path(about)} is from {other.shown}" for about, other in others if other and other is not own]
+    parts = [f"{dotted(about)} is from {other.shown}" for about, other in others if other and other is not own]
     return f" [{'; '.join(parts)}]" if parts else ""
 
 
 def _absolute_paths(data: dict[str, Any], file: Path, applied: list[Override]) -> None:
-    # The lab is used from other directories later, so a path must not depend on where it was read.
+    # absolute, because later commands run in other directories
     for section, key in _PATHS:
         inner = data.get(section)
         value = inner.get(key) if isinstance(inner, dict) else None
@@ -209,13 +193,5 @@ def _absolute_paths(data: dict[str, Any], file: Path, applied: list[Override]) -
         start = Path() if _source((section, key), applied) else file.parent
         try:
             inner[key] = str((start / Path(value).expanduser()).absolute())
-        except RuntimeError:  # ~somebody who does not exist: whoever opens the file will say so
+        except RuntimeError:  # ~user that does not exist: opening the file reports it
             inner[key] = str((start / value).absolute())
-
-
-def _path(loc: Loc) -> str:
-    return ".".join(str(word) for word in loc)
-
-
-def _at(loc: Loc) -> str:
-    return f"{_path(loc)}: " if loc else ""

@@ -1,4 +1,4 @@
-"""The lab file as a whole: its fields, and the rules about how they go together."""
+"""The whole lab file: its fields and the rules between them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,24 @@ class LabSpec(LabFields):
     """A whole lab."""
 
     @model_validator(mode="after")
-    def _goes_together(self) -> LabSpec:
-        if broken := [rule for part in _RULES for rule in part.broken(self)]:
-            raise ValidationError.from_exception_data(
-                "LabSpec",
-                [
-                    InitErrorDetails(
-                        type=PydanticCustomError(rules.RULE, "{what}", {"what": rule.what, "about": rule.about}),
-                        loc=rule.loc,
-                        input=None,
-                    )
-                    for rule in broken
-                ],
-            )
+    def _apply_rules(self) -> LabSpec:
+        errors = []
+        for rule in (rule for part in _RULES for rule in part.broken(self)):
+            kind = PydanticCustomError(rules.RULE, "{what}", {"what": rule.what, "about": rule.about})
+            errors.append(InitErrorDetails(type=kind, loc=rule.loc, input=None))
+        if errors:
+            raise ValidationError.from_exception_data("LabSpec", errors)
         return self
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed but probably not meant, one sentence each, with the path of the field."""
-        return tuple(said for part in _RULES for said in part.doubtful(self))
+        """Warnings about values that are valid but probably unintended, each with the path of the field."""
+        return tuple(warning for part in _RULES for warning in part.doubtful(self))
 
 
-def type_at(loc: tuple[int | str, ...]) -> Any:
-    """The annotation of the field at a place in the lab file.
+def type_at(loc: rules.Loc) -> Any:
+    """The annotation of the field at a place in the lab file: Any for free-form values, None for unknown fields.
 
-    Any where the file is free-form, None where it has no field. ``type_at(("tenants", 0))`` is
-    TenantSpec, ``type_at(("kai", "values", "x"))`` is Any.
+    ``type_at(("tenants", 0))`` is TenantSpec, ``type_at(("kai", "values", "x"))`` is Any.
     """
     here: Any = LabSpec
     for word in loc:

@@ -1,7 +1,7 @@
-"""Which workers belong to which tenant alone, and whether KAI runs on the host and in a tenant at once. Pure.
+"""The dedicated workers of each tenant, and whether KAI runs both on the host and in a tenant. Pure.
 
-Virtual nodes never subtract the GPUs that others use, so two own-kai tenants on the same nodes would over-commit their
-GPUs without a word. Nodes of their own are what prevents it.
+Virtual nodes never subtract the GPUs that others use, so two own-kai tenants on the same nodes would silently
+over-commit their GPUs. Dedicated nodes prevent it.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from lab.config.tenant import TenantSpec
 
 
 def worker_names(spec: LabFields) -> tuple[str, ...]:
-    """Short names of the workers in kind's order: ``worker``, ``worker2``, …; none where the lab creates none."""
+    """Short names of the workers in kind's order (``worker``, ``worker2``, …); empty for provider 'existing'."""
     if spec.cluster.provider != "kind":
         return ()
     return tuple("worker" if number == 1 else f"worker{number}" for number in range(1, spec.cluster.workers + 1))
 
 
 def nodes_wanted(tenant: TenantSpec) -> int | tuple[str, ...]:
-    """What a tenant asks for, by the default of its mode: one worker for own-kai, none for the others."""
+    """A tenant's ``nodes``, by default one worker for own-kai and none otherwise."""
     if tenant.nodes is not None:
         return tenant.nodes
     return 1 if tenant.mode == "own-kai" else 0
 
 
 def tenant_nodes(spec: LabFields) -> dict[str, tuple[str, ...]]:
-    """Short names of each tenant's own workers, for the tenants that have any, in the order of the lab file.
+    """Short names, in kind's order, of the dedicated workers of each tenant that has any.
 
-    Named workers are given out first; then those that ask for a number get what is left, from the last worker
-    backwards, so that host KAI keeps the first ones. Each tenant's names stand in kind's order.
-
-    A lab whose workers do not suffice breaks a rule (``lab.config.tenant_rules``); here it gets what there is.
+    Named workers come first; then tenants with a number of nodes get the free workers from the last one backwards, so
+    that the host's KAI keeps the first ones. With too few workers, which breaks a rule (``lab.config.tenant_rules``),
+    tenants get those that are left.
     """
     workers = worker_names(spec)
     named = {tenant.name: tenant.nodes for tenant in spec.tenants if isinstance(tenant.nodes, tuple)}
@@ -51,5 +50,5 @@ def tenant_nodes(spec: LabFields) -> dict[str, tuple[str, ...]]:
 
 
 def beside_host_kai(spec: LabFields) -> bool:
-    """Whether a KAI on the host and one in a tenant run in the same cluster: only measures keep them apart then."""
+    """Whether both the host and a tenant have KAI, so that isolation measures must separate them."""
     return spec.scheduler != "default" and any(tenant.mode == "own-kai" for tenant in spec.tenants)

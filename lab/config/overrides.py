@@ -1,11 +1,11 @@
-"""Single values from the environment and the command line, laid over the data of a lab file.
+"""Overrides of single values of a lab file, from the environment and the command line.
 
-Command line: ``--set gpu.perNode=4``. The path is the keys of the lab file joined by dots, the value is YAML.
-An item of a list is named by its index or its name (``tenants.my-vcluster.mode=default``); the index after
-the last adds one. A dot inside a key is written ``\\.`` (``supply.mirrors.ghcr\\.io=localhost:5001``).
+Command line: ``--set gpu.perNode=4``. The path has the keys joined by dots, the value is YAML. The path names a list's
+item by index or name (``tenants.my-vcluster.mode=default``); the index after the last appends an item. ``\\.`` is a dot
+inside a key (``supply.mirrors.ghcr\\.io=localhost:5001``).
 
-Environment: ``KAILAB_SET_gpu__perNode=4``, two underscores between the keys. A shell's ``export`` takes no
-'-' in a name: use the index of an item there (``KAILAB_SET_tenants__0__mode=default``).
+Environment: ``KAILAB_SET_gpu__perNode=4``, with two underscores between keys. Names of shell variables cannot contain
+'-': use the index of an item (``KAILAB_SET_tenants__0__mode=default``).
 """
 
 from __future__ import annotations
@@ -17,40 +17,33 @@ from typing import Any
 
 from lab.config.document import LabFileDocument, NotYamlError
 from lab.config.models import type_at
-from lab.config.rules import Loc
+from lab.config.rules import Loc, dotted
 from lab.text import perhaps
 
 ENVIRONMENT_PREFIX = "KAILAB_SET_"
 
 
 class BadOverrideError(ValueError):
-    """An override that cannot be laid over the data; the text says why."""
+    """An override that cannot be applied, with the reason."""
 
 
 @dataclass
 class Override:
-    """One value.
-
-    Attributes:
-        shown: as the user gave it, ``--set gpu.perNode=4``.
-        words: the keys of its path.
-        text: the value, still YAML.
-        loc: where it went; None until applied.
-        made: the outermost place that did not exist before.
-    """
+    """One override."""
 
     shown: str
+    """As the user wrote it, ``--set gpu.perNode=4``."""
     words: tuple[str, ...]
+    """The keys of its path."""
     text: str
+    """The value as YAML."""
     loc: Loc | None = field(default=None, init=False)
-    made: Loc | None = field(default=None, init=False)
+    """The place that was set; None until applied."""
+    created: Loc | None = field(default=None, init=False)
+    """The outermost place that did not exist before."""
 
     def apply(self, data: dict[str, Any]) -> None:
-        """Write the value into ``data``.
-
-        Raises:
-            BadOverrideError: no path=value, no YAML, or the path leads nowhere.
-        """
+        """Write the value into ``data``. Raises BadOverrideError."""
         if not self.words or not all(self.words):
             raise BadOverrideError("write it as path=value, for example gpu.perNode=4")
         value = _parse(self.text)
@@ -59,41 +52,41 @@ class Override:
         for at, word in enumerate(self.words):
             key = self._key(here, word, loc)
             loc = (*loc, key)
-            there = (0 <= key < len(here)) if isinstance(key, int) else key in here
-            if not there:
-                self.made = self.made or loc
+            exists = (0 <= key < len(here)) if isinstance(key, int) else key in here
+            if not exists:
+                self.created = self.created or loc
             if at == len(self.words) - 1:
                 _put(here, key, value)
-            elif not there or here[key] is None:
-                _put(here, key, [] if _is_list(loc) else {})
+            elif not exists or here[key] is None:
+                _put(here, key, [] if getattr(type_at(loc), "__origin__", None) is tuple else {})
             here = here[key]
         self.loc = loc
 
     def covers(self, loc: Loc) -> bool:
-        place = self.made or self.loc
+        place = self.created or self.loc
         return place is not None and loc[: len(place)] == place
 
     @staticmethod
     def _key(here: Any, word: str, loc: Loc) -> int | str:
-        path = ".".join(str(part) for part in loc)
         if isinstance(here, dict):
             return word
+        path = dotted(loc)
         if not isinstance(here, list):
-            raise BadOverrideError(f"{path} is a single value and has no '{word}' in it")
+            raise BadOverrideError(f"{path} is a single value and cannot contain '{word}'")
         if word.isdecimal():
             if int(word) > len(here):
-                raise BadOverrideError(f"{path} has {len(here)} items, counted from 0; {len(here)} would add one")
+                raise BadOverrideError(f"{path} has {len(here)} items, numbered from 0; {len(here)} appends one")
             return int(word)
         names = [item.get("name") if isinstance(item, dict) else None for item in here]
         if word in names:
             return names.index(word)
         known = [name for name in names if isinstance(name, str)]
-        listed = f" (there are: {', '.join(known)})" if known else " (the list is empty)"
+        listed = f" (items: {', '.join(known)})" if known else " (the list is empty)"
         raise BadOverrideError(f"{path} has no item named '{word}'{perhaps(word, known) or listed}")
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Override]:
-    """The overrides in the environment; a container's before its parts, list items in their order."""
+    """The overrides of the environment, outer places first, list items in order."""
     found = []
     for name in environ:
         if name.startswith(ENVIRONMENT_PREFIX):
@@ -104,7 +97,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def from_command_line(settings: Iterable[str]) -> list[Override]:
-    """The overrides of the command line, in their order."""
+    """The overrides of the command line, in order."""
     found = []
     for setting in settings:
         path, sign, text = setting.partition("=")
@@ -128,7 +121,3 @@ def _put(here: Any, key: int | str, value: Any) -> None:
         here.append(value)
     else:
         here[key] = value
-
-
-def _is_list(loc: Loc) -> bool:
-    return getattr(type_at(loc), "__origin__", None) is tuple

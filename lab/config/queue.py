@@ -10,14 +10,14 @@ from lab.config.base import DnsName, Model, Share
 
 
 class QueueResource(Model):
-    """Share of one resource; -1 is unlimited. KAI reads an omitted one as 0, so the lab writes all three."""
+    """Share of one resource; -1 is unlimited. The lab writes all three values, since KAI reads an omitted one as 0."""
 
     quota: Share = -1
     """Guaranteed: GPUs, CPU millicores, memory in MB (10^6 bytes)."""
     limit: Share = -1
-    """Never more than this."""
+    """Maximum."""
     weight: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = 1
-    """overQuotaWeight: share of what is left over."""
+    """overQuotaWeight: share of the unused resources."""
 
 
 class QueueSpec(Model):

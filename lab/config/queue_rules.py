@@ -1,4 +1,4 @@
-"""How the values of KAI queues must go together: the host's, and those inside a tenant."""
+"""Rules between the values of KAI queues: the host's, and those inside a tenant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from lab.config.queue import QueueSpec
-from lab.config.rules import BrokenRule, Loc, known_line, twice
+from lab.config.rules import BrokenRule, Loc, duplicates, known_line
 from lab.config.sections import LabFields
 from lab.kai import lines
 from lab.text import perhaps
@@ -15,22 +15,17 @@ _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory
 
 
 def broken(spec: LabFields) -> Iterator[BrokenRule]:
-    """The rules that the host's queues break."""
+    """Violated rules of the host's queues."""
     yield from shape(spec.queues, ("queues",))
     if spec.scheduler != "default":
         yield from levels(spec.queues, ("queues",), spec.kai.version, ("kai", "version"))
 
 
 def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[BrokenRule]:
-    """Rules of every KAI version: names, limits, parents.
-
-    Args:
-        queues: of one cluster.
-        at: the place of the list in the lab file.
-    """
-    yield from twice(at, [queue.name for queue in queues])
+    """Rules of every KAI version about a cluster's queues: names, limits, parents."""
+    yield from duplicates(at, [queue.name for queue in queues])
     by_name = {queue.name: queue for queue in reversed(queues)}
-    circling: set[str] = set()
+    cycles: set[str] = set()
     for index, queue in enumerate(queues):
         for resource in _RESOURCES:
             share = getattr(queue, resource)
@@ -39,18 +34,18 @@ def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[BrokenRule]:
                 limit: Loc = (*at, index, resource, "limit")
                 yield BrokenRule((*at, index, resource, "quota"), what, (limit,))
         if queue.parent is not None and queue.parent not in by_name:
-            what = f"there is no queue '{queue.parent}'{perhaps(queue.parent, list(by_name))}"
+            what = f"unknown queue '{queue.parent}'{perhaps(queue.parent, list(by_name))}"
             yield BrokenRule((*at, index, "parent"), what)
         chain = _chain(queue, by_name)
-        if chain[-1] == queue.name and len(chain) > 1 and queue.name not in circling:
-            circling.update(chain)
-            yield BrokenRule((*at, index, "parent"), f"the parents form a circle: {' → '.join(chain)}")
+        if chain[-1] == queue.name and len(chain) > 1 and queue.name not in cycles:
+            cycles.update(chain)
+            yield BrokenRule((*at, index, "parent"), f"the parents form a cycle: {' → '.join(chain)}")
 
 
 def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iterator[BrokenRule]:
-    """How deep the tree may be with a KAI version, whose place in the lab file is ``version``."""
+    """Rules about the depth of the tree in a KAI version, whose place in the lab file is ``version``."""
     line = known_line(kai)
-    # of a version that only its neighbour's line describes, doubtful() speaks
+    # doubtful() warns about a version that is not in any line
     if line is None or not line.queue_levels or not line.exact:
         return
     more = next((other.first for other in lines().values() if not other.queue_levels), "")
@@ -59,17 +54,17 @@ def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iter
     for index, queue in enumerate(queues):
         chain = _chain(queue, by_name)
         if len(set(chain)) < len(chain) or (chain[-1] not in by_name):
-            continue  # a circle or an unknown parent, said elsewhere
+            continue  # a cycle or an unknown parent, which shape() reports
         if len(chain) > 2:
-            what = f"'{queue.name}' would be on level {len(chain)}, but KAI {kai} has exactly two"
-            yield BrokenRule((*at, index, "parent"), f"{what} (KAI {more} and newer take more)", (version,))
+            what = f"'{queue.name}' is on level {len(chain)}, but KAI {kai} supports exactly two"
+            yield BrokenRule((*at, index, "parent"), f"{what} (KAI {more} and newer support more)", (version,))
         elif len(chain) == 1 and queue.name not in parents:
             what = f"'{queue.name}' is a leaf queue without a parent: KAI {kai} never runs its pods"
             yield BrokenRule((*at, index), f"{what} (KAI {more} and newer do)", (version,))
 
 
 def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:
-    """The queue, its parent, and so on, to a root, an unknown parent, or where it comes round again."""
+    """The queue, its parent, and so on, up to a root, an unknown parent or a repetition."""
     chain = [queue.name]
     parent = queue.parent
     while parent is not None:
@@ -81,19 +76,19 @@ def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:
 
 
 def doubtful(spec: LabFields) -> Iterator[str]:
-    """What is allowed of the host's queues but probably not meant."""
+    """Warnings about the host's queues."""
     if spec.scheduler == "default":
         if spec.queues:
             yield f"queues: have no effect, as scheduler is 'default' ({len(spec.queues)} given)"
         return
     host = known_line(spec.kai.version)
     if not spec.queues and host is not None and not host.default_queues:
-        yield f"queues: none given, and KAI {spec.kai.version} makes none by itself: its pods would never run"
-    yield from overpromised(spec.queues, "queues")
+        yield f"queues: none given, and KAI {spec.kai.version} creates none: its pods would never run"
+    yield from overcommitted(spec.queues, "queues")
 
 
-def overpromised(queues: Sequence[QueueSpec], path: str) -> Iterator[str]:
-    """Queues whose children are promised more than they have themselves; ``path`` is that of the list."""
+def overcommitted(queues: Sequence[QueueSpec], path: str) -> Iterator[str]:
+    """Warnings about queues whose children's quotas exceed their own; ``path`` is that of the list."""
     for queue in queues:
         for resource in _RESOURCES:
             own = getattr(queue, resource).quota

@@ -1,4 +1,4 @@
-"""The JSON Schema of the lab file, made from the models; ``lab.schema.json`` is the shipped copy."""
+"""The JSON Schema of the lab file, generated from the models; ``lab.schema.json`` is the shipped copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TITLE = "kailab lab file"
 
 
 class _WithoutFieldTitles(GenerateJsonSchema):
-    """Leaves out the titles that only repeat the key."""
+    """Omits titles that repeat the key."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
@@ -28,5 +28,5 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as the text of ``lab/config/lab.schema.json``."""
+    """The text of ``lab/config/lab.schema.json``."""
     return json.dumps(schema(), indent=2, ensure_ascii=False, sort_keys=False) + "\n"

@@ -1,7 +1,7 @@
 """The sections and fields of the lab file as frozen pydantic models. Keys are camelCase in YAML, snake_case in Python.
 
-A field says which single values it takes; how values go together is in ``rules`` and ``gpu_rules``, ``queue_rules`` and
-``tenant_rules`` beside it.
+Models validate single values; rules between values are in ``rules``, ``gpu_rules``, ``queue_rules`` and
+``tenant_rules``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from lab.config.tenant import TenantSpec
 
 
 class ClusterSpec(Model):
-    """The cluster the lab runs on."""
+    """The cluster that the lab runs on."""
 
     provider: Literal["kind", "existing"] = "kind"
-    """kind: the lab creates a cluster; existing: it uses one and touches nothing it did not create."""
+    """kind: the lab creates a cluster; existing: it uses one and changes only objects that it created."""
     engine: Literal["auto", "docker", "podman", "nerdctl"] = "auto"
-    """Container engine for kind; auto takes the first that runs."""
+    """Container engine for kind; auto uses the first that runs."""
     kubernetes: Version = "1.34.4"
     """Kubernetes version of the nodes (provider kind)."""
     control_planes: Literal[1, 3] = 1
-    """How many control-plane nodes."""
+    """Number of control-plane nodes."""
     workers: Annotated[int, Field(ge=0, le=16, strict=True)] = 2
-    """How many worker nodes; with 0 the control plane takes the workloads."""
+    """Number of worker nodes; with 0 the control plane runs the workloads."""
     kubeconfig: Path | None = None
-    """provider existing: the kubeconfig file (read only). A relative path starts at the lab file."""
+    """provider existing: the kubeconfig file (read only), absolute or relative to the lab file."""
     context: str | None = None
     """provider existing: the context in that file."""
 
@@ -42,20 +42,20 @@ class KaiSpec(Model):
     version: Version = "0.16.8"
     """Release without the leading v."""
     gpu_sharing: Switch = True
-    """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that ask for a fraction."""
+    """Helm global.gpuSharing: fractions of a GPU. Without it KAI refuses pods that request a fraction."""
     values: dict[str, Any] = Field(default_factory=dict)
-    """Further Helm values, merged last."""
+    """Additional Helm values, merged last."""
 
 
 class InferenceSpec(Model):
-    """The inference server that the inference suites run on a part of a GPU."""
+    """The inference server that the inference suites run on a fraction of a GPU."""
 
     image: ImageReference | None = None
-    """Its image on real GPUs; elsewhere, or not given: the lab's own small stand-in, which needs no CUDA."""
+    """Image for real GPUs. Otherwise, and by default, the lab's own stand-in, which needs no CUDA."""
     args: tuple[str, ...] = ()
-    """Arguments of its container; {model} and {fraction} are filled in."""
+    """Arguments of its container; {model} and {fraction} are replaced."""
     model: str | None = None
-    """The model it is asked for."""
+    """Model named in requests."""
 
 
 class SupplySpec(Model):
@@ -69,40 +69,40 @@ class SupplySpec(Model):
     )
     """Tried in this order."""
     bundle: Path | None = None
-    """A bundle made by 'lab bundle create'. A relative path starts at the lab file."""
+    """A bundle from 'lab bundle create', absolute or relative to the lab file."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
 
 
 class LabFields(Model):
-    """Every field of a lab file; ``LabSpec`` adds the rules about how they go together."""
+    """Every field of a lab file; ``LabSpec`` adds the rules between them."""
 
     name: DnsName = "demo"
-    """Name of the lab; two labs of different names live side by side."""
+    """Name of the lab; labs with different names can run at the same time."""
     cluster: ClusterSpec = ClusterSpec()
-    """The cluster the lab runs on."""
+    """The cluster that the lab runs on."""
     gpu: GpuSpec = GpuSpec()
     """The GPUs of the nodes."""
     scheduler: Literal["auto", "kai", "default"] = "auto"
-    """auto: KAI where it can be had, otherwise the default scheduler with a loud notice."""
+    """auto: KAI if available, otherwise the default scheduler with a notice."""
     kai: KaiSpec = KaiSpec()
     """NVIDIA KAI Scheduler on the host cluster."""
     queues: tuple[QueueSpec, ...] = ()
-    """KAI queues; each names its parent, and only leaf queues take workloads."""
+    """KAI queues; each names its parent, and only leaf queues accept workloads."""
     tenants: tuple[TenantSpec, ...] = ()
-    """vClusters, each with a scheduler of its choice."""
+    """vClusters, each with its own choice of scheduler."""
     inference: InferenceSpec = InferenceSpec()
-    """The inference server that the inference suites run on a part of a GPU."""
+    """The inference server that the inference suites run on a fraction of a GPU."""
     images: tuple[ImageReference, ...] = ()
-    """Further images to have in the nodes, for your own workloads."""
+    """Additional images for the nodes, for your own workloads."""
     supply: SupplySpec = SupplySpec()
     """Where binaries, images and charts come from."""
 
     @property
     def gpu_pools(self) -> tuple[NodePool, ...]:
-        """The node pools of the GPU nodes, in the order of the nodes: workers, or control planes without any.
+        """The node pools of the GPU nodes in node order; without workers, control planes. Empty for mode ``none``.
 
-        Mode ``none`` has none. Workers behind the last pool have no GPUs.
+        Workers after the last pool have no GPUs.
         """
         if self.gpu.mode == "none":
             return ()
@@ -110,6 +110,6 @@ class LabFields(Model):
 
     @property
     def leaf_queues(self) -> tuple[str, ...]:
-        """Queues that take workloads: those that are nobody's parent."""
+        """Queues that accept workloads: those without children."""
         parents = {queue.parent for queue in self.queues}
         return tuple(queue.name for queue in self.queues if queue.name not in parents)

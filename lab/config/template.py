@@ -1,7 +1,6 @@
-"""The lab file that 'lab init' writes: every key explained, loading to exactly the profile it was made from.
+"""The lab file that 'lab init' writes from the models: every key explained, equal to a profile when loaded.
 
-Made from the models, so it cannot go stale. A line ``#key: value`` is an option at its default (take the #
-away to change it); a line ``# text`` explains.
+A line ``#key: value`` is an option at its default (remove the # to change it); a line ``# text`` is a comment.
 """
 
 from __future__ import annotations
@@ -23,16 +22,12 @@ _EXAMPLE_NAMES = {"queues": "team-a", "tenants": "team-a"}
 
 
 def init_text(profile: str) -> str:
-    """A commented lab file made from a shipped profile.
-
-    Raises:
-        SpecError: there is no profile of that name.
-    """
+    """A commented lab file with the values of a shipped profile. Raises SpecError for an unknown profile."""
     lines = [
-        f"# A kailab lab file, made by 'lab init' from the profile '{profile}'.",
-        "# A line '#key: value' is an option at its default: take the # away to change it.",
-        "# Over the file goes the environment (KAILAB_SET_gpu__perNode=4), over both --set gpu.perNode=4.",
-        "# For completion in an editor: lab schema > lab.schema.json, and as the first line here the comment",
+        f"# A kailab lab file, written by 'lab init' from the profile '{profile}'.",
+        "# A line '#key: value' is an option at its default: remove the # to change it.",
+        "# The environment (KAILAB_SET_gpu__perNode=4) overrides the file, --set gpu.perNode=4 overrides both.",
+        "# For completion in an editor: run lab schema > lab.schema.json, and start this file with the comment",
         "# 'yaml-language-server: $schema=lab.schema.json'.",
         *_top(load_profile(profile, (), {})),
     ]
@@ -56,7 +51,7 @@ def _top(spec: LabSpec) -> Iterator[str]:
 
 
 def _list(key: str, field: FieldInfo, items: tuple[Model, ...]) -> Iterator[str]:
-    """A list of mappings, explained at its first item. Instead of an empty one: an example, commented out."""
+    """A list of mappings with comments at the first item; an empty list becomes a commented-out example."""
     if items:
         yield f"{key}:"
         for at, item in enumerate(items):
@@ -66,7 +61,7 @@ def _list(key: str, field: FieldInfo, items: tuple[Model, ...]) -> Iterator[str]
     kind = field.annotation.__args__[0]
     yield f"#{key}:"
     for line in _item(kind(name=_EXAMPLE_NAMES[key]), explained=True):
-        # Explanations keep one space after the #, options get none: that tells them apart.
+        # comments keep one space after the #, options none
         yield (re.sub(r"^ *# ", "# ", line) if re.match(r"^ *# ", line) else "#" + re.sub(r"^( *)#", r"\1", line))
 
 
@@ -78,7 +73,7 @@ def _item(item: Model, *, explained: bool) -> Iterator[str]:
 
 
 def _mapping(model: Model, live: set[str], *, explained: bool) -> Iterator[str]:
-    told: set[Any] = set()
+    explained_types: set[Any] = set()
     for name, field in type(model).model_fields.items():
         key, value = field.alias or name, getattr(model, name)
         if explained:
@@ -88,14 +83,14 @@ def _mapping(model: Model, live: set[str], *, explained: bool) -> Iterator[str]:
             for at, item in enumerate(value):
                 yield from _item(item, explained=explained and at == 0)
         elif explained or name in live:
-            if explained and field.annotation not in told:
-                told.add(field.annotation)
+            if explained and field.annotation not in explained_types:
+                explained_types.add(field.annotation)
                 yield from _inner(field, 4)
             yield from _option(key, value, live=name in live)
 
 
 def _inner(field: FieldInfo, indent: int) -> Iterator[str]:
-    """A line for each key of the mapping, or of the items of the list, that the field holds on one line."""
+    """A comment for each key of the field's mapping, or of its list's items."""
     inside: Any = field.annotation
     if getattr(inside, "__origin__", None) is tuple:
         inside = inside.__args__[0]
@@ -111,15 +106,13 @@ def _option(key: str, value: object, *, live: bool) -> Iterator[str]:
 def _plain(value: object) -> Any:
     if isinstance(value, Model):
         return value.model_dump(mode="json", by_alias=True)
-    return list(value) if isinstance(value, tuple) else value if value is None else _scalar(value)
-
-
-def _scalar(value: object) -> Any:
-    return value if isinstance(value, bool | int | float | str | dict) else str(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else str(value)
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line, texts without quotes where YAML allows."""
+    """A value as YAML on one line, with quotes only where YAML needs them."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):

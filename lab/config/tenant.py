@@ -1,4 +1,4 @@
-"""The section ``tenants`` of the lab file: vClusters, each with a scheduler, nodes and a quota of its own choice."""
+"""The section ``tenants`` of the lab file: vClusters, each with a scheduler, nodes and a quota."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ _NODE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 def _quantity(value: object) -> object:
     if type(value) is int and value >= 0:
         return str(value)
-    if isinstance(value, str) and re.fullmatch(_QUANTITY, value):
-        return value
-    if value is None:
+    if value is None or (isinstance(value, str) and re.fullmatch(_QUANTITY, value)):
         return value
     raise PydanticCustomError("quantity", "must be a quantity such as 4, 500m or 16Gi")
 
@@ -32,9 +30,7 @@ def _nodes(value: object) -> object:
         if len({*value}) == len(value):
             return value
         raise PydanticCustomError("nodes", "must not name a node twice")
-    raise PydanticCustomError(
-        "nodes", "must be a number of workers, or a list of their short names (worker, worker2, …)"
-    )
+    raise PydanticCustomError("nodes", "must be a number of workers, or a list of short names (worker, worker2, …)")
 
 
 def _is_node(value: object) -> bool:
@@ -46,40 +42,40 @@ Quantity = Annotated[
     BeforeValidator(_quantity),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _QUANTITY}]}),
 ]
-"""An amount in Kubernetes' notation: ``4``, ``500m``, ``16Gi``. A whole number may stand without quotes."""
+"""A Kubernetes quantity: ``4``, ``500m``, ``16Gi``. A whole number needs no quotes."""
 
 NodeName = Annotated[str, StringConstraints(pattern=_NODE)]
-"""A node's short name: what follows the lab's name in it, such as ``worker2``."""
+"""A node's short name, without the lab's name: ``worker2``."""
 
 OwnNodes = Annotated[
     Annotated[int, Field(ge=1, strict=True)] | Annotated[tuple[NodeName, ...], Field(min_length=1)],
     BeforeValidator(_nodes),
 ]
-"""Workers for one tenant alone: how many, or which."""
+"""Dedicated workers of a tenant: a number, or a list of names."""
 
 
 class TenantQuota(Model):
-    """ResourceQuota on the tenant's namespace on the host, so vCluster's own pods count too.
+    """ResourceQuota on the tenant's host namespace, so vCluster's own pods count too.
 
-    Host KAI shares GPUs through reservation pods in a namespace of its own, so fractions of a host-kai tenant do not
-    count under ``gpus``.
+    KAI on the host shares GPUs through reservation pods in a separate namespace, so fractions of a host-kai tenant do
+    not count under ``gpus``.
     """
 
     gpus: Annotated[int, Field(ge=0, strict=True)] | None = None
-    """GPUs that its pods may ask for at once (requests.nvidia.com/gpu); own-kai: one that is shared counts too."""
+    """GPUs that its pods may request together (requests.nvidia.com/gpu); own-kai: shared GPUs count too."""
     cpu: Quantity | None = None
     """CPU that its pods may request together, such as 8 or 500m."""
     memory: Quantity | None = None
     """Memory that its pods may request together, such as 16Gi."""
     pods: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """How many pods it may have."""
+    """Maximum number of pods."""
 
 
 class TenantSpec(Model):
     """A vCluster."""
 
     name: DnsName
-    """Name of the vCluster; 'lab kubeconfig NAME' opens it."""
+    """Name of the vCluster; 'lab kubeconfig NAME' prints its kubeconfig path."""
     mode: Literal["host-kai", "own-kai", "default"] = "host-kai"
     """host-kai: the host's KAI schedules its pods; own-kai: KAI inside, any version; default: no KAI."""
     vcluster: Version = "0.36.1"
@@ -87,16 +83,16 @@ class TenantSpec(Model):
     kubernetes: Version = "1.34.4"
     """Kubernetes version inside."""
     kai_version: Version | None = None
-    """own-kai: the version inside."""
+    """own-kai: version of the KAI inside."""
     kai_values: dict[str, Any] = Field(default_factory=dict)
-    """own-kai: further Helm values of the KAI inside, merged last."""
+    """own-kai: additional Helm values of the KAI inside, merged last."""
     gpu_sharing: Switch = True
     """own-kai: fractions of a GPU inside (Helm global.gpuSharing)."""
     queues: tuple[QueueSpec, ...] = ()
-    """own-kai: KAI queues inside. None given: 'default' with the leaf queue 'test'."""
+    """own-kai: KAI queues inside. Default: 'default' with the leaf queue 'test'."""
     nodes: OwnNodes | None = None
-    """Workers for this tenant alone: how many, or short names (worker2). own-kai without it gets one."""
+    """Dedicated workers: a number, or a list of short names (worker2). Default for own-kai: one."""
     quota: TenantQuota = TenantQuota()
-    """Most that its pods may ask of the host together."""
+    """Limit on the host resources that its pods may request together."""
     values: dict[str, Any] = Field(default_factory=dict)
-    """Further vcluster.yaml values, merged last and validated against the chart's schema."""
+    """Additional vcluster.yaml values, merged last and validated against the chart's schema."""

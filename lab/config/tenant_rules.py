@@ -1,4 +1,4 @@
-"""How the values of the section ``tenants`` must go together, with each other and with the host."""
+"""Rules between the values of the section ``tenants``, and between them and the host."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from lab.config import queue_rules
 from lab.config.node_assignment import beside_host_kai, nodes_wanted, tenant_nodes, worker_names
-from lab.config.rules import BrokenRule, Loc, kai_on, known_line, release, twice
+from lab.config.rules import BrokenRule, Loc, dotted, duplicates, kai_on, known_line
 from lab.config.sections import LabFields
 from lab.config.tenant import TenantSpec
-from lab.kai import VersionLine, lines
+from lab.kai import VersionLine, lines, release
 from lab.text import count, perhaps
 
 VCLUSTER_FLOOR = "0.35.3"
@@ -24,23 +24,25 @@ _OWN_KAI_ONLY = {"kai_values": "kaiValues", "gpu_sharing": "gpuSharing", "queues
 
 
 def broken(spec: LabFields) -> Iterator[BrokenRule]:
-    """All rules that the section breaks."""
-    yield from twice(("tenants",), [tenant.name for tenant in spec.tenants])
+    """Violated rules of the section."""
+    yield from duplicates(("tenants",), [tenant.name for tenant in spec.tenants])
     for index, tenant in enumerate(spec.tenants):
         yield from _mode(spec, tenant, ("tenants", index))
         yield from _own_kai(tenant, ("tenants", index))
     if spec.cluster.provider == "kind":
         yield from _nodes(spec)
-        yield from _gpus(spec)
+        if spec.gpu.mode in ("simulated", "none"):
+            for index, what in _excess_quotas(spec):
+                about: tuple[Loc, ...] = (("gpu", "perNode"), ("tenants", index, "nodes"), _WORKERS)
+                yield BrokenRule(("tenants", index, "quota", "gpus"), what, about)
     else:
-        yield from _elsewhere(spec)
-    yield from _beside(spec)
+        yield from _existing_cluster(spec)
+    yield from _beside_host_kai(spec)
 
 
 def _mode(spec: LabFields, tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
-        what = f"'{tenant.vcluster}' is too old: {VCLUSTER_FLOOR} is the oldest that works"
-        yield BrokenRule((*at, "vcluster"), what)
+        yield BrokenRule((*at, "vcluster"), f"'{tenant.vcluster}' is too old; use {VCLUSTER_FLOOR} or newer")
     if tenant.mode == "host-kai" and spec.scheduler == "default":
         what = "host-kai needs KAI on the host, but scheduler is 'default'"
         yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
@@ -51,10 +53,10 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
     version: Loc = (*at, "kaiVersion")
     if tenant.mode != "own-kai":
         if tenant.kai_version is not None:
-            yield BrokenRule(version, f"'{tenant.kai_version}' belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+            yield BrokenRule(version, f"'{tenant.kai_version}' requires mode 'own-kai', not '{tenant.mode}'", mode)
         for name, key in _OWN_KAI_ONLY.items():
             if getattr(tenant, name) != type(tenant).model_fields[name].get_default(call_default_factory=True):
-                yield BrokenRule((*at, key), f"belongs to mode 'own-kai', not to '{tenant.mode}'", mode)
+                yield BrokenRule((*at, key), f"requires mode 'own-kai', not '{tenant.mode}'", mode)
         return
     yield from queue_rules.shape(tenant.queues, (*at, "queues"))
     if tenant.kai_version is None:
@@ -65,74 +67,65 @@ def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
 
 
 def _nodes(spec: LabFields) -> Iterator[BrokenRule]:
-    """Each tenant with nodes of its own gets them, nobody else has them, and one is left for who has none."""
+    """Tenants get their dedicated nodes, no two the same, and one node is left for pods without dedicated nodes."""
     workers = worker_names(spec)
     owner: dict[str, Loc] = {}
-    left = len(workers)
     for index, tenant in enumerate(spec.tenants):
         for number, name in enumerate(tenant.nodes if isinstance(tenant.nodes, tuple) else ()):
             at: Loc = ("tenants", index, "nodes", number)
             if name not in workers:
                 known = f"; the workers are: {', '.join(workers)}" if workers else ""
-                yield BrokenRule(at, f"there is no worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
+                yield BrokenRule(at, f"unknown worker '{name}'{perhaps(name, workers) or known}", (_WORKERS,))
             elif name in owner:
-                other = owner[name]
-                what = f"'{name}' is given away already, by {'.'.join(str(word) for word in other)}"
-                yield BrokenRule(at, f"{what}: no two tenants may share nodes of their own", (other,))
+                what = f"'{name}' is already assigned by {dotted(owner[name])}: tenants cannot share dedicated nodes"
+                yield BrokenRule(at, what, (owner[name],))
             else:
                 owner[name] = at
-                left -= 1
-    needy = _nodeless(spec)
-    keeps = 1 if needy else 0
+    left = len(workers) - len(owner)
+    sharer = _sharer(spec)
+    reserved = 1 if sharer else 0
     for index, tenant in enumerate(spec.tenants):
         wanted = nodes_wanted(tenant)
         if isinstance(wanted, tuple) or wanted == 0:
             continue
-        if wanted > left - keeps:
-            yield _too_few(spec, tenant, index, wanted, max(left - keeps, 0), needy)
-            return  # those that come after it would only say the same again
+        if wanted > left - reserved:
+            yield _too_few(spec, tenant, index, wanted, max(left - reserved, 0), sharer)
+            return  # later tenants would only repeat it
         left -= wanted
-    if keeps and workers and left < keeps:
+    if reserved and workers and left < reserved:
         last = max((loc[1] for loc in owner.values() if isinstance(loc[1], int)), default=0)
-        what = f"takes the last worker, and {needy} needs at least one"
+        what = f"takes the last worker, and {sharer} needs at least one"
         yield BrokenRule(("tenants", last, "nodes"), what, (_WORKERS, _SCHEDULER))
 
 
-def _nodeless(spec: LabFields) -> str:
-    """Whose pods need a worker that is nobody's: KAI's on the host, or a tenant's; empty: nobody's."""
+def _sharer(spec: LabFields) -> str:
+    """The owner of pods that need a worker without a tenant: KAI on the host, or a tenant; empty: nobody."""
     if spec.scheduler != "default":
         return "KAI on the host"
     return next((f"tenant {tenant.name}" for tenant in spec.tenants if not nodes_wanted(tenant)), "")
 
 
-def _too_few(spec: LabFields, tenant: TenantSpec, index: int, wanted: int, left: int, needy: str) -> BrokenRule:
-    needs = f"needs {count(wanted, 'worker')} of its own"
-    told = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
-    has = f"of {count(spec.cluster.workers, 'worker')} {left or 'none'} {'are' if left > 1 else 'is'} left"
-    kept = f" (one stays with {needy})" if needy and spec.cluster.workers else ""
+def _too_few(spec: LabFields, tenant: TenantSpec, index: int, wanted: int, left: int, sharer: str) -> BrokenRule:
+    needs = f"needs {count(wanted, 'dedicated worker')}"
+    subject = needs if tenant.nodes is not None else f"mode 'own-kai' {needs}"
+    free = f"{left} of {spec.cluster.workers} workers {'is' if left == 1 else 'are'} free"
+    kept = f" (one is kept for {sharer})" if sharer and spec.cluster.workers else ""
     loc: Loc = ("tenants", index, "mode" if tenant.nodes is None else "nodes")
-    return BrokenRule(loc, f"{told}, but {has}{kept}", (_WORKERS, _SCHEDULER))
+    return BrokenRule(loc, f"{subject}, but {free}{kept}", (_WORKERS, _SCHEDULER))
 
 
-def _elsewhere(spec: LabFields) -> Iterator[BrokenRule]:
+def _existing_cluster(spec: LabFields) -> Iterator[BrokenRule]:
     for index, tenant in enumerate(spec.tenants):
         if tenant.nodes is not None:
             what = "are workers that the lab creates, and provider 'existing' creates none"
             yield BrokenRule(("tenants", index, "nodes"), what, (_PROVIDER,))
         if tenant.mode == "own-kai" and spec.scheduler != "default":
-            what = "own-kai beside KAI on the host needs measures in that KAI, and provider 'existing' is not the lab's"
+            what = "own-kai beside KAI on the host needs changes to that KAI, which provider 'existing' does not manage"
             yield BrokenRule(("tenants", index, "mode"), f"{what}: set scheduler to 'default'", (_PROVIDER, _SCHEDULER))
 
 
-def _gpus(spec: LabFields) -> Iterator[BrokenRule]:
-    if spec.gpu.mode in ("simulated", "none"):
-        for index, what in _above(spec):
-            about: tuple[Loc, ...] = (("gpu", "perNode"), ("tenants", index, "nodes"), _WORKERS)
-            yield BrokenRule(("tenants", index, "quota", "gpus"), what, about)
-
-
-def _above(spec: LabFields) -> Iterator[tuple[int, str]]:
-    """Tenants whose quota is above the simulated GPUs that they can reach, and how far."""
+def _excess_quotas(spec: LabFields) -> Iterator[tuple[int, str]]:
+    """Index and message of each tenant whose quota exceeds the simulated GPUs of its nodes."""
     per_worker = [pool.per_node for pool in spec.gpu_pools for _ in range(pool.nodes)]
     by_name = dict(zip(worker_names(spec), per_worker, strict=False))
     own = tenant_nodes(spec)
@@ -144,8 +137,8 @@ def _above(spec: LabFields) -> Iterator[tuple[int, str]]:
             yield index, f"{tenant.quota.gpus} is more than {where}: {most}"
 
 
-def _beside(spec: LabFields) -> Iterator[BrokenRule]:
-    """KAI on the host beside KAI in a tenant: the host's must be told which namespaces and nodes are its own."""
+def _beside_host_kai(spec: LabFields) -> Iterator[BrokenRule]:
+    """Beside KAI in a tenant, the host's KAI must support limits to its own namespaces and nodes."""
     if not beside_host_kai(spec):
         return
     for index, tenant in enumerate(spec.tenants):
@@ -153,37 +146,35 @@ def _beside(spec: LabFields) -> Iterator[BrokenRule]:
             what = "beside a tenant of mode 'own-kai' KAI on the host uses no tenant's nodes: its pods would never run"
             yield BrokenRule(("tenants", index, "nodes"), what, (("tenants", index, "mode"), _SCHEDULER))
     line = known_line(spec.kai.version)
-    if line is None or _can_be_kept_off(line):
+    if line is None or _isolates(line):
         return
     index = next(index for index, tenant in enumerate(spec.tenants) if tenant.mode == "own-kai")
-    what = f"own-kai beside KAI {spec.kai.version} on the host: that version would delete the tenant's fractional pods"
-    first = next((since for other in lines().values() if (since := _kept_off_since(other))), "")
+    what = f"own-kai beside KAI {spec.kai.version} on the host: that version deletes the tenant's fractional pods"
+    first = next((since for other in lines().values() if (since := _isolates_since(other))), "")
     ways = f"set kai.version to {first} or newer, or scheduler to 'default'" if first else "set scheduler to 'default'"
-    yield BrokenRule(
-        ("tenants", index, "mode"), f"{what}, and cannot be kept off them; {ways}", (_HOST_VERSION, _SCHEDULER)
-    )
+    yield BrokenRule(("tenants", index, "mode"), f"{what}; {ways}", (_HOST_VERSION, _SCHEDULER))
 
 
-def _can_be_kept_off(line: VersionLine) -> bool:
+def _isolates(line: VersionLine) -> bool:
     return bool(line.helm.namespace_selector and line.helm.node_pool_key)
 
 
-def _kept_off_since(line: VersionLine) -> str:
-    """The first release of a line that can be kept off tenants' pods; empty: none of it."""
-    if not _can_be_kept_off(line):
+def _isolates_since(line: VersionLine) -> str:
+    """The first release of a line that can be limited to namespaces and nodes; empty: none."""
+    if not _isolates(line):
         return ""
     major, minor, patch, _ = release(line.version)
     for number in range(patch + 1):
         known = known_line(f"{major}.{minor}.{number}")
-        if known is not None and _can_be_kept_off(known):
+        if known is not None and _isolates(known):
             return known.version
     return line.version
 
 
 def doubtful(spec: LabFields) -> Iterator[str]:
-    """What is allowed but probably not meant."""
+    """Warnings about values that are valid but probably unintended."""
     if spec.gpu.mode == "auto" and spec.cluster.provider == "kind":
-        for index, what in _above(spec):
+        for index, what in _excess_quotas(spec):
             yield f"tenants.{index}.quota.gpus: {what}, if they are simulated"
     for index, tenant in enumerate(spec.tenants):
         if tenant.mode != "own-kai" or tenant.kai_version is None:
@@ -191,4 +182,4 @@ def doubtful(spec: LabFields) -> Iterator[str]:
         line = known_line(tenant.kai_version)
         if line is not None and line.warning:
             yield f"tenants.{index}.kaiVersion: {line.warning}"
-        yield from queue_rules.overpromised(tenant.queues, f"tenants.{index}.queues")
+        yield from queue_rules.overcommitted(tenant.queues, f"tenants.{index}.queues")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.config import TenantSpec
-from lab.config.rules import release
 from lab.config.tenant_rules import VCLUSTER_FLOOR
+from lab.kai import release
 from lab.steps.helm_release import value_at
 from lab.tenants.vcluster.values import tenant_values
 

@@ -49,7 +49,7 @@ BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
         (b"name: demo\nimages: [caf\xe9]\n", ":2: is not UTF-8 text (byte 0xe9)"),
         ("name: demo".encode("utf-16"), ":1: is not UTF-8 text (byte 0xff)"),
         (b"\x7fELF\x02\0\0\0\0", ": is a binary file, not a lab file"),
-        (b"#" * ((1 << 20) + 1), ": is larger than 1 MiB and no lab file"),
+        (b"#" * ((1 << 20) + 1), ": is larger than 1 MiB, not a lab file"),
         (b"images: " + b"[" * 1000, ":1:1: not valid YAML: nested too deeply"),
         (BOMB, ":1:1: not valid YAML: more than 20000 values"),
     ],
@@ -62,7 +62,7 @@ def test_unreadable_text(tmp_path: Path, raw: bytes, what: str) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "lab.yaml") == f"{tmp_path / 'lab.yaml'}: there is no such file"
+    assert refusal(tmp_path / "lab.yaml") == f"{tmp_path / 'lab.yaml'}: file not found"
 
 
 def test_directory(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_named_file() -> None:
 
 def test_broken_link_is_not_passed_over() -> None:
     Path("lab.yaml").symlink_to("gone.yaml")
-    with pytest.raises(SpecError, match=r"^lab\.yaml: there is no such file"):
+    with pytest.raises(SpecError, match=r"^lab\.yaml: file not found"):
         resolve_spec(None, None, (), {})
 
 
@@ -55,21 +55,21 @@ def test_file_and_profile_together() -> None:
     with pytest.raises(SpecError) as caught:
         resolve_spec(Path("a.yaml"), "demo")
     assert str(caught.value) == (
-        "both the lab file a.yaml and the profile demo are named\n  next: name one of them (-f or --profile)"
+        "lab file a.yaml and profile demo are mutually exclusive\n  next: use either -f or --profile"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("mimimal", "there is no profile 'mimimal'; perhaps you meant 'minimal'?"),
-        ("../profiles/demo", "there is no profile '../profiles/demo'"),
+        ("mimimal", "unknown profile 'mimimal'; perhaps you meant 'minimal'?"),
+        ("../profiles/demo", "unknown profile '../profiles/demo'"),
     ],
 )
 def test_unknown_profile(name: str, what: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_profile(name, (), {})
-    assert (caught.value.what, caught.value.fix) == (what, f"take one of: {', '.join(profile_names())}")
+    assert (caught.value.what, caught.value.fix) == (what, f"use one of: {', '.join(profile_names())}")
 
 
 def test_anchors_and_merges_are_plain_yaml() -> None:
@@ -132,13 +132,13 @@ def test_dump_holds_defaults() -> None:
     ("text", "line"),
     [
         ('{"name": "demo", "gpu": {"perNod', "Invalid JSON: EOF while parsing a string at line 1 column 32"),
-        ('{"colour": "green"}', f"colour: unknown key; known are: {KEYS}"),
+        ('{"colour": "green"}', f"colour: unknown key; known keys: {KEYS}"),
     ],
 )
 def test_damaged_dump(text: str, line: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_dumped(text)
-    assert caught.value.what == "the lab's saved settings cannot be read by this version of kailab"
+    assert caught.value.what == "the lab's saved settings are not readable by this version of kailab"
     assert caught.value.evidence == (line,)
 
 

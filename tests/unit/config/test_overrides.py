@@ -88,7 +88,7 @@ def test_dot_inside_a_key(file: Path) -> None:
     assert lab(file, r"supply.mirrors.ghcr\.io=localhost:5001").supply.mirrors == {"ghcr.io": "localhost:5001"}
 
 
-NOT_A_NAME = "must be 1 to 40 of a-z, 0-9 and '-', a letter first and no '-' at the end"
+NOT_A_NAME = "must be 1 to 40 of a-z, 0-9 and '-', starting with a letter and not ending with '-'"
 WRITE_IT_AS = "write it as path=value, for example gpu.perNode=4"
 REFUSED = {
     "gpu.perNode": WRITE_IT_AS,
@@ -98,15 +98,15 @@ REFUSED = {
     "gpu.perNod=4": "unknown key; perhaps you meant 'perNode'?",
     "gpu.perNode=": "is empty; give it a value or remove the key",
     "name=1": "must be text, not 1; put it in quotes",
-    "name.first=x": "name is a single value and has no 'first' in it",
+    "name.first=x": "name is a single value and cannot contain 'first'",
     "tenants.my-vluster.mode=x": "tenants has no item named 'my-vluster'; perhaps you meant 'my-vcluster'?",
-    "tenants.x.mode=x": "tenants has no item named 'x' (there are: my-vcluster, research-cluster)",
+    "tenants.x.mode=x": "tenants has no item named 'x' (items: my-vcluster, research-cluster)",
     "images.x=y": "images has no item named 'x' (the list is empty)",
-    "tenants.4.name=x": "tenants has 2 items, counted from 0; 2 would add one",
+    "tenants.4.name=x": "tenants has 2 items, numbered from 0; 2 appends one",
     "tenants.2.mode=default": "tenants.2.name: is missing",
     "tenants=[{name: UP}]": f"tenants.0.name: {NOT_A_NAME}, not 'UP'",
     "kai.values={": "the value is not valid YAML: expected the node content, but found '<stream end>'",
-    "kai.values={a: 1, a: 2}": "the value is not accepted: given twice, first on line 1",
+    "kai.values={a: 1, a: 2}": "the value is not accepted: duplicate key, first on line 1",
     "cluster.kubernetes=1.35": "must be a version of three numbers, such as 1.34.4, not 1.35",
 }
 
@@ -129,7 +129,7 @@ def test_a_rule_broken_in_the_file_names_the_override_behind_it(file: Path) -> N
     (what,) = refusal(file, "kai.version=0.7.11", KAILAB_SET_cluster__kubernetes="1.35.1")
     assert what == (
         "--set kai.version=0.7.11: KAI 0.7.11 needs Kubernetes 1.33 or older,"
-        " but cluster.kubernetes is 1.35.1 (KAI 0.9.4 and newer run on it)"
+        " but cluster.kubernetes is 1.35.1 (KAI 0.9.4 and newer support it)"
         " [cluster.kubernetes is from KAILAB_SET_cluster__kubernetes=1.35.1]"
     )
 
@@ -143,7 +143,7 @@ def test_file_and_override_errors_come_together(file: Path) -> None:
         "  | lab.yaml:3: gpu.perNod: unknown key; perhaps you meant 'perNode'?\n"
         "  | --set scheduler=kia: must be 'auto', 'kai' or 'default', not 'kia'; perhaps you meant 'kai'?\n"
         "  | --set tenants.0.mode=none: must be 'host-kai', 'own-kai' or 'default', not 'none'\n"
-        "  next: correct what is named; 'lab init' writes a lab file with every key explained"
+        "  next: correct the values named above; 'lab init' writes a lab file with every key explained"
     )
 
 

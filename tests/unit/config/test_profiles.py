@@ -140,7 +140,7 @@ def test_every_option_of_init_text_can_be_switched_on(profile: str, tmp_path: Pa
 
 
 def test_init_text_of_an_unknown_profile() -> None:
-    with pytest.raises(SpecError, match="there is no profile 'dem'; perhaps you meant 'demo'"):
+    with pytest.raises(SpecError, match="unknown profile 'dem'; perhaps you meant 'demo'"):
         init_text("dem")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.config import LabSpec, load_profile, profile_names
-from lab.config.rules import release
+from lab.kai import release
 
 
 def lab(**sections: object) -> LabSpec:
@@ -75,22 +75,19 @@ def test_profiles_have_no_warnings(profile: str) -> None:
         (
             {"gpu": {"mode": "nvidia", "perNode": 2, "pools": [{"name": "a", "workers": 2, "model": "T4"}]}},
             (
-                "gpu.perNode: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
-                "gpu.pools.a.model: has no effect, as gpu.mode is 'nvidia' (devices says which GPUs a node gets)",
+                "gpu.perNode: has no effect, as gpu.mode is 'nvidia' (use devices)",
+                "gpu.pools.a.model: has no effect, as gpu.mode is 'nvidia' (use devices)",
             ),
         ),
         (
             {"gpu": {"mode": "simulated", "devices": 1}},
-            ("gpu.devices: has no effect, as gpu.mode is 'simulated' (perNode says how many GPUs)",),
+            ("gpu.devices: has no effect, as gpu.mode is 'simulated' (use perNode)",),
         ),
         (
             {"scheduler": "default", "queues": TWO_LEVELS},
             ("queues: have no effect, as scheduler is 'default' (2 given)",),
         ),
-        (
-            {"kai": {"version": "0.9.8"}},
-            ("queues: none given, and KAI 0.9.8 makes none by itself: its pods would never run",),
-        ),
+        ({"kai": {"version": "0.9.8"}}, ("queues: none given, and KAI 0.9.8 creates none: its pods would never run",)),
         (
             {
                 "queues": [

@@ -105,10 +105,10 @@ def test_allowed(tenants: list[dict[str, object]], sections: dict[str, object]) 
 @pytest.mark.parametrize(
     ("workers", "tenants", "told"),
     [
-        (0, [own()], "mode 'own-kai' needs 1 worker of its own, but of 0 workers none is left"),
-        (2, [own(), own("b"), own("c")], "mode 'own-kai' needs 1 worker of its own, but of 2 workers none is left"),
-        (3, [own(nodes=4)], "needs 4 workers of its own, but of 3 workers 3 are left"),
-        (3, [own(nodes=["worker"]), own("b", nodes=3)], "needs 3 workers of its own, but of 3 workers 2 are left"),
+        (0, [own()], "mode 'own-kai' needs 1 dedicated worker, but 0 of 0 workers are free"),
+        (2, [own(), own("b"), own("c")], "mode 'own-kai' needs 1 dedicated worker, but 0 of 2 workers are free"),
+        (3, [own(nodes=4)], "needs 4 dedicated workers, but 3 of 3 workers are free"),
+        (3, [own(nodes=["worker"]), own("b", nodes=3)], "needs 3 dedicated workers, but 2 of 3 workers are free"),
     ],
 )
 def test_too_few_workers(workers: int, tenants: list[dict[str, object]], told: str) -> None:
@@ -172,5 +172,5 @@ def test_settings_reach_into_tenants() -> None:
     ]
     tenant = load_profile("tenants", settings, {}).tenants[1]
     assert (tenant.nodes, tenant.quota.gpus, [queue.name for queue in tenant.queues]) == (("worker2",), 2, ["a"])
-    with pytest.raises(SpecError, match="there is no worker 'worker4'"):
+    with pytest.raises(SpecError, match="unknown worker 'worker4'"):
         load_profile("tenants", ["tenants.team-own.nodes=[worker4]"], {})

@@ -100,11 +100,11 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "options", "what"),
     [
-        ("file", {"mode": "default"}, "tenant file: name: 'file' is taken already, by tenants.0"),
+        ("file", {"mode": "default"}, "tenant file: name: 'file' is already used by tenants.0"),
         ("Ml", {"mode": "default"}, "tenant Ml: name: must be 1 to 40 of a-z"),
         ("ml", {"mode": "own-kai"}, "tenant ml: kaiVersion: is missing"),
-        ("ml", {**KAI, "nodes": 4}, "tenant ml: nodes: needs 4 workers of its own"),
-        ("ml", {**KAI, "nodes": ["worker9"]}, "tenant ml: nodes.0: there is no worker 'worker9'"),
+        ("ml", {**KAI, "nodes": 4}, "tenant ml: nodes: needs 4 dedicated workers"),
+        ("ml", {**KAI, "nodes": ["worker9"]}, "tenant ml: nodes.0: unknown worker 'worker9'"),
         ("ml", {**KAI, "gpus": 9}, "tenant ml: quota.gpus: 9 is more than"),
         ("ml", {"mode": "host-kai"}, "tenant ml: mode: host-kai needs KAI on the host"),
         ("ml", {"mode": "own-kai", "kaiVersion": "0.9.3"}, "tenant ml: kaiVersion: KAI 0.9.3 needs Kubernetes 1.33"),
@@ -127,7 +127,7 @@ def test_a_host_kai_that_cannot_be_kept_off(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_nodes_of_a_tenant_that_runs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
     world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
-    with pytest.raises(SpecError, match=r"would take nodes that belong to tenant mine \(worker3\)"):
+    with pytest.raises(SpecError, match=r"would take nodes of tenant mine \(worker3\)"):
         add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker3"]}))
 
 
@@ -189,8 +189,8 @@ def test_errors_name_the_line_of_the_tenants_file(world: TenancyWorld, tmp_path:
     ):
         add(world.lab(), tenant_request("ml", {}, file))
     file.write_text("name: other\n")
-    with pytest.raises(SpecError, match="is called 'other', not 'ml'"):
+    with pytest.raises(SpecError, match="is named 'other', not 'ml'"):
         tenant_request("ml", {}, file)
     file.write_text("a: 1\na: 2\n")
-    with pytest.raises(SpecError, match=rf"{file}:2: a: given twice"):
+    with pytest.raises(SpecError, match=rf"{file}:2: a: duplicate key"):
         tenant_request("ml", {}, file)

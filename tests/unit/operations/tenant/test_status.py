@@ -182,9 +182,9 @@ def test_upgrades_that_are_refused(
 
 def test_a_lab_file_that_no_longer_goes_with_what_was_added() -> None:
     smaller = lab_file(cluster={"workers": 2})
-    with pytest.raises(SpecError, match="do not go together") as refused:
+    with pytest.raises(SpecError, match="conflicts with tenants added") as refused:
         checked_with_added(smaller, (ML,))
-    assert refused.value.evidence[0].startswith("tenant ml: nodes.0: there is no worker 'worker3'")
+    assert refused.value.evidence[0].startswith("tenant ml: nodes.0: unknown worker 'worker3'")
     assert "lab tenant remove ml" in refused.value.fix
     assert [tenant.name for tenant in checked_with_added(lab_file(), (ML,)).tenants] == ["file", "ml"]
 
