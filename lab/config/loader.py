@@ -117,8 +117,8 @@ def _load(file: Path, document: LabFileDocument, settings: Sequence[str], enviro
             found.append((line, f"{file}:{line}: {prefix(loc)}{what}"))
     if found or spec is None:
         lines = [text for _, text in sorted(found, key=lambda item: item[0])]
-        where = file if any(line != _LAST for line, _ in found) else "the overrides"
-        raise errors_in(f"{len(lines)} errors in {where}", lines)
+        origin = str(file) if any(line != _LAST for line, _ in found) else "the overrides"
+        raise errors_in(f"{len(lines)} errors in {origin}", lines)
     return spec
 
 
