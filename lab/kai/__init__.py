@@ -1,4 +1,4 @@
-"""NVIDIA KAI Scheduler by version: everything that differs between versions, as data in one file a version line."""
+"""NVIDIA KAI Scheduler by version: the differences between versions as data, one file per version line."""
 
 from lab.kai.choice import line_of, lines
 from lab.kai.model import Defect, HelmKeys, Keys, VersionLine

@@ -1,7 +1,6 @@
-"""What a KAI chart shows of itself, by name, and whether a line's data names only what is there. Pure.
+"""A summary of a KAI chart by names, and the differences between it and a line's data. Pure.
 
-What the operator makes at run time cannot be seen in a chart: of those components the chart shows the values key and
-the image.
+Of components that the operator creates at run time, a chart shows only the values key and the image.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ _CRD = "CustomResourceDefinition"
 
 @dataclass(frozen=True)
 class KaiChart:
-    """Names only, each tuple sorted."""
+    """Names in a chart, each tuple sorted."""
 
     version: str
     values: tuple[str, ...]
-    """Dotted keys of values.yaml, and those that only templates name."""
+    """Dotted keys of values.yaml and of templates."""
     objects: tuple[str, ...]
-    """``Kind/name`` of everything rendered with the default values, hooks included."""
+    """``Kind/name`` of all objects rendered with the default values, hooks included."""
     inside: tuple[str, ...]
     """``Kind/name`` of objects in the ConfigMaps that hook Jobs apply."""
     crds: tuple[str, ...]
     """CustomResourceDefinitions of the folder crds/."""
     images: tuple[str, ...]
-    """Images by name alone, of the values and of rendered pods."""
+    """Image names, without registry and tag, in the values and in rendered pods."""
     hook_images: tuple[str, ...]
     """Images of the hook Jobs."""
     lasting_jobs: tuple[str, ...]
-    """Hook Jobs that are not deleted before they are made again."""
+    """Hook Jobs that are not deleted before they are created again."""
     priorities: tuple[str, ...]
     """``name=value`` of each PriorityClass."""
     templates: tuple[str, ...]
-    """Files below templates/ that make ConfigMaps, Queues or a Config."""
+    """Files below templates/ with ConfigMaps, Queues or a Config."""
 
     @classmethod
     def of_json(cls, data: Json) -> KaiChart:
@@ -60,15 +59,11 @@ def chart_of(
     rendered: Iterable[Json],
     inside: Iterable[Json],
 ) -> KaiChart:
-    """What a chart shows.
+    """The summary of a chart.
 
-    Args:
-        version: without the leading v.
-        values: content of values.yaml.
-        templates: text by path below the chart, such as ``templates/kai-config.yaml``.
-        crds: documents of the folder crds/.
-        rendered: all objects of ``helm template`` with the default values.
-        inside: objects found as text in rendered ConfigMaps.
+    ``version`` has no leading v; ``templates`` are texts by path below the chart; ``crds`` are the documents of crds/;
+    ``rendered`` are all objects of ``helm template`` with the default values; ``inside`` are objects that rendered
+    ConfigMaps contain as text.
     """
     objects = list(rendered)
     hooks = [doc for doc in objects if doc["kind"] == "Job" and _HOOK in _annotations(doc)]
@@ -94,7 +89,7 @@ def chart_of(
 
 
 def differences(line: VersionLine, chart: KaiChart) -> list[str]:
-    """What the line's data says and the chart does not show; empty where they agree."""
+    """Differences between the line's data and the chart, one line each."""
     return [*_values(line, chart), *_objects(line, chart), *_install(line, chart)]
 
 
@@ -107,9 +102,9 @@ def _values(line: VersionLine, chart: KaiChart) -> Iterator[str]:
         if key not in chart.values:
             yield f"deployments.{name}: the chart has no value {key}"
         if name in line.by_operator and (f"{key}.enabled" in chart.values) is not line.component_switch:
-            yield f"component_switch is {line.component_switch}, which {key}.enabled of the chart contradicts"
+            yield f"component_switch is {line.component_switch}, but the chart's {key}.enabled contradicts it"
     if (line.workload_class_pods == "none") is not (not line.helm.workload_class):
-        yield f"workload_class_pods is {line.workload_class_pods}, and helm.workload_class says otherwise"
+        yield f"workload_class_pods is {line.workload_class_pods}, but helm.workload_class contradicts it"
 
 
 def _objects(line: VersionLine, chart: KaiChart) -> Iterator[str]:
@@ -123,9 +118,9 @@ def _objects(line: VersionLine, chart: KaiChart) -> Iterator[str]:
     wanted = [f"{name}={value}" for name, value in line.priority_classes.items()]
     yield from _both("PriorityClass", wanted, chart.priorities)
     if line.reservation_namespace not in _named("Namespace", chart.objects):
-        yield f"reservation_namespace: the chart makes no namespace {line.reservation_namespace}"
+        yield f"reservation_namespace: the chart has no namespace {line.reservation_namespace}"
     if line.has_shards is not ("SchedulingShard/default" in chart.objects):
-        yield "the scheduler runs by a SchedulingShard where the data says otherwise, or the other way round"
+        yield f"the data {'has' if line.has_shards else 'lacks'} a SchedulingShard for the scheduler, unlike the chart"
 
 
 def _install(line: VersionLine, chart: KaiChart) -> Iterator[str]:
@@ -135,9 +130,9 @@ def _install(line: VersionLine, chart: KaiChart) -> Iterator[str]:
         if name not in chart.images:
             yield f"images: the chart names no image {name}"
     if line.stale_hook_job is not ("crd-upgrader" in chart.lasting_jobs):
-        yield f"stale_hook_job is {line.stale_hook_job}, which the chart's hook Job contradicts"
+        yield f"stale_hook_job is {line.stale_hook_job}, but the chart's hook Job contradicts it"
     if (line.hooks == "lab") is not bool(line.config_template):
-        yield "hooks: the lab does them where there is a config_template, and only there"
+        yield "hooks must be 'lab' exactly if the line has a config_template"
     for field in ("config_template", "queue_template"):
         if (path := getattr(line, field)) and path not in chart.templates:
             yield f"{field}: the chart has no {path}"
@@ -145,10 +140,10 @@ def _install(line: VersionLine, chart: KaiChart) -> Iterator[str]:
         yield "config_template: the chart renders no Config/kai-config"
 
 
-def _both(what: str, wanted: Iterable[str], there: Iterable[str]) -> Iterator[str]:
-    wanted, there = set(wanted), set(there)
-    yield from (f"{what} {name}: not in the chart" for name in sorted(wanted - there))
-    yield from (f"{what} {name}: in the chart, not in the data" for name in sorted(there - wanted))
+def _both(what: str, wanted: Iterable[str], found: Iterable[str]) -> Iterator[str]:
+    wanted, found = set(wanted), set(found)
+    yield from (f"{what} {name}: not in the chart" for name in sorted(wanted - found))
+    yield from (f"{what} {name}: in the chart, not in the data" for name in sorted(found - wanted))
 
 
 def _named(kind: str, objects: Iterable[str]) -> list[str]:
@@ -175,7 +170,7 @@ def _dotted(values: Json, before: str = "") -> Iterator[str]:
 
 
 def _image_names(values: Json) -> Iterator[str]:
-    """The name under every key ``image`` or ``…Image`` of the values."""
+    """Names under the keys ``image`` and ``…Image`` of the values."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             if key.lower().endswith("image") and isinstance(value.get("name"), str):

@@ -1,4 +1,4 @@
-"""Reads ``lines/*.toml``: one file a version line, laid over ``every.toml``; unknown keys are refused."""
+"""Reads ``lines/*.toml``: one file per version line, merged over ``every.toml``. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _NOT_IN_FILES = {"name", "exact", "warning"}
 
 
 @dataclass(frozen=True)
-class FactSource:
-    """A line's file: what holds from its first release on, and what changed in later ones."""
+class LineFile:
+    """A line's file: the facts of its first release, and the changes in later ones."""
 
     name: str
     version: str
@@ -40,11 +40,11 @@ class FactSource:
         return f"{self.first} to {self.last}" if self.first != self.last else self.first
 
     def line(self, version: str, *, exact: bool = True, warning: str = "") -> VersionLine:
-        """What holds for one version of the line."""
+        """The facts of one version of the line."""
         data = dict(self.data)
         for change in self.changes:
             if release(change["since"]) <= release(version):
-                data = laid_over(data, {key: value for key, value in change.items() if key != "since"})
+                data = merged(data, {key: value for key, value in change.items() if key != "since"})
         defects = tuple(
             Defect(id=name, fixed_in=fixed_in, **self.known_defects[name]) for name, fixed_in in data["defects"].items()
         )
@@ -54,66 +54,55 @@ class FactSource:
         values |= {name: table(**data[name]) for name, table in _TABLES.items()}
         values |= {"by_operator": frozenset(data["by_operator"]), "features": frozenset(data["features"])}
         values |= {"name": self.name, "version": version, "defects": defects}
-        # Only a chart's own Jobs fit a version that nobody has looked at.
+        # an unchecked version needs the chart's own Jobs
         own: dict[str, Any] = {} if exact else {"hooks": "helm", "config_template": ""}
         return VersionLine(**values | own, exact=exact, warning=warning)
 
 
 @functools.cache
-def sources() -> tuple[FactSource, ...]:
-    """All lines' files, oldest first.
-
-    Raises:
-        LabError: a file has a key that is not known, or lacks one.
-    """
+def sources() -> tuple[LineFile, ...]:
+    """All lines' files, oldest first. Raises LabError for unknown and missing keys."""
     every = tomllib.loads((_FOLDER / f"{_SHARED}.toml").read_text())
     paths = [path for path in _FOLDER.glob("*.toml") if path.stem != _SHARED]
     found = [source(path.stem, tomllib.loads(path.read_text()), every) for path in paths]
     return tuple(sorted(found, key=lambda one: release(one.first)))
 
 
-def source(name: str, own: Data, every: Data) -> FactSource:
-    """A line from its own file's content over that of every.toml.
-
-    Raises:
-        LabError: a key is not known, or one is missing.
-    """
+def source(name: str, own: Data, every: Data) -> LineFile:
+    """A line: its own file's data merged over that of every.toml. Raises LabError for unknown and missing keys."""
     defects = every["defect"]
     for one, texts in defects.items():
-        _same(f"{_SHARED}: defect {one}", {"what", "issue"}, texts)
+        _check_keys(f"{_SHARED}: defect {one}", {"what", "issue"}, texts)
     shared = {key: value for key, value in every.items() if key != "defect"}
-    whole = laid_over(shared, {key: value for key, value in own.items() if key != "change"})
+    whole = merged(shared, {key: value for key, value in own.items() if key != "change"})
     changes = own.get("change", [])
     wanted = {field.name for field in fields(VersionLine)} - _NOT_IN_FILES
-    _same(name, wanted, whole)
+    _check_keys(name, wanted, whole)
     for table, kind in _TABLES.items():
-        _same(f"{name}: {table}", {field.name for field in fields(kind)}, whole[table])
+        _check_keys(f"{name}: {table}", {field.name for field in fields(kind)}, whole[table])
     for change in changes:
         where = f"{name}: change since {change.get('since')}"
-        _known(where, (wanted | {"since"}) - _OF_A_LINE, change)
+        _check_keys(where, (wanted | {"since"}) - _OF_A_LINE, change, partial=True)
         for table, kind in _TABLES.items():
-            _known(f"{where}: {table}", {field.name for field in fields(kind)}, change.get(table, {}))
+            known = {field.name for field in fields(kind)}
+            _check_keys(f"{where}: {table}", known, change.get(table, {}), partial=True)
     for part in (whole, *changes):
-        _known(f"{name}: defects", set(defects), part.get("defects", {}))
+        _check_keys(f"{name}: defects", set(defects), part.get("defects", {}), partial=True)
     ordered = tuple(sorted(changes, key=lambda change: release(change["since"])))
-    return FactSource(name, whole["version"], whole["first"], whole["last"], whole, ordered, defects)
+    return LineFile(name, whole["version"], whole["first"], whole["last"], whole, ordered, defects)
 
 
-def laid_over(below: Data, above: Data) -> dict[str, Any]:
-    """Data over data: tables of names and the defects by key, features added up, all else replaced."""
-    merged = {**below, **above}
+def merged(below: Data, above: Data) -> dict[str, Any]:
+    """``above`` over ``below``: tables and defects merge by key, features add up, other values are replaced."""
+    result = {**below, **above}
     for name in (*_TABLES, "defects"):
-        merged[name] = {**below.get(name, {}), **above.get(name, {})}
-    merged["features"] = [*below.get("features", []), *above.get("features", [])]
-    return merged
+        result[name] = {**below.get(name, {}), **above.get(name, {})}
+    result["features"] = [*below.get("features", []), *above.get("features", [])]
+    return result
 
 
-def _same(where: str, wanted: set[str], there: Data) -> None:
-    _known(where, wanted, there)
-    if missing := sorted(wanted - set(there)):
-        raise LabError(f"KAI's line {where}: missing: {', '.join(missing)}", fix="see lab/kai/lines/every.toml")
-
-
-def _known(where: str, wanted: set[str], there: Data) -> None:
-    if strange := sorted(set(there) - wanted):
-        raise LabError(f"KAI's line {where}: unknown: {', '.join(strange)}", fix="see lab/kai/lines/every.toml")
+def _check_keys(where: str, known: set[str], data: Data, *, partial: bool = False) -> None:
+    unknown, missing = sorted(set(data) - known), sorted(known - set(data))
+    if unknown or (missing and not partial):
+        what = f"unknown: {', '.join(unknown)}" if unknown else f"missing: {', '.join(missing)}"
+        raise LabError(f"KAI's line {where}: {what}", fix="see lab/kai/lines/every.toml")

@@ -1,6 +1,6 @@
-"""What the lab knows of a KAI version, as frozen dataclasses; the facts themselves are in ``lines/*.toml``.
+"""Facts about a KAI version as frozen dataclasses; the data is in ``lines/*.toml``.
 
-A name that is empty does not exist in that version: ``keys.preemptibility == ""`` before 0.10, for one.
+An empty name does not exist in that version, such as ``keys.preemptibility`` before 0.10.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from lab.kai.number import release
 
 @dataclass(frozen=True)
 class Keys:
-    """Labels and annotations that KAI reads and writes (pkg/common/constants/constants.go and the plugins)."""
+    """Labels and annotations of KAI (pkg/common/constants/constants.go and the plugins)."""
 
     queue: str
     """Label of a workload or pod: its queue."""
     priority_class: str
     """Label of a workload or pod: its PriorityClass."""
     preemptibility: str
-    """Label of a workload or pod: preemptible or non-preemptible, whatever its priority."""
+    """Label of a workload or pod: preemptible or non-preemptible, regardless of its priority."""
     subgroup: str
     """Label of a pod: its subgroup within the PodGroup."""
     node_pool: str
@@ -28,9 +28,9 @@ class Keys:
     gpu_group: str
     """Label of a fractional pod and of the reservation pod of its GPU."""
     gpu_groups: str
-    """Prefix of that label for pods on several devices; what follows is the group."""
+    """Prefix of that label for pods on several devices, followed by the group."""
     node_gpu_memory: str
-    """Label of a node: memory of one GPU in MiB. Pods that ask for memory need it."""
+    """Label of a node: memory of one GPU in MiB, needed for pods that request memory."""
     fraction: str
     """Annotation of a pod: share of one GPU, above 0 and below 1."""
     fraction_container: str
@@ -38,7 +38,7 @@ class Keys:
     gpu_memory: str
     """Annotation of a pod: GPU memory in MiB."""
     num_devices: str
-    """Annotation of a pod: on how many devices it wants its fraction."""
+    """Annotation of a pod: number of devices with its fraction."""
     mps: str
     """Annotation of a pod: CUDA MPS."""
     pod_group: str
@@ -50,19 +50,19 @@ class Keys:
     reserved_gpu: str
     """Annotation of a reservation pod: UUID of its GPU, despite the name."""
     min_member: str
-    """Annotation of a batch Job: how many pods must start together."""
+    """Annotation of a batch Job: number of pods that must start together."""
     topology: str
     """Annotation of a workload: its Topology."""
     required_topology: str
-    """Annotation of a workload: topology level that must hold all of its pods."""
+    """Annotation of a workload: topology level that must contain all of its pods."""
     preferred_topology: str
-    """Annotation of a workload: topology level that should hold all of its pods."""
+    """Annotation of a workload: topology level that should contain all of its pods."""
     segment_size: str
-    """Annotation of a workload: pods per segment that is placed as one."""
+    """Annotation of a workload: pods per segment, which is placed as a unit."""
     skip_pod_grouper: str
-    """Annotation of a pod: the pod-grouper leaves it alone."""
+    """Annotation of a pod: the pod-grouper ignores it."""
     top_owner: str
-    """Annotation of a PodGroup: whose it is, as YAML."""
+    """Annotation of a PodGroup: its owner, as YAML."""
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,23 @@ class HelmKeys:
     leader_election: str
     queue_label: str
     placement: str
-    """binpack or spread, for pods that ask for GPUs."""
+    """binpack or spread, for pods that request GPUs."""
     reservation_class: str
     """RuntimeClass of the reservation pods."""
     workload_class: str
-    """RuntimeClass that admission puts on GPU pods."""
+    """RuntimeClass that admission sets on GPU pods."""
     default_queues: str
-    """Whether the chart makes its default queues."""
+    """Whether the chart creates its default queues."""
     default_shard: str
-    """Whether the chart makes the SchedulingShard default."""
+    """Whether the chart creates the SchedulingShard default."""
     fips: str
     """Images with the suffix -fips."""
     pod_selector: str
-    """Labels of the pods that the webhooks look at."""
+    """Labels of the pods that the webhooks select."""
     namespace_selector: str
-    """Labels of the namespaces that the webhooks and the pod-grouper look at."""
+    """Labels of the namespaces that the webhooks and the pod-grouper select."""
     node_pool_key: str
-    """Label of nodes that says their scheduling shard; the shard ``default`` leaves nodes that carry it alone."""
+    """Node label with the scheduling shard; the shard ``default`` ignores nodes that have it."""
     binder_flags: str
     """Raw flags of the binder."""
     scheduler_flags: str
@@ -102,19 +102,19 @@ class HelmKeys:
 
 @dataclass(frozen=True)
 class Defect:
-    """A fault of KAI that is known, and that tests and the lab must live with."""
+    """A known bug of KAI that tests and the lab must tolerate."""
 
     id: str
     what: str
     issue: str
-    """Issue, pull request or upstream file that tells of it."""
+    """Issue, pull request or upstream file that describes it."""
     fixed_in: str
-    """First release of the line without it; empty: none."""
+    """First release of the line with the fix; empty: none."""
 
 
 @dataclass(frozen=True)
 class VersionLine:
-    """What holds for one KAI version. The fields are explained at the top of lines/every.toml."""
+    """The facts of one KAI version; lines/every.toml explains the fields."""
 
     name: str
     version: str
@@ -164,17 +164,16 @@ class VersionLine:
 
     @property
     def tag(self) -> str:
-        """Tag of the images and version of the chart: the git tag, with its v."""
+        """Tag of the images and version of the chart: the git tag with its v."""
         return f"v{self.version}"
 
     @property
     def chart(self) -> str:
-        """Where the chart is published."""
         return f"oci://{self.registry}/{self.release}"
 
     @property
     def admission(self) -> str:
-        """Deployment that answers the webhooks for pods: the binder's, before admission had one of its own."""
+        """Deployment that serves the pod webhooks: admission, or the binder in older versions."""
         own = [name for name, key in self.deployments.items() if key == "admission"]
         return own[0] if own else next(name for name, key in self.deployments.items() if key == "binder")
 
@@ -185,26 +184,16 @@ class VersionLine:
         )
 
     def runs_on(self, kubernetes: str) -> bool:
-        """Whether it runs on a Kubernetes version such as 1.34.4; true where no bound is known."""
+        """Whether it supports a Kubernetes version such as 1.34.4; true if no bound is known."""
         bound = self.kubernetes_max
         return not bound or release(kubernetes)[:2] <= release(f"{bound}.0")[:2]
 
     @property
     def has_operator(self) -> bool:
-        """Whether an operator deploys components by the Config kai-config."""
+        """Whether an operator deploys components from the Config kai-config."""
         return "kai-operator" in self.deployments
 
     @property
     def has_shards(self) -> bool:
-        """Whether the scheduler runs by a SchedulingShard (0.10 and newer)."""
+        """Whether a SchedulingShard runs the scheduler (0.10 and newer)."""
         return self.scheduler_app in self.by_operator
-
-    @property
-    def reservation_class_key(self) -> str:
-        """Values key of the reservation pods' RuntimeClass; empty: there is none."""
-        return self.helm.reservation_class
-
-    @property
-    def workload_class_key(self) -> str:
-        """Values key of the RuntimeClass that admission puts on GPU pods; empty: there is none."""
-        return self.helm.workload_class

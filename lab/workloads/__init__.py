@@ -1,1 +1,1 @@
-"""Pods and controllers to schedule, the namespaces they run in, and the probe that runs in them."""
+"""Workloads for suites and demos: pods, controllers, their namespaces and the probe."""

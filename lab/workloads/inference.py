@@ -1,60 +1,53 @@
-"""Inference servers on parts of a GPU: a Deployment and a Service each; vLLM on real GPUs, else the lab's stand-in."""
+"""Inference servers on fractions of a GPU: a Deployment and a Service each; vLLM on real GPUs, else a stand-in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from lab.config import InferenceSpec
-from lab.errors import LabError
 from lab.kai.names import FRACTION_ANNOTATION, QUEUE_LABEL
 from lab.kube.proxy import Proxy
-from lab.paths import assets
 from lab.workloads.controllers import APP_LABEL
 from lab.workloads.namespace import WorkloadNamespace
-from lab.workloads.pods import IMAGE
+from lab.workloads.pods import IMAGE, gpu_share, manifest
 
 PORT = 80
-"""Of the Services; the servers listen on 8000, as vLLM does."""
+"""Port of the Services; the servers listen on 8000, like vLLM."""
 
 MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
-"""The model that is asked for where the lab file names none. The stand-in only repeats its name."""
+"""Default model. The stand-in only repeats its name."""
 
 STAND_IN_SECONDS = 150.0
-"""Until the stand-in is ready, on a busy machine; it starts in milliseconds."""
+"""Time until the stand-in is ready on a busy machine; it starts in milliseconds."""
 
 REAL_SECONDS = 1500.0
-"""Until a real server is ready: its image is pulled, its model downloaded and loaded."""
+"""Time until a real server is ready: image pull, model download and load."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class InferenceServer:
-    """What runs in the Deployments.
-
-    Attributes:
-        image: its image.
-        args: arguments; in each ``{model}`` and ``{fraction}`` stand for the model and the part of the GPU.
-        model: the name it is asked by.
-        stand_in: whether it is the probe, which needs no CUDA and repeats what it is asked.
-        seconds: how long its start may take.
-    """
+    """A server's container."""
 
     image: str
     args: tuple[str, ...]
+    """Arguments with the placeholders ``{model}`` and ``{fraction}``."""
     model: str
+    """Model named in requests."""
     stand_in: bool
+    """Whether it is the probe, which needs no CUDA and echoes requests."""
     seconds: float
+    """Limit for its start."""
 
     @classmethod
     def of(cls, spec: InferenceSpec, gpu_mode: str) -> InferenceServer:
-        """The server of a lab file: its image where the GPUs are real (mode ``nvidia``), otherwise the stand-in."""
+        """The server of a lab file: its image on real GPUs (mode ``nvidia``), otherwise the stand-in."""
         model = spec.model or MODEL
         if gpu_mode == "nvidia" and spec.image:
             return cls(spec.image, spec.args, model, stand_in=False, seconds=REAL_SECONDS)
-        # vLLM's option stays in sight; the stand-in names it in its log and does nothing with it.
+        # the stand-in logs vLLM's option and ignores it
         args = ("serve", "{model}", "--gpu-memory-utilization={fraction}")
         return cls(IMAGE, args, model, stand_in=True, seconds=STAND_IN_SECONDS)
 
@@ -63,23 +56,12 @@ class InferenceServer:
 
 
 def inference(name: str, server: InferenceServer, *, fraction: float, queue: str) -> tuple[Json, Json]:
-    """A Deployment of one server on a part of a GPU, and the Service in front of it; both have that name.
+    """A Deployment of a server on a fraction (0 to 1) of a GPU, and its Service, both called ``name``.
 
-    Args:
-        name: of both, and the value of the pods' label ``app``.
-        server: what runs.
-        fraction: share of one GPU, above 0 and below 1.
-        queue: KAI queue; its quota must have room, as such workloads never go over it.
-
-    Raises:
-        LabError: the fraction is out of range.
+    The quota of ``queue`` must suffice, as such workloads never exceed it. Raises LabError for an invalid fraction.
     """
-    if not 0 < fraction < 1:
-        raise LabError(
-            f"inference server {name}: {fraction:g} is no fraction of a GPU", fix="choose a value above 0 and below 1"
-        )
-    share = f"{Decimal(str(fraction)):f}"
-    deployment, service = _manifest("inference"), _manifest("inference-service")
+    share = gpu_share(f"inference server {name}", fraction)
+    deployment, service = manifest("inference"), manifest("inference-service")
     template = deployment["spec"]["template"]
     for meta in (deployment["metadata"], service["metadata"]):
         meta["name"] = name
@@ -101,12 +83,5 @@ def inference(name: str, server: InferenceServer, *, fraction: float, queue: str
 
 
 def service(place: WorkloadNamespace, name: str) -> Proxy:
-    """The Service of an inference server in a place, through the API server."""
+    """Access to an inference server's Service through the API server."""
     return Proxy(place.cluster, "Service", place.namespace, name, PORT)
-
-
-def _manifest(name: str) -> Json:
-    import yaml
-
-    doc: Json = yaml.safe_load((assets("manifests") / "workloads" / f"{name}.yaml").read_text())
-    return doc

@@ -1,4 +1,4 @@
-"""What a pod can be given beyond its share of a GPU: each function returns a changed copy."""
+"""Changes to pods; each function returns a changed copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from lab.kai.names import POD_GROUP_ANNOTATION
 
 PRIORITY_LABEL = "priorityClassName"
-"""Label by which KAI's pod-grouper takes the PriorityClass of a pod or of its owner, before the pod's own field.
+"""Label with the PriorityClass of a pod or its owner; KAI's pod-grouper prefers it over the pod's own field.
 
 A label also reaches KAI from a vCluster that does not sync PriorityClasses (plugins/constants/constants.go, KAI
 0.7.11 to 0.17.0).
@@ -18,16 +18,16 @@ Pod = dict[str, Any]
 
 
 def brief(pod: Pod) -> Pod:
-    """The pod, stopped after one second at most: for pods that KAI is going to evict."""
+    """The pod with a grace period of one second, for pods that KAI will evict."""
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = 1
     return changed
 
 
 def of_priority(pod: Pod, priority_class: str) -> Pod:
-    """The pod in a PriorityClass: KAI makes train 50, build-preemptible 75, build 100 and inference 125.
+    """The pod in a PriorityClass of KAI: train 50, build-preemptible 75, build 100 or inference 125.
 
-    From 100 on KAI does not evict a workload (docs/priority, KAI 0.16).
+    KAI does not evict workloads from 100 on (docs/priority, KAI 0.16).
     """
     changed = copy.deepcopy(pod)
     changed["metadata"].setdefault("labels", {})[PRIORITY_LABEL] = priority_class
@@ -35,21 +35,21 @@ def of_priority(pod: Pod, priority_class: str) -> Pod:
 
 
 def on_node(pod: Pod, node: str) -> Pod:
-    """The pod, for one node only; the scheduler still has to place it there."""
+    """The pod with a node selector; the scheduler still places it."""
     changed = copy.deepcopy(pod)
     changed["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return changed
 
 
 def bound_to(pod: Pod, node: str) -> Pod:
-    """The pod, on a node without asking any scheduler."""
+    """The pod bound to a node without a scheduler."""
     changed = copy.deepcopy(pod)
     changed["spec"]["nodeName"] = node
     return changed
 
 
 def in_group(pod: Pod, group: str) -> Pod:
-    """The pod as a member of a PodGroup that is there already; the pod-grouper leaves such a bare pod alone."""
+    """The pod as a member of an existing PodGroup; the pod-grouper ignores such a bare pod."""
     changed = copy.deepcopy(pod)
     changed["metadata"].setdefault("annotations", {})[POD_GROUP_ANNOTATION] = group
     return changed

@@ -1,4 +1,4 @@
-"""Where a suite puts its pods: a namespace on the host or in a tenant, seen from both sides."""
+"""A namespace for a suite's pods, on the host or in a tenant, seen from both sides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 Until = Callable[[PodView], bool]
 
 _MARK = "--- devices"
-# The environment that the workload itself got; /dev/nvidia* are the GPUs the container runtime let in.
+# the environment of the workload, and the GPU device nodes that the container runtime injected
 _LOOK = f"""tr '\\0' '\\n' </proc/1/environ
 echo '{_MARK}'
 for device in /dev/nvidia*; do if [ -e "$device" ]; then echo "$device"; fi; done"""
@@ -27,7 +27,7 @@ for device in /dev/nvidia*; do if [ -e "$device" ]; then echo "$device"; fi; don
 
 @dataclass(frozen=True)
 class Inside:
-    """What a running container sees: its environment, and NVIDIA's device nodes."""
+    """Environment and NVIDIA device nodes of a running container."""
 
     env: Mapping[str, str]
     devices: tuple[str, ...]
@@ -35,12 +35,12 @@ class Inside:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The device nodes that are GPUs: /dev/nvidia0, /dev/nvidia1, …"""
+        """The device nodes of GPUs: /dev/nvidia0, /dev/nvidia1, …"""
         return tuple(device for device in self.devices if re.fullmatch(r"/dev/nvidia\d+", device))
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """NVIDIA_VISIBLE_DEVICES taken apart; of a CDI name (``kind=UUID``, KAI with cdiEnabled) the UUID."""
+        """Items of NVIDIA_VISIBLE_DEVICES; of a CDI name (``kind=UUID``, KAI with cdiEnabled) the UUID."""
         value = self.env.get("NVIDIA_VISIBLE_DEVICES", "")
         return tuple(name.rpartition("=")[2] for name in value.split(",") if name)
 
@@ -61,7 +61,7 @@ class _Side:
 
 
 def staying_on(node: str, doc: Json) -> Json:
-    """The object with its pods on one node, unless it says itself where they go. Schedulers still place them there."""
+    """The object with a node selector for its pods, unless they already select nodes; schedulers still place them."""
     spec = doc.get("spec") or {}
     if "template" in spec:
         return {**doc, "spec": {**spec, "template": staying_on(node, spec["template"])}}
@@ -72,27 +72,23 @@ def staying_on(node: str, doc: Json) -> Json:
 
 @dataclass(frozen=True)
 class WorkloadNamespace:
-    """A namespace for the pods of one test.
-
-    Args:
-        lab: name of the lab, for its label.
-        host: the lab's own cluster.
-        cluster: where pods are created: the host, or a tenant.
-        namespace: the namespace in ``cluster``.
-        tenant: name of the tenant; empty on the host.
-        node: all pods go to this node, those apart that say themselves where they want to go; empty: anywhere.
-        grace: seconds that pods get when they are removed.
-        with_pods: kinds of the host whose objects go with the last pods, at once, instead of by the garbage collector.
-    """
+    """A namespace for the pods of one test."""
 
     lab: str
+    """Name of the lab, for its label."""
     host: Cluster
     cluster: Cluster
+    """The cluster with the pods: the host, or a tenant."""
     namespace: str
+    """The namespace in ``cluster``."""
     tenant: str = ""
+    """Name of the tenant; empty on the host."""
     node: str = ""
+    """Node for all pods that do not select nodes; empty: any."""
     grace: int = 1
+    """Grace period of removed pods, in seconds."""
     with_pods: tuple[str, ...] = ()
+    """Kinds of the host to delete with the last pods, without waiting for the garbage collector."""
 
     @classmethod
     def open(
@@ -105,15 +101,9 @@ class WorkloadNamespace:
         cluster: Cluster | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> WorkloadNamespace:
-        """Make a new namespace; its name is unique among all processes that use the lab.
+        """Create a namespace on the host, or in ``tenant`` with its ``cluster``.
 
-        Args:
-            lab: name of the lab.
-            host: the lab's own cluster.
-            slug: a few words for the name; what a DNS label cannot hold is replaced.
-            tenant: name of the tenant.
-            cluster: the tenant's cluster.
-            labels: further labels of the namespace.
+        Its name contains ``slug`` as a DNS label and is unique among all processes that use the lab.
         """
         words = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[:24].rstrip("-") or "test"
         name = f"t-{words}-{secrets.token_hex(3)}"
@@ -123,7 +113,7 @@ class WorkloadNamespace:
         return cls(lab, host, where, name, tenant)
 
     def submit(self, *pods: Json) -> None:
-        """Create pods here, or what has a template of pods, in the order given. Raises ApiFailed."""
+        """Create pods, or objects with a pod template, in order. Raises ApiFailed."""
         for pod in pods:
             meta = pod["metadata"]
             labels = {**meta.get("labels", {}), OWNER_LABEL: self.lab}
@@ -131,89 +121,55 @@ class WorkloadNamespace:
             self.cluster.create({**placed, "metadata": {**meta, "namespace": self.namespace, "labels": labels}})
 
     def running(self, *names: str, timeout: float = 120.0) -> tuple[PodView, ...]:
-        """Wait until pods are Ready; their views as the host has them, in the order of ``names``.
-
-        Raises:
-            WaitTimeout: one is not Ready in time, has failed, or was deleted by somebody.
-        """
+        """Wait until pods are Ready; returns the host's pods in the order of ``names``. Errors as for ``on_host``."""
         return self.on_host(lambda pod: pod.ready, *names, timeout=timeout, what="Ready")
 
     def on_host(self, until: Until, *names: str, timeout: float = 120.0, what: str) -> tuple[PodView, ...]:
-        """Wait on the host until ``until`` holds for each pod; ``names`` are those in this place.
+        """Wait until ``until`` is true for each host pod; ``names`` are those in this namespace.
 
-        Raises:
-            WaitTimeout: it does not in time, or a pod has failed or was deleted.
+        Raises WaitTimeout, also as soon as a pod has failed or was deleted.
         """
         return self._wait(self._on_host, until, names, timeout, f"{what} on the host")
 
     def inside(self, until: Until, *names: str, timeout: float = 120.0, what: str) -> tuple[PodView, ...]:
-        """Wait as ``on_host`` does, but on the pods as whoever made them sees them."""
+        """Wait like ``on_host``, but for the pods in ``cluster``."""
         where = f"in tenant {self.tenant}" if self.tenant else "on the host"
         return self._wait(self._own, until, names, timeout, f"{what} {where}")
 
     def host_pods(self) -> tuple[PodView, ...]:
-        """The pods of this place as the host has them now."""
+        """The host pods of this namespace."""
         side = self._on_host
         return tuple(PodView.of(obj) for obj in self.host.list("Pod", side.namespace, side.labels))
 
     def event(self, pod: PodView, *reasons: str, timeout: float = 90.0) -> EventView:
-        """Wait for the first event with one of ``reasons`` about a pod of the host.
+        """Wait for the first event with one of ``reasons`` about a host pod. Raises WaitTimeout."""
 
-        Raises:
-            WaitTimeout: there is none in time.
-        """
-
-        def fitting(events: list[Json]) -> list[EventView]:
+        def matching(events: list[Json]) -> list[EventView]:
             return [event for event in map(EventView.of, events) if event.reason in reasons]
 
         found = self.host.wait(
             "Event",
-            lambda events: bool(fitting(events)),
+            lambda events: bool(matching(events)),
             namespace=pod.namespace,
             fields=f"involvedObject.uid={pod.uid}",
             timeout=timeout,
             what=f"event {' or '.join(reasons)} of pod {pod.namespace}/{pod.name}",
         )
-        return fitting(found)[0]
+        return matching(found)[0]
 
     def look(self, pod: PodView) -> Inside:
-        """What the first container of a running pod sees; ``pod`` as the host has it. Raises ApiFailed."""
+        """Environment and devices of the first container of a running host pod. Raises ApiFailed."""
         return Inside.of(self.host.exec(pod.name, pod.namespace, ["sh", "-c", _LOOK]))
 
     def remove(self, *names: str, timeout: float = 120.0) -> None:
-        """Delete pods with the place's own grace, and wait until the host has none of them.
-
-        Args:
-            names: which pods; all when none is named.
-            timeout: seconds.
-
-        Raises:
-            WaitTimeout: one is still there.
-        """
-        self._remove(names, timeout)
-
-    def empty(self, *makers: str, timeout: float = 120.0) -> None:
-        """Delete all pods as ``remove`` does, and what would make them again.
-
-        Args:
-            makers: kinds that would make pods again, such as ``Job``: those go first.
-            timeout: seconds.
-
-        Raises:
-            WaitTimeout: one is still there.
-        """
-        for kind in makers:
-            self.cluster.delete_all(kind, self.namespace)
-        self._remove((), timeout)
-
-    def _remove(self, names: tuple[str, ...], timeout: float) -> None:
+        """Delete pods (default: all) and wait until the host has none of them. Raises WaitTimeout."""
         if names:
             for name in names:
                 self.cluster.delete("Pod", name, self.namespace, grace=self.grace)
         else:
             for kind in ("Pod", *self.with_pods):
                 self.cluster.delete_all(kind, self.namespace, grace=self.grace if kind == "Pod" else None)
-        # The virtual pods go first: the syncer makes a host pod anew as long as it sees a virtual one.
+        # virtual pods first: the syncer recreates a host pod while its virtual pod exists
         for side in (self._own, self._on_host) if self.tenant else (self._own,):
             side.cluster.wait(
                 "Pod",
@@ -224,12 +180,14 @@ class WorkloadNamespace:
                 what=f"pods of {self.namespace} are gone",
             )
 
-    def clear(self, timeout: float = 120.0) -> None:
-        """Empty the place, and delete the namespace without waiting for its end.
+    def empty(self, *controllers: str, timeout: float = 120.0) -> None:
+        """Delete all objects of the kinds ``controllers``, such as ``Job``, then all pods as ``remove`` does."""
+        for kind in controllers:
+            self.cluster.delete_all(kind, self.namespace)
+        self.remove(timeout=timeout)
 
-        Raises:
-            WaitTimeout: a pod is still there.
-        """
+    def clear(self, timeout: float = 120.0) -> None:
+        """Delete all pods, then the namespace without waiting for its deletion. Raises WaitTimeout."""
         try:
             self.empty(timeout=timeout)
         finally:
@@ -263,7 +221,7 @@ class WorkloadNamespace:
             gone = seen - here.keys()
             seen.update(here)
             if gone:
-                return f"deleted by somebody: {', '.join(sorted(gone))}"
+                return f"deleted by another client: {', '.join(sorted(gone))}"
             return next((reason for obj in here.values() if (reason := why_never(obj))), None)
 
         try:

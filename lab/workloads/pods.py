@@ -1,4 +1,4 @@
-"""The pods that suites and demos run: real manifests, with name, namespace, queue and share set."""
+"""Pods of suites and demos: manifests with name, namespace, queue and GPU share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.kai.names import (
 from lab.paths import assets
 
 IMAGE = "registry.kailab.dev/probe:2"
-"""Image of all workload pods: kind/probe and a shell. The lab puts it into its nodes; no registry has it."""
+"""Image of all workload pods: kind/probe and a shell. The lab's nodes contain it; no registry has it."""
 
 
 Pod = dict[str, Any]
@@ -28,11 +28,8 @@ def cpu_pod(
 ) -> Pod:
     """A pod without a GPU (100 millicores, 250 MB).
 
-    Args:
-        name: its name.
-        namespace: its namespace; not set when empty.
-        queue: KAI queue; None leaves the label out (KAI 0.10 and later then take ``default-queue``).
-        scheduler: schedulerName; None is the cluster's default scheduler, and drops the queue as well.
+    An empty ``namespace`` is not set. ``queue`` None omits the label (KAI 0.10 and newer use ``default-queue`` then).
+    ``scheduler`` None means the cluster's default scheduler, and omits the queue.
     """
     return _pod("cpu", name, namespace, queue, scheduler)
 
@@ -45,13 +42,9 @@ def gpu_pod(
     queue: str | None = "test",
     scheduler: str | None = KAI_SCHEDULER,
 ) -> Pod:
-    """A pod with whole GPUs. Other arguments as for ``cpu_pod``.
-
-    Raises:
-        LabError: ``gpus`` is less than 1.
-    """
+    """A pod with whole GPUs, otherwise like ``cpu_pod``. Raises LabError if ``gpus`` is below 1."""
     if gpus < 1:
-        raise LabError(f"pod {name}: {gpus} GPUs are none", fix="use cpu_pod for a pod without a GPU")
+        raise LabError(f"pod {name} requests {gpus} GPUs", fix="request at least 1 or use cpu_pod")
     pod = _pod("gpu", name, namespace, queue, scheduler)
     resources = pod["spec"]["containers"][0]["resources"]
     for side in ("requests", "limits"):
@@ -67,28 +60,15 @@ def fraction_pod(
     namespace: str = "",
     queue: str | None = "test",
 ) -> Pod:
-    """A pod with a fraction of a GPU, scheduled by KAI.
+    """A pod with a fraction of each of ``devices`` GPUs, scheduled by KAI, otherwise like ``cpu_pod``.
 
-    Args:
-        name: its name.
-        fraction: share of one GPU, above 0 and below 1 (KAI's webhook refuses anything else).
-        devices: that share of so many GPUs.
-        namespace: its namespace; not set when empty.
-        queue: KAI queue; None leaves the label out.
-
-    Raises:
-        LabError: the fraction or the number of devices is out of range.
+    Raises LabError unless the fraction is above 0 and below 1 (as KAI's webhook requires) and ``devices`` at least 1.
     """
-    if not 0 < fraction < 1:
-        raise LabError(
-            f"pod {name}: {fraction:g} is no fraction of a GPU",
-            fix="choose a value above 0 and below 1; use gpu_pod for whole GPUs",
-        )
+    share = gpu_share(f"pod {name}", fraction)
     if devices < 1:
-        raise LabError(f"pod {name}: a fraction of {devices} GPUs", fix="give at least 1 device")
+        raise LabError(f"pod {name} requests a fraction of {devices} GPUs", fix="request at least 1 device")
     pod = _pod("fraction", name, namespace, queue, KAI_SCHEDULER)
-    # As a decimal: KAI 0.17 refuses fractions that are written in any other way.
-    pod["metadata"]["annotations"][FRACTION_ANNOTATION] = f"{Decimal(str(fraction)):f}"
+    pod["metadata"]["annotations"][FRACTION_ANNOTATION] = share
     if devices > 1:
         pod["metadata"]["annotations"][DEVICES_ANNOTATION] = str(devices)
     return pod
@@ -97,22 +77,33 @@ def fraction_pod(
 def gpu_memory_pod(
     name: str = "gpu-memory-pod", *, mib: int = 2000, namespace: str = "", queue: str | None = "test"
 ) -> Pod:
-    """A pod with ``mib`` MiB of a GPU's memory, scheduled by KAI. Other arguments as for ``fraction_pod``.
-
-    Raises:
-        LabError: ``mib`` is not above 0.
-    """
+    """A pod with ``mib`` MiB of a GPU's memory, scheduled by KAI. Raises LabError if ``mib`` is below 1."""
     if mib <= 0:
-        raise LabError(f"pod {name}: {mib} MiB of GPU memory", fix="ask for at least 1 MiB")
+        raise LabError(f"pod {name} requests {mib} MiB of GPU memory", fix="request at least 1 MiB")
     pod = _pod("gpu-memory", name, namespace, queue, KAI_SCHEDULER)
     pod["metadata"]["annotations"][MEMORY_ANNOTATION] = str(mib)
     return pod
 
 
-def _pod(manifest: str, name: str, namespace: str, queue: str | None, scheduler: str | None) -> Pod:
+def gpu_share(what: str, fraction: float) -> str:
+    """A fraction as a decimal, since KAI 0.17 refuses other notations. Raises LabError unless above 0 and below 1."""
+    if not 0 < fraction < 1:
+        raise LabError(
+            f"{what} requests {fraction:g} of a GPU",
+            fix="use a fraction above 0 and below 1, or gpu_pod for whole GPUs",
+        )
+    return f"{Decimal(str(fraction)):f}"
+
+
+def manifest(name: str) -> dict[str, Any]:
+    """An object of manifests/workloads."""
     import yaml
 
-    pod: Pod = yaml.safe_load((assets("manifests") / "workloads" / f"{manifest}.yaml").read_text())
+    return dict(yaml.safe_load((assets("manifests") / "workloads" / f"{name}.yaml").read_text()))
+
+
+def _pod(kind: str, name: str, namespace: str, queue: str | None, scheduler: str | None) -> Pod:
+    pod = manifest(kind)
     meta, spec = pod["metadata"], pod["spec"]
     meta["name"] = name
     if namespace:

@@ -1,6 +1,6 @@
-"""The probe of kind/probe: what it tells, from inside a container, about the GPUs there.
+"""Results of the probe (kind/probe), which reports a container's GPUs from inside.
 
-All workload pods have it: by ``facts_in`` any running one can be asked. A pod made by ``serving`` also serves HTTP.
+All workload pods contain it: ``facts_in`` runs it in any of them. Pods made by ``serving`` also serve HTTP.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.objects.views import PodView
 from lab.workloads.namespace import WorkloadNamespace
 
 PORT = 8000
-"""Where it serves."""
+"""Port of its server."""
 
 
 Json = dict[str, Any]
@@ -25,33 +25,33 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class ProbedDevice:
-    """A GPU as NVML inside the container describes it."""
+    """A GPU as reported by NVML in the container."""
 
     index: int
     uuid: str
     name: str
     memory: int
-    """MiB, all of the GPU's, whatever share the container has."""
+    """MiB of the whole GPU, regardless of the container's share."""
     used: int
-    """MiB in use on the GPU, by whomever."""
+    """MiB in use on the GPU, by any process."""
     error: str
-    """Why NVML does not answer for it, such as ``GPU is lost``; empty when it does."""
+    """NVML's error for it, such as ``GPU is lost``, or empty."""
 
 
 @dataclass(frozen=True)
 class ProbeFacts:
-    """What a container sees."""
+    """Report of the probe in a container."""
 
     hostname: str
     pid: int
     env: Mapping[str, str]
-    """Of the variables that concern GPUs those that are set."""
+    """The variables about GPUs that are set."""
     device_files: tuple[str, ...]
     """All /dev/nvidia*, control devices included."""
     driver: str
-    """Its version; empty without NVML."""
+    """Version of the driver; empty without NVML."""
     error: str
-    """Why NVML does not answer; empty when it does."""
+    """NVML's error, or empty."""
     devices: tuple[ProbedDevice, ...]
 
     @property
@@ -59,14 +59,14 @@ class ProbeFacts:
         return tuple(device.uuid for device in self.devices)
 
     @classmethod
-    def of(cls, told: Json) -> ProbeFacts:
-        """The view of what ``GET /facts`` or ``probe facts`` gave. Raises KeyError when it is something else."""
-        nvml = told["nvml"]
+    def of(cls, report: Json) -> ProbeFacts:
+        """The report of ``GET /facts`` or ``probe facts``. Raises KeyError for other data."""
+        nvml = report["nvml"]
         return cls(
-            hostname=told["hostname"],
-            pid=told["pid"],
-            env={name: value for name, value in told["env"].items() if value is not None},
-            device_files=tuple(told["device_files"]),
+            hostname=report["hostname"],
+            pid=report["pid"],
+            env={name: value for name, value in report["env"].items() if value is not None},
+            device_files=tuple(report["device_files"]),
             driver=nvml["driver"] or "",
             error=nvml["error"] or "",
             devices=tuple(
@@ -78,13 +78,13 @@ class ProbeFacts:
                     used=row["memory_used_mib"] or 0,
                     error=row["error"] or "",
                 )
-                for row in told["devices"]
+                for row in report["devices"]
             ),
         )
 
 
 def serving(pod: Json) -> Json:
-    """A pod of ``lab.workloads.pods`` with the probe's server in place of its shell; Ready means that it serves."""
+    """A pod of ``lab.workloads.pods`` with the probe's server instead of its shell; it is Ready when it serves."""
     changed = copy.deepcopy(pod)
     (container,) = changed["spec"]["containers"]
     del container["command"]
@@ -97,49 +97,35 @@ def serving(pod: Json) -> Json:
 
 
 def server_in(place: WorkloadNamespace, pod: PodView) -> Proxy:
-    """The server in a running pod, as the host has it, through the API server."""
+    """Access to the server of a running host pod through the API server."""
     return Proxy(place.host, "Pod", pod.namespace, pod.name, PORT)
 
 
 def facts_in(place: WorkloadNamespace, pod: PodView) -> ProbeFacts:
-    """What the first container of a running pod sees; ``pod`` as the host has it.
-
-    Raises:
-        ApiFailed: its image is not the lab's, or it does not run.
-    """
-    told = place.host.exec(pod.name, pod.namespace, ["probe", "facts"])
+    """The report of the first container of a running host pod. Raises ApiFailed if its image lacks the probe."""
+    report = place.host.exec(pod.name, pod.namespace, ["probe", "facts"])
     try:
-        return ProbeFacts.of(json.loads(told))
+        return ProbeFacts.of(json.loads(report))
     except (ValueError, KeyError, TypeError) as error:
         raise ApiFailed(
-            f"pod {pod.namespace}/{pod.name}: its probe told something else than facts",
-            evidence=told.splitlines()[:5],
-            fix="see whether the container has the lab's image",
+            f"pod {pod.namespace}/{pod.name}: unexpected output of 'probe facts'",
+            evidence=report.splitlines()[:5],
+            fix="check that the container has the lab's image",
         ) from error
 
 
 def facts_when(
     place: WorkloadNamespace, pod: PodView, until: Callable[[ProbeFacts], bool], *, timeout: float, what: str
 ) -> ProbeFacts:
-    """Ask until ``until`` holds: what happens inside a container is no event for the API server.
+    """Poll the report until ``until`` is true; nothing inside a container causes an event of the API server.
 
-    Args:
-        place: where the pod is.
-        pod: as the host has it.
-        until: over the facts.
-        timeout: seconds.
-        what: the condition in words, for the error.
-
-    Raises:
-        WaitTimeout: it does not hold in time; the evidence is what was told last.
-        ApiFailed: the pod cannot be asked.
-        Interrupted: the run was cancelled.
+    ``what`` describes the condition in errors. Raises WaitTimeout with the last report, ApiFailed, Interrupted.
     """
     facts = place.host.poll(lambda: facts_in(place, pod), until=until, timeout=timeout, interval=0.5)
     if until(facts):
         return facts
     raise WaitTimeout(
         f"{what}: not within {timeout:g} s",
-        evidence=[f"{pod.namespace}/{pod.name} tells {facts}"],
-        fix=f"ask it: {place.host.kubectl('exec', pod.name, '-n', pod.namespace, '--', 'probe', 'facts')}",
+        evidence=[f"{pod.namespace}/{pod.name} reports {facts}"],
+        fix=f"run the probe: {place.host.kubectl('exec', pod.name, '-n', pod.namespace, '--', 'probe', 'facts')}",
     )

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import LabError, SpecError
 from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, names, release
-from lab.kai.files import laid_over, source, sources
+from lab.kai.files import merged, source, sources
 from lab.serialization import to_json
 from lab.steps.helm_release import base_values
 
@@ -75,7 +75,7 @@ def test_each_release_that_was_checked_has_its_line(version: str, line: str) -> 
 def test_an_unknown_version_is_taken_for_its_nearest_with_a_warning(version: str, line: str) -> None:
     found = line_of(version)
     assert (found.name, found.version, found.exact) == (line, version, False)
-    assert found.warning.startswith(f"KAI {version} is not known here: taken for one of line {line} (")
+    assert found.warning.startswith(f"KAI {version} is unknown; the lab treats it like line {line} (")
     assert found.tag == f"v{version}"
     assert (found.hooks, found.config_template) == ("helm", "")
 
@@ -89,7 +89,7 @@ def test_older_than_all_lines_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["latest", "0.16", "", "0.16.8.1"])
 def test_what_is_no_version_is_refused(version: str) -> None:
-    with pytest.raises(SpecError, match="is no version"):
+    with pytest.raises(SpecError, match="invalid version"):
         line_of(version)
 
 
@@ -107,10 +107,10 @@ def test_the_project_moved() -> None:
 def test_what_changed_within_a_line() -> None:
     assert line_of("0.7.11").reservation_class == "node"
     assert line_of("0.7.12").reservation_class == "nvidia"
-    assert line_of("0.9.5").reservation_class_key == ""
-    assert line_of("0.9.6").reservation_class_key == "global.resourceReservation.runtimeClassName"
-    assert line_of("0.9.6").workload_class_key == ""
-    assert line_of("0.9.7").workload_class_key == "admission.gpuPodRuntimeClassName"
+    assert line_of("0.9.5").helm.reservation_class == ""
+    assert line_of("0.9.6").helm.reservation_class == "global.resourceReservation.runtimeClassName"
+    assert line_of("0.9.6").helm.workload_class == ""
+    assert line_of("0.9.7").helm.workload_class == "admission.gpuPodRuntimeClassName"
     assert [line_of(v).fake_gpu_detection for v in ("0.9.1", "0.9.2", "0.9.4", "0.12.0")] == [False, True, False, True]
     assert [line_of(v).hooks for v in ("0.12.21", "0.12.22", "0.14.5", "0.14.6")] == ["helm", "lab"] * 2
     assert [line_of(v).reservation_name for v in ("0.9.19", "0.9.20")] == ["node", "hash"]
@@ -236,12 +236,12 @@ def test_a_key_that_no_file_gives_is_missed() -> None:
         source("1.2", OWN, {**EVERY, "defect": {"late": {"what": "it is late"}}})
 
 
-def test_tables_are_laid_over_by_key() -> None:
+def test_tables_are_merged_by_key() -> None:
     below = {"keys": {"a": "1", "b": "1"}, "crds": ["x"], "features": ["gang"]}
     above = {"keys": {"b": "2"}, "crds": ["y"], "features": ["numa"]}
-    merged = laid_over(below, above)
-    assert (merged["keys"], merged["crds"]) == ({"a": "1", "b": "2"}, ["y"])
-    assert merged["features"] == ["gang", "numa"]
+    result = merged(below, above)
+    assert (result["keys"], result["crds"]) == ({"a": "1", "b": "2"}, ["y"])
+    assert result["features"] == ["gang", "numa"]
 
 
 def test_every_file_is_a_line() -> None:

@@ -69,7 +69,7 @@ def test_running_pod_is_asked_by_its_own_program(place: WorkloadNamespace, api: 
 def test_what_is_no_facts_is_an_error(place: WorkloadNamespace, api: FakeApi, out: str) -> None:
     api.on("GET", "/api/v1/namespaces/ns/pods/a", pod("a", "Running"))
     api.exec_answer = ExecOutcome(out=out, err="", status=SUCCESS)
-    with pytest.raises(ApiFailed, match="pod ns/a: its probe told something else") as failed:
+    with pytest.raises(ApiFailed, match="pod ns/a: unexpected output of") as failed:
         facts_in(place, POD)
     assert failed.value.evidence == (out,)
 

@@ -62,7 +62,7 @@ def test_a_server_has_the_time_to_start_that_it_needs(mode: str) -> None:
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.5, 2])
 def test_impossible_shares_are_refused(fraction: float) -> None:
-    with pytest.raises(LabError, match=r"inference server a: .* is no fraction"):
+    with pytest.raises(LabError, match=r"inference server a requests .* of a GPU"):
         inference("a", InferenceServer.of(InferenceSpec(), "simulated"), fraction=fraction, queue="leaf")
 
 

@@ -112,7 +112,7 @@ def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: WorkloadNamespac
     host_api.on("GET", PODS, listing(pod("a"), pod("b")))
     host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
     host_api.on("GET", EVENTS, listing())
-    with pytest.raises(WaitTimeout, match="deleted by somebody: a"):
+    with pytest.raises(WaitTimeout, match="deleted by another client: a"):
         on_host.running("a", "b", timeout=60)
 
 

@@ -102,7 +102,7 @@ def test_gpu_memory() -> None:
     ],
 )
 def test_impossible_shares_are_refused(build: Callable[[], object]) -> None:
-    with pytest.raises(LabError, match=r"^pod p: ") as caught:
+    with pytest.raises(LabError, match=r"^pod p requests ") as caught:
         build()
     assert caught.value.fix
 

@@ -65,20 +65,20 @@ def test_the_chart_has_all_that_the_data_names(version: str) -> None:
     [
         (NEW, {"values": ("admission",)}, "helm.registry: the chart has no value global.registry"),
         (NEW, {"values": ()}, "deployments.kai-operator: the chart has no value operator"),
-        (NEW, {"values": ()}, "component_switch is True, which binder.enabled of the chart contradicts"),
+        (NEW, {"values": ()}, "component_switch is True, but the chart's binder.enabled contradicts it"),
         (NEW, {"objects": ()}, "Deployment kai-operator: not in the chart"),
         (NEW, {"objects": ("Deployment/binder",)}, "Deployment binder: in the chart, not in the data"),
         (OLD, {"objects": ()}, "webhook configuration kai-binder: not in the chart"),
         (NEW, {"objects": ("ValidatingWebhookConfiguration/x",)}, "webhook configuration x: in the chart"),
         (NEW, {"objects": ()}, "Queue default-queue: not in the chart"),
-        (NEW, {"objects": ()}, "reservation_namespace: the chart makes no namespace kai-resource-reservation"),
-        (OLD, {"objects": ("SchedulingShard/default",)}, "the scheduler runs by a SchedulingShard where"),
+        (NEW, {"objects": ()}, "reservation_namespace: the chart has no namespace kai-resource-reservation"),
+        (OLD, {"objects": ("SchedulingShard/default",)}, "the data lacks a SchedulingShard"),
         (NEW, {"priorities": ("train=51",)}, "PriorityClass train=50: not in the chart"),
         (NEW, {"crds": ()}, "CRD of the chart topologies.kai.scheduler: not in the chart"),
         (OLD, {"crds": ("queues.scheduling.run.ai",)}, "CRD of the chart queues.scheduling.run.ai: in the chart"),
         (OLD, {"hook_images": ("crd-upgrader",)}, "image of hook Jobs webhookmanager: not in the chart"),
         (NEW, {"images": ()}, "images: the chart names no image scalingpod"),
-        (NEW, {"lasting_jobs": ("crd-upgrader",)}, "stale_hook_job is False, which the chart's hook Job contradicts"),
+        (NEW, {"lasting_jobs": ("crd-upgrader",)}, "stale_hook_job is False, but the chart's hook Job contradicts it"),
         (NEW, {"templates": ()}, "config_template: the chart has no templates/hooks/post/"),
         (NEW, {"templates": ()}, "queue_template: the chart has no templates/default-queue.yaml"),
         (NEW, {"inside": ()}, "config_template: the chart renders no Config/kai-config"),
@@ -92,7 +92,7 @@ def test_what_is_not_as_the_data_says_is_told(version: str, change: dict[str, An
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"hooks": "helm"}, "hooks: the lab does them where there is a config_template"),
+        ({"hooks": "helm"}, "hooks must be 'lab' exactly if the line has a config_template"),
         ({"workload_class_pods": "none"}, "workload_class_pods is none"),
     ],
 )

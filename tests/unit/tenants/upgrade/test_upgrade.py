@@ -141,7 +141,7 @@ def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
         (TenantSpec(name="ml", mode="own-kai", kai_version="0.16.8"), "0.9.3", "Kubernetes 1.33"),
         (tenant_of("0.16.8"), "0.5.0", "older than all"),
         (TenantSpec(name="ml"), "0.16.8", "no KAI of its own"),
-        (tenant_of("0.16.8"), "latest", "is no version"),
+        (tenant_of("0.16.8"), "latest", "invalid version"),
         (tenant_of("0.16.8", queues=({"name": "alone"},)), "0.9.8", "leaf queue without a parent"),
     ],
 )
