@@ -10,7 +10,7 @@ import typer
 
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, print_json
-from lab.report.lab_report import situation_of
+from lab.report.lab_report import report_of
 from lab.report.page import write_page
 from lab.session.lab import Lab
 
@@ -28,7 +28,7 @@ def report(
 ) -> None:
     """Write an HTML page: the lab's facts and GPUs, how it came up, its last run of the suites."""
     lab = Lab.attach(name)
-    now = situation_of(lab)
+    now = report_of(lab)
     path = write_page(out or Path(f"kailab-report-{now.lab}.html"), now)
     if as_json:
         print_json({"file": str(path), "notes": list(now.notes), "suite": now.suite.began if now.suite else None})

@@ -245,6 +245,9 @@ class Comparison:
             return "both at once"
         return ", ".join(f"{run.number}{run.letter.upper()}" for run in self.runs)
 
+    def side(self, letter: Letter) -> Side:
+        return self.a if letter == "a" else self.b
+
     def of(self, letter: Letter) -> tuple[Run, ...]:
         return tuple(run for run in self.runs if run.letter == letter)
 

@@ -13,10 +13,10 @@ import pytest
 
 from lab.errors import LabError
 from lab.gpu.map.model import GpuMap
+from lab.objects.redact import redact_text
 from lab.pytest_plugin.fixtures import attached
 from lab.report.lab_report import LabReport, gpus_of
 from lab.report.page import write_page
-from lab.report.scrub import scrub
 from lab.report.suite_run import CaseRun, Collector, SuiteRun, suite_file
 from lab.report.timing_chart import last_record
 from lab.session.lab import Lab
@@ -49,7 +49,7 @@ class ReportRecorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a file that cannot be collected as a failed test."""
         if report.failed:
-            text = scrub(report.longreprtext)
+            text = redact_text(report.longreprtext)
             lines = [line for line in text.splitlines() if line.startswith("E ")] or [text]
             why = lines[-1].removeprefix("E ").strip().splitlines()[:1]
             self.collector.put(CaseRun(report.nodeid or "collection", "error", why=next(iter(why), ""), text=text))
@@ -63,7 +63,7 @@ class ReportRecorder:
         suite = self.collector.run(
             name,
             status=int(exitstatus),
-            command=scrub(shlex.join(["pytest", *sys.argv[1:]])),
+            command=redact_text(shlex.join(["pytest", *sys.argv[1:]])),
             facts=lab.facts() if lab else {},
             before=self.before,
             after=after,

@@ -1,1 +1,1 @@
-"""Reports on runs and failures."""
+"""HTML pages about labs, test runs and comparisons; artifacts of failures."""

@@ -1,4 +1,4 @@
-"""What is kept of a failed test: objects, events and logs, redacted, collected within a total time."""
+"""Artifacts of a failed test or a lab: objects, events and logs, redacted, collected within a time limit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kube import Cluster
+from lab.objects.redact import redact_text
 from lab.objects.synced import selector
 from lab.report.object_text import dump, events_of, gpus_of, summary
-from lab.report.scrub import scrub
 from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE as KAI_NAMESPACE
 from lab.steps.kai.step import RESERVATIONS
@@ -25,7 +25,7 @@ from lab.workloads.namespace import WorkloadNamespace
 LOG_LINES = 400
 _THREADS = 4
 _INDEX = "kailab-index.txt"
-"""By this file a folder is known as one that may be replaced."""
+"""Marks a folder that may be replaced."""
 
 Json = dict[str, Any]
 Make = Callable[[], str]
@@ -33,7 +33,7 @@ Make = Callable[[], str]
 
 @dataclass(frozen=True)
 class Collected:
-    """What came of it: ``missed`` is file → why it is not there."""
+    """The files in ``folder``; ``missed`` maps each missing file to the reason."""
 
     folder: Path
     files: tuple[str, ...]
@@ -43,44 +43,35 @@ class Collected:
 def collect(
     folder: Path,
     host: Cluster,
-    places: Sequence[WorkloadNamespace],
+    namespaces: Sequence[WorkloadNamespace],
     *,
     title: str,
     facts: Mapping[str, str] | None = None,
     seconds: float = 20.0,
 ) -> Collected:
-    """Write what explains a failure into ``folder``: objects, events and logs of places, of KAI, of vCluster.
+    """Write what explains a failure into ``folder``: objects, events and logs of a test's namespaces, KAI and vCluster.
 
-    Never raises LabError: what cannot be read is named in ``kailab-index.txt``.
-
-    Args:
-        folder: made anew; one of an earlier run is replaced.
-        host: the lab's own cluster.
-        places: where the test put its pods.
-        title: the test.
-        facts: the lab's facts.
-        seconds: for everything together; what has not come by then is left out.
+    A folder of an earlier run is replaced. Never raises LabError: ``kailab-index.txt`` names what could not be read, or
+    not within ``seconds`` in total.
     """
     work = _Work(folder)
-    for place in places:
-        _add_place(work, place)
+    for namespace in namespaces:
+        _add_namespace(work, namespace)
     _add_host(work, host)
-    closer = [place.cluster.kubectl("get", "pods", "-n", place.namespace) for place in places]
-    return work.run(seconds, title, facts or {}, closer)
+    commands = [one.cluster.kubectl("get", "pods", "-n", one.namespace) for one in namespaces]
+    return work.run(seconds, title, facts or {}, commands)
 
 
 def collect_lab(lab: Lab, folder: Path, *, budget: float = 60.0) -> list[Path]:
-    """Write events, objects and logs of a whole lab and its tenants into ``folder``; returns the files.
+    """Write events, objects and logs of a lab and its tenants into ``folder``; returns the files.
 
-    Args:
-        lab: the lab.
-        folder: made anew; one of an earlier run is replaced.
-        budget: seconds for everything together; what has not come by then is named in ``kailab-index.txt``.
+    A folder of an earlier run is replaced. ``kailab-index.txt`` names what could not be read, or not within ``budget``
+    seconds in total.
     """
     host = lab.cluster
     work = _Work(folder)
     for name, cluster in [("host", host), *((tenant.name, lab.tenant(tenant.name)) for tenant in lab.tenants)]:
-        work.add(f"{name}/summary.txt", partial(_overview, cluster, None))
+        work.add(f"{name}/summary.txt", partial(_summary, cluster, None))
         work.add(f"{name}/pods.yaml", partial(_objects, cluster, "Pod", [None]))
     _add_host(work, host)
     _add_kai_objects(work, "host", host, [None])
@@ -92,7 +83,7 @@ def collect_lab(lab: Lab, folder: Path, *, budget: float = 60.0) -> list[Path]:
 
 
 class _Work:
-    """Files to be made by a few threads; a job may add further ones."""
+    """Writes files in a few threads; a job may add more jobs."""
 
     def __init__(self, folder: Path) -> None:
         if (folder / _INDEX).exists():
@@ -106,16 +97,16 @@ class _Work:
         self._over = False
 
     def add(self, name: str, make: Make) -> None:
-        """A file by its name in the folder; one whose text comes out empty is not written."""
+        """Add a file by its path in the folder; an empty text is not written."""
         with self._change:
             self._open.add(name)
         self._jobs.put((name, make))
 
-    def run(self, seconds: float, title: str, facts: Mapping[str, str], closer: Iterable[str]) -> Collected:
-        """Do all jobs, but stop after ``seconds``, and write the index."""
+    def run(self, seconds: float, title: str, facts: Mapping[str, str], commands: Iterable[str]) -> Collected:
+        """Run all jobs for at most ``seconds``, and write the index."""
         for number in range(_THREADS):
             # Daemons: a request to a dead API server must not keep the process alive.
-            threading.Thread(target=self._work, name=f"artifacts-{number}", daemon=True).start()
+            threading.Thread(target=self._run_jobs, name=f"artifacts-{number}", daemon=True).start()
         with self._change:
             self._change.wait_for(lambda: not self._open, seconds)
             self._over = True
@@ -127,7 +118,7 @@ class _Work:
             time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             *(f"{key}: {value}" for key, value in facts.items()),
             "",
-            *(f"look closer: {command}" for command in closer),
+            *(f"look closer: {command}" for command in commands),
             "",
             *files,
             *(f"{name}: not collected: {why}" for name, why in sorted(missed.items())),
@@ -135,7 +126,7 @@ class _Work:
         (folder / _INDEX).write_text("\n".join(lines) + "\n")
         return Collected(folder, (_INDEX, *files), missed)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while not self._over:
             try:
                 name, make = self._jobs.get(timeout=0.2)
@@ -143,10 +134,10 @@ class _Work:
                 continue
             why, text = "", ""
             try:
-                text = scrub(make())
+                text = redact_text(make())
             except LabError as error:
                 why = error.what
-            except Exception as error:  # noqa: BLE001 - a collector that breaks must not hide the others
+            except Exception as error:  # noqa: BLE001 - a failing collector must not hide the others
                 why = f"{type(error).__name__}: {error}"
             with self._change:
                 if self._over:
@@ -161,20 +152,20 @@ class _Work:
                 self._change.notify_all()
 
 
-def _add_place(work: _Work, place: WorkloadNamespace) -> None:
-    """The test's own namespace, and for a tenant what the host made of it."""
-    side, cluster, namespace = place.tenant or "host", place.cluster, place.namespace
-    folder = f"{side}/{namespace}"
-    work.add(f"{folder}/summary.txt", partial(_overview, cluster, namespace))
-    work.add(f"{folder}/pods.yaml", partial(_objects, cluster, "Pod", [namespace]))
-    if place.tenant:
-        work.add(f"{side}/on-host/summary.txt", partial(_tenant_on_host, work, place.host, place.tenant))
+def _add_namespace(work: _Work, test: WorkloadNamespace) -> None:
+    """A test's own namespace, and the synced objects of its tenant."""
+    side, cluster = test.tenant or "host", test.cluster
+    folder = f"{side}/{test.namespace}"
+    work.add(f"{folder}/summary.txt", partial(_summary, cluster, test.namespace))
+    work.add(f"{folder}/pods.yaml", partial(_objects, cluster, "Pod", [test.namespace]))
+    if test.tenant:
+        work.add(f"{side}/on-host/summary.txt", partial(_tenant_on_host, work, test.host, test.tenant))
     else:
-        _add_kai_objects(work, folder, cluster, [namespace])
+        _add_kai_objects(work, folder, cluster, [test.namespace])
 
 
 def _tenant_on_host(work: _Work, host: Cluster, tenant: str) -> str:
-    """Summary of the tenant's host namespace, wherever that is; adds the files that need to know it."""
+    """Summary of the tenant's host namespaces; adds jobs for the objects in them."""
     pods = host.list("Pod", labels=selector(tenant))
     control = host.list("Pod", labels=f"app=vcluster,release={tenant}")
     spaces = sorted({pod["metadata"]["namespace"] for pod in [*pods, *control]})
@@ -190,12 +181,12 @@ def _add_kai_objects(work: _Work, folder: str, cluster: Cluster, spaces: Sequenc
 
 
 def _add_host(work: _Work, host: Cluster) -> None:
-    """What all tests share: nodes, queues, KAI's components and reservation pods."""
-    work.add("host/nodes.yaml", lambda: dump(host.list("Node")))
-    work.add("host/queues.yaml", lambda: dump(host.list("Queue")))
+    """Objects that all tests share: nodes, queues, KAI's components and reservation pods."""
+    work.add("host/nodes.yaml", partial(_objects, host, "Node", [None]))
+    work.add("host/queues.yaml", partial(_objects, host, "Queue", [None]))
     work.add("host/gpus.txt", partial(gpus_of, host))
     for space in (RESERVATIONS, KAI_NAMESPACE):
-        work.add(f"host/{space}/summary.txt", partial(_overview, host, space))
+        work.add(f"host/{space}/summary.txt", partial(_summary, host, space))
         work.add(f"host/{space}/pods.yaml", partial(_pods_and_logs, work, host, space))
 
 
@@ -217,5 +208,5 @@ def _objects(cluster: Cluster, kind: str, spaces: Iterable[str | None]) -> str:
     return dump([obj for space in spaces for obj in cluster.list(kind, space)])
 
 
-def _overview(cluster: Cluster, space: str | None) -> str:
+def _summary(cluster: Cluster, space: str | None) -> str:
     return summary(cluster.list("Pod", space), events_of(cluster, [space]))

@@ -1,4 +1,4 @@
-"""What a report tells about a lab: its facts, its GPUs, how it was brought up, its last run of the suites."""
+"""The data of a report: a lab's facts, its GPUs, its last ``lab up`` and its last run of the suites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lab.errors import LabError
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
-from lab.report.scrub import scrub
+from lab.objects.redact import redact_text
 from lab.report.suite_run import SuiteRun, suite_file
 from lab.report.timing_chart import last_record
 from lab.session.lab import Lab
@@ -22,17 +22,16 @@ class LabReport:
     lab: str
     facts: Mapping[str, str] = field(default_factory=dict)
     gpus: GpuMap | None = None
-    """How the GPUs stand now; None where a report is about a run that is over, or nobody answered."""
+    """The GPUs now; None in the report of a test run, or if the cluster does not answer."""
     record: Mapping[str, Any] | None = None
-    """The last run of ``lab up`` that did something, as ``lab.session.run_history`` keeps it."""
+    """The last ``lab up`` that changed something, as ``lab.session.run_history`` records it."""
     suite: SuiteRun | None = None
-    """The last run of the suites."""
     notes: tuple[str, ...] = ()
-    """What is missing, and why."""
+    """Missing data, and the reasons."""
 
 
-def situation_of(lab: Lab) -> LabReport:
-    """The lab as it stands, with the last run of its suites. Never raises for a cluster that does not answer."""
+def report_of(lab: Lab) -> LabReport:
+    """The lab now, with the last run of its suites. A cluster that does not answer becomes a note."""
     gpus, why = gpus_of(lab)
     return LabReport(
         lab=lab.paths.name,
@@ -45,8 +44,8 @@ def situation_of(lab: Lab) -> LabReport:
 
 
 def gpus_of(lab: Lab) -> tuple[GpuMap | None, str]:
-    """The GPUs of a lab now, or why they could not be read: a report is written all the same."""
+    """The GPUs of a lab now, or the reason why they could not be read."""
     try:
         return GpuSource.of(lab.context("gpus")).read(), ""
     except LabError as error:
-        return None, scrub(f"the GPUs could not be read: {error.what}")
+        return None, redact_text(f"the GPUs could not be read: {error.what}")

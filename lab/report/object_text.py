@@ -1,4 +1,4 @@
-"""Objects of a cluster as text: whole as YAML, pods and events in a few lines, GPUs and who has them."""
+"""Objects of a cluster as text: YAML, a summary of pods and events, the GPU map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def dump(objects: Iterable[Json]) -> str:
-    """Objects as YAML documents, without secrets and without field managers; empty when there are none."""
+    """Objects as YAML documents without secrets and managed fields; empty without objects."""
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -30,7 +30,7 @@ def dump(objects: Iterable[Json]) -> str:
 
 
 def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
-    """Pods in a few lines each, with what matters to KAI, and the events in order."""
+    """Pods in a few lines each, with the fields that matter to KAI, and the events in order."""
     lines: list[str] = []
     for obj in pods:
         pod = PodView.of(obj)
@@ -48,12 +48,12 @@ def summary(pods: Iterable[Json], events: Iterable[EventView]) -> str:
         }
         lines.append(f"{title_of(obj)}: {state_of(obj)}")
         lines += [f"    {key}: {value}" for key, value in facts.items() if value]
-    told = [_line(event) for event in events]
-    return "\n".join([*lines, *(["", "events:"] if told else []), *told, ""]) if lines or told else ""
+    found = [_line(event) for event in events]
+    return "\n".join([*lines, *(["", "events:"] if found else []), *found, ""]) if lines or found else ""
 
 
 def events_of(cluster: Cluster, spaces: Iterable[str | None]) -> list[EventView]:
-    """The events of namespaces, oldest first; None is all of them."""
+    """The events of namespaces, oldest first; None means all namespaces."""
     events = [EventView.of(obj) for space in spaces for obj in cluster.list("Event", space)]
     return sorted(events, key=lambda event: event.last.timestamp() if event.last else 0.0)
 
@@ -67,6 +67,6 @@ def _line(event: EventView) -> str:
 
 
 def gpus_of(cluster: Cluster) -> str:
-    """The map of GPUs as the API has it, without asking nodes; empty where there are none and nobody wants one."""
+    """The GPU map according to the API server; empty if there are neither GPUs nor pods that wait for one."""
     found = map_of(ClusterSnapshot(datetime.now(UTC), {kind: tuple(cluster.list(kind)) for kind in KINDS}))
     return "\n".join([*gpu_lines(found), ""]) if found.nodes or found.waiting else ""

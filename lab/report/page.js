@@ -1,4 +1,4 @@
-// The filter of the tests: by outcome and by a part of the name. Everything else on the page works without script.
+// Filters the tests by outcome and by a part of the name. Everything else on the page works without JavaScript.
 (() => {
   const filter = document.querySelector(".filter");
   if (!filter) return;

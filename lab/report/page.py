@@ -1,36 +1,25 @@
-"""The report as one HTML file: no network, light and dark, for a wide screen and a telephone.
-
-The templates beside this file draw; everything they show is computed here and in the modules next to it.
-"""
+"""The report as one HTML file: no network, light and dark, for a wide screen and a phone."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lab import text
 from lab.errors import LabError
 from lab.files import write_atomic
-from lab.report.gpu_cards import GpuCards, Tones, picture_of
+from lab.report.gpu_picture import GpuPicture, changed, tones_of
 from lab.report.lab_report import LabReport
 from lab.report.suite_run import OUTCOMES, CaseRun, SuiteRun
+from lab.report.templates import read, render
 from lab.report.timing_chart import TimingChart, step_chart, suite_chart
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 SIGNS = {"passed": "✓", "failed": "✗", "error": "✗", "skipped": "–", "xfailed": "~", "xpassed": "!"}
 
 _FILES = 40
-"""Artifacts of one test that get a link of their own."""
-
-_HERE = Path(__file__).parent
+"""Number of a test's artifacts that get a link of their own."""
 
 
 @dataclass(frozen=True)
@@ -50,86 +39,60 @@ class ReportRow:
     name: str
     sign: str
     share: float
-    """Its time in percent of the slowest test's."""
+    """Its duration in percent of the slowest test's."""
     links: tuple[Link, ...]
     folder: str
-    """Its folder, where it cannot be linked (it is gone)."""
+    """Path of its artifacts if they no longer exist."""
 
 
-def render_page(now: LabReport, folder: Path) -> str:
-    """The page of a lab and of the last run of its suites.
-
-    Args:
-        now: what is told.
-        folder: where the page will lie; artifacts are linked from there.
-    """
-    suite = now.suite
-    maps = [*((suite.before, suite.after) if suite else ()), now.gpus]
-    tones = Tones.over(gpus for gpus in maps if gpus is not None)
+def render_page(report: LabReport, folder: Path) -> str:
+    """The page of a lab and of the last run of its suites, to be saved in ``folder``: links are relative to it."""
+    suite = report.suite
+    facts = suite.facts if suite else report.facts
     rows = _rows(suite, folder) if suite else []
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            lab=now.lab,
-            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-            facts=_facts({**now.facts, **(suite.facts if suite else {})}),
-            warning=(suite.facts if suite else now.facts).get("no_kai", ""),
-            simulated=(suite.facts if suite else now.facts).get("gpu_mode") == "simulated",
-            suite=suite,
-            outcomes=[(SIGNS[name], name, suite.count(name)) for name in OUTCOMES if suite.count(name)]
-            if suite
-            else [],
-            notes=(*now.notes, *(suite.notes if suite else ())),
-            pictures=list(_pictures(now, tones)),
-            steps=step_chart(now.record) if now.record else TimingChart(0.0, ()),
-            tests=suite_chart(suite.tests) if suite else TimingChart(0.0, ()),
-            rows=rows,
-            failed=[row for row in rows if row.case.bad],
-            style=(_HERE / "page.css").read_text(encoding="utf-8"),
-            script=(_HERE / "page.js").read_text(encoding="utf-8"),
-        )
+    return render(
+        "page.html.j2",
+        lab=report.lab,
+        facts=[(key.replace("_", " "), value) for key, value in {**report.facts, **facts}.items() if value],
+        warning=facts.get("no_kai", ""),
+        simulated=facts.get("gpu_mode") == "simulated",
+        suite=suite,
+        outcomes=[(SIGNS[name], name, suite.count(name)) for name in OUTCOMES if suite.count(name)] if suite else [],
+        notes=(*report.notes, *(suite.notes if suite else ())),
+        pictures=list(_pictures(report)),
+        steps=step_chart(report.record) if report.record else TimingChart(0.0, ()),
+        tests=suite_chart(suite.tests) if suite else TimingChart(0.0, ()),
+        rows=rows,
+        failed=[row for row in rows if row.case.bad],
+        script=read("page.js"),
     )
 
 
-def write_page(path: Path, now: LabReport) -> Path:
-    """Write the page, whole or not at all; returns its absolute path.
-
-    Raises:
-        LabError: it cannot be written.
-    """
+def write_page(path: Path, report: LabReport) -> Path:
+    """Write the page atomically; returns its absolute path. Raises LabError."""
     path = path.expanduser().absolute()
     try:
-        write_atomic(path, render_page(now, path.parent))
+        write_atomic(path, render_page(report, path.parent))
     except OSError as error:
         raise LabError(f"{path} cannot be written: {error.strerror}", fix="name another file with --out") from error
     return path
 
 
-def seconds(value: float) -> str:
-    """A time as people say it: ``0.12 s``, ``12.3 s``, ``2 min 05 s``."""
-    return text.seconds(value, 2 if value < 1 else 1)
-
-
-def _pictures(now: LabReport, tones: Tones) -> Iterator[GpuCards]:
-    suite = now.suite
-    if suite and suite.before:
-        yield picture_of(suite.before, "Before the run", tones)
-    if suite and suite.after:
-        yield picture_of(suite.after, "After the run", tones, suite.before)
-    if now.gpus:
-        yield picture_of(now.gpus, "Now", tones)
-
-
-def _facts(facts: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(key.replace("_", " "), value) for key, value in facts.items() if value]
+def _pictures(report: LabReport) -> Iterator[GpuPicture]:
+    before, after = (report.suite.before, report.suite.after) if report.suite else (None, None)
+    tones = tones_of(gpus for gpus in (before, after, report.gpus) if gpus)
+    if before:
+        yield GpuPicture("Before the run", before, tones)
+    if after:
+        yield GpuPicture("After the run", after, tones, changed(before, after) if before else frozenset())
+    if report.gpus:
+        yield GpuPicture("Now", report.gpus, tones)
 
 
 def _rows(suite: SuiteRun, folder: Path) -> list[ReportRow]:
-    """Failures first, then in the order of files and names."""
+    """Failures first, then by file and name."""
     slowest = max((case.seconds for case in suite.tests), default=0.0) or 1.0
-    order = {name: number for number, name in enumerate(OUTCOMES)}
-    cases = sorted(suite.tests, key=lambda case: (not case.bad, order[case.outcome] if case.bad else 0, case.id))
+    cases = sorted(suite.tests, key=lambda case: (not case.bad, OUTCOMES.index(case.outcome) * case.bad, case.id))
     return [_row(case, slowest, folder) for case in cases]
 
 
@@ -148,7 +111,6 @@ def _row(case: CaseRun, slowest: float, folder: Path) -> ReportRow:
 
 
 def _links(artifacts: Path, folder: Path) -> tuple[Link, ...]:
-    """Links to the files of a test, relative to where the page lies."""
     if not artifacts.is_dir():
         return ()
     files = sorted(path for path in artifacts.rglob("*") if path.is_file())
@@ -160,14 +122,3 @@ def _links(artifacts: Path, folder: Path) -> tuple[Link, ...]:
 
 def _href(path: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(path, folder)).as_posix())
-
-
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["seconds"] = seconds
-    return environment

@@ -1,6 +1,6 @@
-"""What is kept of a run of the suites: tests with outcome, times and artifacts, and the GPUs before and after.
+"""The record of a test run: tests with outcome, times and artifacts, and the GPUs before and after.
 
-Plain frozen data, made from pytest's reports without importing pytest, and kept as JSON for ``lab report``.
+It is collected from pytest's reports without importing pytest, and saved as JSON for ``lab report``.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.files import write_atomic
 from lab.gpu.map.model import GpuMap
+from lab.objects.redact import redact_text
 from lab.paths import LabPaths
-from lab.report.scrub import scrub
 
 if TYPE_CHECKING:
+    import pytest
     from pydantic import TypeAdapter
 
 ARTIFACTS = "kailab.artifacts"
-"""Property of a test: the folder with its artifacts."""
+"""User property of a test: the folder with its artifacts."""
 
 OUTCOMES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
 BAD = ("failed", "error")
 
 _LONGEST = 20_000
-"""Characters kept of what a test says; its end, where the cause stands."""
+"""Characters kept of a failure's text, from its end, where the cause is."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,21 @@ class CaseRun:
     call: float = 0.0
     teardown: float = 0.0
     worker: str = ""
-    """The process of pytest-xdist that ran it; empty without."""
+    """Worker of pytest-xdist; empty without it."""
     why: str = ""
-    """In one line: why it failed or was skipped."""
+    """Reason why it failed or was skipped, in one line."""
     text: str = ""
-    """What pytest says about a failure."""
+    """pytest's report of the failure."""
     artifacts: str = ""
     """Folder with objects, events and logs."""
 
     @property
     def seconds(self) -> float:
-        """From the start of its setup to the end of its teardown, as far as pytest timed it."""
+        """Total of its phases."""
         return self.setup + self.call + self.teardown
 
     @property
     def bad(self) -> bool:
-        """Whether it failed."""
         return self.outcome in BAD
 
 
@@ -76,7 +76,7 @@ class SuiteRun:
     before: GpuMap | None = None
     after: GpuMap | None = None
     notes: tuple[str, ...] = ()
-    """What is missing in this record, and why."""
+    """Missing data, and the reasons."""
 
     def count(self, outcome: str) -> int:
         return sum(test.outcome == outcome for test in self.tests)
@@ -87,12 +87,12 @@ class SuiteRun:
         return self.status == 0 and not any(test.bad for test in self.tests)
 
     def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all. Raises OSError."""
+        """Write it as JSON, atomically. Raises OSError."""
         write_atomic(path, _adapter().dump_json(self, indent=1))
 
     @classmethod
     def load(cls, path: Path) -> SuiteRun | None:
-        """Read what ``save`` wrote; None where there is nothing, or nothing that this version can read."""
+        """Read a saved run; None if the file is missing or this version cannot read it."""
         try:
             return _adapter().validate_json(path.read_bytes())
         except (OSError, ValueError):
@@ -100,45 +100,23 @@ class SuiteRun:
 
 
 def suite_file(paths: LabPaths) -> Path:
-    """Where the last run of the suites against a lab is kept; it goes with the lab."""
+    """File of the last test run against a lab; ``lab down`` deletes it."""
     return paths.root / "suite.json"
 
 
-class PytestReport(Protocol):
-    """What is read of a report of pytest about one phase of one test."""
-
-    @property
-    def nodeid(self) -> str:
-        """The test."""
-        ...
-
-    @property
-    def when(self) -> str | None:
-        """Setup, call or teardown."""
-        ...
-
-    @property
-    def outcome(self) -> str:
-        """Passed, failed or skipped."""
-        ...
-
-    @property
-    def duration(self) -> float:
-        """Seconds."""
-        ...
-
-
 class Collector:
-    """Puts pytest's reports together, whichever process they come from and in whatever order."""
+    """Combines pytest's reports, from any worker and in any order."""
 
     def __init__(self) -> None:
         self._tests: dict[str, CaseRun] = {}
         self.began = time.time()
 
-    def add(self, report: PytestReport) -> None:
+    def add(self, report: pytest.TestReport) -> None:
         name = without_group(report.nodeid)
         test = self._tests.get(name) or CaseRun(
-            name, worker=str(getattr(report, "worker_id", "")), began=_start(report)
+            name,
+            worker=str(getattr(report, "worker_id", "")),
+            began=float(getattr(report, "start", 0.0)) or time.time() - report.duration,
         )
         match report.when:
             case "setup":
@@ -152,53 +130,49 @@ class Collector:
         self._tests[name] = _judged(test, report)
 
     def put(self, case: CaseRun) -> None:
-        """Take in a whole case: something that failed before there was a test."""
+        """Add a whole case: a failure before any test, such as an error of collection."""
         self._tests[case.id] = replace(case, began=case.began or time.time())
 
     @property
     def tests(self) -> tuple[CaseRun, ...]:
-        """All tests, in the order they began."""
+        """All tests by start time."""
         return tuple(sorted(self._tests.values(), key=lambda test: test.began))
 
     def run(self, lab: str, **more: Any) -> SuiteRun:
-        """The run as it is now; further fields as in SuiteRun."""
+        """The run so far; ``more`` are fields of SuiteRun."""
         began = datetime.fromtimestamp(self.began, UTC).isoformat(timespec="seconds")
         return SuiteRun(lab=lab, began=began, seconds=time.time() - self.began, tests=self.tests, **more)
 
 
-def _judged(test: CaseRun, report: PytestReport) -> CaseRun:
-    """The test with what this phase says about its outcome; a failure stays one."""
+def _judged(test: CaseRun, report: pytest.TestReport) -> CaseRun:
+    """The test with the outcome of this phase; a failure stays one."""
     expected = getattr(report, "wasxfail", None)
     if expected is not None:
         outcome = "xpassed" if report.outcome == "passed" else "xfailed"
-        return replace(test, outcome=outcome, why=scrub(str(expected)))
+        return replace(test, outcome=outcome, why=redact_text(str(expected)))
     if report.outcome == "passed":
         return test
     if report.outcome == "skipped":
-        return replace(test, outcome="skipped", why=scrub(_skip_reason(report)))
+        return replace(test, outcome="skipped", why=redact_text(_skip_reason(report)))
     outcome = "failed" if report.when == "call" else "error"
-    said = scrub(str(getattr(report, "longreprtext", "")))
-    # What failed first explains what failed after it.
+    text = redact_text(str(getattr(report, "longreprtext", "")))
+    # The first failure explains the later ones.
     if test.bad:
-        return replace(test, text=f"{test.text}\n\n{report.when}:\n{said}"[-_LONGEST:])
-    return replace(test, outcome=outcome, why=_first_error(said), text=said[-_LONGEST:])
+        return replace(test, text=f"{test.text}\n\n{report.when}:\n{text}"[-_LONGEST:])
+    return replace(test, outcome=outcome, why=_first_error(text), text=text[-_LONGEST:])
 
 
-def _skip_reason(report: PytestReport) -> str:
+def _skip_reason(report: pytest.TestReport) -> str:
     where = getattr(report, "longrepr", None)
     text = str(where[2]) if isinstance(where, tuple) and len(where) == 3 else str(where or "")
     return text.removeprefix("Skipped: ")
 
 
 def _first_error(text: str) -> str:
-    """The line of a traceback that says what was wrong: the first marked E, else the last one."""
+    """The line of a traceback with the error: the first one marked E, else the first line."""
     lines = [line for line in text.splitlines() if line.strip()]
     marked = next((line[1:].strip() for line in lines if line.startswith("E ") and line[1:].strip()), "")
     return marked or (lines[0].strip() if lines else "")
-
-
-def _start(report: PytestReport) -> float:
-    return float(getattr(report, "start", 0.0)) or time.time() - report.duration
 
 
 @functools.cache
@@ -209,5 +183,5 @@ def _adapter() -> TypeAdapter[SuiteRun]:
 
 
 def without_group(nodeid: str) -> str:
-    """A test's id without the group that pytest-xdist writes behind it."""
+    """A test's id without the group that pytest-xdist appends."""
     return nodeid.rpartition("@")[0] if nodeid.rfind("@") > max(nodeid.rfind("]"), nodeid.rfind("::")) else nodeid

@@ -1,4 +1,4 @@
-"""Timings as rows of bars: the steps of ``lab up``, and the tests of a run by the process that ran them."""
+"""Timings as rows of bars: the steps of ``lab up``, and the tests of a run by worker."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import text
 from lab.report.suite_run import CaseRun
 
-_LEAST = 0.4
-"""Percent of the chart that a bar has at least, so that it can be seen."""
+LEAST = 0.4
+"""Smallest width of a bar, in percent of the chart, so that it is visible."""
+
+_TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)
 
 
 @dataclass(frozen=True)
 class TimingBar:
-    """One bar: ``left`` and ``width`` in percent of the chart, ``seconds`` what it stands for."""
+    """One bar: ``left`` and ``width`` in percent of the chart, ``state`` for the style sheet."""
 
-    title: str
-    seconds: float
     state: str
     left: float
     width: float
+    title: str
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,13 @@ class TimingLane:
 
     title: str
     bars: tuple[TimingBar, ...]
+    words: str
+    """Text to the right of the bars."""
     note: str = ""
+    """Tooltip of the title."""
+    end: float | None = None
+    """Where the lane was cut off, in percent of the chart."""
+    bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,52 +51,64 @@ class TimingChart:
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Where the axis is marked: percent, and the time in words; four to eight marks."""
+        """Marks of the axis: percent, and the time in words; four to eight of them."""
         if self.seconds <= 0:
             return ()
-        step = next((s for s in _STEPS if self.seconds / s <= 8), _STEPS[-1])
-        count = int(self.seconds / step)
-        return tuple((100 * n * step / self.seconds, _axis(n * step)) for n in range(count + 1))
+        step = next((step for step in _TICKS if self.seconds / step <= 8), _TICKS[-1])
+        times = [n * step for n in range(int(self.seconds / step) + 1)]
+        return tuple((100 * time / self.seconds, _axis(time)) for time in times)
 
 
-_STEPS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)
+def bar(state: str, began: float, took: float, total: float, title: str) -> TimingBar:
+    """A bar of ``took`` seconds that begins at ``began`` on an axis of ``total`` seconds."""
+    scale = 100 / total if total > 0 else 0.0
+    width = max(LEAST, took * scale)
+    left = max(0.0, min(began * scale, 100 - width))
+    return TimingBar(state, round(left, 3), round(min(width, 100), 3), title)
+
+
+def seconds(value: float) -> str:
+    """A time span: ``0.12 s``, ``12.3 s``, ``2 min 05 s``."""
+    return text.seconds(value, 2 if value < 1 else 1)
 
 
 def step_chart(record: Mapping[str, Any]) -> TimingChart:
-    """The steps of a run of the engine as ``lab.session.run_history`` keeps them.
+    """The steps of a run of the engine, as ``lab.session.run_history`` records them.
 
-    Records without ``began`` (seconds after the start of the run) show how long each step took, from zero.
+    In records without ``began`` (seconds after the start of the run) each bar begins at zero.
     """
     steps = [step for step in record.get("steps", []) if step.get("outcome") != "blocked"]
     spans = [(float(step.get("began") or 0.0), float(step["seconds"])) for step in steps]
     total = max([float(record.get("seconds") or 0.0), *(began + took for began, took in spans)], default=0.0)
     rows = sorted(zip(steps, spans, strict=True), key=lambda row: (row[1][0], -row[1][1]))
-    lanes = [
-        TimingLane(
-            str(step["step"]),
-            (_bar(str(step["step"]), step["outcome"], began, took, total),),
-            str(step.get("detail", "")),
-        )
-        for step, (began, took) in rows
-    ]
-    return TimingChart(total, tuple(lanes))
+    return TimingChart(total, tuple(_step_lane(step, began, took, total) for step, (began, took) in rows))
+
+
+def _step_lane(step: Mapping[str, Any], began: float, took: float, total: float) -> TimingLane:
+    name, outcome = str(step["step"]), str(step["outcome"])
+    title = f"{name}: {outcome}, {seconds(took)}"
+    return TimingLane(name, (bar(outcome, began, took, total, title),), seconds(took), str(step.get("detail", "")))
 
 
 def suite_chart(tests: Sequence[CaseRun]) -> TimingChart:
-    """Tests over time, a lane for each process of pytest-xdist."""
+    """Tests over time, with a lane for each worker of pytest-xdist."""
     if not tests:
         return TimingChart(0.0, ())
     zero = min(test.began for test in tests)
     total = max(test.began + test.seconds for test in tests) - zero
     workers: dict[str, list[TimingBar]] = {}
     for test in sorted(tests, key=lambda test: test.began):
-        bar = _bar(test.id, test.outcome, test.began - zero, test.seconds, total)
-        workers.setdefault(test.worker, []).append(bar)
-    return TimingChart(total, tuple(TimingLane(worker or "main", tuple(workers[worker])) for worker in sorted(workers)))
+        title = f"{test.id}: {test.outcome}, {seconds(test.seconds)}"
+        found = bar(test.outcome, test.began - zero, test.seconds, total, title)
+        workers.setdefault(test.worker, []).append(found)
+    lanes = (
+        TimingLane(name or "main", tuple(bars), text.count(len(bars), "test")) for name, bars in sorted(workers.items())
+    )
+    return TimingChart(total, tuple(lanes))
 
 
 def last_record(folder: Path, verb: str = "up") -> Mapping[str, Any] | None:
-    """The newest record of a verb that did something, else the newest one; None where there is none."""
+    """The newest record of a verb that changed something, else the newest one; None if there is no record."""
     records = list(_records(sorted(folder.glob(f"*-{verb}.json"), reverse=True)))
     did = (record for record in records if any(step.get("outcome") == "changed" for step in record["steps"]))
     return next(did, records[0] if records else None)
@@ -104,13 +124,7 @@ def _records(paths: Iterable[Path]) -> Iterable[Mapping[str, Any]]:
             yield record
 
 
-def _bar(title: str, state: str, began: float, took: float, total: float) -> TimingBar:
-    scale = 100 / total if total > 0 else 0.0
-    width = max(_LEAST, took * scale)
-    return TimingBar(title, took, state, round(max(0.0, min(began * scale, 100 - width)), 3), round(min(width, 100), 3))
-
-
-def _axis(seconds: float) -> str:
-    if seconds < 60 or seconds % 60:
-        return f"{seconds:g} s"
-    return f"{seconds / 60:g} min" if seconds < 3600 else f"{seconds / 3600:g} h"
+def _axis(time: float) -> str:
+    if time < 60 or time % 60:
+        return f"{time:g} s"
+    return f"{time / 60:g} min" if time < 3600 else f"{time / 3600:g} h"

@@ -22,7 +22,7 @@ from lab.kube.errors import Unreachable
 from lab.objects.redact import TOKEN_PREFIX
 from lab.pytest_plugin.fixtures import HOST
 from lab.report.artifacts import collect_lab
-from lab.report.lab_report import situation_of
+from lab.report.lab_report import report_of
 from lab.report.page import write_page
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
@@ -253,7 +253,7 @@ def test_evidence_of_a_wait_holds_no_secrets(
 
 
 def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
-    page = write_page(tmp_path / "report.html", situation_of(lab))
+    page = write_page(tmp_path / "report.html", report_of(lab))
     text = page.read_text()
     assert lab.spec.name in text
     assert findings(text, doors) == []

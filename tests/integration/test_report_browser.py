@@ -40,12 +40,12 @@ MEASURE = """
 <script>
 for (const part of document.querySelectorAll("details")) part.open = true;
 const out = [];
-for (const card of document.querySelectorAll("svg.card")) {
-  const room = card.viewBox.baseVal;
-  for (const text of card.querySelectorAll("text")) {
-    const box = text.getBBox();
-    if (box.x < 0 || box.y < 0 || box.x + box.width > room.width || box.y + box.height > room.height)
-      out.push(card.getAttribute("aria-label").split(":")[0] + ": " + text.textContent);
+for (const card of document.querySelectorAll(".card")) {
+  const room = card.getBoundingClientRect();
+  for (const part of card.querySelectorAll("p, b, span")) {
+    const box = part.getBoundingClientRect();
+    if (box.left < room.left || box.top < room.top || box.right > room.right || box.bottom > room.bottom)
+      out.push(card.title.split(":")[0] + ": " + part.textContent);
   }
 }
 const failed = [...document.querySelectorAll(".filter button")].find((b) => b.dataset.show === "failed");
@@ -56,27 +56,27 @@ if (search) { search.value = "nothing is called so"; search.dispatchEvent(new Ev
 const none = [...document.querySelectorAll("#tests .test")].filter((t) => !t.hidden).length;
 document.documentElement.dataset.measured = JSON.stringify({
   out, shown, none, wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  cards: document.querySelectorAll("svg.card").length, small: [...document.querySelectorAll("svg.card")]
+  cards: document.querySelectorAll(".card").length, small: [...document.querySelectorAll(".card")]
     .filter((c) => c.getBoundingClientRect().width < 180).length,
 });
 </script>
 """
 
-# The same for a comparison: its pictures are all of its svg elements.
+# The same for a comparison: bars lie within their tracks.
 DRAWN = """
 <script>
 const out = [];
-for (const picture of document.querySelectorAll("svg")) {
-  const room = picture.viewBox.baseVal;
-  for (const part of picture.querySelectorAll("text, rect")) {
-    const box = part.getBBox();
-    if (box.x < -1 || box.y < -1 || box.x + box.width > room.width + 1 || box.y + box.height > room.height + 1)
-      out.push(picture.getAttribute("aria-label") + ": " + part.textContent);
+for (const track of document.querySelectorAll(".lane:not(.axis) .track")) {
+  const room = track.getBoundingClientRect();
+  for (const part of track.querySelectorAll(".bar")) {
+    const box = part.getBoundingClientRect();
+    if (box.left < room.left - 1 || box.right > room.right + 1 || box.top < room.top || box.bottom > room.bottom)
+      out.push(part.title);
   }
 }
 document.documentElement.dataset.measured = JSON.stringify({
   out, wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  pictures: document.querySelectorAll("svg").length,
+  pictures: document.querySelectorAll(".lanes").length,
 });
 </script>
 """

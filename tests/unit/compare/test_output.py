@@ -8,7 +8,6 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,8 +15,7 @@ from rich.console import Console
 from lab.compare.measure import Round, measure
 from lab.compare.model import Comparison, Side
 from lab.compare.text import figures, order_of_starts, pairs
-from lab.report.compare_chart import LABEL, WIDTH, WORDS, axis_end, round_pictures
-from lab.report.compare_page import compare_page
+from lab.report.compare_page import compare_page, round_charts
 from lab.serialization import to_json
 from lab.ui.compare import comparison_lines, render_comparison
 from tests.support.compare_world import SPACE, gpus, recording, two_sides
@@ -135,7 +133,7 @@ def test_page_is_whole_and_fetches_nothing(comparison: Comparison) -> None:
     text = compare_page(comparison)
     page = read(text)
     assert page.fetched == []
-    assert page.tags.count("svg") == 8, "a timeline and the GPUs for each side of two rounds"
+    assert text.count('<div class="lanes">') == 8, "a timeline and the GPUs for each side of two rounds"
     assert "script" not in page.tags
     assert not re.search(r"url\(|@import|https?://", text)
     assert "prefers-color-scheme: dark" in text
@@ -157,44 +155,37 @@ def test_page_of_a_run_without_anything() -> None:
 
 
 def test_both_sides_have_one_axis_and_the_same_lanes(comparison: Comparison) -> None:
-    a, b = round_pictures(comparison, 1)
-    assert (a.letter, b.letter) == ("A", "B")
-    assert a.ticks == b.ticks
-    assert [lane.name for lane in a.lanes] == [lane.name for lane in b.lanes] == ["a", "b", "c"]
+    a, b = round_charts(comparison, 1)
+    assert (a.side.letter, b.side.letter) == ("a", "b")
+    assert a.pods.ticks == b.pods.ticks
+    assert [lane.title for lane in a.pods.lanes] == [lane.title for lane in b.pods.lanes] == ["a", "b", "c"]
     assert (a.about[:9], b.about[:10]) == ("ran first", "ran second")
 
 
-def bars(comparison: Comparison, letter: int, lane: int) -> Any:
-    return {bar.kind: bar for bar in round_pictures(comparison, 1)[letter].lanes[lane].bars}
-
-
 def test_bars_follow_each_other_within_the_track(comparison: Comparison) -> None:
-    end = axis_end(comparison.runs[:2])
-    for side in range(2):
-        for lane in range(3):
-            row = round_pictures(comparison, 1)[side].lanes[lane].bars
-            for before, after in itertools.pairwise(row):
-                assert after.x == pytest.approx(before.x + before.width, abs=2.1)
-            assert all(bar.x >= LABEL and bar.x + bar.width <= WIDTH - WORDS + 2.1 for bar in row)
-    track = WIDTH - LABEL - WORDS
-    assert bars(comparison, 0, 0)["waiting"].width == pytest.approx(0.5 / end * track, abs=0.1)
-    assert bars(comparison, 0, 0)["running"].x == pytest.approx(LABEL + 1.5 / end * track, abs=0.1)
+    for side in round_charts(comparison, 1):
+        for lane in side.pods.lanes:
+            for before, after in itertools.pairwise(lane.bars):
+                assert after.left == pytest.approx(before.left + before.width, abs=0.5)
+            assert all(bar.left >= 0 and bar.left + bar.width <= 100.001 for bar in lane.bars)
+    pods = round_charts(comparison, 1)[0].pods
+    waiting, _, running = pods.lanes[0].bars
+    assert (waiting.state, running.state) == ("waiting", "running")
+    assert waiting.width == pytest.approx(0.5 / pods.seconds * 100, abs=0.1)
+    assert running.left == pytest.approx(1.5 / pods.seconds * 100, abs=0.1)
 
 
 def test_the_evicted_ends_with_a_mark_and_the_pending_only_waits(comparison: Comparison) -> None:
-    _, b = round_pictures(comparison, 1)
-    end = axis_end(comparison.runs[:2])
-    lost, waits = b.lanes[1], b.lanes[2]
-    assert lost.end == pytest.approx(LABEL + 4.0 / end * (WIDTH - LABEL - WORDS), abs=0.1)
-    assert lost.words == "evicted: preempt"
-    assert lost.troubled
-    assert [bar.kind for bar in waits.bars] == ["waiting"]
+    pods = round_charts(comparison, 1)[1].pods
+    lost, waits = pods.lanes[1:]
+    assert lost.end == pytest.approx(4.0 / pods.seconds * 100, abs=0.1)
+    assert (lost.words, lost.bad) == ("evicted: preempt", True)
+    assert [bar.state for bar in waits.bars] == ["waiting"]
     assert (waits.words, waits.end) == ("pending", None)
 
 
 def test_gpus_are_filled_as_far_as_they_are_held(comparison: Comparison) -> None:
-    first, second = round_pictures(comparison, 1)[0].devices
-    track = WIDTH - LABEL - WORDS
-    assert (first.own, first.others) == (pytest.approx(track / 2, abs=0.1), pytest.approx(track / 4, abs=0.1))
+    first, second = round_charts(comparison, 1)[0].gpus
+    assert [(bar.state, bar.left, bar.width) for bar in first.bars] == [("own", 0, 50), ("others", 50, 25)]
     assert (first.words, second.words) == ("0.5 + 0.25", "1")
-    assert "held by a" in first.title
+    assert "held by a" in first.note

@@ -138,7 +138,7 @@ def test_no_lab_is_told_on_the_page(pytester: pytest.Pytester, lab: FakeLab) -> 
     run(pytester, "def test_plain(): pass", name="other").assert_outcomes(passed=1)
     text = Path("page.html").read_text()
     assert "no lab named &#39;other&#39; exists" in text
-    assert "✓ all well" in text
+    assert "✓ passed" in text
     assert not suite_file(lab.paths).exists()
 
 

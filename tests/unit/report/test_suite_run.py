@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.objects.redact import redact_text
 from lab.report.object_text import gpus_of
-from lab.report.scrub import scrub
 from lab.report.suite_run import CaseRun, Collector, SuiteRun, without_group
 from tests.support.gpu_map_world import demo
 
@@ -114,7 +114,7 @@ def test_file_of_another_version_is_no_run(tmp_path: Path, text: str) -> None:
     assert SuiteRun.load(tmp_path / "missing.json") is None
 
 
-def test_scrub_takes_credentials_out_and_leaves_the_rest() -> None:
+def test_redaction_takes_credentials_out_and_leaves_the_rest() -> None:
     text = f"""
     client-key-data: TFMwdExTMUNSVWRKVGc9PQ==
     "token": "{TOKEN}"
@@ -125,12 +125,12 @@ def test_scrub_takes_credentials_out_and_leaves_the_rest() -> None:
     automountServiceAccountToken: false
     server: https://127.0.0.1:6443
     """
-    clean = scrub(text)
+    clean = redact_text(text)
     for secret in ("TFMwdEx", TOKEN, "MIIEpAIB"):
         assert secret not in clean
     assert "automountServiceAccountToken: false" in clean
     assert "server: https://127.0.0.1:6443" in clean
-    assert scrub(clean) == clean
+    assert redact_text(clean) == clean
 
 
 def test_artifacts_have_the_map_of_gpus_where_there_are_any() -> None:

@@ -51,9 +51,9 @@ def test_tests_have_a_lane_for_each_worker() -> None:
     ]
     chart = suite_chart(cases)
     assert chart.seconds == 10
-    assert [(lane.title, [bar.title for bar in lane.bars]) for lane in chart.lanes] == [
-        ("gw0", ["a", "b"]),
-        ("gw1", ["c"]),
+    assert [(lane.title, lane.words, [bar.title for bar in lane.bars]) for lane in chart.lanes] == [
+        ("gw0", "2 tests", ["a: passed, 5.0 s", "b: failed, 5.0 s"]),
+        ("gw1", "1 test", ["c: passed, 10.0 s"]),
     ]
     assert [(bar.left, bar.width, bar.state) for bar in chart.lanes[0].bars] == [(0, 50, "passed"), (50, 50, "failed")]
     assert suite_chart([CaseRun("a")]).lanes[0].title == "main"
