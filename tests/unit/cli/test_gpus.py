@@ -141,7 +141,7 @@ def test_report_writes_a_page(lab: Any, tmp_path: Path) -> None:
     assert result.stdout.strip() == str(tmp_path / "deep" / "page.html")
     text = (tmp_path / "deep" / "page.html").read_text()
     assert "<h1>Lab demo</h1>" in text
-    assert "No run of the suites yet" in text
+    assert "The suites have not run yet" in text
     assert "0.16.8" in text
 
 
