@@ -1,6 +1,6 @@
-"""What must be true of every cluster with KAI: GPU shares, reservation pods, queues, gangs, tenants.
+"""Invariants of every cluster with KAI: GPU shares, reservation pods, queues, gangs and tenants.
 
-``Watcher`` judges a cluster by its watches, so that what is wrong only between two polls is seen as well.
+``Watcher`` evaluates them on watch events, so that it also sees violations between two polls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All invariants, in the order in which they are told."""
+"""All invariants, in the order of reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.findings import Registry
 from lab.invariants import gpus, queues, reservations, sharing, tenancy, workloads
 from lab.invariants.model import Invariant
 
-_APART = "pods, PodGroups and queues come by watches of their own, which run apart by moments"
+_UNSYNCED = "pods, PodGroups and queues have separate watches, which are not synchronized"
 
 ALL: tuple[Invariant, ...] = (
     Invariant(
@@ -21,14 +21,14 @@ ALL: tuple[Invariant, ...] = (
     ),
     Invariant(
         "gpu-memory",
-        "The memory promised to the pods on one GPU is at most what the GPU has.",
+        "The memory requested by the pods on one GPU is at most what the GPU has.",
         gpus.memory,
         needs=("Pod", "Node"),
         defects=("over-packed-burst", "double-reservation", "reservation-lost-on-retry"),
     ),
     Invariant(
         "whole-gpus",
-        "A GPU that a pod or a reservation pod has for itself is given to nobody else.",
+        "A GPU that a pod or a reservation pod holds whole is not given to another pod.",
         gpus.exclusive,
         needs=("Pod", "Node"),
         defects=("double-reservation", "reservation-lost-on-retry"),
@@ -36,13 +36,13 @@ ALL: tuple[Invariant, ...] = (
     Invariant("gpu-held-once", "No two reservation pods hold the same GPU.", gpus.held_once, needs=("Pod",)),
     Invariant(
         "received",
-        "A bound pod got what it asked for: a fraction in as many GPU groups as devices, all else in none.",
+        "A bound pod received its request: a fraction has as many GPU groups as devices, all else has none.",
         gpus.received,
         needs=("Pod",),
     ),
     Invariant(
         "one-reservation",
-        "A GPU group has one live reservation pod at most.",
+        "A GPU group has at most one live reservation pod.",
         reservations.one_each,
         needs=("Pod",),
         defects=("double-reservation",),
@@ -62,8 +62,8 @@ ALL: tuple[Invariant, ...] = (
     ),
     Invariant(
         "gpu-told",
-        "The reservation pod of a GPU group in use has told the UUID of its GPU.",
-        reservations.told,
+        "The reservation pod of a GPU group in use reports the UUID of its GPU.",
+        reservations.reported,
         needs=("Pod",),
         defects=("early-reservation-removal", "reservation-lost-on-retry"),
     ),
@@ -73,17 +73,17 @@ ALL: tuple[Invariant, ...] = (
         reservations.given,
         needs=("Pod", "ConfigMap"),
         grace=10,
-        why_grace="pods and ConfigMaps come by watches of their own",
+        why_grace="pods and ConfigMaps have separate watches",
         defects=("reservation-lost-on-retry",),
     ),
     Invariant(
         "reservation-used",
-        "A reservation pod has a user, or one that is being bound.",
+        "A reservation pod has a user, or a pod that is being bound.",
         reservations.used,
         needs=("Pod", "BindRequest"),
         grace=30,
-        why_grace="KAI deletes it when it hears of its last user's end: within a second, later on a busy machine; "
-        "a deletion that fails is tried again at the next bind on the node",
+        why_grace="KAI deletes it within a second of the end of its last user, later on a busy machine; it retries a "
+        "failed deletion at the next bind on the node",
     ),
     Invariant(
         "queue-limit",
@@ -91,15 +91,15 @@ ALL: tuple[Invariant, ...] = (
         queues.within_limit,
         needs=("Pod", "Node", "PodGroup", "Queue"),
         grace=5,
-        why_grace=_APART,
+        why_grace=_UNSYNCED,
     ),
     Invariant(
         "leaf-queues",
-        "Pods run in queues that exist and are nobody's parent.",
+        "Pods run in existing queues without children.",
         queues.leaves_only,
         needs=("Pod", "PodGroup", "Queue"),
         grace=5,
-        why_grace=_APART,
+        why_grace=_UNSYNCED,
     ),
     Invariant(
         "gang-whole",
@@ -116,61 +116,61 @@ ALL: tuple[Invariant, ...] = (
         workloads.group_exists,
         needs=("Pod", "PodGroup"),
         grace=15,
-        why_grace="the garbage collector removes PodGroup and pods of a deleted owner one after the other",
+        why_grace="the garbage collector deletes the PodGroup and pods of an owner one after the other",
     ),
     Invariant(
         "bind-ends",
-        "A BindRequest ends: the pod is bound or refused.",
+        "A BindRequest ends: KAI binds the pod or fails it.",
         workloads.bind_ends,
         needs=("BindRequest",),
         grace=120,
         why_grace="the binder waits 40 s for a reservation pod (--resource-reservation-allocation-timeout), and up to "
-        "60 s before it tries again (--rate-limiter-max-delay)",
+        "60 s before it retries (--rate-limiter-max-delay)",
         defects=("over-packed-burst",),
     ),
     Invariant(
         "others-left-alone",
-        "Pods of other schedulers carry nothing that KAI gives.",
+        "Pods of other schedulers have no labels and annotations of KAI's binder.",
         workloads.left_alone,
         needs=("Pod",),
         grace=5,
-        why_grace="vCluster carries labels and annotations over in both directions, in more than one step",
+        why_grace="vCluster syncs labels and annotations in both directions, in several steps",
     ),
     Invariant(
-        "tenants-apart", "A namespace of the host holds the pods of one tenant at most.", tenancy.apart, needs=("Pod",)
+        "tenants-apart", "A namespace of the host has pods of at most one tenant.", tenancy.apart, needs=("Pod",)
     ),
     Invariant(
         "tenant-own-pods",
-        "Each pod that a tenant sees running has its copy on the host, made for this tenant.",
+        "Each pod that a tenant sees running has its own copy on the host.",
         tenancy.own_pods,
         needs=("Pod",),
         grace=30,
-        why_grace="a pod that vanishes from the host is taken from the tenant by the syncer, within its grace period",
+        why_grace="the syncer deletes a pod that vanished from the host, within the pod's grace period",
         tenant_needs=("Pod",),
     ),
     Invariant(
         "tenant-no-host-kai",
-        "A tenant without a KAI of its own sees no queues, PodGroups or reservation pods.",
+        "A tenant without its own KAI sees no queues, PodGroups or reservation pods.",
         tenancy.no_host_kai,
         needs=("Pod",),
         grace=60,
-        why_grace="a KAI that is being installed in the tenant has its CRDs up to 35 s before all its pods",
+        why_grace="a KAI that is being installed in the tenant has its CRDs up to 35 s before its pods",
         tenant_needs=("Pod", "Queue", "PodGroup"),
     ),
     Invariant(
         "tenant-gpus-apart",
-        "A GPU is used by one tenant with a KAI of its own, or by the host with its other tenants.",
+        "A GPU is used by one tenant with its own KAI, or by the host with its other tenants.",
         sharing.gpus_apart,
         needs=("Pod",),
     ),
     Invariant(
         "tenant-nodes",
-        "A tenant with nodes of its own runs on these alone, and nobody else runs there.",
+        "A tenant with dedicated nodes runs on these alone, and no other pods run there.",
         sharing.own_nodes,
         needs=("Pod", "Node"),
         grace=20,
-        why_grace="a node is given away and given back while pods leave it, and the pod that proves a removed "
-        "tenant's GPUs free runs there for some seconds",
+        why_grace="a node changes its tenant while pods leave it, and the GPU release check of a removed tenant runs "
+        "there for some seconds",
     ),
     Invariant(
         "tenant-quota",
@@ -178,38 +178,34 @@ ALL: tuple[Invariant, ...] = (
         sharing.within_quota,
         needs=("Pod", "ResourceQuota"),
         grace=5,
-        why_grace=_APART,
+        why_grace=_UNSYNCED,
     ),
     Invariant(
         "tenant-no-host-groups",
-        "The host's KAI makes no PodGroup for a tenant with a KAI of its own.",
+        "The host's KAI creates no PodGroup for a tenant with its own KAI.",
         sharing.no_host_groups,
         needs=("Pod", "PodGroup"),
         grace=5,
-        why_grace=_APART,
+        why_grace=_UNSYNCED,
     ),
     Invariant(
         "tenant-own-groups",
-        "The PodGroup that a pod of a tenant with a KAI of its own names is the tenant's.",
+        "The PodGroup of a pod of a tenant with its own KAI is the tenant's.",
         sharing.own_groups,
         needs=("Pod",),
         grace=30,
-        why_grace="vCluster carries annotations over in steps, and what a deleted owner takes along goes in turns",
+        why_grace="vCluster syncs annotations in steps, the garbage collector deletes an owner's objects one by one",
         tenant_needs=("Pod", "PodGroup"),
     ),
 )
-"""Those with a grace of 0 must hold in every single state."""
+"""Those without a grace period must hold in every single state."""
 
 _BY_ID = Registry("invariants", ALL)
 
 
 def known(ids: Iterable[str]) -> tuple[Invariant, ...]:
-    """The invariants of these ids.
-
-    Raises:
-        SpecError: there is none of such an id.
-    """
+    """The invariants with these ids. Raises SpecError for an unknown id."""
     wanted = tuple(ids)
-    if strange := [name for name in wanted if name not in _BY_ID]:
-        raise SpecError(f"no such invariant: {', '.join(strange)}", fix=f"take one of: {', '.join(_BY_ID)}")
+    if unknown := [name for name in wanted if name not in _BY_ID]:
+        raise SpecError(f"unknown invariant: {', '.join(unknown)}", fix=f"use one of: {', '.join(_BY_ID)}")
     return tuple(_BY_ID[name] for name in wanted)

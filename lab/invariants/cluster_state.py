@@ -1,4 +1,4 @@
-"""One state of a cluster as the rules read it: its pods with what they hold, seated on nodes and GPUs."""
+"""The input of the rules: one state of a cluster with its pods, nodes and GPUs."""
 
 from __future__ import annotations
 
@@ -17,44 +17,17 @@ from lab.snapshot.pod_info import PodInfo
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A World, each of its pods read once. The rules are functions of this."""
+    """A cluster snapshot with each pod parsed once."""
 
-    world: ClusterSnapshot
+    snapshot: ClusterSnapshot
     pods: tuple[PodInfo, ...] = ()
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     tenants: Mapping[str, ClusterState] = field(default_factory=dict)
-    """Tenant → what is seen through its own API."""
+    """Tenant → the state that its own API shows."""
     own_kai: frozenset[str] = frozenset()
-    """Tenants with a KAI of their own: their pods are not the business of this cluster's KAI."""
+    """Tenants with their own KAI, whose pods this cluster's KAI does not schedule."""
     inside: bool = False
-    """It is seen through a tenant's API: nodes and their labels are the host's, and all pods the tenant's."""
-
-    @classmethod
-    def of(
-        cls,
-        world: ClusterSnapshot,
-        tenants: Mapping[str, ClusterSnapshot] | None = None,
-        own_kai: Iterable[str] = (),
-        *,
-        inside: bool = False,
-    ) -> ClusterState:
-        """The scene of a world.
-
-        Args:
-            world: the cluster.
-            tenants: tenant → its world, by its own API.
-            own_kai: tenants known to have a KAI of their own; others are recognised by their KAI's pods.
-            inside: the cluster is a tenant's.
-        """
-        pods = tuple(PodInfo.of(obj) for obj in world.of("Pod"))
-        return cls(
-            world=world,
-            pods=pods,
-            nodes={node.name: node for node in world.nodes},
-            tenants={name: cls.of(inner, inside=True) for name, inner in (tenants or {}).items()},
-            own_kai=frozenset(own_kai) | tenants_with_kai(pods),
-            inside=inside,
-        )
+    """Read through a tenant's API: the nodes and their labels are the host's, and all pods the tenant's."""
 
     def mine(self, pod: PodInfo) -> bool:
         """Whether this cluster's KAI schedules the pod."""
@@ -67,17 +40,16 @@ class ClusterState:
     @cached_property
     def pod_groups(self) -> Mapping[tuple[str, str], PodGroupView]:
         """Namespace and name → PodGroup."""
-        return {(group.namespace, group.name): group for group in self.world.pod_groups}
+        return {(group.namespace, group.name): group for group in self.snapshot.pod_groups}
 
     @cached_property
     def queues(self) -> Mapping[str, QueueView]:
-        """Name → queue."""
-        return {queue.name: queue for queue in self.world.queues}
+        return {queue.name: queue for queue in self.snapshot.queues}
 
     def gpus_of(self, node: str) -> int:
-        """How many nvidia.com/gpu a node has by its labels or its status, whichever is more; 0: not known.
+        """The number of nvidia.com/gpu of a node by its labels or its status, whichever is more; 0 if unknown.
 
-        A device plugin that starts anew tells 0 for a moment, while the pods keep their GPUs.
+        A device plugin that restarts reports 0 for a moment, while the pods keep their GPUs.
         """
         view = self.nodes.get(node)
         if view is None:
@@ -86,7 +58,7 @@ class ClusterState:
         return max(view.gpus, count * view.gpu_replicas)
 
     def gpu_memory_of(self, node: str) -> int:
-        """MiB of each GPU of a node by its label nvidia.com/gpu.memory; 0: not known."""
+        """MiB of each GPU of a node by its label nvidia.com/gpu.memory; 0 if unknown."""
         view = self.nodes.get(node)
         return (view.gpu_memory or 0) if view is not None else 0
 

@@ -1,4 +1,4 @@
-"""Judges one cluster: every state where a rule must never be broken, and a few times a second all others."""
+"""Evaluate the invariants of one cluster: without a grace period in every state, others a few times a second."""
 
 from __future__ import annotations
 
@@ -6,108 +6,139 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from lab.invariants.catalogue import ALL
-from lab.invariants.grace_tracker import GraceTracker, PendingBreach
+from lab.invariants.cluster_state import ClusterState, tenants_with_kai
+from lab.invariants.cluster_store import ClusterStore
+from lab.invariants.grace_tracker import GraceTracker
 from lab.invariants.model import Invariant, Violation
 from lab.invariants.scope import Scope, known_faults
-from lab.invariants.state import HOST, StateStore
 from lab.kube.informers import InformerEvent, InformerSource
+from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 LOOK_SECONDS = 0.2
-"""At most so often are rules with a grace judged: a hundred pods at once make a thousand changes."""
+"""Minimum interval between two evaluations of the rules with a grace period: a hundred pods make a thousand changes."""
 
-_STILL = ("Node",)
-"""Kinds that change by themselves: the kubelet writes into its Node every few seconds."""
+_BACKGROUND_KINDS = ("Node",)
+"""Kinds that always change: the kubelet updates its Node every few seconds."""
 
 
 class Evaluator:
-    """One scope's state and its breaches. Not thread-safe.
+    """The state of one scope with its tenants, and its breaches. Not thread-safe.
 
-    Args:
-        scope: what is judged.
-        invariants: by which rules.
-        zero: the time of day (UTC) at second 0 of the clock that ``now`` comes from.
+    ``zero`` is the time of day (UTC) at second 0 of the clock that ``now`` comes from.
     """
 
     def __init__(self, scope: Scope, zero: datetime, invariants: Iterable[Invariant] = ALL) -> None:
         self.scope = scope
         self.invariants = tuple(invariants)
-        self.ledger = StateStore(self.invariants, scope.tenants, scope.own_kai, inside=bool(scope.name))
         faults = known_faults(scope.kai_version)
         notes = {
             invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
             for invariant in self.invariants
         }
-        self.tracker = GraceTracker(zero, scope.side, {key: note for key, note in notes.items() if note})
+        self.tracker = GraceTracker(zero, scope.side, notes)
         self.changed_at = float("-inf")
-        """When something last changed that does not change by itself, in seconds of the clock."""
+        """Time of the last change that is not a background update, in seconds of the clock."""
         self.gaps: list[str] = []
-        """Watches that broke off: what happened meanwhile was seen as one step."""
+        """Broken watches: the changes of such a time were seen as one step."""
+        self._kinds = _union(invariant.needs for invariant in self.invariants)
+        self._tenant_kinds = _union(invariant.tenant_needs for invariant in self.invariants)
+        self._host = ClusterStore(self._kinds)
+        self._tenants = {name: ClusterStore(self._tenant_kinds) for name in scope.tenants}
+        self._own_kai = scope.own_kai
         self._zero = zero
         self._dirty: set[tuple[bool, str]] = set()
-        self._judged: set[str] = set()
+        self._evaluated: set[str] = set()
         self._looked = float("-inf")
 
     def sources(self) -> tuple[InformerSource, ...]:
-        host = InformerSource(f"{self.scope.name}/", self.scope.cluster, self.ledger.kinds)
-        kinds = self.ledger.tenant_kinds
-        return (
-            host,
-            *(InformerSource(f"{self.scope.name}/{t}", c, kinds) for t, c in self.scope.tenants.items() if kinds),
-        )
+        name = self.scope.name
+        host = InformerSource(f"{name}/", self.scope.cluster, self._kinds)
+        tenants = self.scope.tenants.items() if self._tenant_kinds else ()
+        return (host, *(InformerSource(f"{name}/{tenant}", c, self._tenant_kinds) for tenant, c in tenants))
 
-    def hear(self, side: str, news: InformerEvent, now: float) -> list[Violation]:
-        """Take news in, and judge at once what must hold in every state."""
-        corner = self.ledger.take(side, news)
-        if news.trouble and self.ledger.read:
-            self.gaps.append(f"{self.at(now):%H:%M:%S} {side or 'cluster'} {news.kind}: {news.trouble}")
-        if not (news.trouble or news.refused):
-            self._dirty.add((side != HOST, news.kind))
-        if news.changes and news.kind not in _STILL:
+    @property
+    def synced(self) -> bool:
+        """Whether every API server has answered for every kind."""
+        return self._host.synced and all(store.synced for store in self._tenants.values())
+
+    def handle(self, tenant: str, event: InformerEvent, now: float) -> list[Violation]:
+        """Apply an event of a tenant (empty: of the cluster itself), and evaluate the rules without a grace period."""
+        changed = (self._tenants[tenant] if tenant else self._host).apply(event)
+        if event.trouble and self.synced:
+            self.gaps.append(f"{self._at(now):%H:%M:%S} {tenant or 'cluster'} {event.kind}: {event.trouble}")
+        if not (event.trouble or event.refused):
+            self._dirty.add((bool(tenant), event.kind))
+        if event.changes and event.kind not in _BACKGROUND_KINDS:
             self.changed_at = now
-        if not corner:
+        if tenant:
             return []
-        scene = self.ledger.corner(corner, self.at(now))
-        return [
-            violation
-            for invariant in self.invariants
-            if not invariant.grace and not self.ledger.why_not(invariant)
-            for violation in self.tracker.add(invariant, invariant.apply(scene), now)
-        ]
+        # Permanent: while a tenant's KAI is upgraded, the tenant's pods are still its own.
+        self._own_kai |= tenants_with_kai(changed)
+        pods = self._host.related(changed)
+        if not pods:
+            return []
+        state = ClusterState(
+            ClusterSnapshot(at=self._at(now)),
+            pods,
+            self._host.nodes,
+            own_kai=self._own_kai,
+            inside=bool(self.scope.name),
+        )
+        for invariant in self.invariants:
+            if not invariant.grace and not self._unknown(invariant):
+                self.tracker.add(invariant, invariant.apply(state), now)
+        return self.tracker.expired(now)
 
     def look(self, now: float) -> list[Violation]:
-        """Judge whatever may have changed since the last look, and tell what has stood for too long."""
-        told: list[Violation] = []
+        """Evaluate all rules whose objects changed since the last call; returns breaches beyond their grace period."""
         if self._dirty:
-            scene = self.ledger.scene(self.at(now))
+            state = self._state(self._at(now))
             for invariant in self.invariants:
-                if self.ledger.why_not(invariant):
-                    self.tracker.forget(invariant)
+                if self._unknown(invariant):
+                    self.tracker.replace(invariant, (), now)
                 elif self._affected(invariant):
-                    self._judged.add(invariant.id)
-                    told += self.tracker.see(invariant, invariant.apply(scene), now)
+                    self._evaluated.add(invariant.id)
+                    self.tracker.replace(invariant, invariant.apply(state), now)
             self._dirty.clear()
         self._looked = now
-        return told + self.tracker.ripe(now)
+        return self.tracker.expired(now)
 
     def next_look(self) -> float:
-        """When to look again, in seconds of the clock; infinity while nothing changes."""
+        """Time of the next ``look``, in seconds of the clock; infinity while nothing changes."""
         due = self.tracker.next_due()
         soon = self._looked + LOOK_SECONDS if self._dirty else float("inf")
         return soon if due is None else min(soon, max(due, self._looked) + 0.001)
 
-    def waiting(self, since: float | None = None) -> list[PendingBreach]:
-        """Breaches within their grace; with ``since`` only those that stood at that time."""
-        return self.tracker.waiting(since)
+    def not_evaluated(self, invariant: Invariant) -> str:
+        """The reason why an invariant was never evaluated; empty if it was."""
+        return "" if invariant.id in self._evaluated else self._unknown(invariant) or "nothing was read"
 
-    def judged(self, invariant: Invariant) -> bool:
-        """Whether the invariant was judged at least once."""
-        return invariant.id in self._judged
+    def _unknown(self, invariant: Invariant) -> str:
+        """The reason why an invariant cannot be evaluated now; empty if it can."""
+        for kind in invariant.needs:
+            if doubt := self._host.doubt(kind):
+                return f"{kind}: {doubt}"
+        if not invariant.tenant_needs:
+            return ""
+        if not self._tenants:
+            return "no tenants are given"
+        # CRDs of KAI may be missing in a tenant; its pods may not.
+        return next((f"tenant {t}: Pod: {d}" for t, store in self._tenants.items() if (d := store.doubt("Pod"))), "")
 
-    def at(self, now: float) -> datetime:
+    def _affected(self, invariant: Invariant) -> bool:
+        if invariant.id not in self._evaluated:
+            return True
+        return any(kind in (invariant.tenant_needs if tenant else invariant.needs) for tenant, kind in self._dirty)
+
+    def _state(self, at: datetime) -> ClusterState:
+        tenants = {name: ClusterState(store.snapshot(at), tuple(store.pods)) for name, store in self._tenants.items()}
+        pods, nodes = tuple(self._host.pods), dict(self._host.nodes)
+        return ClusterState(self._host.snapshot(at), pods, nodes, tenants, self._own_kai, inside=bool(self.scope.name))
+
+    def _at(self, now: float) -> datetime:
         """The time of day of a second of the clock."""
         return self._zero + timedelta(seconds=now)
 
-    def _affected(self, invariant: Invariant) -> bool:
-        if invariant.id not in self._judged:
-            return True
-        return any(kind in (invariant.tenant_needs if tenant else invariant.needs) for tenant, kind in self._dirty)
+
+def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(kind for group in groups for kind in group))

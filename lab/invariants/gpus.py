@@ -1,4 +1,4 @@
-"""Rules on GPUs: nobody is promised what somebody else has. All of them hold in every state."""
+"""Rules on GPUs, none of which is given to two pods. All of them hold in every state."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from lab.snapshot.pod_info import PodInfo
 from lab.text import count
 
 SHOWN = 12
-"""Pods in the evidence where they may be many; the sums are of all."""
+"""Maximum of pods in evidence with many."""
 
 
 def slack(device: SharedGpu) -> float:
-    """By how much of a GPU the shares may exceed 1 with KAI's arithmetic in order.
+    """By how much the shares of a GPU may exceed 1 because of KAI's rounding.
 
-    KAI cuts the node's memory to hundreds of MiB and each share to whole MiB, so each may be 1 MiB more than it
-    counted (pkg/scheduler/api/node_info: getNodeGpuMemory, GetResourceGpuMemory; KAI 0.7.11 to 0.17.0).
+    KAI rounds the node's memory down to hundreds of MiB and each share down to MiB, so each may be up to 1 MiB more
+    than KAI counts (pkg/scheduler/api/node_info: getNodeGpuMemory, GetResourceGpuMemory; KAI 0.7.11 to 0.17.0).
     """
     return len(device.users) / counted_memory(device.memory) + 1e-9
 
 
-def fractions(scene: ClusterState) -> Iterator[Finding]:
-    """The shares of a GPU add up to at most 1; where all ask for MiB it is for ``memory`` to judge."""
-    for device in scene.gpus.shared:
+def fractions(state: ClusterState) -> Iterator[Finding]:
+    """The shares of a GPU add up to at most 1; if all pods request MiB, ``memory`` applies."""
+    for device in state.gpus.shared:
         if all(pod.requests.fraction is None for pod in device.users):
             continue
         shares = [pod.share(device.memory) or 0.0 for pod in device.users]
@@ -35,49 +35,49 @@ def fractions(scene: ClusterState) -> Iterator[Finding]:
             words = " + ".join(f"{part:.4g}" for part in shares)
             yield breach(
                 f"{device.node} {device.name}",
-                f"{device.title} is shared out {total:.4g} times ({words})",
+                f"the shares of {device.title} add up to {total:.4g} GPUs ({words})",
                 lines(device.users),
             )
 
 
-def memory(scene: ClusterState) -> Iterator[Finding]:
-    """The memory promised of a GPU is at most what it has; where all ask for fractions, those say the same."""
-    for device in scene.gpus.shared:
-        there = device.memory
-        if not there or all(pod.requests.fraction is not None for pod in device.users):
+def memory(state: ClusterState) -> Iterator[Finding]:
+    """The requested memory of a GPU is at most what it has; if all pods request fractions, ``fractions`` applies."""
+    for device in state.gpus.shared:
+        total = device.memory
+        if not total or all(pod.requests.fraction is not None for pod in device.users):
             continue
         parts = [
-            pod.requests.gpu_memory or 0 if pod.requests.fraction is None else int(pod.requests.fraction * there)
+            pod.requests.gpu_memory or 0 if pod.requests.fraction is None else int(pod.requests.fraction * total)
             for pod in device.users
         ]
-        if sum(parts) > there + len(parts):  # a MiB for each pod, see ``slack``
+        if sum(parts) > total + len(parts):  # 1 MiB for each pod, see ``slack``
             words = " + ".join(map(str, parts))
             yield breach(
                 f"{device.node} {device.name}",
-                f"{device.title} has {there} MiB, and {sum(parts)} MiB are promised ({words})",
+                f"{device.title} has {total} MiB, but its pods request {sum(parts)} MiB ({words})",
                 lines(device.users),
             )
 
 
-def exclusive(scene: ClusterState) -> Iterator[Finding]:
-    """Pods with GPUs of their own, and reservation pods, take at most the GPUs that a node has."""
+def exclusive(state: ClusterState) -> Iterator[Finding]:
+    """Pods with whole GPUs, and reservation pods, hold at most the GPUs of their node."""
     holders: dict[str, list[PodInfo]] = {}
-    for pod in scene.pods:
+    for pod in state.pods:
         if pod.bound and pod.requests.gpus:
             holders.setdefault(pod.view.node, []).append(pod)
     for node, pods in holders.items():
-        there, taken = scene.gpus_of(node), sum(pod.requests.gpus for pod in pods)
-        if there and taken > there:
-            yield breach(node, f"node {node} has {there} GPUs, and {taken} are given away", lines(pods))
+        total, held = state.gpus_of(node), sum(pod.requests.gpus for pod in pods)
+        if total and held > total:
+            yield breach(node, f"node {node} has {count(total, 'GPU')}, but its pods hold {held}", lines(pods))
 
 
-def held_once(scene: ClusterState) -> Iterator[Finding]:
+def held_once(state: ClusterState) -> Iterator[Finding]:
     """No two reservation pods hold the same GPU."""
     holders: dict[tuple[str, str], dict[str, PodInfo]] = {}
-    for pods in scene.gpus.reservations.values():
+    for pods in state.gpus.reservations.values():
         for pod in pods:
             if pod.view.reserved_gpu:
-                # Real GPUs are seen by all nodes of a kind cluster alike: the node belongs to the key.
+                # All nodes of a kind cluster see the same real GPUs: the node is part of the key.
                 holders.setdefault((pod.view.node, pod.view.reserved_gpu), {})[pod.view.uid] = pod
     for (node, uuid), found in holders.items():
         if len(found) > 1:
@@ -88,32 +88,30 @@ def held_once(scene: ClusterState) -> Iterator[Finding]:
             )
 
 
-def received(scene: ClusterState) -> Iterator[Finding]:
-    """A bound pod got what it asked for: shares as Fraction in a GPU group each, all else as Regular in none.
+def received(state: ClusterState) -> Iterator[Finding]:
+    """A bound pod received its request: shares as Fraction in a GPU group each, all else as Regular in no group.
 
     KAI's binder writes both onto the pod before it binds it (pkg/binder/binding/binder.go).
     """
-    for pod in scene.pods:
+    for pod in state.pods:
         view, needs = pod.view, pod.requests
-        if not pod.bound or not scene.mine(pod) or pod.is_reservation or needs.mig:
+        if not pod.bound or not state.mine(pod) or pod.is_reservation or needs.mig:
             continue
         wanted = ("Fraction", needs.devices) if needs.shares_gpu else ("Regular", 0)
         got = (view.received_resource_type, len(view.gpu_groups))
         if got != wanted:
             yield breach(
-                f"{view.namespace}/{view.name}",
-                f"{pod.title} was to get {in_words(*wanted)}, and got {in_words(*got)}",
-                (pod.line,),
+                pod.key, f"{pod.title} should have received {in_words(*wanted)}, but has {in_words(*got)}", (pod.line,)
             )
 
 
 def lines(pods: Iterable[PodInfo]) -> tuple[str, ...]:
-    """The evidence: the pods in their order of names."""
+    """Evidence: the pods in the order of their names."""
     return tuple(sorted(pod.line for pod in pods))
 
 
 def some(pods: Iterable[PodInfo]) -> tuple[str, ...]:
-    """The evidence where pods may be many: the first of them, and how many more there are."""
+    """Evidence of possibly many pods: the first of them, and the number of the others."""
     every = lines(pods)
     return (*every[:SHOWN], f"… and {len(every) - SHOWN} more") if len(every) > SHOWN else every
 

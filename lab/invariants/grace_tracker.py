@@ -1,4 +1,4 @@
-"""Since when each breach stands, and when it has stood for too long."""
+"""Track how long each breach lasts, and when it exceeds its grace period."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lab.invariants.model import Invariant, Violation
 
 @dataclass
 class PendingBreach:
-    """A breach that is there now."""
+    """A current breach."""
 
     invariant: Invariant
     breach: Finding
     since: float
-    told: bool = False
+    reported: bool = False
 
     @property
     def due(self) -> float:
@@ -26,65 +26,54 @@ class PendingBreach:
 
 
 class GraceTracker:
-    """Remembers breaches between looks.
+    """The current breaches of one cluster.
 
-    Args:
-        zero: the time of day (UTC) at second 0 of the clock that ``now`` comes from.
-        side: the cluster, for violations.
-        notes: id of an invariant → a line for the evidence of its violations.
+    ``zero`` is the time of day (UTC) at second 0 of the clock that ``now`` comes from, ``side`` the cluster in
+    violations. ``notes`` are lines for the evidence of violations, by id of the invariant.
     """
 
-    def __init__(self, zero: datetime, side: str = "", notes: Mapping[str, str] | None = None) -> None:
+    def __init__(self, zero: datetime, side: str, notes: Mapping[str, str]) -> None:
         self._zero = zero
         self._side = side
-        self._notes = notes or {}
-        self._standing: dict[tuple[str, str], PendingBreach] = {}
+        self._notes = notes
+        self._breaches: dict[tuple[str, str], PendingBreach] = {}
 
-    def add(self, invariant: Invariant, breaches: Iterable[Finding], now: float) -> list[Violation]:
-        """Breaches of one invariant in a part of the cluster; the violations among them."""
-        for breach in breaches:
-            key = invariant.id, breach.subject
-            standing = self._standing.get(key)
-            if standing is None:
-                self._standing[key] = PendingBreach(invariant, breach, now)
-            elif not standing.told:
-                standing.breach = breach
-        return self.ripe(now)
+    def add(self, invariant: Invariant, found: Iterable[Finding], now: float) -> None:
+        """Add breaches of one invariant in a part of the cluster."""
+        for breach in found:
+            pending = self._breaches.setdefault((invariant.id, breach.subject), PendingBreach(invariant, breach, now))
+            if not pending.reported:
+                pending.breach = breach
 
-    def see(self, invariant: Invariant, breaches: Iterable[Finding], now: float) -> list[Violation]:
-        """All breaches of one invariant in the whole cluster: those that stood before and are not there ended."""
-        found = {breach.subject: breach for breach in breaches}
-        for key in [k for k in self._standing if k[0] == invariant.id and k[1] not in found]:
-            del self._standing[key]
-        return self.add(invariant, found.values(), now)
+    def replace(self, invariant: Invariant, found: Iterable[Finding], now: float) -> None:
+        """Set all breaches of one invariant in the whole cluster; all others have ended."""
+        current = {breach.subject: breach for breach in found}
+        for key in [k for k in self._breaches if k[0] == invariant.id and k[1] not in current]:
+            del self._breaches[key]
+        self.add(invariant, current.values(), now)
 
-    def forget(self, invariant: Invariant) -> None:
-        """Nothing can be said of this invariant any more."""
-        self.see(invariant, (), 0.0)
-
-    def ripe(self, now: float) -> list[Violation]:
-        """The breaches that have stood for longer than their grace; each is told once."""
-        told = []
-        for standing in self._standing.values():
-            if not standing.told and (now > standing.due or not standing.invariant.grace):
-                standing.told = True
-                told.append(self._violation(standing, now))
-        return told
+    def expired(self, now: float) -> list[Violation]:
+        """The breaches that have exceeded their grace period, each once."""
+        violations = []
+        for pending in self._breaches.values():
+            if not pending.reported and (now > pending.due or not pending.invariant.grace):
+                pending.reported = True
+                violations.append(self._violation(pending, now))
+        return violations
 
     def next_due(self) -> float | None:
         """When the next breach becomes a violation, unless it ends before."""
-        return min((s.due for s in self._standing.values() if not s.told), default=None)
+        return min((pending.due for pending in self.waiting()), default=None)
 
     def waiting(self, since: float | None = None) -> list[PendingBreach]:
-        """Breaches within their grace; with ``since`` only those that stood at that time."""
-        return [s for s in self._standing.values() if not s.told and (since is None or s.since <= since)]
+        """Breaches within their grace period; with ``since`` only those that already existed at that time."""
+        return [p for p in self._breaches.values() if not p.reported and (since is None or p.since <= since)]
 
-    def _violation(self, standing: PendingBreach, now: float) -> Violation:
-        invariant, breach = standing.invariant, standing.breach
-        note = self._notes.get(invariant.id)
-        evidence = (*breach.evidence, *([note] if note else ()))
+    def _violation(self, pending: PendingBreach, now: float) -> Violation:
+        note = self._notes.get(pending.invariant.id)
+        evidence = (*pending.breach.evidence, *([note] if note else ()))
         return Violation(
-            **{**vars(breach), "side": self._side, "evidence": evidence},
-            since=self._zero + timedelta(seconds=standing.since),
+            **{**vars(pending.breach), "side": self._side, "evidence": evidence},
+            since=self._zero + timedelta(seconds=pending.since),
             reported=self._zero + timedelta(seconds=now),
         )

@@ -1,4 +1,4 @@
-"""What an invariant is, and what comes of looking at one."""
+"""Invariants, breaches and violations."""
 
 from __future__ import annotations
 
@@ -11,35 +11,28 @@ from lab.invariants.cluster_state import ClusterState
 
 
 def breach(key: str, what: str, evidence: tuple[str, ...] = ()) -> Finding:
-    """Something that is wrong in one state of the cluster.
-
-    Args:
-        key: a GPU, a group, a pod: the same as long as the same thing is wrong.
-        what: one sentence with the figures.
-        evidence: the objects that prove it.
-    """
+    """A breach in one state of the cluster; ``key`` (a GPU, a group, a pod) stays the same while the breach lasts."""
     return Finding(what, subject=key, evidence=evidence)
 
 
 @dataclass(frozen=True)
 class Invariant(Rule[[ClusterState]]):
-    """A sentence, its title, that is true of every state of a cluster, or of every state that lasts.
+    """A statement, its title, that is true of every state of a cluster that lasts longer than ``grace``.
 
-    A breach is a violation once it has stood for longer than ``grace``. With a grace of 0 it must never be, not
-    even between two polls; such a rule looks at pods and nodes only, because the watches of different kinds run
-    apart by moments.
+    A grace of 0 means every single state, even between two polls. Such a rule depends on pods and nodes alone, because
+    watches of different kinds are not synchronized.
     """
 
     needs: tuple[str, ...] = ()
-    """Kinds without which it cannot be judged."""
+    """Kinds without which it cannot be evaluated."""
     grace: float = 0.0
     """Seconds."""
     why_grace: str = ""
-    """Where the number comes from."""
+    """Source of the number."""
     tenant_needs: tuple[str, ...] = ()
-    """Kinds that it looks at in tenants; it is judged only where tenants are named."""
+    """Kinds that it reads in tenants; it is evaluated only if tenants are given."""
     defects: tuple[str, ...] = ()
-    """Known faults of KAI that break it, by their ids in lab/kai/lines."""
+    """Known defects of KAI that break it, by their ids in lab/kai/lines."""
 
     def as_json(self) -> dict[str, Any]:
         return {**super().as_json(), "grace": self.grace, "why_grace": self.why_grace}
@@ -47,29 +40,24 @@ class Invariant(Rule[[ClusterState]]):
 
 @dataclass(frozen=True)
 class Violation(Finding):
-    """An invariant that was broken."""
+    """A breach that exceeded its grace period."""
 
     since: datetime = field(kw_only=True)
     """When the breach was first seen (UTC)."""
     reported: datetime = field(kw_only=True)
-    """When it had stood for too long."""
+    """When it exceeded its grace period (UTC)."""
     defect: str = ""
-    """The known defect of KAI that is proven to have done it (lab/kai/lines); empty: none is."""
+    """The known defect of KAI that provably caused it (lab/kai/lines)."""
 
     def lines(self) -> list[str]:
-        """The violation in words, the evidence indented."""
+        """The violation in words, with indented evidence."""
         where = f" in {self.side}" if self.side else ""
-        stood = (self.reported - self.since).total_seconds()
-        when = f"at {self.since:%H:%M:%S}" + (f" for more than {stood:.0f} s" if stood >= 1 else "")
+        lasted = (self.reported - self.since).total_seconds()
+        when = f"at {self.since:%H:%M:%S}" + (f" for more than {lasted:.0f} s" if lasted >= 1 else "")
         return [f"{self.rule}{where} {when}: {self.what}", *(f"  {line}" for line in self.evidence)]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            **super().as_json(),
-            "since": self.since.isoformat(),
-            "reported": self.reported.isoformat(),
-            "defect": self.defect,
-        }
+        return {**super().as_json(), "since": self.since, "reported": self.reported, "defect": self.defect}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Violation:

@@ -1,4 +1,4 @@
-"""What came of watching: a result for each invariant, and the whole as data."""
+"""The result of a verification."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ State = Literal["held", "broken", "not judged"]
 
 @dataclass(frozen=True)
 class InvariantResult:
-    """How one invariant fared in one cluster."""
+    """The result of one invariant in one cluster."""
 
     invariant: Invariant
     side: str
-    """Empty for the cluster that was named, otherwise ``tenant NAME`` of one with a KAI of its own."""
+    """Empty for the given cluster, ``tenant NAME`` for that of a tenant with its own KAI."""
     violations: tuple[Violation, ...] = ()
     why: str = ""
-    """Why it was not judged."""
+    """The reason why it was not evaluated."""
     waiting: tuple[Finding, ...] = ()
-    """What was wrong at the end, for less than its grace."""
+    """Breaches at the end that were within their grace period."""
 
     @property
     def state(self) -> State:
-        """Broken by a single violation; held only when it was judged."""
         if self.violations:
             return "broken"
         return "not judged" if self.why else "held"
@@ -39,8 +38,8 @@ class InvariantResult:
             "side": self.side,
             "state": self.state,
             "why": self.why,
-            "findings": [violation.as_json() for violation in self.violations],
-            "within_grace": [breach.as_json() for breach in self.waiting],
+            "findings": self.violations,
+            "within_grace": self.waiting,
         }
 
 
@@ -49,14 +48,14 @@ class InvariantReport:
     """The results of all invariants."""
 
     at: datetime
-    """When watching ended (UTC)."""
+    """End of the verification (UTC)."""
     seconds: float
-    """For how long it went on."""
+    """Its duration."""
     results: tuple[InvariantResult, ...]
     gaps: tuple[str, ...] = ()
-    """When a watch broke off: what happened then was seen as one step, and what passed within was not seen."""
+    """Broken watches: changes of such a time were seen as one step, or not at all."""
     quiet: bool | None = None
-    """Whether the cluster got quiet; None when nobody waited for that."""
+    """Whether the cluster became quiet; None if the verification did not wait for that."""
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -65,16 +64,16 @@ class InvariantReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was broken; it may still be that something was not judged."""
+        """Whether nothing was broken, even if some invariants were not evaluated."""
         return not self.violations
 
     def as_json(self) -> dict[str, Any]:
         return {
             "ok": self.ok,
-            "at": self.at.isoformat(),
+            "at": self.at,
             "seconds": round(self.seconds, 3),
-            "invariants": [result.as_json() for result in self.results],
-            "gaps": list(self.gaps),
+            "invariants": self.results,
+            "gaps": self.gaps,
             "quiet": self.quiet,
         }
 
@@ -84,8 +83,8 @@ class InvariantReport:
 
 
 def broken(violations: tuple[Violation, ...], what: str, shown: int = 8) -> InvariantBroken:
-    """The error for violations; the first of them are the evidence."""
+    """The error for violations, with the first of them as evidence."""
     evidence = [line for violation in violations[:shown] for line in violation.lines()]
     if len(violations) > shown:
         evidence.append(f"… and {len(violations) - shown} more")
-    return InvariantBroken(what, evidence=evidence, fix="look at the pods and GPU groups that the evidence names")
+    return InvariantBroken(what, evidence=evidence, fix="check the pods and GPU groups in the evidence")

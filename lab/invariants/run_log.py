@@ -1,6 +1,6 @@
-"""What the processes of one test run tell each other: violations, tests that expected them, whose they were.
+"""Files shared by the processes of one test run: violations, waivers, and the tests that failed for violations.
 
-One process watches, several run tests. Each file has lines of JSON and is only ever appended to.
+One process watches, several run tests. Each file has lines of JSON, and is only appended to.
 """
 
 from __future__ import annotations
@@ -8,23 +8,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from lab.invariants.model import Violation
+from lab.serialization import to_json
 
 RECOVERY = timedelta(seconds=20)
-"""How long after a test that disturbs what begins to be wrong is still put down to it: pods come back in turns."""
+"""How long after a disturbing test new breaches still count as its own: pods return one after the other."""
 
 _TEST = re.compile(r"\bt-[a-z0-9-]+-[0-9a-f]{6}\b")
-"""Namespaces of tests, as ``Place.open`` names them."""
+"""Namespaces of tests, as ``WorkloadNamespace.open`` names them."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """A test that breaks things on purpose."""
+    """A test's declaration that it causes violations on purpose."""
 
     test: str
     reason: str
@@ -32,14 +33,14 @@ class Waiver:
     end: datetime | None = None
     """None while it runs."""
     invariants: tuple[str, ...] = ()
-    """Which ones; all when empty."""
+    """Empty for all."""
     spaces: tuple[str, ...] | None = None
-    """Only what names one of these namespaces, or no test's at all; None: everything in the lab."""
+    """Only violations that name one of these namespaces, or no test's namespace; None: everything in the lab."""
 
     def covers(self, violation: Violation) -> bool:
-        """Whether the violation is what the test was about: it began during the test, or in its aftermath.
+        """Whether the violation began during the test or the recovery after it.
 
-        In the aftermath others run already: what names the namespace of a test is theirs.
+        Other tests run during the recovery: a violation that names a test's namespace is theirs.
         """
         if violation.since < self.begin or (self.invariants and violation.rule not in self.invariants):
             return False
@@ -50,82 +51,68 @@ class Waiver:
         text = text_of(violation)
         return any(space in text for space in self.spaces) or not names_a_test(violation)
 
-    def as_json(self) -> dict[str, Any]:
-        end = self.end.isoformat() if self.end else None
-        return {**asdict(self), "begin": self.begin.isoformat(), "end": end}
-
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Waiver:
-        return cls(
-            test=data["test"],
-            reason=data["reason"],
-            begin=datetime.fromisoformat(data["begin"]),
-            end=datetime.fromisoformat(data["end"]) if data["end"] else None,
-            invariants=tuple(data["invariants"]),
-            spaces=None if data["spaces"] is None else tuple(data["spaces"]),
-        )
+        times = {key: datetime.fromisoformat(data[key]) for key in ("begin", "end") if data[key]}
+        spaces = None if data["spaces"] is None else tuple(data["spaces"])
+        return cls(**{**data, **times, "invariants": tuple(data["invariants"]), "spaces": spaces})
 
 
 class ViolationLog:
-    """The files of one test run.
-
-    Args:
-        folder: where they are; it exists.
-    """
+    """The files of one test run in an existing folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def tell(self, violation: Violation) -> None:
-        self._append("violations", violation.as_json())
+    def add(self, violation: Violation) -> None:
+        self._append("violations", violation)
 
-    def excuse(self, excuse: Waiver) -> None:
-        """Write down that a test disturbs, and once more when it has ended."""
-        self._append("excuses", excuse.as_json())
+    def waive(self, waiver: Waiver) -> None:
+        """Record a waiver, and once more when its test has ended."""
+        self._append("waivers", waiver)
 
     def claim(self, violations: Iterable[Violation], test: str) -> None:
-        """Write down that a test has failed for these."""
+        """Record that a test has failed for these violations."""
         for violation in violations:
             self._append("claims", {"violation": _id(violation), "test": test})
 
     def violations(self) -> list[Violation]:
-        """All so far that no test expected or failed for, and that no known defect of KAI is proven to have done."""
+        """All violations without a waiver, a test that failed for them, or a proven known defect of KAI."""
         claimed = {tuple(row["violation"]) for row in self._rows("claims")}
-        excuses = self.excuses()
+        waivers = self._waivers()
         return [
             violation
-            for violation in map(Violation.from_json, self._rows("violations"))
+            for violation in self._violations()
             if not (
-                violation.defect or _id(violation) in claimed or any(excuse.covers(violation) for excuse in excuses)
+                violation.defect or _id(violation) in claimed or any(waiver.covers(violation) for waiver in waivers)
             )
         ]
 
     def by_defects(self) -> list[Violation]:
-        """The violations that a known defect of KAI is proven to have done."""
-        return [one for one in map(Violation.from_json, self._rows("violations")) if one.defect]
+        """The violations that a known defect of KAI provably caused."""
+        return [violation for violation in self._violations() if violation.defect]
 
-    def excused(self) -> list[tuple[Violation, Waiver]]:
-        excuses = self.excuses()
-        found = []
-        for violation in map(Violation.from_json, self._rows("violations")):
-            excuse = next((one for one in excuses if one.covers(violation)), None)
-            if excuse is not None:
-                found.append((violation, excuse))
-        return found
+    def waived(self) -> list[tuple[Violation, Waiver]]:
+        """The violations with a waiver."""
+        waivers = self._waivers()
+        first = ((v, next((waiver for waiver in waivers if waiver.covers(v)), None)) for v in self._violations())
+        return [(violation, waiver) for violation, waiver in first if waiver is not None]
 
-    def excuses(self) -> list[Waiver]:
-        """The last word of each test that disturbs."""
-        by_begin = {(row["test"], row["begin"]): row for row in self._rows("excuses")}
-        return [Waiver.from_json(row) for row in by_begin.values()]
+    def _waivers(self) -> list[Waiver]:
+        latest = {(row["test"], row["begin"]): row for row in self._rows("waivers")}
+        return [Waiver.from_json(row) for row in latest.values()]
 
-    def _append(self, name: str, data: dict[str, Any]) -> None:
+    def _violations(self) -> list[Violation]:
+        return [Violation.from_json(row) for row in self._rows("violations")]
+
+    def _append(self, name: str, row: object) -> None:
         with (self.folder / f"{name}.jsonl").open("a") as file:
-            file.write(json.dumps(data) + "\n")
+            file.write(json.dumps(to_json(row)) + "\n")
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / f"{name}.jsonl"
         text = path.read_text() if path.exists() else ""
-        # What comes after the last line break is still being written.
+        # Text after the last line break is still being written.
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
@@ -135,7 +122,7 @@ def names_a_test(violation: Violation) -> bool:
 
 
 def text_of(violation: Violation) -> str:
-    """All that is told of a violation."""
+    """A violation in words."""
     return "\n".join(violation.lines())
 
 

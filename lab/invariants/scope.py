@@ -1,4 +1,4 @@
-"""What is judged as one: a cluster with a KAI of its own, and the tenants that live on it."""
+"""The clusters that are verified one by one: each cluster with its own KAI, with the tenants on it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from lab.kai import line_of, release
 from lab.kube import Cluster
 
 OWN_KAI = "own-kai"
-"""Mode of tenants with a KAI of their own (lab file, tenants[].mode)."""
+"""Mode of tenants with their own KAI (lab file, tenants[].mode)."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """One cluster to judge."""
+    """One cluster to verify."""
 
     name: str
-    """Empty for the cluster that was named, otherwise the tenant whose own cluster it is."""
+    """The tenant, or empty for the given cluster."""
     cluster: Cluster
     tenants: Mapping[str, Cluster] = field(default_factory=dict)
-    """Tenants whose APIs are looked at too."""
+    """Tenants whose APIs are read as well."""
     own_kai: frozenset[str] = frozenset()
-    """Tenants known to have a KAI of their own."""
+    """Tenants known to have their own KAI; others are detected by its pods."""
     kai_version: str = ""
-    """Empty: not known."""
+    """Empty if unknown."""
 
     @property
     def side(self) -> str:
-        """As findings name it: ``tenant NAME``, or empty."""
+        """The cluster in findings: ``tenant NAME``, or empty."""
         return f"tenant {self.name}" if self.name else ""
 
 
@@ -41,19 +41,13 @@ class Member:
     mode: str
     """As in lab files."""
     kai_version: str = ""
-    """Of its own KAI; empty: not known."""
+    """Version of its own KAI; empty if unknown."""
 
 
 def scopes_of(
     cluster: Cluster, tenants: Mapping[str, Member] | None = None, kai_version: str = ""
 ) -> tuple[Scope, ...]:
-    """The scopes of a cluster: itself, then every tenant with a KAI of its own.
-
-    Args:
-        cluster: the host of the tenants.
-        tenants: by their names.
-        kai_version: of the host's KAI.
-    """
+    """The scopes of a cluster: the cluster itself, then every tenant with its own KAI."""
     every = tenants or {}
     own = {name: tenant for name, tenant in sorted(every.items()) if tenant.mode == OWN_KAI}
     host = Scope("", cluster, {name: tenant.cluster for name, tenant in every.items()}, frozenset(own), kai_version)
@@ -61,7 +55,7 @@ def scopes_of(
 
 
 def known_faults(kai_version: str) -> dict[str, str]:
-    """The faults that a KAI version is known for, by their ids, in words; empty for a version nobody knows."""
+    """Descriptions of the known defects of a KAI version by id; empty for an unknown version."""
     if not kai_version:
         return {}
     try:
@@ -69,7 +63,7 @@ def known_faults(kai_version: str) -> dict[str, str]:
     except SpecError:
         return {}
     return {
-        defect.id: f"KAI {kai_version} is known for this: {defect.what} ({defect.issue})"
+        defect.id: f"known defect of KAI {kai_version}: {defect.what} ({defect.issue})"
         for defect in defects
         if not defect.fixed_in or release(kai_version) < release(defect.fixed_in)
     }

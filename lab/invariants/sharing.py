@@ -1,7 +1,7 @@
-"""Rules on what tenants share with each other and with the host: GPUs, nodes, their quota, and KAI's own objects.
+"""Rules on resources that tenants share with each other and with the host: GPUs, nodes, quotas, KAI's objects.
 
-A vCluster shows a tenant every GPU of its nodes as free, whoever else has it (vCluster 0.36.1,
-pkg/controllers/resources/nodes/translate.go), so that what really runs on the host is all that can be judged.
+A vCluster shows a tenant all GPUs of its nodes as free (vCluster 0.36.1, pkg/controllers/resources/nodes/translate.go),
+so that only the pods on the host show conflicts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lab.objects.fields import labels_of, quantity
 from lab.snapshot.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
-"""The cluster's own, in kind: what runs there has been there before any node was given away, and wants no GPU."""
+"""Namespaces of kind itself, whose pods run on any node and request no GPU."""
 
 ON_EVERY_NODE = ("DaemonSet/", "Node/")
-"""Owners of pods that belong to a node rather than to anybody on it; Node owns static pods."""
+"""Owners of pods that belong to a node; Node owns static pods."""
 
 _COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
     "requests.nvidia.com/gpu": ("GPUs", lambda pod: pod.requests.gpus),
@@ -30,21 +30,21 @@ _COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
 }
 
 
-def gpus_apart(scene: ClusterState) -> Iterator[Finding]:
-    """A GPU belongs to one tenant with a KAI of its own, or to the host with all its other tenants."""
-    told = {
-        (_owner(scene, pod), pod.view.node, group): pod.view.reserved_gpu
-        for group, pods in scene.gpus.reservations.items()
+def gpus_apart(state: ClusterState) -> Iterator[Finding]:
+    """A GPU belongs to one tenant with its own KAI, or to the host with all other tenants."""
+    reported = {
+        (_owner(state, pod), pod.view.node, group): pod.view.reserved_gpu
+        for group, pods in state.gpus.reservations.items()
         for pod in pods
         if pod.view.reserved_gpu
     }
-    anyones = {(node, group): uuid for (_, node, group), uuid in told.items()}
+    by_any = {(node, group): uuid for (_, node, group), uuid in reported.items()}
     found: dict[tuple[str, str], dict[str, dict[str, PodInfo]]] = {}
-    for pod in scene.pods:
+    for pod in state.pods:
         if not pod.bound:
             continue
-        owner, node = _owner(scene, pod), pod.view.node
-        shared = [told.get((owner, node, group)) or anyones.get((node, group)) for group in pod.view.gpu_groups]
+        owner, node = _owner(state, pod), pod.view.node
+        shared = [reported.get((owner, node, group)) or by_any.get((node, group)) for group in pod.view.gpu_groups]
         for uuid in (*pod.reported_gpus, *([pod.view.reserved_gpu] if pod.is_reservation else []), *shared):
             if uuid:
                 found.setdefault((node, uuid), {}).setdefault(owner, {})[pod.view.uid] = pod
@@ -53,44 +53,44 @@ def gpus_apart(scene: ClusterState) -> Iterator[Finding]:
             names = " and ".join(f"tenant {name}" if name else "the host" for name in sorted(owners))
             yield breach(
                 f"{node} {uuid}",
-                f"GPU {uuid} of {node} is used by {names} at once, and neither's scheduler knows of the other",
+                f"GPU {uuid} of {node} is used by {names}, whose schedulers do not know of each other",
                 lines(pod for pods in owners.values() for pod in pods.values()),
             )
 
 
-def own_nodes(scene: ClusterState) -> Iterator[Finding]:
-    """A tenant with nodes of its own runs on these alone, and nobody else runs there.
+def own_nodes(state: ClusterState) -> Iterator[Finding]:
+    """A tenant with dedicated nodes runs on these alone, and no other pods run there.
 
-    Seen from the host: inside a tenant its nodes carry the label as well, and all pods there are its own.
+    Only on the host: inside a tenant its nodes have the label as well, and all pods are its own.
     """
-    if scene.inside:
+    if state.inside:
         return
-    owners = {name: node.labels.get(NODE_LABEL, "") for name, node in scene.nodes.items()}
+    owners = {name: node.labels.get(NODE_LABEL, "") for name, node in state.nodes.items()}
     settled = {owner for owner in owners.values() if owner}
-    for pod in scene.pods:
+    for pod in state.pods:
         node = pod.view.node
         if not pod.bound or node not in owners or _of_the_node(pod):
             continue
         if pod.tenant in settled and owners[node] != pod.tenant:
             own = ", ".join(sorted(name for name, owner in owners.items() if owner == pod.tenant))
-            whose = f", which belongs to tenant {owners[node]}" if owners[node] else ""
-            what = f"{pod.title} runs on {node}{whose}, and not on its tenant's own nodes ({own})"
+            owner = f", which belongs to tenant {owners[node]}" if owners[node] else ""
+            what = f"{pod.title} runs on {node}{owner}, not on its tenant's dedicated nodes ({own})"
         elif owners[node] and owners[node] != pod.tenant:
-            what = f"{pod.title} runs on {node}, which belongs to tenant {owners[node]} alone"
+            what = f"{pod.title} runs on {node}, which is dedicated to tenant {owners[node]}"
         else:
             continue
-        yield breach(f"{pod.view.namespace}/{pod.view.name}", what, (pod.line,))
+        yield breach(pod.key, what, (pod.line,))
 
 
-def within_quota(scene: ClusterState) -> Iterator[Finding]:
-    """What a tenant's pods hold is at most its ResourceQuota, vCluster's own pods included."""
-    for quota in scene.world.of("ResourceQuota"):
+def within_quota(state: ClusterState) -> Iterator[Finding]:
+    """The pods of a tenant, including vCluster's own, hold at most its ResourceQuota."""
+    for quota in state.snapshot.of("ResourceQuota"):
         meta = quota["metadata"]
         labels = labels_of(meta)
         tenant, namespace = labels.get("release", ""), meta.get("namespace", "")
         if labels.get("app") != "vcluster" or not tenant:
             continue
-        pods = [pod for pod in scene.pods if pod.view.namespace == namespace and pod.staying]
+        pods = [pod for pod in state.pods if pod.view.namespace == namespace and pod.staying]
         for name, most in ((quota.get("spec") or {}).get("hard") or {}).items():
             words, amount = _COUNTED.get(name, ("", None))
             if amount is None:
@@ -99,7 +99,7 @@ def within_quota(scene: ClusterState) -> Iterator[Finding]:
             if taken > quantity(most) + 1e-6:
                 yield breach(
                     f"{tenant} {name}",
-                    f"tenant {tenant} may have {quantity(most):g} {words}, and its pods have {taken:.6g}",
+                    f"the pods of tenant {tenant} hold {taken:.6g} {words}, and its quota is {quantity(most):g}",
                     (
                         f"ResourceQuota {namespace}/{meta['name']}: {name} {most}",
                         *some([pod for pod in pods if amount(pod)]),
@@ -107,43 +107,41 @@ def within_quota(scene: ClusterState) -> Iterator[Finding]:
                 )
 
 
-def no_host_groups(scene: ClusterState) -> Iterator[Finding]:
-    """The host's KAI groups no pods of tenants with a KAI of their own."""
-    spaces = {pod.view.namespace: pod.tenant for pod in scene.pods if pod.tenant in scene.own_kai}
-    for (namespace, name), group in scene.pod_groups.items():
+def no_host_groups(state: ClusterState) -> Iterator[Finding]:
+    """The host's KAI creates no PodGroups for tenants with their own KAI."""
+    spaces = {pod.view.namespace: pod.tenant for pod in state.pods if pod.tenant in state.own_kai}
+    for (namespace, name), group in state.pod_groups.items():
         if tenant := spaces.get(namespace):
-            members = [pod for pod in scene.pods if (pod.view.namespace, pod.view.pod_group) == (namespace, name)]
+            members = [pod for pod in state.pods if (pod.view.namespace, pod.view.pod_group) == (namespace, name)]
             yield breach(
                 f"{namespace}/{name}",
-                f"the host's KAI has made PodGroup {name} in {namespace}, whose tenant {tenant} has a KAI of its own",
+                f"the host's KAI created PodGroup {name} in {namespace}, but tenant {tenant} has its own KAI",
                 (f"PodGroup {namespace}/{name}: queue {group.queue}", *some(members)),
             )
 
 
-def own_groups(scene: ClusterState) -> Iterator[Finding]:
-    """The PodGroup that a copy names is one of the tenant's, not one that the host's KAI wrote over it."""
-    for pod in scene.pods:
-        side = scene.tenants.get(pod.tenant)
-        if pod.tenant not in scene.own_kai or side is None or not side.world.has("PodGroup"):
+def own_groups(state: ClusterState) -> Iterator[Finding]:
+    """The PodGroup that a synced pod names is the tenant's, not one of the host's KAI."""
+    for pod in state.pods:
+        inner = state.tenants.get(pod.tenant)
+        if pod.tenant not in state.own_kai or inner is None or not inner.snapshot.has("PodGroup"):
             continue
         group = pod.view.pod_group
-        if group and pod.staying and (pod.synced.namespace, group) not in side.pod_groups:
-            hosts = (pod.view.namespace, group) in scene.pod_groups
-            whose = "the host's KAI has one of that name" if hosts else "nobody has one of that name"
+        if group and pod.staying and (pod.synced.namespace, group) not in inner.pod_groups:
+            hosts = (pod.view.namespace, group) in state.pod_groups
+            owner = "the host's KAI has one of that name" if hosts else "no PodGroup has that name"
             yield breach(
-                f"{pod.view.namespace}/{pod.view.name}",
-                f"{pod.title} names the PodGroup {group}, which its tenant does not have; {whose}",
-                (pod.line,),
+                pod.key, f"{pod.title} names the PodGroup {group}, which its tenant does not have; {owner}", (pod.line,)
             )
 
 
-def _owner(scene: ClusterState, pod: PodInfo) -> str:
-    """Whose KAI, or whose scheduler, decides on a pod: a tenant's own, or empty for the host's."""
-    return pod.tenant if pod.tenant in scene.own_kai else ""
+def _owner(state: ClusterState, pod: PodInfo) -> str:
+    """The tenant whose scheduler places a pod; empty for the host's."""
+    return pod.tenant if pod.tenant in state.own_kai else ""
 
 
 def _of_the_node(pod: PodInfo) -> bool:
-    """Whether a pod belongs to its node, or only follows others there: the host's reservation pods do."""
+    """Whether a pod belongs to its node, or follows other pods there like the host's reservation pods."""
     if pod.tenant:
         return False
     view = pod.view

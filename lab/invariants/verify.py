@@ -1,4 +1,4 @@
-"""One verification: look once, or for a while, or until the cluster is quiet."""
+"""Verify clusters once, for a while, or until they are quiet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.invariants.watcher import Watcher
 from lab.kube.informers import Informers, InformerSource
 
 QUIET_LIMIT = 600.0
-"""Seconds after which a cluster that never gets quiet is given up, unless told otherwise."""
+"""Default limit in seconds for a cluster to become quiet."""
 
 
 def verify(
@@ -26,28 +26,28 @@ def verify(
     invariants: Iterable[Invariant] = ALL,
     settling: Callable[[int], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-    feed: Callable[[Iterable[InformerSource]], Informers] = Informers,
+    informers: Callable[[Iterable[InformerSource]], Informers] = Informers,
 ) -> InvariantReport:
-    """Judge clusters. Only reads.
+    """Verify clusters, without changing them.
 
-    A breach that may pass is looked at until it has passed or its grace is over, at most two minutes.
+    Waits until each breach has ended or exceeded its grace period, at most two minutes.
 
     Args:
         scopes: the clusters.
-        seconds: how long to watch; 0 looks once.
-        until_quiet: stop as soon as nothing has changed for a few seconds; ``seconds`` is then the limit.
-        invariants: by which rules.
-        settling: called with the number of breaches that may pass, before they are waited for.
+        seconds: duration of the watch; 0 verifies once.
+        until_quiet: stop when nothing has changed for a few seconds, ``seconds`` at the latest.
+        invariants: the rules.
+        settling: called with the number of breaches within their grace period, before waiting for them.
         clock: seconds.
-        feed: makes what follows the clusters; tests pass a script.
+        informers: watches the clusters; tests pass a script.
 
     Raises:
-        ApiFailed: nothing could be judged.
+        ApiFailed: no invariant could be evaluated.
         Interrupted: the run was cancelled.
     """
     quiet: bool | None = None
-    with Watcher(scopes, invariants, clock=clock, feed=feed) as watcher:
-        watcher.run(lambda: watcher.read)
+    with Watcher(scopes, invariants, clock=clock, informers=informers) as watcher:
+        watcher.run(lambda: watcher.synced)
         if until_quiet:
             limit = seconds or QUIET_LIMIT
             watcher.run(lambda: watcher.quiet or watcher.seconds >= limit)
@@ -60,8 +60,7 @@ def verify(
         watcher.settle()
         report = replace(watcher.report(), quiet=quiet)
     if all(result.state == "not judged" for result in report.results):
-        whys = list(dict.fromkeys(result.why for result in report.results))
-        raise ApiFailed(
-            "nothing could be judged", evidence=whys[:6], fix="see whether the API server answers: lab status"
-        )
+        evidence = list(dict.fromkeys(result.why for result in report.results))[:6]
+        fix = "check with 'lab status' whether the API server answers"
+        raise ApiFailed("no invariant could be evaluated", evidence=evidence, fix=fix)
     return report

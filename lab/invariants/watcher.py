@@ -1,4 +1,4 @@
-"""Watches clusters by their invariants: in the thread that calls, or in one of its own."""
+"""Watch clusters and evaluate their invariants, in the calling thread or in a background thread."""
 
 from __future__ import annotations
 
@@ -17,25 +17,19 @@ from lab.kube.informers import Informers, InformerSource
 from lab.tools.background import Background
 
 FIRST_SECONDS = 30.0
-"""How long the first lists may take; what has not come by then is not judged until it comes."""
+"""Limit for the first lists; a kind that is listed later is evaluated from then on."""
 
 QUIET_SECONDS = 5.0
-"""A cluster is quiet when nothing has changed for so long: more than KAI's scheduling cycle (1 s) and its retries."""
+"""Seconds without a change after which a cluster is quiet: more than KAI's scheduling cycle (1 s) and its retries."""
 
 IDLE_SECONDS = 0.5
 
-OnViolation = Callable[[Violation], None]
-
 
 class Watcher:
-    """A context manager: follows the clusters from its start to its end.
+    """A context manager that watches clusters.
 
-    Args:
-        scopes: what is watched.
-        invariants: by which rules.
-        tell: called at each violation, in the thread that watches.
-        clock: seconds.
-        feed: makes what follows the clusters; tests pass a script.
+    ``tell`` is called with each violation, in the watching thread. ``informers`` watches the clusters; tests pass a
+    script.
     """
 
     def __init__(
@@ -43,22 +37,22 @@ class Watcher:
         scopes: Iterable[Scope],
         invariants: Iterable[Invariant] = ALL,
         *,
-        tell: OnViolation | None = None,
+        tell: Callable[[Violation], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
-        feed: Callable[[Iterable[InformerSource]], Informers] = Informers,
+        informers: Callable[[Iterable[InformerSource]], Informers] = Informers,
     ) -> None:
         self._clock = clock
         zero = datetime.now(UTC) - timedelta(seconds=clock())
         rules = tuple(invariants)
-        self._judges = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
-        self._feed = feed([source for judge in self._judges.values() for source in judge.sources()])
+        self._evaluators = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
+        self._informers = informers([source for one in self._evaluators.values() for source in one.sources()])
         self._tell = tell
         self._violations: list[Violation] = []
         self._begun = clock()
         self._background: Background | None = None
 
     def __enter__(self) -> Watcher:
-        self._feed.__enter__()
+        self._informers.__enter__()
         self._begun = self._clock()
         return self
 
@@ -66,66 +60,65 @@ class Watcher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        self._feed.__exit__(kind, error, trace)
+        self._informers.__exit__(kind, error, trace)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """All so far, in their order."""
+        """All violations so far, in order."""
         return tuple(self._violations)
 
     @property
-    def read(self) -> bool:
-        """Whether every cluster has answered on every kind, or has had its time to."""
-        return self.seconds > FIRST_SECONDS or all(judge.ledger.read for judge in self._judges.values())
+    def synced(self) -> bool:
+        """Whether every cluster has answered for every kind, or the limit for that has passed."""
+        return self.seconds > FIRST_SECONDS or all(one.synced for one in self._evaluators.values())
 
     @property
     def seconds(self) -> float:
-        """How long it has been watching."""
+        """Duration of the watch so far."""
         return self._clock() - self._begun
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing has changed for a while, and nothing is wrong that may pass."""
+        """Whether nothing has changed for a while, and no breach is within its grace period."""
         now = self._clock()
-        changed = max(self._begun, *(judge.changed_at for judge in self._judges.values()))
-        return self.read and now - changed >= QUIET_SECONDS and not self.waiting()
+        changed = max(self._begun, *(one.changed_at for one in self._evaluators.values()))
+        return self.synced and now - changed >= QUIET_SECONDS and not self.waiting()
 
     def waiting(self, since: float | None = None) -> int:
-        """How many breaches stand within their grace; with ``since`` (of the clock) those that stood then."""
-        return sum(len(judge.waiting(since)) for judge in self._judges.values())
+        """The number of breaches within their grace period; with ``since`` (of the clock) only those older than it."""
+        return sum(len(one.tracker.waiting(since)) for one in self._evaluators.values())
 
     def step(self) -> None:
-        """Wait for one piece of news, half a second at most, and judge what is to be judged now."""
-        wake = min((judge.next_look() for judge in self._judges.values()), default=float("inf"))
+        """Handle one event, waiting for it at most half a second, and evaluate the rules that are due."""
+        wake = min((one.next_look() for one in self._evaluators.values()), default=float("inf"))
         self._take(max(0.0, min(IDLE_SECONDS, wake - self._clock())))
         now = self._clock()
-        self._found(v for judge in self._judges.values() if judge.next_look() <= now for v in judge.look(now))
+        for one in self._evaluators.values():
+            if one.next_look() <= now:
+                self._record(one, one.look(now))
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Watch in this thread until ``until`` holds; it is asked twice a second or more often.
-
-        Raises:
-            Interrupted: the run was cancelled.
-        """
+        """Watch in this thread until ``until`` holds; it is called at least twice a second. Raises Interrupted."""
         while not until():
             self.step()
 
     def look(self) -> None:
-        """Wait until the clusters have been read, and judge all that has come."""
-        self.run(lambda: self.read)
+        """Wait until the clusters have been read, handle all queued events, and evaluate all rules."""
+        self.run(lambda: self.synced)
         while self._take(0.0):
             pass
         now = self._clock()
-        self._found(violation for judge in self._judges.values() for violation in judge.look(now))
+        for one in self._evaluators.values():
+            self._record(one, one.look(now))
 
     def settle(self, limit: float = float("inf")) -> None:
-        """Go on until each breach that stands now has ended or has stood for too long; ``limit`` in seconds."""
+        """Watch until each current breach has ended or exceeded its grace period, at most ``limit`` seconds."""
         self.look()
         now = self._clock()
         self.run(lambda: not self.waiting(now) or self._clock() - now > limit)
 
     def start(self) -> None:
-        """Watch in a thread of its own until ``stop``."""
+        """Watch in a background thread until ``stop``."""
         self._background = Background(lambda stopping: self.run(stopping.is_set), "invariants")
         self._background.start()
 
@@ -135,35 +128,35 @@ class Watcher:
 
     @property
     def trouble(self) -> Exception | None:
-        """What ended the thread before its time."""
+        """The exception that ended the background thread."""
         return None if self._background is None else self._background.error
 
     def report(self) -> InvariantReport:
-        """What is known of each invariant."""
+        """The results so far."""
         results = []
-        for name, judge in self._judges.items():
-            for invariant in judge.invariants:
-                found = tuple(v for v in self._violations if (v.side, v.rule) == (judge.scope.side, invariant.id))
-                waiting = tuple(s.breach for s in judge.waiting() if s.invariant is invariant)
-                why = "" if judge.judged(invariant) else judge.ledger.why_not(invariant) or "nothing was read"
-                if not (name and invariant.tenant_needs):
-                    results.append(InvariantResult(invariant, judge.scope.side, found, why, waiting))
-        gaps = tuple(gap for judge in self._judges.values() for gap in judge.gaps)
+        for name, one in self._evaluators.items():
+            side = one.scope.side
+            for invariant in one.invariants:
+                if name and invariant.tenant_needs:
+                    continue
+                violations = tuple(v for v in self._violations if (v.side, v.rule) == (side, invariant.id))
+                waiting = tuple(p.breach for p in one.tracker.waiting() if p.invariant is invariant)
+                results.append(InvariantResult(invariant, side, violations, one.not_evaluated(invariant), waiting))
+        gaps = tuple(gap for one in self._evaluators.values() for gap in one.gaps)
         return InvariantReport(datetime.now(UTC), self.seconds, tuple(results), gaps)
 
     def _take(self, seconds: float) -> bool:
-        """Take one piece of news in; whether there was one."""
-        news = self._feed.take(seconds)
-        if news is None:
+        """Handle one event; whether there was one."""
+        event = self._informers.take(seconds)
+        if event is None:
             return False
-        scope, _, side = news.source.partition("/")
-        self._found(self._judges[scope].hear(side, news, self._clock()))
+        scope, _, tenant = event.source.partition("/")
+        one = self._evaluators[scope]
+        self._record(one, one.handle(tenant, event, self._clock()))
         return True
 
-    def _found(self, violations: Iterable[Violation]) -> None:
-        scopes = {judge.scope.side: judge.scope for judge in self._judges.values()}
-        for found in violations:
-            violation = with_cause(found, scopes[found.side])
-            self._violations.append(violation)
-            if self._tell is not None:
-                self._tell(violation)
+    def _record(self, evaluator: Evaluator, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            found = with_cause(violation, evaluator.scope)
+            self._violations.append(found)
+            self._tell(found)

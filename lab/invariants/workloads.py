@@ -1,4 +1,4 @@
-"""Rules on PodGroups, BindRequests and schedulers: who decides on a pod, and that it is decided."""
+"""Rules on PodGroups, BindRequests and the schedulers of pods."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lab.objects.fields import Obj
 from lab.snapshot.pod_info import PodInfo
 
 
-def gang_whole(scene: ClusterState) -> Iterator[Finding]:
-    """Of a PodGroup at least minMember pods are bound, or none (KAI's own measure: PodGroupInfo.IsStale)."""
+def gang_whole(state: ClusterState) -> Iterator[Finding]:
+    """Of a PodGroup at least minMember pods are bound, or none (as in KAI's PodGroupInfo.IsStale)."""
     members: dict[tuple[str, str], list[PodInfo]] = {}
-    for pod in scene.pods:
-        if pod.view.pod_group and scene.mine(pod):
+    for pod in state.pods:
+        if pod.view.pod_group and state.mine(pod):
             members.setdefault((pod.view.namespace, pod.view.pod_group), []).append(pod)
     for key, pods in members.items():
-        group = scene.world.get("PodGroup", key[1], key[0])
+        group = state.snapshot.get("PodGroup", key[1], key[0])
         bound = [pod for pod in pods if pod.bound]
         if group is None or not bound or any(pod.view.phase == "Succeeded" for pod in pods):
             continue
-        for what, least, part in _parts(group, scene.pod_groups[key].min_member, bound):
+        for what, least, part in _parts(group, state.pod_groups[key].min_member, bound):
             if len(part) < least:
                 yield breach(
                     "/".join(key),
@@ -34,28 +34,24 @@ def gang_whole(scene: ClusterState) -> Iterator[Finding]:
                 break
 
 
-def group_exists(scene: ClusterState) -> Iterator[Finding]:
+def group_exists(state: ClusterState) -> Iterator[Finding]:
     """The annotation pod-group-name names a PodGroup of the pod's namespace."""
-    for pod in scene.pods:
+    for pod in state.pods:
         view = pod.view
-        if not view.pod_group or view.ended or view.deleting or not scene.mine(pod):
+        if not view.pod_group or view.ended or view.deleting or not state.mine(pod):
             continue
-        if (view.namespace, view.pod_group) not in scene.pod_groups:
-            yield breach(
-                f"{view.namespace}/{view.name}",
-                f"{pod.title} names the PodGroup {view.pod_group}, which does not exist",
-                (pod.line,),
-            )
+        if (view.namespace, view.pod_group) not in state.pod_groups:
+            yield breach(pod.key, f"{pod.title} names the PodGroup {view.pod_group}, which does not exist", (pod.line,))
 
 
-def bind_ends(scene: ClusterState) -> Iterator[Finding]:
-    """A BindRequest is answered."""
-    for request in scene.world.bind_requests:
+def bind_ends(state: ClusterState) -> Iterator[Finding]:
+    """KAI's binder completes each BindRequest."""
+    for request in state.snapshot.bind_requests:
         if request.phase in ("Succeeded", "Failed"):
             continue
         groups = f", GPU groups {', '.join(request.gpu_groups)}" if request.gpu_groups else ""
         yield breach(
-            # A request that is made anew for the same pod is the same trouble.
+            # A recreated request for the same pod is the same breach.
             f"{request.namespace}/{request.pod}",
             f"pod {request.namespace}/{request.pod} is neither bound nor refused",
             (
@@ -65,21 +61,21 @@ def bind_ends(scene: ClusterState) -> Iterator[Finding]:
         )
 
 
-def left_alone(scene: ClusterState) -> Iterator[Finding]:
-    """KAI gives nothing to pods of other schedulers."""
-    for pod in scene.pods:
+def left_alone(state: ClusterState) -> Iterator[Finding]:
+    """Pods of other schedulers have no GPU groups and received types of KAI."""
+    for pod in state.pods:
         view = pod.view
         other = view.scheduler_name != KAI_SCHEDULER and not pod.is_reservation and not view.ended
         if other and (view.received_resource_type or view.gpu_groups):
             yield breach(
-                f"{view.namespace}/{view.name}",
-                f"{pod.title} is of scheduler {view.scheduler_name or '(none)'}, and carries what KAI gives",
+                pod.key,
+                f"{pod.title} belongs to scheduler {view.scheduler_name or '(none)'}, but KAI labelled it",
                 (pod.line, f"received-resource-type: {view.received_resource_type or '(none)'}"),
             )
 
 
 def _parts(group: Obj, least: int, bound: Sequence[PodInfo]) -> Iterator[tuple[str, int, Sequence[PodInfo]]]:
-    """What must be whole: the group, or each of its subgroups; with minSubGroup the subgroups are elastic."""
+    """The parts with a minimum: the group, or each of its subgroups; with minSubGroup the subgroups are elastic."""
     spec = group.get("spec") or {}
     subgroups = [sub for sub in spec.get("subGroups") or [] if sub.get("minMember")]
     if not subgroups:

@@ -97,11 +97,11 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
     begin = item.stash[_BEGIN] = datetime.now(UTC)
     waivers = item.stash[_WAIVERS] = tuple(_waivers(item, begin))
     for waiver in waivers:
-        log.excuse(waiver)
+        log.waive(waiver)
     yield
     for waiver in waivers:
         own = None if waiver.spaces is None else _namespaces(item)
-        log.excuse(replace(waiver, end=datetime.now(UTC), spaces=own))
+        log.waive(replace(waiver, end=datetime.now(UTC), spaces=own))
     _check(item)
 
 
@@ -174,7 +174,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     terminalreporter.write_sep("-", "invariants")
     terminalreporter.write_line(f"{counts}; watched for {watch.report.seconds:.0f} s")
-    for violation, waiver in watch.log.excused():
+    for violation, waiver in watch.log.waived():
         terminalreporter.write_line(f"expected: {violation.rule} in {waiver.test} ({waiver.reason})")
     warnings = []
     for violation in watch.log.by_defects():

@@ -12,9 +12,11 @@ from typing import Any
 
 from lab.findings import Finding
 from lab.invariants import ClusterState, Invariant, Scope, Watcher, known
+from lab.invariants.cluster_state import tenants_with_kai
 from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.pod_info import PodInfo
 from tests.support.fakes import FakeClock
 
 Json = dict[str, Any]
@@ -171,16 +173,35 @@ def world(
     return ClusterSnapshot(AT, {kind: tuple(obj for obj in every if obj["kind"] == kind) for kind in kinds})
 
 
+def state_of(
+    snapshot: ClusterSnapshot,
+    tenants: Mapping[str, ClusterSnapshot] | None = None,
+    own_kai: Iterable[str] = (),
+    *,
+    inside: bool = False,
+) -> ClusterState:
+    """The state of a cluster and of its tenants."""
+    pods = tuple(PodInfo.of(obj) for obj in snapshot.of("Pod"))
+    return ClusterState(
+        snapshot,
+        pods,
+        {node.name: node for node in snapshot.nodes},
+        {name: state_of(one, inside=True) for name, one in (tenants or {}).items()},
+        frozenset(own_kai) | tenants_with_kai(pods),
+        inside=inside,
+    )
+
+
 def breaches(
     rule: str, *objs: Json, tenants: Mapping[str, ClusterSnapshot] | None = None, **more: Any
 ) -> list[Finding]:
     """What one invariant finds wrong with these objects."""
     (invariant,) = known((rule,))
-    return list(invariant.apply(ClusterState.of(world(*objs), tenants, **more)))
+    return list(invariant.apply(state_of(world(*objs), tenants, **more)))
 
 
 class Script:
-    """A feed of a test: gives news in their order, lets time pass between them, then nothing any more."""
+    """Scripted informers: events in order with pauses between them, then nothing."""
 
     def __init__(self, clock: FakeClock, *steps: InformerEvent | float) -> None:
         self.clock = clock
@@ -246,7 +267,7 @@ HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
     """A watcher after all these steps and a second more."""
     script = Script(clock, *steps, 1.0)
-    one = Watcher(scopes, clock=clock, feed=script)
+    one = Watcher(scopes, clock=clock, informers=script)
     with one:
         one.run(lambda: not script.steps)
         one.look()

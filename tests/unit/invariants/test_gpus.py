@@ -28,7 +28,7 @@ def test_a_gpu_shared_out_more_than_once_is_named_with_its_pods(shares: list[flo
     pods = [share(f"p{number}", part) for number, part in enumerate(shares)]
     (breach,) = breaches("gpu-fractions", reservation(), *pods)
     assert breach.subject == "w1 GPU-1"
-    assert f"{sum(shares):.4g} times" in breach.what
+    assert f"add up to {sum(shares):.4g} GPUs" in breach.what
     assert [line.split(":")[0] for line in breach.evidence] == [f"pod t/p{n}" for n in range(len(shares))]
 
 
@@ -45,7 +45,7 @@ def test_two_groups_on_one_gpu_add_up() -> None:
     pods = [share("a", 0.6), share("b", 0.6, "g2")]
     two = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1")]
     (breach,) = breaches("gpu-fractions", *two, *pods)
-    assert "1.2 times" in breach.what
+    assert "add up to 1.2 GPUs" in breach.what
     other = [reservation("g1", "GPU-1"), reservation("g2", "GPU-2")]
     assert breaches("gpu-fractions", *other, *pods) == []
 
@@ -97,14 +97,14 @@ def test_memory_that_a_gpu_does_not_have() -> None:
     assert breaches("gpu-memory", reservation(), *pods[:2]) == []
     assert breaches("gpu-memory", node(memory=None), reservation(), *pods) == []
     (breach,) = breaches("gpu-memory", reservation(), *pods)
-    assert breach.what == "GPU GPU-1 of w1 has 16384 MiB, and 18000 MiB are promised (6000 + 6000 + 6000)"
+    assert breach.what == "GPU GPU-1 of w1 has 16384 MiB, but its pods request 18000 MiB (6000 + 6000 + 6000)"
 
 
 def test_whole_gpus_and_reservation_pods_take_what_the_node_has() -> None:
     full = [reservation(), *HALF, pod("whole", gpus=1)]
     assert breaches("whole-gpus", *full) == []
     (breach,) = breaches("whole-gpus", *full, pod("late", gpus=1, scheduler="default-scheduler"))
-    assert breach.what == "node w1 has 2 GPUs, and 3 are given away"
+    assert breach.what == "node w1 has 2 GPUs, but its pods hold 3"
     assert any("holds GPU GPU-1" in line for line in breach.evidence)
 
 

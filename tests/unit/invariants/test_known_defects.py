@@ -12,6 +12,7 @@ from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
 from lab.invariants.known_defects import RETRIED, with_cause
 from lab.kube import Cluster
+from lab.serialization import to_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVIDENCE = (
@@ -51,8 +52,8 @@ FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}
 def test_a_bind_that_failed_before_is_the_proof() -> None:
     found = with_cause(LOST, scope(server=FAILED_ONCE))
     assert found.defect == RETRIED
-    assert found.evidence == (*EVIDENCE, "BindRequest t/server had failed once: ConfigMap not found")
-    assert Violation.from_json(found.as_json()) == found
+    assert found.evidence == (*EVIDENCE, "BindRequest t/server failed once: ConfigMap not found")
+    assert Violation.from_json(to_json(found)) == found
 
 
 @pytest.mark.parametrize(

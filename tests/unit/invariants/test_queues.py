@@ -22,7 +22,7 @@ def test_a_queue_within_its_limit() -> None:
 
 def test_a_queue_over_its_limit_is_named_with_its_pods() -> None:
     (breach,) = breaches("queue-limit", *TREE, pod_group("pg"), member("a"), member("b"))
-    assert breach.what == "queue leaf may have 1 GPUs, and its pods have 2"
+    assert breach.what == "the pods of queue leaf hold 2 GPUs, and its limit is 1"
     assert breach.evidence[0].startswith("queue leaf, parent root: limits gpu 1")
     assert len(breach.evidence) == 3
 
@@ -70,7 +70,7 @@ def test_queues_in_a_circle_do_not_hang() -> None:
 def test_pods_run_in_leaves() -> None:
     assert breaches("leaf-queues", *TREE, pod_group("pg"), member("a")) == []
     (breach,) = breaches("leaf-queues", *TREE, pod_group("pg", "root"), member("a"))
-    assert breach.what == "1 pods run in queue root, which is the parent of leaf, other"
+    assert breach.what == "1 pod in queue root, which is the parent of leaf, other"
     (breach,) = breaches("leaf-queues", *TREE, pod_group("pg", "gone"), member("a"))
     assert "'gone', which does not exist" in breach.what
 
@@ -129,5 +129,5 @@ def test_pods_of_other_schedulers_are_left_alone() -> None:
     assert breaches("others-left-alone", plain, share("k", 0.5)) == []
     touched = pod("a", scheduler="default-scheduler", received="Regular")
     (breach,) = breaches("others-left-alone", touched)
-    assert "of scheduler default-scheduler" in breach.what
+    assert "belongs to scheduler default-scheduler" in breach.what
     assert breaches("others-left-alone", pod("a", scheduler="default-scheduler", groups=["g1"]))

@@ -32,7 +32,7 @@ def test_two_reservation_pods_for_one_group() -> None:
 
 def test_a_user_without_a_reservation_pod() -> None:
     (breach,) = breaches("reserved", share("a", 0.5), share("b", 0.25))
-    assert "2 pods and no reservation pod" in breach.what
+    assert "2 pods but no reservation pod" in breach.what
     assert breaches("reserved", reservation(phase="Failed"), share("a", 0.5))
 
 
@@ -70,7 +70,7 @@ def test_a_group_in_use_whose_gpu_nobody_knows() -> None:
 
 def test_a_reservation_pod_for_nobody() -> None:
     (breach,) = breaches("reservation-used", reservation())
-    assert breach.what == "GPU group g1 is held for nobody"
+    assert breach.what == "GPU group g1 has a reservation pod but no user"
     assert breaches("reservation-used", reservation(), share("a", 0.5, phase="Succeeded"))
     assert breaches("reservation-used", reservation(deleting=True)) == []
 

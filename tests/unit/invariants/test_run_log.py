@@ -13,6 +13,7 @@ import pytest
 from lab.invariants import Violation
 from lab.invariants.run_log import RECOVERY, ViolationLog, Waiver
 from lab.pytest_plugin import invariants
+from lab.serialization import to_json
 
 
 def item(*, worker: bool, fixtures: tuple[str, ...] = (), places: tuple[str, ...] = ()) -> Any:
@@ -47,7 +48,7 @@ def test_workers_share_the_folder_of_the_run(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     found = violation("w", now, evidence=("é",))
     assert running.violations() == []
-    watching.tell(found)
+    watching.add(found)
     assert running.violations() == [found]
     (tmp_path / "violations.jsonl").open("a").write('{"half')
     assert running.violations() == [found]
@@ -68,6 +69,6 @@ def test_an_excuse_covers_the_test_and_its_aftermath() -> None:
     assert [at(second, "pod t-a-0a1b2c/x") for second in (9, last)] == [True, False]
     own = replace(excuse, spaces=("t-b-0a1b2c",), invariants=("reserved",))
     for one in (excuse, own, replace(own, end=None)):
-        assert Waiver.from_json(one.as_json()) == one
+        assert Waiver.from_json(to_json(one)) == one
     excuse = own
     assert [at(9, what) for what in ("t-b-0a1b2c", "t-a-0a1b2c", "GPU group g")] == [True, False, True]

@@ -62,7 +62,7 @@ def test_each_has_gpus_of_its_own() -> None:
 def test_a_gpu_of_two_tenants() -> None:
     (breach,) = apart(ML, ML_USER, copy_of(reservation("g-ops", "GPU-1"), "ops"))
     assert breach.subject == "w1 GPU-1"
-    assert breach.what.startswith("GPU GPU-1 of w1 is used by tenant ml and tenant ops at once")
+    assert breach.what.startswith("GPU GPU-1 of w1 is used by tenant ml and tenant ops, whose schedulers")
     assert len(breach.evidence) == 3
     assert breach.evidence[0].startswith(
         "pod vc-ml/a-x-t-x-ml (t/a of tenant ml): Running, on w1, requests 0.5 of 1 GPU"
@@ -71,7 +71,7 @@ def test_a_gpu_of_two_tenants() -> None:
 
 def test_a_gpu_of_a_tenant_and_the_host() -> None:
     (breach,) = apart(ML, whole("big", "GPU-0", "GPU-1"))
-    assert "is used by the host and tenant ml at once" in breach.what
+    assert "is used by the host and tenant ml, whose" in breach.what
     (breach,) = apart(ML, copy_of(share("c", 0.5, "g-c"), "dev"), reservation("g-c", "GPU-1"))
     assert "is used by the host and tenant ml" in breach.what  # dev's pods are the host's KAI's
 
@@ -119,15 +119,15 @@ def test_everybody_on_nodes_of_their_own() -> None:
 
 def test_a_tenants_pod_elsewhere() -> None:
     (breach,) = on_nodes(copy_of(pod("a", on="w1"), "ml"))
-    assert breach.what == "pod vc-ml/a-x-t-x-ml (t/a of tenant ml) runs on w1, and not on its tenant's own nodes (w2)"
+    assert breach.what == "pod vc-ml/a-x-t-x-ml (t/a of tenant ml) runs on w1, not on its tenant's dedicated nodes (w2)"
     both = breaches("tenant-nodes", *NODES, node("w3", tenant="ops"), copy_of(pod("a", on="w3"), "ml"))
-    assert "runs on w3, which belongs to tenant ops, and not on" in both[0].what
+    assert "runs on w3, which belongs to tenant ops, not on" in both[0].what
 
 
 @pytest.mark.parametrize("other", [pod("b", on="w2"), copy_of(pod("b", on="w2"), "dev")])
 def test_somebody_else_on_a_tenants_node(other: Json) -> None:
     (breach,) = on_nodes(other)
-    assert breach.what.endswith(" runs on w2, which belongs to tenant ml alone")
+    assert breach.what.endswith(" runs on w2, which is dedicated to tenant ml")
     assert breach.evidence[0].endswith("Running, on w2")
 
 
@@ -168,9 +168,9 @@ def test_a_tenant_within_its_quota() -> None:
 @pytest.mark.parametrize(
     ("hard", "what"),
     [
-        ({"gpu": "1"}, "tenant ml may have 1 GPUs, and its pods have 2"),
-        ({"requests.cpu": "250m"}, "tenant ml may have 0.25 cpu, and its pods have 0.5"),
-        ({"pods": "1"}, "tenant ml may have 1 pods, and its pods have 3"),
+        ({"gpu": "1"}, "the pods of tenant ml hold 2 GPUs, and its quota is 1"),
+        ({"requests.cpu": "250m"}, "the pods of tenant ml hold 0.5 cpu, and its quota is 0.25"),
+        ({"pods": "1"}, "the pods of tenant ml hold 3 pods, and its quota is 1"),
     ],
 )
 def test_a_tenant_over_its_quota(hard: dict[str, str], what: str) -> None:
@@ -199,7 +199,7 @@ def test_the_hosts_kai_groups_only_its_own() -> None:
     assert breaches("tenant-no-host-groups", named, pod_group("pg-host"), own_kai=("ml",)) == []
     made = pod_group("pg-a", namespace="vc-ml")
     (breach,) = breaches("tenant-no-host-groups", named, made, own_kai=("ml",))
-    assert breach.what == "the host's KAI has made PodGroup pg-a in vc-ml, whose tenant ml has a KAI of its own"
+    assert breach.what == "the host's KAI created PodGroup pg-a in vc-ml, but tenant ml has its own KAI"
     assert breach.evidence[0] == "PodGroup vc-ml/pg-a: queue leaf"
     assert breaches("tenant-no-host-groups", named, made) == []  # a host-kai tenant's pods are the host's KAI's
 
@@ -209,7 +209,7 @@ def test_a_copy_names_a_group_of_its_tenant() -> None:
     inside = world(pod_group("pg-a"))
     assert breaches("tenant-own-groups", named, tenants={"ml": inside}, own_kai=("ml",)) == []
     (breach,) = breaches("tenant-own-groups", named, tenants={"ml": world()}, own_kai=("ml",))
-    assert breach.what.endswith("names the PodGroup pg-a, which its tenant does not have; nobody has one of that name")
+    assert breach.what.endswith("names the PodGroup pg-a, which its tenant does not have; no PodGroup has that name")
     hosts = pod_group("pg-a", namespace="vc-ml")
     (breach,) = breaches("tenant-own-groups", named, hosts, tenants={"ml": world()}, own_kai=("ml",))
     assert breach.what.endswith("; the host's KAI has one of that name")
@@ -249,4 +249,4 @@ def test_old_lines_are_judged_inside_their_tenants(clock: FakeClock, version: st
     alone = [share("a", 0.5), share("b", 0.5)]
     (violation,) = watched(FakeClock(), *lists(), *lists(*alone, source="ml/"), scopes=(HOST, own)).violations
     assert (violation.side, violation.rule) == ("tenant ml", "reserved")
-    assert violation.evidence[-1].startswith(f"KAI {version} is known for this: ")
+    assert violation.evidence[-1].startswith(f"known defect of KAI {version}: ")

@@ -10,12 +10,12 @@ OWN = pod("web", scheduler="default-scheduler")
 def test_each_pod_of_a_tenant_has_its_copy() -> None:
     assert breaches("tenant-own-pods", copy_of(OWN, "ml"), tenants={"ml": world(OWN)}) == []
     (breach,) = breaches("tenant-own-pods", tenants={"ml": world(OWN)})
-    assert breach.what == "tenant ml sees pod t/web, and the host has no copy of it"
+    assert breach.what == "tenant ml sees pod t/web, but the host has no copy of it"
 
 
 def test_a_copy_that_belongs_to_another_tenant() -> None:
     (breach,) = breaches("tenant-own-pods", copy_of(OWN, "ops"), tenants={"ml": world(OWN)})
-    assert "the copy belongs to tenant ops" in breach.what
+    assert "its copy belongs to tenant ops" in breach.what
     assert breach.evidence[1].startswith("host: pod vc-ops/web-x-t-x-ops (t/web of tenant ops)")
 
 
@@ -34,7 +34,7 @@ def test_a_namespace_of_the_host_is_one_tenants() -> None:
     assert breaches("tenants-apart", mine, other, pod("plain")) == []
     other["metadata"]["namespace"] = "vc-ml"
     (breach,) = breaches("tenants-apart", mine, other)
-    assert breach.what == "namespace vc-ml holds pods of tenants ml, ops"
+    assert breach.what == "namespace vc-ml has pods of tenants ml, ops"
 
 
 def test_a_tenant_sees_nothing_of_the_hosts_kai() -> None:

@@ -11,6 +11,7 @@ from lab.errors import Interrupted
 from lab.invariants import ALL, Scope, Violation, Watcher
 from lab.invariants.watcher import FIRST_SECONDS, QUIET_SECONDS
 from lab.kube.informers import InformerEvent
+from lab.serialization import to_json
 from tests.support.fakes import FakeClock
 from tests.support.invariants_world import (
     HOST,
@@ -34,7 +35,7 @@ LATE = share("late", 0.5)
 def watcher(
     clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,), **more: Any
 ) -> Watcher:
-    return Watcher(scopes, clock=clock, feed=Script(clock, *steps), **more)
+    return Watcher(scopes, clock=clock, informers=Script(clock, *steps), **more)
 
 
 def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
@@ -43,7 +44,7 @@ def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
     )
     (violation,) = one.violations
     assert violation.rule == "gpu-fractions"
-    assert "1.5 times" in violation.what
+    assert "add up to 1.5 GPUs" in violation.what
     assert one.waiting() == 0
 
 
@@ -114,7 +115,7 @@ def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
     assert states["leaf-queues"].why == "PodGroup: the server does not have it"
     assert states["gpu-fractions"].state == "held"
     assert states["reserved"].state == "broken"
-    assert states["tenant-own-pods"].why == "no tenant is named"
+    assert states["tenant-own-pods"].why == "no tenants are given"
 
 
 def test_a_kind_that_comes_later_is_judged_from_then_on(clock: FakeClock) -> None:
@@ -185,7 +186,7 @@ def test_known_faults_of_the_kai_version_are_evidence(clock: FakeClock) -> None:
     old = Scope("", HOST.cluster, kai_version="0.9.8")
     start = lists(reservation(), share("a", 0.5), share("b", 0.6))
     (violation,) = watched(clock, *start, scopes=(old,)).violations
-    assert violation.evidence[-1].startswith("KAI 0.9.8 is known for this: ")
+    assert violation.evidence[-1].startswith("known defect of KAI 0.9.8: ")
 
 
 def test_settling_waits_for_what_stands_and_no_longer(clock: FakeClock) -> None:
@@ -234,7 +235,7 @@ def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock)
 def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
     told: list[Violation] = []
     script = Script(clock, *lists(reservation(), share("a", 0.5)), 1.0, news("ADDED", share("b", 0.6)))
-    with Watcher([HOST], clock=clock, feed=script, tell=told.append) as one:
+    with Watcher([HOST], clock=clock, informers=script, tell=told.append) as one:
         one.run(lambda: not script.steps)
         assert [violation.rule for violation in told] == ["gpu-fractions"]
         assert told == list(one.violations)
@@ -243,7 +244,7 @@ def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
 def test_a_thread_watches_until_it_is_stopped(clock: FakeClock) -> None:
     seen = threading.Event()
     steps = [*lists(reservation(), share("a", 0.5)), news("ADDED", share("b", 0.6))]
-    with Watcher([HOST], clock=clock, feed=Script(clock, *steps), tell=lambda _: seen.set()) as one:
+    with Watcher([HOST], clock=clock, informers=Script(clock, *steps), tell=lambda _: seen.set()) as one:
         one.start()
         assert seen.wait(10)
         one.stop()
@@ -255,7 +256,7 @@ def test_what_ends_the_thread_is_kept(clock: FakeClock) -> None:
         def take(self, seconds: float) -> InformerEvent | None:
             raise Interrupted("stopped")
 
-    with Watcher([HOST], clock=clock, feed=Cancelled(clock)) as one:
+    with Watcher([HOST], clock=clock, informers=Cancelled(clock)) as one:
         one.start()
         one.stop()
     assert isinstance(one.trouble, Interrupted)
@@ -275,7 +276,7 @@ def test_a_storm_costs_few_looks(clock: FakeClock, monkeypatch: pytest.MonkeyPat
 
 
 def test_rules_that_must_always_hold_look_at_pods_and_nodes_only() -> None:
-    # Watches of other kinds run apart from those of pods.
+    # Watches of other kinds are not synchronized with those of pods.
     always = [invariant for invariant in ALL if not invariant.grace]
     assert len(always) >= 8
     assert {kind for invariant in always for kind in invariant.needs} == {"Pod", "Node"}
@@ -289,4 +290,4 @@ def test_every_grace_has_its_reason() -> None:
 def test_violations_survive_a_file() -> None:
     clock = FakeClock()
     (violation,) = watched(clock, *lists(reservation(), share("a", 0.5), share("b", 0.6))).violations
-    assert Violation.from_json(violation.as_json()) == violation
+    assert Violation.from_json(to_json(violation)) == violation

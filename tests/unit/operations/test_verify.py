@@ -31,7 +31,7 @@ FINE = [reservation(), share("a", 0.5), share("b", 0.5)]
 
 
 def verified(clock: FakeClock, *steps: InformerEvent | float, **more: Any) -> InvariantReport:
-    return verify([HOST], clock=clock, feed=Script(clock, *steps), **more)
+    return verify([HOST], clock=clock, informers=Script(clock, *steps), **more)
 
 
 def states(report: InvariantReport) -> dict[str, str]:
@@ -101,7 +101,7 @@ def test_a_cluster_that_never_gets_quiet(clock: FakeClock) -> None:
 
 
 def test_nothing_to_be_judged_is_an_error(clock: FakeClock) -> None:
-    with pytest.raises(ApiFailed, match="nothing could be judged") as caught:
+    with pytest.raises(ApiFailed, match="no invariant could be evaluated") as caught:
         verified(clock, InformerEvent("/", "Pod", trouble="Connection refused"))
     assert "Pod: Connection refused" in caught.value.evidence
 
@@ -136,10 +136,10 @@ def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
     text = text_of(verified(clock, *lists(*FINE, share("c", 0.5))))
     assert "lab demo: broken" in text
     assert "✗  gpu-fractions" in text
-    assert "GPU GPU-1 of w1 is shared out 1.5 times (0.5 + 0.5 + 0.5)" in text
+    assert "the shares of GPU GPU-1 of w1 add up to 1.5 GPUs (0.5 + 0.5 + 0.5)" in text
     assert "pod t/c: Running, on w1, requests 0.5 of 1 GPU, GPU group g1" in text
     assert "-  tenant-own-pods" in text
-    assert "no tenant is named" in text
+    assert "no tenants are given" in text
     assert f"{len(ALL) - 4} held, 1 broken, 3 not judged" in text
 
 
@@ -217,7 +217,7 @@ def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judge
     rows = {row["id"]: row for row in data["invariants"]}
     assert len(rows) == len(ALL)
     assert rows["gpu-fractions"]["findings"][0]["evidence"]
-    assert rows["tenant-own-pods"]["why"] == "no tenant is named"
+    assert rows["tenant-own-pods"]["why"] == "no tenants are given"
     assert rows["reservation-used"]["why_grace"]
 
 

@@ -117,7 +117,7 @@ def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
         """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*no such invariant: no-such-thing*"])
+    result.stdout.fnmatch_lines(["*unknown invariant: no-such-thing*"])
 
 
 def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
