@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lab.errors import CommandFailed
 from lab.host.machine import Machine
 from lab.tools import http
 from lab.tools.debian import Debian
-from lab.tools.process import Runner
+from lab.tools.process import Runner, output_of
 
 TIMEOUT = 2.0
 """Seconds that a source has to answer."""
@@ -104,10 +103,7 @@ def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
 def _go_proxies(run: Runner, machine: Machine) -> list[str]:
     text = machine.env.get("GOPROXY", "")
     if not text and run.which("go") is not None:
-        try:
-            text = run.run(["go", "env", "GOPROXY"], check=False, timeout=10).out.strip()
-        except CommandFailed:
-            text = ""
+        text = output_of(run, "go", "env", "GOPROXY").strip()
     addresses = (text or "https://proxy.golang.org").replace("|", ",").split(",")
     return [address.strip().rstrip("/") for address in addresses if "://" in address]
 
@@ -116,10 +112,7 @@ def _pip_index(run: Runner, machine: Machine) -> str:
     """The package index that pip uses; empty if it is configured to use none."""
     settings: dict[str, str] = {}
     if pip := next((name for name in ("pip", "pip3") if run.which(name)), None):
-        try:
-            listed = run.run([pip, "config", "list"], check=False, timeout=10).out
-        except CommandFailed:
-            listed = ""
+        listed = output_of(run, pip, "config", "list")
         for section in ("global", ":env:"):  # the environment overrides the files
             settings |= dict(re.findall(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.M))
     if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:

@@ -1,4 +1,4 @@
-"""Where binaries, images and charts come from: present → bundle → registry → build."""
+"""Sources of binaries, images and charts: present → bundle → registry → build."""
 
 from lab.supply.catalogue import Item
 from lab.supply.resolve import Choice

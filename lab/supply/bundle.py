@@ -1,6 +1,6 @@
-"""Bundles: a folder or tar that carries images, charts and binaries with a manifest of sha256 sums.
+"""Bundles: folders or tars with images, charts and binaries, and a manifest of sha256 sums.
 
-A bundle is how a lab comes up without any network, and how KAI reaches machines that see no container registry.
+With a bundle a lab can come up without any network, or without a container registry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,13 +18,13 @@ from typing import Any
 from lab.errors import LabError
 from lab.paths import bundles_root, cache_root
 from lab.supply.archive import digest
-from lab.supply.cache import key_of, making, replacing
+from lab.supply.cache import Progress, key_of, making, replacing
 from lab.supply.catalogue import Item
 
 SCHEMA = 1
 
 MADE = "made by kailab"
-"""Version of an image that a recipe of the catalogue made: a node image without kindnet, for one."""
+"""Version of images from the catalogue's recipes, such as a node image without kindnet."""
 _MANIFEST = "kailab-bundle.json"
 
 
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose manifest was read; file contents are checked by ``verify`` or when a file is first used."""
+    """A bundle with its manifest read; contents are checked by ``verify`` and when a file is first used."""
 
     root: Path
     entries: tuple[Entry, ...]
@@ -50,11 +50,7 @@ class Bundle:
 
     @classmethod
     def open(cls, path: Path) -> Bundle:
-        """Read a bundle's manifest; a tar is unpacked into the cache once.
-
-        Raises:
-            LabError: no bundle, or a manifest of another schema.
-        """
+        """Read a bundle's manifest, after unpacking a tar into the cache once. Raises LabError."""
         root = unpacked(path) if path.is_file() else path
         try:
             data = json.loads((root / _MANIFEST).read_text())
@@ -63,8 +59,8 @@ class Bundle:
             entries = tuple(Entry(**row) for row in data["entries"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabError(
-                f"{path} is no kailab bundle: {type(error).__name__}: {error}",
-                fix="take it away, or make one with 'lab bundle create --out DIR'",
+                f"{path} is not a kailab bundle: {type(error).__name__}: {error}",
+                fix="remove it, or make one with 'lab bundle create --out DIR'",
             ) from error
         for entry in entries:
             inside = PurePosixPath(entry.file)
@@ -73,7 +69,7 @@ class Bundle:
         return cls(root, entries, str(data.get("created", "")))
 
     def find(self, item: Item, version: str = "") -> Entry | None:
-        """The entry for an item; charts and binaries must have the wanted version."""
+        """The entry of an item, in that version if one is given."""
         for entry in self.entries:
             if (entry.kind, entry.name) == (item.kind, item.name) and version in ("", entry.version):
                 return entry
@@ -83,64 +79,48 @@ class Bundle:
         return self.root / entry.file
 
     def check(self, entry: Entry) -> str:
-        """Empty when the file is whole, otherwise what is wrong with it."""
+        """How an entry's file differs from the manifest, or an empty text."""
         path = self.path(entry)
         if not path.is_file():
             return f"{entry.file}: missing"
         if path.stat().st_size != entry.size:
-            return f"{entry.file}: {path.stat().st_size} bytes, the manifest says {entry.size}"
+            return f"{entry.file}: {path.stat().st_size} bytes, expected {entry.size}"
         found = digest(path)
-        return (
-            ""
-            if found == entry.sha256
-            else f"{entry.file}: sha256 {found[:16]}…, the manifest says {entry.sha256[:16]}…"
-        )
+        return "" if found == entry.sha256 else f"{entry.file}: sha256 {found[:16]}…, expected {entry.sha256[:16]}…"
 
     def trusted(self, entry: Entry) -> Path:
-        """The entry's file after its sum was checked; a passed check is remembered by size and time of the file.
-
-        Raises:
-            LabError: the file is not what the manifest says.
-        """
+        """The entry's file after checking it once for its size and time. Raises LabError if the check fails."""
         path = self.path(entry)
-        stat = path.stat() if path.exists() else None
-        seen = (
-            cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns) if stat else None
-        )
-        if seen is None or not seen.exists():
+        checked: Path | None = None
+        if path.exists():
+            stat = path.stat()
+            checked = cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns)
+        if checked is None or not checked.exists():
             if wrong := self.check(entry):
                 raise LabError(f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}")
-            if seen is not None:
-                seen.parent.mkdir(parents=True, exist_ok=True)
-                seen.touch()
+            if checked is not None:
+                checked.parent.mkdir(parents=True, exist_ok=True)
+                checked.touch()
         return path
 
     def verify(self) -> list[str]:
-        """Check every file; returns what is wrong, an empty list for a whole bundle."""
+        """Check every file, and return the differences from the manifest."""
         listed = {entry.file for entry in self.entries} | {_MANIFEST}
-        strangers = sorted(
-            str(path.relative_to(self.root))
-            for path in self.root.rglob("*")
-            if path.is_file() and str(path.relative_to(self.root)) not in listed
-        )
-        return [wrong for entry in self.entries if (wrong := self.check(entry))] + [
-            f"{s}: not in the manifest" for s in strangers
-        ]
+        present = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
+        wrong = [wrong for entry in self.entries if (wrong := self.check(entry))]
+        return wrong + [f"{file}: not in the manifest" for file in present if file not in listed]
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
 
 
-def create(
-    out: Path, items: Iterable[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]
-) -> Bundle:
-    """Write a bundle of (item, version, file) to ``out``: a folder, or a tar when the name ends in ``.tar``.
+def create(out: Path, items: Iterable[tuple[Item, str, Path]], progress: Progress) -> Bundle:
+    """Write a bundle of (item, version, file) to a folder, or to a tar if the name ends in ``.tar``.
 
-    Raises:
-        LabError: ``out`` exists, or cannot be written.
+    Raises LabError if ``out`` exists or cannot be written.
     """
     if out.exists():
-        raise LabError(f"{out} exists", fix="name a new path, or delete it first")
+        raise LabError(f"{out} already exists", fix="choose a new path, or delete it first")
     items = list(items)
     with replacing(out) as temporary:
         folder = temporary.with_name(temporary.name + ".d") if out.suffix == ".tar" else temporary
@@ -157,25 +137,18 @@ def create(
 
 
 def installed() -> tuple[Bundle, ...]:
-    """Bundles in the cache's bundle directory, by name. Raises LabError for one that cannot be read."""
-    root = bundles_root()
-    return (
-        tuple(Bundle.open(path) for path in sorted(root.glob("*")) if (path / _MANIFEST).is_file())
-        if root.is_dir()
-        else ()
-    )
+    """Bundles in the cache's bundle directory, by name. Raises LabError for an unreadable one."""
+    return tuple(Bundle.open(path) for path in sorted(bundles_root().glob("*")) if (path / _MANIFEST).is_file())
 
 
-def _fill(
-    folder: Path, items: list[tuple[Item, str, Path]], progress: Callable[[str, int | None, int | None], None]
-) -> None:
+def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress) -> None:
     folder.mkdir(parents=True)
     entries = []
     for number, (item, version, source) in enumerate(items, 1):
         progress(str(item), number, len(items))
         suffix = {"image": ".tar", "chart": ".tgz"}.get(item.kind, "")
         slug = item.name.replace("/", "_").replace(":", "_")
-        if item.kind == "chart" and version:  # several versions of one chart may lie side by side
+        if item.kind == "chart" and version:  # a bundle may have several versions of a chart
             slug = f"{slug}-{version}"
         target = folder / f"{item.kind}s" / f"{slug}{suffix}"
         target.parent.mkdir(exist_ok=True)
@@ -198,7 +171,7 @@ def _fill(
 
 
 def unpacked(path: Path) -> Path:
-    """A tar's content as a folder in the cache; unpacked once."""
+    """Unpack a tar into the cache once, and return the folder."""
     stat = path.stat()
     target = cache_root() / "unpacked" / key_of(str(path.absolute()), stat.st_size, stat.st_mtime_ns)
     with making(target) as needed:

@@ -1,4 +1,4 @@
-"""The catalogue: what kailab can get and from where, read from catalogue.toml."""
+"""The catalogue of binaries, images and charts, and their sources (catalogue.toml)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from lab.kai.names import KAI_CHART
 
 Row = TypeVar("Row")
 
-
 _TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{kubernetes}"
-"""The image that vCluster takes a tenant's API server, controller manager and scheduler from."""
+"""Image with the API server, controller manager and scheduler of a tenant's vCluster."""
 
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing a lab needs: ``kind`` is binary, image or chart; a chart's name carries no version.
+    """One thing that a lab needs; ``kind`` is binary, image or chart.
 
-    ``version`` is empty for the one that the lab file asks for on the host, and for images, whose name says it. A
-    second version beside that one names itself: a tenant's own KAI, ``Item("chart", "kai-scheduler", "v0.9.3")``.
+    ``version`` is empty for images, whose name contains it, and for the version that the lab file sets for the host.
+    Others are explicit, such as a tenant's own KAI: ``Item("chart", "kai-scheduler", "v0.9.3")``.
     """
 
     kind: str
@@ -58,7 +57,7 @@ class GoRecipe:
 
 @dataclass(frozen=True)
 class DebLayer:
-    """An image layer made of Debian packages, with extra symbolic links."""
+    """An image layer of Debian packages, with extra symbolic links."""
 
     name: str
     packages: tuple[str, ...]
@@ -68,7 +67,7 @@ class DebLayer:
 
 @dataclass(frozen=True)
 class RootfsRecipe:
-    """A root file system made by debootstrap plus the files of a kind module's base image."""
+    """A root file system made by debootstrap, plus the files of kind's base image from its Go module."""
 
     name: str
     suite: str
@@ -78,7 +77,7 @@ class RootfsRecipe:
 
 @dataclass(frozen=True)
 class BinaryRow:
-    """A program on the host."""
+    """A program that runs on the host."""
 
     name: str
     version: str
@@ -91,7 +90,7 @@ class BinaryRow:
 
 @dataclass(frozen=True)
 class ImageRow:
-    """A container image. ``in_node``: a released node image carries it already; ``local``: no registry has it."""
+    """A container image. ``in_node``: a released node image contains it; ``local``: no registry has it."""
 
     reference: str
     files: dict[str, str] = field(default_factory=dict)
@@ -106,7 +105,7 @@ class ImageRow:
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A Helm chart: a URL or an OCI repository, and perhaps a folder of a Go module."""
+    """A Helm chart, from a URL or an OCI repository, or built from a folder of a Go module."""
 
     name: str
     version: str
@@ -117,7 +116,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All rows for the Kubernetes version of the nodes, and those of other versions that run in tenants."""
+    """All rows for the Kubernetes version of the nodes, and images of other versions for tenants."""
 
     go: dict[str, GoRecipe]
     debs: dict[str, DebLayer]
@@ -127,14 +126,14 @@ class Catalogue:
     charts: dict[str, ChartRow]
 
     def image(self, reference: str) -> ImageRow:
-        """The row of an image; one without a row can only come from an engine, a bundle or a registry."""
+        """The row of an image; other images come from an engine, a bundle or a registry only."""
         return self.images.get(reference) or ImageRow(reference, recipe="none")
 
     def chart(self, name: str, version: str = "") -> ChartRow | None:
-        """The row of a chart in a version, with the address where that version is published; None for an unknown name.
+        """The row of a chart for a version, with that version's address; None for an unknown chart.
 
-        KAI's charts moved from one registry to another, so its address follows the line of the version. Only the
-        version of the table can be built, from the Go module that the table names.
+        KAI's charts moved to another registry, so their address depends on the version line. Only the version in the
+        table can be built from a Go module.
         """
         row = self.charts.get(name)
         if row is None:
@@ -148,19 +147,19 @@ class Catalogue:
 
 
 def chart_version(name: str, version: str) -> str:
-    """A version as the chart itself spells it: KAI's have a leading v, as its tags do."""
+    """A version as the chart spells it: KAI's versions start with v."""
     return f"v{version.removeprefix('v')}" if version and name == KAI_CHART else version
 
 
 def _kai_address(version: str) -> str:
     try:
         return line_of(version.removeprefix("v")).chart
-    except SpecError:  # older than all that is known of KAI
+    except SpecError:  # older than the first version line
         return ""
 
 
 def arch() -> str:
-    """This machine's architecture in the words of container images."""
+    """This machine's architecture as container images name it."""
     return _ARCH.get(platform.machine(), platform.machine())
 
 
@@ -178,13 +177,17 @@ def load(kubernetes: str) -> Catalogue:
         text = text.replace(key, value)
     data = tomllib.loads(text)
     images = [_row(ImageRow, row) for row in data["image"]]
+
+    def named(cls: type[Row], rows: dict[str, dict[str, Any]]) -> dict[str, Row]:
+        return {name: _row(cls, {"name": name, **row}) for name, row in rows.items()}
+
     return Catalogue(
-        go={name: _row(GoRecipe, {"name": name, **row}) for name, row in data["go"].items()},
-        debs={name: _row(DebLayer, {"name": name, **row}) for name, row in data["debs"].items()},
-        rootfs={name: _row(RootfsRecipe, {"name": name, **row}) for name, row in data["rootfs"].items()},
+        go=named(GoRecipe, data["go"]),
+        debs=named(DebLayer, data["debs"]),
+        rootfs=named(RootfsRecipe, data["rootfs"]),
         binaries={row["name"]: _row(BinaryRow, row) for row in data["binary"]},
         images={row.reference: row for row in images},
-        charts={f"{row['name']}": _row(ChartRow, row) for row in data["chart"]},
+        charts={row["name"]: _row(ChartRow, row) for row in data["chart"]},
     )
 
 
@@ -193,11 +196,17 @@ def kind_node(kubernetes: str) -> Item:
     return Item("image", f"docker.io/kindest/node:v{kubernetes}")
 
 
-def beside(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
-    """The catalogue with the image of further Kubernetes versions, which run in tenants.
+def go_program(target: str) -> tuple[str, str]:
+    """Recipe and program of a target such as ``go:kubernetes/kubelet``; ``*`` for all programs of the recipe."""
+    recipe, _, program = target.removeprefix("go:").partition("/")
+    return recipe, program
 
-    Each is a recipe of its own, ``kubernetes-1.33.13``, of the programs in that image only: nothing of what the nodes
-    are made of changes, and its builds lie beside theirs. A version that is there already stays as it is.
+
+def with_tenant_images(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
+    """Add the images of further Kubernetes versions, which run in tenants, to a catalogue.
+
+    Each gets its own recipe, such as ``kubernetes-1.33.13``, with the programs in that image only, so that the nodes'
+    recipes and builds do not change. Versions that the catalogue has are skipped.
     """
     for version in dict.fromkeys(kubernetes):
         reference = _TENANT_IMAGE.replace("{kubernetes}", version)
@@ -218,5 +227,5 @@ def beside(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
 
 
 def _row(cls: type[Row], row: dict[str, Any]) -> Row:
-    """Make a frozen row; lists become tuples."""
+    """A row with tuples in place of lists."""
     return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})

@@ -13,14 +13,14 @@ from lab.supply.catalogue import DebLayer
 from lab.tools.debian import Debian
 from lab.tools.process import Runner
 
-# Documentation and such: of no use inside an image, and half of its files.
+# Documentation, useless in an image and half of its files.
 _DROP = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/bug", "usr/share/locale", "usr/share/info")
 
 _MERGED = ("bin", "lib", "lib64", "sbin")
 
 
 def layer(recipe: DebLayer, run: Runner) -> Layer:
-    """A layer with the files of the recipe's packages; made once. Raises CommandFailed."""
+    """A layer with the files of the recipe's packages, made once. Raises CommandFailed."""
     target = place("layers", f"{recipe.name}.tar", key_of(asdict(recipe)))
     with making(target, run) as needed:
         if needed:
@@ -42,7 +42,7 @@ def layer(recipe: DebLayer, run: Runner) -> Layer:
 
 
 def _merged(root: Path) -> dict[str, Path]:
-    """Files by their path in the image, all under /usr: packages of older releases still use /bin, /lib and /sbin."""
+    """Files by path in the image, all below /usr: packages of older releases still use /bin, /lib and /sbin."""
     files: dict[str, Path] = {}
     for path in sorted(root.rglob("*")):
         if path.is_dir() and not path.is_symlink():
@@ -53,6 +53,6 @@ def _merged(root: Path) -> dict[str, Path]:
 
 
 def _applets(root: Path, run: Runner) -> dict[str, str]:
-    """Links for busybox's applets, so that ``sleep`` and friends are in PATH."""
+    """Links for busybox's applets such as ``sleep``."""
     busybox = next(path for path in (root / "bin/busybox", root / "usr/bin/busybox") if path.exists())
     return {f"/usr/bin/{name}": "busybox" for name in run.run([busybox, "--list"]).out.split() if name != "busybox"}

@@ -1,4 +1,4 @@
-"""Downloading a file with its checksum, whole or not at all."""
+"""Downloads files and verifies their checksums."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _REDIRECTS = 5
 
 
 class _Transient(Exception):
-    """A failure worth another try; a 4xx answer is not."""
+    """A failure that may pass, unlike a 4xx answer."""
 
 
 def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", member: str = "") -> Path:
-    """Download the program ``url`` to ``target``, check it, and take ``member`` out of it when it is a tar archive.
+    """Download a program, verify it, and replace a tar archive by its ``member``.
 
-    Raises:
-        Unavailable: the server refused, the network failed three times, the checksum is missing or differs, or the
-            archive has no such member.
-        LabError: the disk is full or the cache cannot be written.
+    Raises Unavailable if the server refuses, the network fails three times, the checksum is missing or differs, or the
+    archive has no such member, and LabError if the cache cannot be written.
     """
     with replacing(target) as temporary:
         if checksum_url:
             _download(checksum_url, temporary)
             listed = re.match(r"\s*([0-9a-fA-F]{64})\b", temporary.read_text(errors="replace"))
             if listed is None:
-                raise Unavailable(f"{checksum_url} has no sha256 checksum", fix="run again; if it stays, report it")
+                raise Unavailable(
+                    f"{checksum_url} has no sha256 checksum", fix="run the command again; if this persists, report it"
+                )
             sha256 = listed[1].lower()
         found = _download(url, temporary)
         if sha256 and found != sha256:
             raise Unavailable(
                 f"{url} has sha256 {found}, expected {sha256}",
-                fix="run again; if it stays, the file was changed upstream",
+                fix="run the command again; if this persists, the file was changed upstream",
             )
         if member:
             _unpack(temporary, member, url)
@@ -53,7 +53,7 @@ def fetch(url: str, target: Path, *, checksum_url: str = "", sha256: str = "", m
 
 
 def _unpack(archive: Path, member: str, url: str) -> None:
-    """Put a member of a tar archive in the archive's place."""
+    """Replace a tar archive by one of its members."""
     unpacked = archive.with_name(f"{archive.name}.member")
     try:
         with tarfile.open(archive) as tar:
@@ -70,11 +70,13 @@ def _unpack(archive: Path, member: str, url: str) -> None:
 
 
 def _download(url: str, file: Path) -> str:
-    """Write the body to a file; its sha256."""
+    """Write the body to a file, and return its sha256."""
     try:
         return _attempt(url, file)
     except _Transient as error:
-        raise Unavailable(f"{url} cannot be downloaded: {error}", fix="check the network and run again") from error
+        raise Unavailable(
+            f"{url} cannot be downloaded: {error}", fix="check the network, then run the command again"
+        ) from error
 
 
 @retry(

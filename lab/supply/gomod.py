@@ -1,38 +1,35 @@
-"""Builds programs from Go modules with the ordinary go command.
+"""Builds programs from Go modules with the go command, into a folder of the cache for each recipe.
 
-The result of a recipe is a folder of programs in the cache, named by the recipe's content. Go's own build cache makes
-a build that was killed go on where it was.
+A build that was killed resumes from Go's own build cache.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.supply.cache import key_of, making, place, replacing
+from lab.supply.cache import Progress, key_of, making, place, replacing
 from lab.supply.catalogue import GoRecipe
 from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
 
-Progress = Callable[[str, int | None, int | None], None]
-
-# One go build uses all cores while it compiles and one while it links: two at a time fill the gaps, more only
-# take memory (a link of kube-apiserver needs about 2 GiB).
+# A go build uses all cores while compiling but only one while linking: two builds use the idle cores, more of them only
+# need memory (linking kube-apiserver needs about 2 GiB).
 _SLOTS = threading.Semaphore(2)
 
 
 def folder_of(recipe: GoRecipe) -> Path:
-    """Where the programs of a recipe lie once they are built."""
+    """Folder of a recipe's programs in the cache."""
     return place("go", recipe.name, key_of(asdict(recipe)))
 
 
 def build(recipe: GoRecipe, run: Runner, progress: Progress) -> Path:
-    """Build all programs of ``recipe`` unless they are there; returns their folder. Raises CommandFailed."""
+    """Build a recipe's programs once, and return their folder. Raises CommandFailed."""
     target = folder_of(recipe)
     with making(target, run, progress) as needed:
         if not needed:
@@ -55,7 +52,7 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
     if recipe.layout == "wrapper":
         work.mkdir(parents=True)
         (work / "go.mod").write_text(wrapper_mod(recipe))
-        targets = [_in_module(recipe.module, package) for package in recipe.programs.values()]
+        targets = [posixpath.normpath(f"{recipe.module}/{package}") for package in recipe.programs.values()]
         mod = "mod"
     else:
         shutil.copytree(source, work)
@@ -72,40 +69,27 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
         env["CGO_LDFLAGS_ALLOW"] = ".*"
     total = go.packages(work, targets, env, mod)
     seen = 0
-    began = time.monotonic()
+    start = time.monotonic()
 
     def line(text: str) -> None:
         nonlocal seen
         if text and not text.startswith(("go:", "#", " ")):
             seen += 1
-            progress(f"{recipe.name}: {seen} of {total or '?'} packages, {time.monotonic() - began:.0f} s", seen, total)
+            progress(f"{recipe.name}: {seen} of {total or '?'} packages, {time.monotonic() - start:.0f} s", seen, total)
 
     output.mkdir()
-    single = len(targets) == 1
-    go.build(
-        work,
-        output / next(iter(recipe.programs)) if single else output,
-        targets,
-        env=env,
-        ldflags=ldflags.strip(),
-        tags=recipe.tags,
-        mod=mod,
-        on_line=line,
-    )
+    into = output / next(iter(recipe.programs)) if len(targets) == 1 else output
+    go.build(work, into, targets, env=env, ldflags=ldflags.strip(), tags=recipe.tags, mod=mod, on_line=line)
     missing = [name for name in recipe.programs if not (output / name).exists()]
     if missing:
-        raise RuntimeError(f"{recipe.name}: go build made no {', '.join(missing)}")
+        raise RuntimeError(f"{recipe.name}: go build did not produce {', '.join(missing)}")
 
 
 def wrapper_mod(recipe: GoRecipe) -> str:
-    """A go.mod that requires the module and pins its staging modules: v1.34.4 goes with v0.34.4."""
+    """A go.mod that requires the module and pins its staging modules: v0.34.4 for v1.34.4."""
     staging = recipe.version.replace("v1.", "v0.", 1)
     pinned = [f"k8s.io/{name}" for name in recipe.staging]
     lines = [f"module kailab.build/{recipe.name}", "", "go 1.24.0", "", f"require {recipe.module} {recipe.version}"]
     lines += [f"require {name} {staging}" for name in pinned]
     lines += [f"replace {name} => {name} {staging}" for name in pinned]
     return "\n".join(lines) + "\n"
-
-
-def _in_module(module: str, package: str) -> str:
-    return module if package == "." else f"{module}/{package.removeprefix('./')}"

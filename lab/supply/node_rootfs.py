@@ -1,8 +1,8 @@
-"""Makes a kind node image from Debian packages, kind's own base files and Kubernetes built from Go modules.
+"""Makes a kind node image from Debian packages, kind's base files and Kubernetes built from Go modules.
 
-It does what kind's images/base/Dockerfile and ``kind build node-image`` do (kind v0.33.0), without a registry:
-``kind create cluster`` runs on the result as on kindest/node. It has no kindnet and no local-path provisioner; the
-lab brings its own network and a host-path StorageClass.
+It replaces kind's images/base/Dockerfile and ``kind build node-image`` (kind v0.33.0) where no registry is available.
+The image works like kindest/node, but has no kindnet and no local-path provisioner; the lab adds its own pod network
+and a host-path StorageClass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,17 @@ from typing import Any
 from lab.paths import assets
 from lab.supply import gomod
 from lab.supply.archive import Layer, digest, layer_from_files, write_image
-from lab.supply.cache import key_of, making, place, replacing
+from lab.supply.cache import Progress, key_of, making, place, replacing
 from lab.supply.catalogue import Catalogue, ImageRow, RootfsRecipe
 from lab.tools.debian import Debian
 from lab.tools.go import Go
 from lab.tools.process import Runner
 
-Progress = Callable[[str, int | None, int | None], None]
-
 _NODE_PROGRAMS = ("kubeadm", "kubelet", "kubectl")
 _ENABLED = ("containerd.service", "kubelet.service", "undo-mount-hacks.service")
-# Of no use inside a node, and half of its files.
+# Documentation and caches, useless in a node and half of its files.
 _DROP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
-# kind's Dockerfile clears these so that systemd starts nothing that needs hardware.
+# Removed by kind's Dockerfile so that systemd starts nothing that needs hardware.
 _NO_WANTS = (
     "usr/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
     "usr/lib/systemd/system/multi-user.target.wants/*",
@@ -43,7 +40,7 @@ _NO_WANTS = (
 
 
 def inputs(catalogue: Catalogue) -> list[object]:
-    """What the node image depends on, for its key in the cache."""
+    """Everything that the node image depends on, for its key in the cache."""
     ours = assets("kind") / "node"
     return [
         asdict(catalogue.rootfs["node"]),
@@ -79,7 +76,7 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
 
 
 def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
-    """The node's root file system as a tar; made once. Raises CommandFailed (debootstrap needs root)."""
+    """The node's root file system as a tar, made once. Raises CommandFailed (debootstrap needs root)."""
     target = place("rootfs", f"{recipe.name}.tar", key_of(asdict(recipe), 1))
     with making(target, run, progress) as needed:
         if needed:
@@ -102,7 +99,7 @@ def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
 
 
 def _settle(root: Path, run: Runner) -> None:
-    """Bring a fresh Debian to the state of kind's base image."""
+    """Configure a new Debian like kind's base image."""
     for useless in _DROP:
         shutil.rmtree(root / useless, ignore_errors=True)
         (root / useless).mkdir(parents=True)
@@ -123,7 +120,7 @@ def _settle(root: Path, run: Runner) -> None:
 
 
 def _overlay(top: Path, kind_files: Path, programs: Path, version: str) -> dict[str, str]:
-    """Lay kind's files, Kubernetes and ours into ``top``; returns the symbolic links that belong beside them."""
+    """Copy kind's files, Kubernetes and the lab's files to ``top``, and return the symbolic links to add."""
     shutil.copytree(kind_files, top, copy_function=shutil.copyfile)
     for path in [top, *top.rglob("*")]:
         program = path.is_dir() or path.parent.name == "bin"

@@ -1,10 +1,9 @@
-"""Makes images and charts from what was built, and knows where each lies in the cache."""
+"""Builds images and charts, and computes their paths in the cache."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -12,24 +11,22 @@ from lab.errors import LabError
 from lab.paths import assets
 from lab.supply import debian, gomod, node_rootfs
 from lab.supply.archive import layer_from_files, write_image
-from lab.supply.cache import key_of, making, place, replacing
-from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item
+from lab.supply.cache import Progress, key_of, making, place, replacing
+from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item, go_program
 from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
-
-Progress = Callable[[str, int | None, int | None], None]
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program whose source is here.
+    """A program built from source in this repository.
 
     Attributes:
-        source: its C file, or the folder of its Go module, under kind/.
-        inside: where it lies in the image.
+        source: its C file, or the folder of its Go module, below kind/.
+        inside: its path in the image.
         tool: ``cc`` or ``go``.
         flags: of the C compiler, or of Go's linker.
-        links: further links to it in the image.
+        links: symbolic links to it in the image.
     """
 
     source: str
@@ -41,45 +38,59 @@ class Compiled:
 
 COMPILED = {
     "pause": Compiled("node/pause.c", "/pause", "cc", ("-std=gnu11", "-Os", "-Wall", "-Wextra", "-s", "-static")),
-    # Also as vllm: the command line of a vLLM Deployment then starts it.
+    # Also as vllm, for Deployments with vLLM's command line.
     "probe": Compiled("probe", "/usr/bin/probe", "go", ("-s", "-w"), {"/usr/bin/vllm": "probe"}),
 }
 """By the recipe of the image."""
 
 
 def fetched(item: Item, version: str) -> Path:
-    """Where a downloaded or pulled item lies."""
+    """Path of a downloaded item."""
     return place(f"fetched-{item.kind}", item.name, key_of(item.kind, item.name, version))
 
 
 def programs_of(row: BinaryRow, catalogue: Catalogue) -> Path:
-    """Where a binary lies once its recipe is built; a folder when the row names all programs of the recipe."""
-    recipe, _, program = row.build.removeprefix("go:").partition("/")
+    """Path of a built binary; a folder if the row names all programs of its recipe."""
+    recipe, program = go_program(row.build)
     folder = gomod.folder_of(catalogue.go[recipe])
     return folder if program == "*" else folder / program
 
 
 def archive_path(row: ImageRow, catalogue: Catalogue) -> Path | None:
-    """Where the archive of an image with a recipe lies; None for one without."""
+    """Path of a built image's archive; None without a recipe."""
     if row.recipe == "none":
         return None
-    recipes = {target.removeprefix("go:").split("/")[0] for target in row.files.values()}
+    recipes = {go_program(target)[0] for target in row.files.values()}
     parts: list[object] = [asdict(row), [asdict(catalogue.go[name]) for name in sorted(recipes)]]
     parts += [asdict(catalogue.debs[name]) for name in row.layers]
     if row.recipe == "node":
         parts += node_rootfs.inputs(catalogue)
     if row.recipe in COMPILED:
-        parts += [COMPILED[row.recipe].flags, {path.name: path.read_text() for path in _sources(row.recipe)}]
+        source = assets("kind") / COMPILED[row.recipe].source
+        sources = sorted(source.iterdir()) if source.is_dir() else [source]
+        parts += [COMPILED[row.recipe].flags, {path.name: path.read_text() for path in sources}]
     return place("images", f"{row.reference}.tar", key_of(parts))
 
 
 def chart_path(row: ChartRow) -> Path:
-    """Where a chart packaged from a Go module lies."""
+    """Path of a built chart."""
     return place("charts", f"{row.name}.tgz", key_of(asdict(row)))
 
 
+def cached(item: Item, version: str, catalogue: Catalogue) -> Path | None:
+    """Path of an item in the cache, downloaded or built; None if it is not there."""
+    built: Path | None = None
+    if item.kind == "binary":
+        built = programs_of(catalogue.binaries[item.name], catalogue)
+    elif item.kind == "image":
+        built = archive_path(catalogue.image(item.name), catalogue)
+    elif chart := catalogue.chart(item.name, version):
+        built = chart_path(chart)
+    return next((path for path in (fetched(item, version), built) if path is not None and path.exists()), None)
+
+
 def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progress) -> Path:
-    """Build an image's archive with all it needs; made once. Raises CommandFailed, LabError."""
+    """Build an image's archive and all its parts, once. Raises CommandFailed, LabError."""
     target = archive_path(row, catalogue)
     if target is None:
         raise LabError(f"image {row.reference} has no recipe")
@@ -91,10 +102,11 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
         layers = [debian.layer(catalogue.debs[name], run) for name in row.layers]
         files: dict[str, Path] = {}
         for inside, source in row.files.items():
-            recipe, _, program = source.removeprefix("go:").partition("/")
+            recipe, program = go_program(source)
             files[inside] = gomod.build(catalogue.go[recipe], run, progress) / program
         progress(f"image {row.reference}", None, None)
-        with tempfile.TemporaryDirectory(prefix="kailab-image-", dir=_beside(target)) as folder:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="kailab-image-", dir=target.parent) as folder:
             links: dict[str, str] = {}
             if row.recipe in COMPILED:
                 inside, links = COMPILED[row.recipe].inside, COMPILED[row.recipe].links
@@ -122,22 +134,12 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
 
 
 def compile_into(folder: Path, recipe: str, run: Runner) -> Path:
-    """Compile a recipe's program with this machine's C compiler, or its go command. Raises CommandFailed."""
-    made = COMPILED[recipe]
-    source, program = assets("kind") / made.source, folder / Path(made.inside).name
-    if made.tool == "go":
-        Go(run).build(source, program, ["."], env=STATIC, ldflags=" ".join(made.flags))
+    """Compile a recipe's program with this machine's C compiler or go command. Raises CommandFailed."""
+    compiled = COMPILED[recipe]
+    source, program = assets("kind") / compiled.source, folder / Path(compiled.inside).name
+    if compiled.tool == "go":
+        Go(run).build(source, program, ["."], env=STATIC, ldflags=" ".join(compiled.flags))
     else:
         compiler = next((cc for cc in ("cc", "gcc", "clang") if run.which(cc)), "cc")
-        run.run([compiler, *made.flags, "-o", program, source])
+        run.run([compiler, *compiled.flags, "-o", program, source])
     return program
-
-
-def _sources(recipe: str) -> list[Path]:
-    where = assets("kind") / COMPILED[recipe].source
-    return sorted(where.iterdir()) if where.is_dir() else [where]
-
-
-def _beside(target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target.parent

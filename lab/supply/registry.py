@@ -1,4 +1,4 @@
-"""Images and charts from container registries, through the engine's and helm's own clients."""
+"""Images and charts from container registries, pulled by the engine and by Helm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from lab.supply.cache import replacing
 from lab.tools.container import ContainerEngine
@@ -17,14 +16,14 @@ _CONNECT_SECONDS = 2.0
 
 
 def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
-    """Where a reference is really pulled from: its registry host replaced by the mirror of the lab file."""
+    """A reference with its registry replaced by the mirror that the lab file sets for it."""
     host, _, rest = reference.partition("/")
     return f"{without_scheme(mirrors[host])}/{rest}" if host in mirrors else reference
 
 
 def without_scheme(address: str) -> str:
-    """A mirror's address as engines and helm take it: without http:// or https://, without a slash at the end."""
-    return address.partition("://")[2].rstrip("/") if "://" in address else address.rstrip("/")
+    """A mirror's address as engines and Helm need it: without http:// or https:// and trailing slash."""
+    return address.rpartition("://")[2].rstrip("/")
 
 
 @functools.cache
@@ -40,11 +39,6 @@ def reachable(host: str) -> bool:
         return False
 
 
-def url_host(url: str) -> str:
-    """The host part of a URL, with its port."""
-    return urlsplit(url).netloc
-
-
 def exists(reference: str, engine: ContainerEngine) -> bool:
     """Whether the registry has the image."""
     insecure = ["--insecure"] if is_local(reference) and engine.name == "docker" else []
@@ -53,12 +47,9 @@ def exists(reference: str, engine: ContainerEngine) -> bool:
 
 @retried()
 def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path) -> Path:
-    """Pull an image into an archive; the engine keeps it only where it had it before.
+    """Pull an image into an archive, and remove it from the engine if it was not there before.
 
-    Tried three times, from the pull on: whatever else fetches or removes images may take it from the engine.
-
-    Raises:
-        CommandFailed: it cannot be pulled or written.
+    All of it is retried: another program may remove the image from the engine meanwhile. Raises CommandFailed.
     """
     source = mirrored(reference, mirrors)
     new = [name for name in dict.fromkeys([reference, source]) if engine.image_id(name) is None]
@@ -81,7 +72,7 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 
 @retried()
 def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path) -> Path:
-    """Pull a chart (``oci://…`` or a URL) into ``target``; tried three times. Raises CommandFailed."""
+    """Pull a chart (``oci://…`` or a URL) into ``target``. Raises CommandFailed."""
     import tempfile
 
     plain: list[str] = []
@@ -100,5 +91,5 @@ def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, s
 
 
 def is_local(reference: str) -> bool:
-    """Whether a reference or host is on this machine: engines then speak plain HTTP."""
+    """Whether a reference or host is on this machine, for which engines use plain HTTP."""
     return reference.split("/")[0].split(":")[0] in ("localhost", "127.0.0.1")

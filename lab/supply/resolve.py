@@ -1,4 +1,4 @@
-"""Decides, before anything is created, where each binary, image and chart will come from."""
+"""Chooses the source of each binary, image and chart before anything is created."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lab.supply import registry
 from lab.supply.bundle import Bundle
-from lab.supply.catalogue import Catalogue, ImageRow, Item
-from lab.supply.recipes import COMPILED, archive_path, chart_path, fetched, programs_of
+from lab.supply.catalogue import Catalogue, ImageRow, Item, go_program
+from lab.supply.recipes import COMPILED, cached
 from lab.tools.container import ContainerEngine
 from lab.tools.debian import Debian
 from lab.tools.go import MINIMUM, Go
@@ -21,7 +21,7 @@ from lab.tools.process import Runner
 
 @dataclass(frozen=True)
 class Choice:
-    """Where an item comes from. ``source``: present, bundle, registry, build or none; ``why``: what was tried."""
+    """The source of an item (present, bundle, registry, build or none); ``why`` explains the sources before it."""
 
     item: Item
     source: str
@@ -34,17 +34,12 @@ class Choice:
         return self.source != "none"
 
     def as_json(self) -> dict[str, Any]:
-        """The item's own keys beside the others."""
         return {**vars(self.item), "source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """Answers where items come from.
-
-    Args:
-        versions: wanted version of charts and binaries by name, for items that name none.
-    """
+    """Chooses sources; ``versions`` are those of charts and binaries by name, for items without one."""
 
     catalogue: Catalogue
     sources: tuple[str, ...]
@@ -56,12 +51,12 @@ class Chooser:
     _toolchain: dict[str, str] = field(default_factory=dict)
 
     def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
-        """Decide for all items, in parallel; takes seconds, changes nothing."""
+        """Choose for all items in parallel, without changing anything; takes seconds."""
         items = list(dict.fromkeys(items))
         with ThreadPoolExecutor(8) as pool:
-            return dict(zip(items, pool.map(self._one, items), strict=True))
+            return dict(zip(items, pool.map(self._choose, items), strict=True))
 
-    def _one(self, item: Item) -> Choice:
+    def _choose(self, item: Item) -> Choice:
         why: list[str] = []
         for source in self.sources:
             found, detail = getattr(self, f"_{source}")(item)
@@ -69,139 +64,117 @@ class Chooser:
                 return Choice(item, source, detail, tuple(why))
             if detail:
                 why.append(f"{source}: {detail}")
-        return Choice(item, "none", "", tuple(why), self._ways_out(item))
+        if item.kind == "image" and self.catalogue.image(item.name).recipe != "none":
+            fix = "install the missing toolchain, or use a machine or mirror that reaches the registry"
+        else:
+            fix = (
+                "run 'lab bundle create' on a machine that can get it and set supply.bundle here, or set supply.mirrors"
+            )
+        return Choice(item, "none", "", tuple(why), fix)
 
     def _present(self, item: Item) -> tuple[bool, str]:
+        if cached(item, self._version(item), self.catalogue):
+            return True, "cache"
         if item.kind == "binary":
-            return self._present_binary(item.name)
-        row = self.catalogue.image(item.name)
-        for path in (fetched(item, self.version(item)), self._made(item)):
-            if path is not None and path.exists():
-                return True, "cache"
-        engine = self.engine if item.kind == "image" and row.recipe == "none" else None
-        if engine is not None and engine.image_id(item.name):
-            return True, f"{engine.name} image store"
+            return self._in_path(item.name)
+        if item.kind == "image" and self.catalogue.image(item.name).recipe == "none":
+            engine = self.engine
+            if engine is not None and engine.image_id(item.name):
+                return True, f"{engine.name} image store"
         return False, ""
 
-    def _present_binary(self, name: str) -> tuple[bool, str]:
+    def _in_path(self, name: str) -> tuple[bool, str]:
         row = self.catalogue.binaries[name]
-        for path in (fetched(Item("binary", name), row.version), programs_of(row, self.catalogue)):
-            if path.exists():
-                return True, "cache"
-        found = shutil.which(name) if row.version_args else None
-        if found:
-            answer = self.run.run([found, *row.version_args], check=False)
-            if answer.code == 0 and row.version in answer.out.replace("v", "").split() + [
-                line.split()[-1].strip('v"') for line in answer.out.splitlines() if "gitVersion" in line
-            ]:
-                return True, found
+        program = shutil.which(name) if row.version_args else None
+        if program:
+            answer = self.run.run([program, *row.version_args], check=False)
+            versions = answer.out.replace("v", "").split()
+            lines = [line for line in answer.out.splitlines() if "gitVersion" in line]
+            versions += [line.split()[-1].strip('v"') for line in lines]
+            if answer.code == 0 and row.version in versions:
+                return True, program
         return False, ""
 
     def _bundle(self, item: Item) -> tuple[bool, str]:
         for bundle in self.bundles:
-            if bundle.find(item, self.version(item)):
+            if bundle.find(item, self._version(item)):
                 return True, str(bundle.root)
-        return False, "in no bundle" if self.bundles else "no bundle given or installed"
+        return False, "not in any bundle" if self.bundles else "no bundle configured or installed"
 
     def _registry(self, item: Item) -> tuple[bool, str]:
         if item.kind == "image":
-            row = self.catalogue.image(item.name)
-            if row.local:
+            if self.catalogue.image(item.name).local:
                 return False, ""
             source = registry.mirrored(item.name, self.mirrors)
             host = source.split("/")[0]
             if not registry.reachable(host):
-                return False, f"{host} cannot be reached"
+                return False, f"{host} is not reachable"
             if self.engine is None:
-                return True, f"{source} (not looked up: no container engine runs yet)"
-            return (
-                (True, source) if registry.exists(source, self.engine) else (False, f"{source}: not there or refused")
-            )
+                return True, f"{source} (not verified: no container engine is running yet)"
+            found = registry.exists(source, self.engine)
+            return found, source if found else f"{source}: missing or access denied"
         where = self._address(item)
         if not where:
             return False, ""
-        host = registry.url_host(where)
+        host = urlsplit(where).netloc
         host = registry.without_scheme(self.mirrors.get(host, host)).split("/")[0]
-        return (True, where) if registry.reachable(host) else (False, f"{host} cannot be reached")
+        return (True, where) if registry.reachable(host) else (False, f"{host} is not reachable")
 
     def _build(self, item: Item) -> tuple[bool, str]:
-        needs, what = self._build_needs(item)
-        if not needs:
+        tools, inputs = self._build_needs(item)
+        if not tools:
             return False, "" if item.kind == "image" else "no recipe"
-        for need in sorted(needs):
-            if lacks := self._tool(need):
-                return False, lacks
-        return True, what
+        for tool in sorted(tools):
+            if missing := self._missing(tool):
+                return False, missing
+        return True, inputs
 
     def _build_needs(self, item: Item) -> tuple[set[str], str]:
-        """Which toolchains a build of the item takes, and what it is built from."""
+        """The toolchains that a build of the item needs, and its inputs."""
         if item.kind == "image":
             row = self.catalogue.image(item.name)
-            if row.recipe == "none":
-                return set(), ""
-            return _image_needs(row), self._described(row)
+            return (set(), "") if row.recipe == "none" else (_image_needs(row), self._image_inputs(row))
         if item.kind == "chart":
-            chart = self.catalogue.chart(item.name, self.version(item))
+            chart = self.catalogue.chart(item.name, self._version(item))
             if chart is None or not chart.build:
                 return set(), ""
             return {"go"}, f"Go module {self.catalogue.go[chart.build['recipe']].module}"
-        row_binary = self.catalogue.binaries[item.name]
-        recipe = self.catalogue.go[row_binary.build.removeprefix("go:").split("/")[0]]
+        recipe = self.catalogue.go[go_program(self.catalogue.binaries[item.name].build)[0]]
         return {"go", "cc"} if recipe.cgo else {"go"}, f"Go module {recipe.module}@{recipe.version}"
 
-    def _described(self, row: ImageRow) -> str:
+    def _image_inputs(self, row: ImageRow) -> str:
         if row.recipe == "node":
             return "Debian packages, kind's base files, Kubernetes from Go modules"
-        recipes = sorted({target.removeprefix("go:").split("/")[0] for target in row.files.values()})
-        modules = [f"{self.catalogue.go[name].module}@{self.catalogue.go[name].version}" for name in recipes]
-        return (
-            ", ".join([*(f"Go module {module}" for module in modules), *(f"Debian {name}" for name in row.layers)])
-            or "C source"
-        )
+        names = sorted({go_program(target)[0] for target in row.files.values()})
+        modules = [f"Go module {self.catalogue.go[name].module}@{self.catalogue.go[name].version}" for name in names]
+        return ", ".join([*modules, *(f"Debian {name}" for name in row.layers)]) or "C source"
 
-    def _tool(self, name: str) -> str:
-        """Empty when the toolchain is here, otherwise what it lacks."""
-        if name not in self._toolchain:
-            self._toolchain[name] = self._look_for(name)
-        return self._toolchain[name]
+    def _missing(self, tool: str) -> str:
+        """Why a toolchain cannot be used, or an empty text."""
+        if tool not in self._toolchain:
+            self._toolchain[tool] = _look_up(tool, self.run)
+        return self._toolchain[tool]
 
-    def _look_for(self, name: str) -> str:
-        if name == "debian":
-            return Debian(self.run).usable()
-        if name == "cc":
-            return (
-                ""
-                if any(self.run.which(cc) for cc in ("cc", "gcc", "clang"))
-                else "no C compiler (apt-get install gcc libc6-dev)"
-            )
-        version = Go(self.run).version()
-        if version is None:
-            return "no go command (needs go 1.26 or later)"
-        return "" if version >= MINIMUM else f"go {version[0]}.{version[1]} is too old (needs 1.26 or later)"
-
-    def _made(self, item: Item) -> Path | None:
-        if item.kind == "image":
-            return archive_path(self.catalogue.image(item.name), self.catalogue)
-        chart = self.catalogue.chart(item.name, self.version(item))
-        return chart_path(chart) if chart else None
-
-    def version(self, item: Item) -> str:
-        """The wanted version of a chart or binary; an image's version is in its name."""
+    def _version(self, item: Item) -> str:
         return wanted_version(item, self.versions)
 
     def _address(self, item: Item) -> str:
         if item.kind == "binary":
             return self.catalogue.binaries[item.name].release
-        chart = self.catalogue.chart(item.name, self.version(item))
+        chart = self.catalogue.chart(item.name, self._version(item))
         return (chart.oci or chart.url) if chart else ""
 
-    def _ways_out(self, item: Item) -> str:
-        if item.kind == "image" and self.catalogue.image(item.name).recipe != "none":
-            return "install the missing toolchain, or use a machine or mirror that reaches the registry"
-        return (
-            "put a kailab bundle that carries it into the cache ('lab bundle create' where it can be had),"
-            " or set supply.mirrors"
-        )
+
+def _look_up(tool: str, run: Runner) -> str:
+    if tool == "debian":
+        return Debian(run).usable()
+    if tool == "cc":
+        found = any(run.which(cc) for cc in ("cc", "gcc", "clang"))
+        return "" if found else "no C compiler (apt-get install gcc libc6-dev)"
+    version, minimum = Go(run).version(), f"{MINIMUM[0]}.{MINIMUM[1]}"
+    if version is None:
+        return f"no go command (needs go {minimum} or later)"
+    return "" if version >= MINIMUM else f"go {version[0]}.{version[1]} is too old (needs {minimum} or later)"
 
 
 def _image_needs(row: ImageRow) -> set[str]:
@@ -213,5 +186,5 @@ def _image_needs(row: ImageRow) -> set[str]:
 
 
 def wanted_version(item: Item, versions: Mapping[str, str]) -> str:
-    """The version to ask for: the item's own, or the lab's; empty for an image, whose name carries it."""
+    """The item's own version, or else the lab's; empty for an image, whose name contains it."""
     return item.version or versions.get(item.name, "") if item.kind != "image" else ""

@@ -62,6 +62,14 @@ class Runner(Protocol):
         ...
 
 
+def output_of(run: Runner, *argv: str | Path, timeout: float = 10) -> str:
+    """Stdout of a query, whatever its status; empty if it cannot be run or times out."""
+    try:
+        return run.run(argv, check=False, timeout=timeout).out
+    except CommandFailed:
+        return ""
+
+
 class HostRunner:
     """Runs commands on this machine.
 

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from lab.errors import CommandFailed
 from lab.host.machine import Machine
-from lab.tools.process import Runner
+from lab.tools.process import Runner, output_of
 
 NEEDED = ("libnvidia-ml.so", "libcuda.so")
 """Libraries that NVML and CUDA need."""
@@ -78,21 +78,14 @@ def find(run: Runner, machine: Machine, version: str, arch: str) -> DriverFiles:
 def _from_ldconfig(run: Runner, machine: Machine, version: str, arch: str) -> set[str]:
     """Files ``*.so.<version>`` in the linker's cache, and others in the directory of libcuda."""
     found: set[str] = set()
-    for name, flags, path in _CACHED.findall(_ldconfig(run)):
+    listed = output_of(run, run.which("ldconfig") or "/sbin/ldconfig", "-p", timeout=15)
+    for name, flags, path in _CACHED.findall(listed):
         if name.startswith(("libcuda", "libnvidia", "libnv")) and arch in _arches(flags):
             found |= _versioned(machine, path, version)
     for folder in {str(PurePosixPath(path).parent) for path in found if "/libcuda.so." in path}:
         for beside in machine.path(folder).glob(f"*.so.{version}"):
             found |= _versioned(machine, f"{folder}/{beside.name}", version)
     return found
-
-
-def _ldconfig(run: Runner) -> str:
-    program = run.which("ldconfig") or "/sbin/ldconfig"
-    try:
-        return run.run([program, "-p"], check=False, timeout=15).out
-    except CommandFailed:
-        return ""
 
 
 def _arches(flags: str) -> list[str]:

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from lab.errors import CommandFailed, HostNotReady
+from lab.errors import HostNotReady
 from lab.host.machine import Machine
 from lab.host.nvidia.toml_edit import value_of
-from lab.tools.process import Runner
+from lab.tools.process import Runner, output_of
 
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
 ACCEPT_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
@@ -98,7 +98,7 @@ def calls_runtime(machine: Machine, runtime: str) -> bool:
 
 
 def _version(run: Runner) -> str:
-    found = re.search(r"(\d+\.\d+\.\d+[\w.+-]*)", _output(run, "nvidia-ctk", "--version"))
+    found = re.search(r"(\d+\.\d+\.\d+[\w.+-]*)", output_of(run, "nvidia-ctk", "--version"))
     return found[1] if found else ""
 
 
@@ -107,11 +107,4 @@ def _modern(run: Runner, version: str, hook: str) -> bool:
     if version:
         major, minor = version.split(".")[:2]
         return (int(major), int(minor)) >= JIT
-    return bool(hook) and _MASK_HOOK in _output(run, hook, "--help")
-
-
-def _output(run: Runner, *argv: str) -> str:
-    try:
-        return run.run(argv, check=False, timeout=10).out
-    except CommandFailed:
-        return ""
+    return bool(hook) and _MASK_HOOK in output_of(run, hook, "--help")

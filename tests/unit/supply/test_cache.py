@@ -36,7 +36,7 @@ def test_one_that_waits_says_so_and_finds_what_was_made_meanwhile(
     assert other.begins(str(target))
     with making(target, runner, told) as needed:
         assert not needed
-    assert said == ["thing.tar-abc is being made already; waiting"]
+    assert said == ["waiting for another process to make thing.tar-abc"]
 
 
 def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: FakeRunner, other: AnotherLab) -> None:

@@ -74,7 +74,7 @@ def test_two_labs_fetch_an_image_once(supply: Supply, runner: FakeRunner, other:
     assert other.begins(str(target))
 
     def waits(text: str, *_: object) -> None:
-        assert text == f"{target.name} is being made already; waiting"
+        assert text == f"waiting for another process to make {target.name}"
         target.parent.mkdir(parents=True)
         target.write_text("the image")
         other.ends()

@@ -15,7 +15,7 @@ from lab.operations.planning import items_needed
 from lab.steps.node_image import builds_needed
 from lab.supply import Choice, Item, Supply, registry
 from lab.supply.bundle import Bundle, create
-from lab.supply.catalogue import beside, load
+from lab.supply.catalogue import load, with_tenant_images
 from lab.supply.gomod import folder_of, wrapper_mod
 from lab.supply.recipes import archive_path
 from lab.tools.container import ContainerEngine
@@ -113,8 +113,8 @@ def test_charts_of_two_versions_lie_in_two_places(supply: Make, tmp_path: Path) 
 
 def test_the_clusters_own_kubernetes_stays_as_it_is() -> None:
     plain = load("1.34.4")
-    assert beside(plain, ["1.34.4"]) is plain
-    more = beside(plain, ["1.33.13", "1.34.4", "1.33.13", "1.32.7"])
+    assert with_tenant_images(plain, ["1.34.4"]) is plain
+    more = with_tenant_images(plain, ["1.33.13", "1.34.4", "1.33.13", "1.32.7"])
     assert set(more.go) - set(plain.go) == {"kubernetes-1.33.13", "kubernetes-1.32.7"}
     assert set(more.images) - set(plain.images) == {TENANT_IMAGE.format(v) for v in ("1.33.13", "1.32.7")}
     for name, row in plain.images.items():
@@ -123,7 +123,7 @@ def test_the_clusters_own_kubernetes_stays_as_it_is() -> None:
 
 
 def test_another_kubernetes_is_a_recipe_of_three_programs() -> None:
-    catalogue = beside(load("1.34.4"), ["1.33.13"])
+    catalogue = with_tenant_images(load("1.34.4"), ["1.33.13"])
     recipe, ours = catalogue.go["kubernetes-1.33.13"], catalogue.go["kubernetes"]
     assert set(recipe.programs) == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
     assert (recipe.module, recipe.version, ours.version) == ("k8s.io/kubernetes", "v1.33.13", "v1.34.4")
