@@ -50,7 +50,7 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
 def _change(page: TextWriter, change: Change, title: str) -> None:
     page.heading(title, f"KAI {change.before or 'none'} → {change.after or 'none'}, {change.how}")
     rows: list[list[Cell]] = [
-        [moment.name, "-" if moment.seconds is None else f"{moment.seconds:.1f} s"] for moment in change.moments
+        [moment.name, "-" if moment.seconds is None else f"{moment.seconds:.1f} s"] for moment in change.milestones
     ]
     page.columns(rows)
 

@@ -18,7 +18,8 @@ from lab.operations.tenant.status import find
 from lab.session.lab import Lab
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_values
-from lab.tenants.upgrade.upgrade import change_kai, changed
+from lab.tenants.upgrade.preflight import with_kai_version
+from lab.tenants.upgrade.upgrade import change_kai
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
@@ -87,12 +88,12 @@ class Subject:
 
     def rollback(self, version: str) -> None:
         """Side A of the rollback. What it looks at by itself afterwards counts for its own time only."""
-        change_kai(self.lab.context(f"kai:{self.name}"), self.tenant, version, canary=False)
-        self._tenant = changed(self.tenant, version)
+        change_kai(self.lab.context(f"kai:{self.name}"), self.tenant, version, probe=False)
+        self._tenant = with_kai_version(self.tenant, version)
 
     def rollback_plain(self, version: str) -> None:
         """Side B of the rollback, with the chart's own hooks and the same values."""
-        tenant = changed(self.tenant, version)
+        tenant = with_kai_version(self.tenant, version)
         values = self.work / "kai.json"
         values.write_text(json.dumps(kai_values(inner_spec(self.lab.spec, tenant))))
         chart = self.lab.session.supply.chart("kai-scheduler", version)
@@ -102,7 +103,7 @@ class Subject:
     def load_hook_images(self, *versions: str) -> None:
         """Have the images of the charts' hook Jobs in the nodes, which only side B runs; not on the clock."""
         for version in versions:
-            spec = inner_spec(self.lab.spec, changed(self.tenant, version))
+            spec = inner_spec(self.lab.spec, with_kai_version(self.tenant, version))
             TenantImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
 
     def fill(self, pods: Sequence[Json]) -> WorkloadNamespace:

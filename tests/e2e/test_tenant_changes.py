@@ -11,7 +11,10 @@ from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
 from lab.snapshot.node_info import FreeGpus, read_node_infos
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
-from lab.tenants.upgrade.upgrade import READY, STOPPED, Change, running_inside, trial_queue, versions_at_hand
+from lab.tenants.upgrade.preflight import bundled_versions
+from lab.tenants.upgrade.smoke_test import smoke_test_queue
+from lab.tenants.upgrade.upgrade import READY, STOPPED, Change
+from lab.tenants.upgrade.workload_snapshot import take_snapshot
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
@@ -25,7 +28,7 @@ Record = Callable[[str, object], None]
 @pytest.fixture
 def other_version(lab: Lab, tenant: TenantFixture) -> str:
     """The newest other KAI that can be had for the tenant."""
-    found = versions_at_hand(lab.context(f"kai:{tenant.name}"), tenant.spec)
+    found = bundled_versions(lab.context(f"kai:{tenant.name}"), tenant.spec)
     if not found:
         pytest.skip(
             f"needs a second KAI version in a bundle that runs on Kubernetes {tenant.spec.kubernetes}, beside"
@@ -42,7 +45,7 @@ def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNam
     room = FreeGpus.of(read_node_infos(tenant.cluster))
     if room.gpus < 2:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
-    queue = trial_queue(inner_spec(lab.spec, tenant.spec))
+    queue = smoke_test_queue(inner_spec(lab.spec, tenant.spec))
     workloads = new_place(tenant.name)
     # One after the other: while a fraction is bound, another bind may cost it its GPU (early-reservation-removal).
     for pod in (
@@ -75,8 +78,7 @@ def test_another_version_and_back_under_load(
     lab: Lab, tenant: TenantFixture, other_version: str, load: WorkloadNamespace, record_property: Record
 ) -> None:
     """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues say what they said."""
-    ctx = lab.context(f"kai:{tenant.name}")
-    first = running_inside(ctx, tenant.spec)
+    first = take_snapshot(tenant.cluster)
     back = None
     try:
         found = rehearse(lab, tenant.name, other_version, suites=False)
@@ -86,7 +88,7 @@ def test_another_version_and_back_under_load(
         assert tried["cpu"].seconds is not None
         assert tried["fraction"].seconds is not None, tried["fraction"].skipped
         note_times(record_property, found.change, f"KAI {first.kai} → {other_version}")
-        there = running_inside(ctx, tenant.spec)
+        there = take_snapshot(tenant.cluster)
         assert there.kai == other_version
         assert {name: there.queues.get(name) for name in first.queues} == first.queues
         back = roll_back(lab, tenant.name)
@@ -95,7 +97,7 @@ def test_another_version_and_back_under_load(
             roll_back(lab, tenant.name, first.kai)
     assert back.green, f"KAI {other_version} → {first.kai}: {back.reasons}"
     note_times(record_property, back.change, f"KAI {other_version} → {first.kai}")
-    last = running_inside(ctx, tenant.spec)
+    last = take_snapshot(tenant.cluster)
     assert last.kai == first.kai
     before = {pod.title: pod for pod in first.pods if pod.title.startswith(f"{load.namespace}/")}
     after = {pod.title: pod for pod in last.pods if pod.title in before}

@@ -16,11 +16,12 @@ from lab.errors import Busy, Interrupted, LabError
 from lab.objects.redact import redact_text
 from lab.operations.tenant.status import find
 from lab.session.lab import Lab
+from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_change, record
-from lab.tenants.upgrade.smoke_test import SmokeTest, try_out
-from lab.tenants.upgrade.upgrade import Change, Save, change_kai, changed, check_change, running_inside, trial_queue
-from lab.tenants.upgrade.workload_snapshot import compare
+from lab.tenants.upgrade.smoke_test import SmokeTest, run_smoke_tests, smoke_test_queue
+from lab.tenants.upgrade.upgrade import Change, Save, change_kai
+from lab.tenants.upgrade.workload_snapshot import compare, take_snapshot
 from lab.tenants.vcluster.inner_lab import tenant_context
 from lab.workloads.namespace import WorkloadNamespace
 
@@ -59,12 +60,11 @@ def rehearse(
         Busy: another process is changing the lab; nothing was changed.
         Interrupted: stopped; the same call or a rollback continues from there.
     """
-    wanted = changed(find(lab.spec, name), version)
-    ctx = lab.context(f"kai:{name}")
-    check_change(ctx, wanted)
-    before = running_inside(ctx, wanted)
+    wanted = with_kai_version(find(lab.spec, name), version)
+    check_kai_version(lab.context(f"kai:{name}"), wanted)
+    before = take_snapshot(lab.tenant(name))
     earlier = last_change(lab.paths, name)
-    old = changed(wanted, before.kai) if before.kai and before.kai != wanted.kai_version else None
+    old = with_kai_version(wanted, before.kai) if before.kai and before.kai != wanted.kai_version else None
     try:
         change = _change(lab, wanted, save, RollbackRecord(old, wanted) if old else None)
     except (Interrupted, Busy):
@@ -74,7 +74,7 @@ def rehearse(
     else:
         trials = _trials(lab, wanted)
         ran = run_suites(lab, name) if suites else Suites(ran=False, summary="not requested")
-        outcome = compare(before, running_inside(lab.context(f"kai:{name}"), wanted))
+        outcome = compare(before, take_snapshot(lab.tenant(name)))
         found = Rehearsal(name, before.kai, version, change, trials=trials, suites=ran, outcome=outcome)
     if old is None or found.green or keep:
         _done(lab, name)
@@ -90,7 +90,7 @@ def rehearse(
         record(lab.paths, earlier)
     else:
         forget(lab.paths, name)
-    outcome = compare(before, running_inside(lab.context(f"kai:{name}"), old))
+    outcome = compare(before, take_snapshot(lab.tenant(name)))
     return replace(found, back=replace(back, comparison=outcome))
 
 
@@ -120,15 +120,14 @@ def roll_back(lab: Lab, name: str, to: str | None = None, *, save: Save | None =
             )
         then = last.target
         same = {"gpu_sharing": then.gpu_sharing, "kai_values": then.kai_values, "queues": then.queues}
-        target = changed(now.model_copy(update=same), str(then.kai_version))
+        target = with_kai_version(now.model_copy(update=same), str(then.kai_version))
     else:
-        target = changed(now, to)
-    ctx = lab.context(f"kai:{name}")
-    check_change(ctx, target)
-    before = running_inside(ctx, target)
+        target = with_kai_version(now, to)
+    check_kai_version(lab.context(f"kai:{name}"), target)
+    before = take_snapshot(lab.tenant(name))
     note = None
     if before.kai and before.kai != target.kai_version:
-        note = RollbackRecord(changed(now, before.kai), target, back=True)
+        note = RollbackRecord(with_kai_version(now, before.kai), target, back=True)
     change = _change(lab, target, save, note)
     _done(lab, name)
     return Rehearsal(name, before.kai, str(target.kai_version), change)
@@ -183,7 +182,7 @@ def _trials(lab: Lab, tenant: TenantSpec) -> tuple[SmokeTest, ...]:
     except LabError as error:
         return (SmokeTest("namespace", problem=error.what),)
     try:
-        return try_out(space, trial_queue(inner.spec), sharing=tenant.gpu_sharing)
+        return run_smoke_tests(space, smoke_test_queue(inner.spec), sharing=tenant.gpu_sharing)
     finally:
         space.cluster.delete_all("Pod", space.namespace, grace=1)
         space.cluster.delete("Namespace", space.namespace)

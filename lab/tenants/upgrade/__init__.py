@@ -1,1 +1,1 @@
-"""Changes the KAI of a tenant: upgrade, rollback and their rehearsal."""
+"""Changes of the KAI version in a tenant: upgrade, rollback and rehearsal."""

@@ -1,10 +1,10 @@
-"""Lets KAI's webhooks answer as soon as they can while a version starts, instead of 11 s later.
+"""A temporary admission pod that answers KAI's webhooks while a version starts, some 11 s before the real one.
 
-Until admission is Ready, the API server refuses pods for KAI, and the pod-grouper cannot write to pods: nothing is
-scheduled. Its own readiness probe first counts after 10 s (initialDelaySeconds 5, every 10 s:
-pkg/operator/operands/admission/resources.go, KAI 0.9 to 0.16), and KAI's operator puts it back at once when somebody
-changes it (seen with 0.9.8 and 0.16.8). So a pod like admission's own, asked every second, stands behind the same
-Service until that one is Ready.
+Until admission is Ready, the API server denies pods for KAI, and the pod-grouper cannot write to pods: nothing is
+scheduled. Its readiness probe first succeeds after 10 s (initialDelaySeconds 5, every 10 s:
+pkg/operator/operands/admission/resources.go, KAI 0.9 to 0.16), and KAI's operator reverts changes of the probe at once
+(measured with 0.9.8 and 0.16.8). So a copy of admission's pod, probed every second, is a backend of the same Service
+until the real one is Ready.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from lab.errors import LabError
@@ -22,69 +21,65 @@ from lab.tools.background import Background
 Json = dict[str, Any]
 
 BRIDGE = "kailab-admission"
-"""Name of that pod. One that a killed change left goes with KAI's own pods at the next."""
+"""Name of that pod. The next upgrade deletes one that a kill left, with KAI's own pods."""
 
+_TIMEOUT = 120.0
 _QUICK = {"initialDelaySeconds": 0, "periodSeconds": 1}
 
 
 class AdmissionBridge(Background):
-    """A context manager around an installation; call ``step_aside`` when all of KAI is Ready.
+    """A context manager around the installation of KAI; call ``drain`` when all of KAI is Ready.
 
     Args:
         cluster: where KAI is installed.
         lab: name of the lab, for the pod's label.
-        namespace: KAI's.
-        deployment: the one whose webhooks judge pods.
-        timeout: seconds after which nobody waits for it any more.
+        namespace: KAI's namespace.
+        deployment: the Deployment whose webhooks mutate pods.
     """
 
-    def __init__(self, cluster: Cluster, lab: str, namespace: str, deployment: str, timeout: float = 120.0) -> None:
-        # what it waits for may never come, and nobody waits for that at the end
+    def __init__(self, cluster: Cluster, lab: str, namespace: str, deployment: str) -> None:
+        # the Deployment may never appear, and the end of the block does not wait for it
         super().__init__(self._create, "admission bridge", join=0)
         self._cluster, self._lab = cluster, lab
         self._namespace, self._name = namespace, deployment
-        self._timeout = timeout
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.stop()
         try:
             self._cluster.delete("Pod", BRIDGE, self._namespace, grace=1)
         except LabError:
-            if error is None:
+            if error[0] is None:
                 raise
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
-    def step_aside(self) -> None:
-        """Send no new connection to the pod any more; those that are open are served until the end.
+    def drain(self) -> None:
+        """Route new connections to other pods; open ones are served until the end.
 
-        A Service that still leads to a pod when it goes costs whoever is sent there the webhook's 10 s.
+        Requests that a Service still routes to a deleted pod wait for the webhook's timeout of 10 s.
         """
         self.stopping.set()
         if self._cluster.get("Pod", BRIDGE, self._namespace) is not None:
             self._cluster.patch("Pod", BRIDGE, {"metadata": {"labels": {"app": BRIDGE}}}, self._namespace)
 
     def _create(self, stopping: threading.Event) -> None:
-        # Without it all goes as it would have gone, only later.
         try:
             found = self._cluster.wait(
                 "Deployment",
                 bool,
                 namespace=self._namespace,
                 fields=f"metadata.name={self._name}",
-                timeout=self._timeout,
-                fail=lambda _: "it is over" if stopping.is_set() else None,
-                what=f"deployment {self._name} is there",
+                timeout=_TIMEOUT,
+                fail=lambda _: "the installation has ended" if stopping.is_set() else None,
+                what=f"deployment {self._name} exists",
             )
-            if (pod := bridge(found[0], self._lab)) and not stopping.is_set():
+            if (pod := bridge_pod(found[0], self._lab)) and not stopping.is_set():
                 self._cluster.create(pod)
         except LabError:
-            return
+            return  # without the bridge the upgrade only takes longer
 
 
-def bridge(deployment: Mapping[str, Any], lab: str) -> Json | None:
-    """A pod as the Deployment makes them, asked every second whether it is ready; None: its own are asked as soon."""
+def bridge_pod(deployment: Mapping[str, Any], lab: str) -> Json | None:
+    """A pod of the Deployment with quick readiness probes; None if its own pods have them already."""
     meta, template = deployment["metadata"], copy.deepcopy(deployment["spec"]["template"])
     spec = template["spec"]
     probes = [container["readinessProbe"] for container in spec["containers"] if container.get("readinessProbe")]
@@ -92,7 +87,7 @@ def bridge(deployment: Mapping[str, Any], lab: str) -> Json | None:
         return None
     for probe in probes:
         probe.update(_QUICK)
-    # What keeps two of them apart is meant for replicas that both stay.
+    # these keep replicas apart that all stay
     spec.pop("affinity", None)
     spec.pop("topologySpreadConstraints", None)
     labels = {**template.get("metadata", {}).get("labels", {}), OWNER_LABEL: lab}

@@ -1,8 +1,6 @@
-"""Whether a tenant can have another KAI version, looked at before anything changes; and which versions are at hand."""
+"""Checks before an upgrade whether a tenant can have another KAI version."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from lab.config import TenantSpec, queue_rules
 from lab.config.rules import kai_on
@@ -11,27 +9,27 @@ from lab.kai import line_of, release
 from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
 from lab.steps.kai.values import kai_images
-from lab.supply import Choice, Item
+from lab.supply import Item
 from lab.tenants.vcluster.inner_lab import tenant_context
 
 
-def changed(tenant: TenantSpec, version: str) -> TenantSpec:
-    """The tenant with another KAI. Raises SpecError: it has no KAI of its own, or that is no version."""
+def with_kai_version(tenant: TenantSpec, version: str) -> TenantSpec:
+    """The tenant with another KAI version. Raises SpecError: invalid version, or a tenant without its own KAI."""
     if tenant.mode != "own-kai":
         raise SpecError(
             f"tenant {tenant.name} has no KAI of its own (mode {tenant.mode})",
-            fix="name a tenant of mode own-kai; the host's KAI changes with kai.version and 'lab up'",
+            fix="name a tenant of mode own-kai; kai.version and 'lab up' change the host's KAI",
         )
     release(version)
     return tenant.model_copy(update={"kai_version": version.removeprefix("v")})
 
 
-def check_change(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
-    """Look, before anything changes, whether a tenant can have the KAI version it names; returns warnings.
+def check_kai_version(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
+    """Check whether a tenant can have its ``kai_version``; returns warnings.
 
     Raises:
-        SpecError: that version does not run on the tenant's Kubernetes, with its queues, or at all.
-        Unavailable: its chart or an image cannot be had.
+        SpecError: the version does not support the tenant's Kubernetes or queues, or is too old.
+        Unavailable: its chart or an image is not available.
     """
     version = str(tenant.kai_version)
     at = ("kaiVersion",)
@@ -43,43 +41,34 @@ def check_change(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
         raise SpecError(
             f"tenant {tenant.name} cannot have KAI {version}: {broken[0].what}",
             evidence=[rule.what for rule in broken[1:]],
-            fix="name another version ('lab kai versions' lists what runs on what); a tenant keeps its Kubernetes",
-        )
-    if lacking := _lacking(ctx, tenant):
-        raise Unavailable(
-            f"KAI {version} cannot be had for tenant {tenant.name}",
-            evidence=[f"{choice.item}: {'; '.join(choice.why)}" for choice in lacking],
-            fix=lacking[0].fix,
+            fix="name another version: 'lab kai versions' lists what they support; a tenant keeps its Kubernetes",
         )
     line = line_of(version)
+    images = [Item("image", reference) for reference in kai_images(tenant_context(ctx, tenant).spec)]
+    choices = ctx.supply.choose([Item("chart", KAI_CHART, line.tag), *images]).values()
+    if missing := [choice for choice in choices if not choice.available]:
+        raise Unavailable(
+            f"KAI {version} is not available for tenant {tenant.name}",
+            evidence=[f"{choice.item}: {'; '.join(choice.why)}" for choice in missing],
+            fix=missing[0].fix,
+        )
     return (line.warning,) if line.warning else ()
 
 
-def versions_at_hand(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
-    """Other KAI versions that bundles here have whole, and that run in this tenant; oldest first."""
+def bundled_versions(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
+    """Other KAI versions that this tenant can have and bundles on this machine contain; oldest first."""
     charts = {
         entry.version.removeprefix("v")
         for bundle in ctx.supply.bundles
         for entry in bundle.entries
         if (entry.kind, entry.name) == ("chart", KAI_CHART)
     }
-    return tuple(sorted((v for v in charts if v != tenant.kai_version and _fits(ctx, tenant, v)), key=release))
-
-
-def _items(ctx: LabContext, tenant: TenantSpec) -> Iterator[Item]:
-    yield Item("chart", KAI_CHART, line_of(str(tenant.kai_version)).tag)
-    for reference in kai_images(tenant_context(ctx, tenant).spec):
-        yield Item("image", reference)
-
-
-def _lacking(ctx: LabContext, tenant: TenantSpec) -> list[Choice]:
-    choices = ctx.supply.choose(_items(ctx, tenant)).values()
-    return [choice for choice in choices if not choice.available]
+    return tuple(sorted((v for v in charts - {tenant.kai_version} if _fits(ctx, tenant, v)), key=release))
 
 
 def _fits(ctx: LabContext, tenant: TenantSpec, version: str) -> bool:
     try:
-        check_change(ctx, changed(tenant, version))
+        check_kai_version(ctx, with_kai_version(tenant, version))
     except (SpecError, Unavailable):
         return False
     return True

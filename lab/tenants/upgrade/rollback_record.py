@@ -1,7 +1,7 @@
-"""How a tenant's KAI was before its last change, kept in the lab's state: what 'lab tenant rollback' goes back to.
+"""The last change of a tenant's KAI, kept in the lab's state: 'lab tenant rollback' returns to the version before.
 
-Written before a change begins, so that it is known after a kill in the middle which version was wanted. One small file
-for each tenant; 'lab down' removes it with the rest of the lab's directory.
+It is written before a change begins, so that the wanted version is known after a kill. One file for each tenant; 'lab
+down' removes it with the lab's directory.
 """
 
 from __future__ import annotations
@@ -13,48 +13,37 @@ from pathlib import Path
 from lab.config import TenantSpec
 from lab.config.added_tenants import dump_added, load_added
 from lab.errors import LabError
-from lab.files import write_atomic
 from lab.paths import LabPaths
+from lab.tenants.vcluster.access import write_private
 
 
 @dataclass(frozen=True)
 class RollbackRecord:
-    """The last change of a tenant's KAI.
-
-    Attributes:
-        before: the tenant with the version, values and queues it had.
-        wanted: the tenant as it was to become.
-        back: that change was a rollback itself.
-        done: it came to its end.
-    """
+    """The last change of a tenant's KAI."""
 
     before: TenantSpec
+    """The tenant with its version, values and queues before."""
     wanted: TenantSpec
     back: bool = False
+    """The change was a rollback itself."""
     done: bool = False
+    """The change has finished."""
 
     @property
     def target(self) -> TenantSpec:
-        """Where a rollback goes: on with one that was cut off, otherwise to what was before the last change."""
+        """Target of a rollback: of an interrupted one the same, otherwise the tenant before the last change."""
         return self.wanted if self.back and not self.done else self.before
 
 
 def record(paths: LabPaths, change: RollbackRecord) -> None:
-    """Keep a change; the one before it is forgotten. Raises LabError."""
-    path = _path(paths, change.wanted.name)
+    """Replace the record of a tenant. Raises LabError."""
     before, wanted = dump_added([change.before, change.wanted])
     data = {"before": before, "wanted": wanted, "back": change.back, "done": change.done}
-    try:
-        write_atomic(path, json.dumps(data, indent=1) + "\n", mode=0o600)
-    except OSError as error:
-        raise LabError(
-            f"the lab's state cannot be written to {path}: {error.strerror}",
-            fix="free space or set KAILAB_STATE to a directory you can write",
-        ) from error
+    write_private(_path(paths, change.wanted.name), json.dumps(data, indent=1) + "\n")
 
 
 def last_change(paths: LabPaths, tenant: str) -> RollbackRecord | None:
-    """The last change of a tenant's KAI, or None. Raises LabError: the file is damaged."""
+    """The last change of a tenant's KAI, if any. Raises LabError: the file is damaged."""
     path = _path(paths, tenant)
     try:
         data = json.loads(path.read_text())
@@ -70,7 +59,7 @@ def last_change(paths: LabPaths, tenant: str) -> RollbackRecord | None:
 
 
 def forget(paths: LabPaths, tenant: str) -> None:
-    """Forget a tenant that is removed; nothing to forget is success."""
+    """Delete the record of a tenant, if any."""
     _path(paths, tenant).unlink(missing_ok=True)
 
 

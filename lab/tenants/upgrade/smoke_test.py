@@ -1,15 +1,16 @@
-"""Pods that try a tenant's KAI out after a change: one without a GPU, one with a whole GPU, one with a fraction.
+"""Pods that must run after an upgrade of a tenant's KAI: without a GPU, with a whole GPU, and with a fraction.
 
-Each takes only what is free, so that nothing is evicted for it; what does not fit is left out, with the reason.
+Each uses free resources only, so nothing is evicted; a pod that does not fit is skipped, with the reason.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lab.config import LabSpec
 from lab.errors import LabError
 from lab.snapshot.node_info import FreeGpus, read_node_infos
 from lab.workloads.namespace import WorkloadNamespace
@@ -23,52 +24,40 @@ _SECONDS = 120.0
 
 @dataclass(frozen=True)
 class SmokeTest:
-    """How one of the pods fared.
-
-    Attributes:
-        name: cpu, gpu or fraction.
-        seconds: from its creation until it was Ready; None: it was not.
-        problem: why it was not.
-        skipped: why it was not tried.
-    """
+    """Result of one pod: cpu, gpu or fraction."""
 
     name: str
     seconds: float | None = None
+    """From its creation until it was Ready; None: it was not."""
     problem: str = ""
     skipped: str = ""
+    """Why it was not run."""
 
 
-def try_out(
-    place: WorkloadNamespace,
-    queue: str,
-    *,
-    sharing: bool,
-    timeout: float = _SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-) -> tuple[SmokeTest, ...]:
-    """Run the three pods one after the other, and take each away again.
+def smoke_test_queue(inner: LabSpec) -> str:
+    """A leaf queue for the pods: the first that allows GPUs."""
+    leaves = [queue for queue in inner.queues if queue.name in inner.leaf_queues]
+    return next((queue.name for queue in leaves if queue.gpu.limit), leaves[0].name)
 
-    Args:
-        place: in the tenant.
-        queue: a leaf queue of it.
-        sharing: whether that KAI gives fractions.
-        timeout: seconds for each.
-        clock: seconds.
+
+def run_smoke_tests(place: WorkloadNamespace, queue: str, *, sharing: bool) -> tuple[SmokeTest, ...]:
+    """Run the three pods one after the other in a leaf queue, and delete each.
+
+    ``sharing`` is whether that KAI schedules fractions.
     """
     pods = {
         "cpu": cpu_pod("trial-cpu", queue=queue),
         "gpu": gpu_pod("trial-gpu", queue=queue),
         "fraction": fraction_pod("trial-fraction", fraction=FRACTION, queue=queue),
     }
-    free = FreeGpus.of(read_node_infos(place.cluster))
-    without = dict(_too_much(free, sharing=sharing))
+    skipped = dict(_skipped(FreeGpus.of(read_node_infos(place.cluster)), sharing=sharing))
     return tuple(
-        SmokeTest(name, skipped=without[name]) if name in without else _try(place, name, pod, timeout, clock)
+        SmokeTest(name, skipped=skipped[name]) if name in skipped else _run(place, name, pod)
         for name, pod in pods.items()
     )
 
 
-def _too_much(free: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
+def _skipped(free: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
     if not free.gpus:
         yield "gpu", "the tenant has no free GPU"
     if not sharing:
@@ -77,15 +66,13 @@ def _too_much(free: FreeGpus, *, sharing: bool) -> Iterator[tuple[str, str]]:
         yield "fraction", f"no GPU of the tenant has {FRACTION:g} free"
 
 
-def _try(
-    place: WorkloadNamespace, name: str, pod: Mapping[str, Any], timeout: float, clock: Callable[[], float]
-) -> SmokeTest:
-    start = clock()
+def _run(place: WorkloadNamespace, name: str, pod: dict[str, Any]) -> SmokeTest:
+    start, pod_name = time.monotonic(), str(pod["metadata"]["name"])
     try:
-        place.submit(dict(pod))
-        place.inside(lambda view: view.ready, str(pod["metadata"]["name"]), timeout=timeout, what="Ready")
-        ready = clock() - start
-        place.remove(str(pod["metadata"]["name"]))
+        place.submit(pod)
+        place.inside(lambda view: view.ready, pod_name, timeout=_SECONDS, what="Ready")
+        ready = time.monotonic() - start
+        place.remove(pod_name)
     except LabError as error:
         return SmokeTest(name, problem=error.what)
     return SmokeTest(name, ready)

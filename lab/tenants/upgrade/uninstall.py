@@ -1,12 +1,12 @@
-"""Stopping a tenant's KAI so that another version can take over at once, without touching what it has scheduled.
+"""Stops a tenant's KAI so that another version can start at once, without touching what it has scheduled.
 
-Deployments, webhooks, ServiceAccounts and the operator's own objects go; pods of others, reservation pods, PodGroups,
-BindRequests, queues, PriorityClasses' users and all CRDs stay. Every CRD of KAI has one version, the same in 0.7.11 to
-0.17.0 (deployments/kai-scheduler/crds), so there is nothing to convert on the way up or down.
+Deployments, webhooks, ServiceAccounts and the operator's own objects are deleted; pods of others, reservation pods,
+PodGroups, BindRequests, queues, PriorityClasses in use and all CRDs stay. Every CRD of KAI has one version, the same in
+0.7.11 to 0.17.0 (deployments/kai-scheduler/crds), so an upgrade or downgrade converts nothing.
 
-What makes it quick: nothing is waited for in turn. All components stop together, no hook Job runs at the end (KAI's
-post-delete-cleanup only deletes what goes here anyway), and the lease of a dead leader, which the next one would sit
-out for 15 s (cmd/scheduler/app/server.go), is deleted with its holder.
+To be quick, all components stop in parallel, and no hook Job runs at the end (KAI's post-delete-cleanup only deletes
+what is deleted here anyway). The lease of a stopped leader, for which the next one would wait 15 s
+(cmd/scheduler/app/server.go), is deleted with its holder.
 """
 
 from __future__ import annotations
@@ -19,120 +19,103 @@ from lab.kai import VersionLine, line_of, lines
 from lab.kube import Cluster
 from lab.session.context import LabContext
 from lab.steps import helm_release
+from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 
 IN_PLACE = "in place"
-"""helm upgrade: Config, shards and webhooks stay, so that no pod passes unjudged meanwhile."""
+"""helm upgrade: Config, shards and webhooks stay, so every pod is admitted by webhooks."""
 
-ANEW = "anew"
-"""Uninstalled and installed: the versions do not build on each other."""
+REINSTALL = "anew"
+"""Uninstalled and installed: one version cannot upgrade the other."""
 
 UNCHANGED = "nothing to do"
 
-_ANY = next(iter(lines().values()))
 _GONE_SECONDS = 60.0
 _GRACE = 1
-"""Seconds for KAI's own pods, which keep nothing in memory that is not in the API."""
+"""Seconds for KAI's own pods, which keep all state in the API."""
 
 _OPERATOR = "kai-operator"
-_OWNED = (
-    "Deployment",
-    "DaemonSet",
-    "Service",
-    "EndpointSlice",
-    "ServiceAccount",
-    "ConfigMap",
-    "Secret",
-    "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration",
-)
-"""What KAI's operator makes and owns (pkg/operator/operands/known_types, 0.9 to 0.16)."""
-
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_OWNED = ("Deployment", "DaemonSet", "Service", "EndpointSlice", "ServiceAccount", "ConfigMap", "Secret", *_WEBHOOKS)
+"""Kinds that KAI's operator creates and owns (pkg/operator/operands/known_types, 0.9 to 0.16)."""
+
 _KEEP = {"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}}
 
 
 def installed_line(cluster: Cluster) -> VersionLine | None:
-    """The line of the KAI that Helm says is installed; None without one, or of a version older than all known."""
-    release = helm_release.installed(cluster, _ANY.release, _ANY.namespace)
-    if release is None:
-        return None
+    """The line of the KAI in Helm's record; None without one, or for a version older than all known."""
+    release = helm_release.installed(cluster, RELEASE, NAMESPACE)
     try:
-        return line_of(release.chart_version.removeprefix("v"))
+        return line_of(release.chart_version.removeprefix("v")) if release else None
     except SpecError:
         return None
 
 
-def way(before: VersionLine | None, after: VersionLine) -> str:
-    """How one version takes over from another.
+def strategy(before: VersionLine | None, after: VersionLine) -> str:
+    """``IN_PLACE`` or ``REINSTALL``.
 
     In place only between lines whose operator deploys everything and whose hook Jobs the lab knows (0.12.22, 0.14.6,
-    0.16 and newer). Otherwise Helm would trip over what the operator of one version made and the chart of the other
-    brings (Deployment binder: operator in 0.9.3, chart in 0.9.8, operator in 0.12), delete the Config that the chart
-    of 0.9.3 has and later ones do not, or leave the scheduler of a SchedulingShard running that 0.9 knows nothing of.
+    0.16 and newer). Otherwise Helm would fail on objects that the operator of one version created and the chart of the
+    other contains (Deployment binder: operator in 0.9.3, chart in 0.9.8, operator in 0.12), delete the Config that the
+    chart of 0.9.3 has and later ones do not, or leave the scheduler of a SchedulingShard running, which 0.9 does not
+    know.
     """
     if before is None:
-        return ANEW
-    easy = all(line.has_shards and line.hooks == "lab" for line in (before, after))
-    return IN_PLACE if easy else ANEW
+        return REINSTALL
+    return IN_PLACE if all(line.has_shards and line.hooks == "lab" for line in (before, after)) else REINSTALL
 
 
-def stop(ctx: LabContext, how: str) -> None:
-    """Stop the KAI of the cluster that ``ctx`` is about; whatever of it is gone already is fine.
-
-    Args:
-        ctx: a tenant's, by ``inside``.
-        how: ``IN_PLACE`` or ``ANEW``.
+def stop_kai(ctx: LabContext, how: str) -> None:
+    """Stop KAI in the cluster of a ``tenant_context``; components that are gone already are no error.
 
     Raises:
-        WaitTimeout: something of it is still there after a minute.
+        WaitTimeout: a component still exists after a minute.
         CommandFailed: Helm could not uninstall it.
     """
-    cluster, space = ctx.cluster(), _ANY.namespace
+    cluster = ctx.cluster()
     if how == IN_PLACE:
-        # While it lives, the operator makes anew what is deleted here.
-        _end(cluster, [_OPERATOR], f"app={_OPERATOR}")
+        # a running operator would recreate what is deleted below
+        _delete(cluster, [_OPERATOR], f"app={_OPERATOR}")
     else:
         _uninstall(ctx, cluster)
-    _end(cluster, [obj["metadata"]["name"] for obj in cluster.list("Deployment", space)])
-    cluster.delete_all("Lease", space)
+    _delete(cluster, [obj["metadata"]["name"] for obj in cluster.list("Deployment", NAMESPACE)])
+    cluster.delete_all("Lease", NAMESPACE)
 
 
 def made_by_operator(obj: Mapping[str, Any]) -> bool:
-    """Whether the object belongs to KAI's Config or a SchedulingShard."""
+    """Whether the object is owned by KAI's Config or a SchedulingShard."""
     owners = obj.get("metadata", {}).get("ownerReferences") or []
     return any(str(owner.get("apiVersion", "")).startswith("kai.scheduler/") for owner in owners)
 
 
 def _uninstall(ctx: LabContext, cluster: Cluster) -> None:
-    # All charts say so themselves; a user's values must not be able to take the reservation pods along.
-    if cluster.get("Namespace", _ANY.reservation_namespace) is not None:
-        cluster.patch("Namespace", _ANY.reservation_namespace, _KEEP)
-    # First, for without them an operator that still runs makes nothing again.
+    # all charts set this; a user's values must not delete the reservation pods
+    if cluster.get("Namespace", RESERVATIONS) is not None:
+        cluster.patch("Namespace", RESERVATIONS, _KEEP)
+    # first, since a running operator recreates nothing without them
     for kind in ("Config.kai.scheduler", "SchedulingShard"):
         for obj in cluster.list(kind):
             cluster.delete(kind, obj["metadata"]["name"], wait=_GONE_SECONDS)
-    helm_release.helm_for(ctx).uninstall(_ANY.release, _ANY.namespace, hooks=False)
+    helm_release.helm_for(ctx).uninstall(RELEASE, NAMESPACE, hooks=False)
     names = {name for line in lines().values() for name in line.webhooks}
     for kind in _OWNED:
         for obj in cluster.list(kind):
             meta = obj["metadata"]
-            # Not left to the garbage collector, which may take half a minute to notice a new kind of owner.
+            # the garbage collector may need half a minute to notice a new kind of owner
             if made_by_operator(obj) or (kind in _WEBHOOKS and meta["name"] in names):
                 cluster.delete(kind, meta["name"], meta.get("namespace"))
-    cluster.delete_all("Job", _ANY.namespace)
+    cluster.delete_all("Job", NAMESPACE)
 
 
-def _end(cluster: Cluster, deployments: Iterable[str], labels: str | None = None) -> None:
-    """Delete Deployments and the pods in KAI's namespace, or those with these labels, and wait until they are gone."""
-    space = _ANY.namespace
+def _delete(cluster: Cluster, deployments: Iterable[str], labels: str | None = None) -> None:
+    """Delete Deployments, and all pods in KAI's namespace or those with these labels; wait until they are gone."""
     for name in deployments:
-        cluster.delete("Deployment", name, space)
+        cluster.delete("Deployment", name, NAMESPACE)
     for kind, grace in (("ReplicaSet", None), ("Pod", _GRACE)):
-        cluster.delete_all(kind, space, labels, grace=grace)
+        cluster.delete_all(kind, NAMESPACE, labels, grace=grace)
     cluster.wait(
         "Pod",
         lambda pods: not pods,
-        namespace=space,
+        namespace=NAMESPACE,
         labels=labels,
         timeout=_GONE_SECONDS,
         what="KAI's old components have stopped",

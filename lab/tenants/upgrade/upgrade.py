@@ -1,17 +1,16 @@
-"""Brings the KAI inside a tenant to another version, up or down, without touching what runs; and measures it.
+"""Changes the version of the KAI inside a tenant, up or down, without touching running workloads; and measures it.
 
-The KAI that is there is stopped whole (``old_kai``), then the step ``Kai`` installs the other one, with its CRDs, and
-the step ``Queues`` looks after the queues. All of it can be cut off anywhere and be done again.
+All of the old KAI is stopped (``uninstall``), then the step ``Kai`` installs the new one with its CRDs, and the step
+``Queues`` applies the queues. A change can be interrupted anywhere and repeated.
 
-While webhooks are missing (``ANEW``: from the stop until the new operator has made its own, some seconds), a pod that
-asks for a part of a GPU would be admitted without what they add to it: a policy refuses it meanwhile (``unjudged``). In
-place the webhooks stay, and refuse by themselves.
+While webhooks are missing (``REINSTALL``: some seconds, until the new operator has created its own), a pod with a
+fraction of a GPU would be admitted without their mutation: a policy denies it (``admission_gate``). In place the
+webhooks stay, and deny pods themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,67 +25,60 @@ from lab.session.context import LabContext
 from lab.steps.kai.step import Kai
 from lab.steps.kai.values import kai_images
 from lab.steps.queues import Queues
-from lab.tenants.removal.timeline import Milestone
+from lab.tenants.removal.timeline import Milestone, Stopwatch
 from lab.tenants.upgrade.admission_bridge import AdmissionBridge
 from lab.tenants.upgrade.admission_gate import fail_closed
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
-from lab.tenants.upgrade.preflight import changed, check_change, versions_at_hand
-from lab.tenants.upgrade.uninstall import ANEW, UNCHANGED, installed_line, stop, way
-from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare, look
+from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
+from lab.tenants.upgrade.smoke_test import smoke_test_queue
+from lab.tenants.upgrade.uninstall import REINSTALL, UNCHANGED, installed_line, stop_kai, strategy
+from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot, compare, take_snapshot
 from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import tenant_context
-
-__all__ = ["Change", "change_kai", "changed", "check_change", "running_inside", "trial_queue", "versions_at_hand"]
 
 IMAGES, STOPPED, DEPLOYED = "images in the nodes", "old scheduler stopped", "new release deployed"
 READY, ANSWER = "all components ready", "webhooks answer"
 
 ORDER = (IMAGES, STOPPED, DEPLOYED, SCHEDULED, RUNNING, READY, ANSWER)
-"""The moments of a change, as they mostly come."""
+"""The milestones of a change in their usual order."""
 
 Save = Callable[["TenantSpec"], None]
-"""Writes down, before anything changes, how a tenant is wanted from now on."""
+"""Saves the wanted tenant before anything changes."""
 
 _HOLD_SECONDS = 5.0
-"""How long what runs is watched after the new version has bound its first pod: a binder that takes a running fraction
-for one without its reservation pod deletes it 4 s after a bind on that node (seen with 0.16.8)."""
+"""How long workloads are watched after the new version has bound its first pod: a binder that does not find the
+reservation pod of a running fraction deletes the fraction 4 s after a bind on that node (measured with 0.16.8)."""
 
 _WAITING = "waiting for components"
-"""What the step ``Kai`` says first when Helm has returned."""
+"""The first progress of step ``Kai`` after Helm has returned."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """How a change of KAI's version in a tenant went.
-
-    Attributes:
-        tenant: its name.
-        before: version that was there; empty: none.
-        after: version that is there now.
-        how: ``in place``, ``anew`` or ``nothing to do``.
-        moments: seconds from the command, in the order of ``ORDER``.
-        snapshot: what ran before.
-        comparison: what became of it.
-        problems: what went wrong with the new version itself; empty: it schedules.
-    """
+    """Result of a change of KAI's version in a tenant."""
 
     tenant: str
     before: str
+    """The version before; empty: none."""
     after: str
     how: str
-    moments: tuple[Milestone, ...]
+    """``in place``, ``anew`` or ``nothing to do``."""
+    milestones: tuple[Milestone, ...]
     snapshot: WorkloadSnapshot
+    """Workloads before."""
     comparison: SnapshotDiff
+    """Effect on these workloads."""
     problems: tuple[str, ...] = ()
+    """Failures of the new version itself; empty: it schedules."""
 
     @property
     def ok(self) -> bool:
-        """Whether the new version schedules and nothing that ran was harmed."""
+        """Whether the new version schedules and no workload was harmed."""
         return not self.problems and self.comparison.ok
 
     def at(self, name: str) -> float | None:
-        """Seconds of a moment; None where it was not reached."""
-        return next((moment.seconds for moment in self.moments if moment.name == name), None)
+        """Seconds of a milestone; None: not reached."""
+        return next((milestone.seconds for milestone in self.milestones if milestone.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -95,33 +87,10 @@ class Change:
             "after": self.after,
             "how": self.how,
             "ok": self.ok,
-            "moments": {m.name: None if m.seconds is None else round(m.seconds, 3) for m in self.moments},
+            "moments": {one.name: one.seconds and round(one.seconds, 3) for one in self.milestones},
             "problems": self.problems,
             "comparison": self.comparison,
         }
-
-
-class _Times:
-    """Moments as they are noted, from several threads; of several of one name the first counts."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._start = clock, clock()
-        self._noted: dict[str, Milestone] = {}
-        self._lock = threading.Lock()
-
-    def note(self, name: str) -> None:
-        with self._lock:
-            self._noted.setdefault(name, Milestone(name, self._clock() - self._start))
-
-    @property
-    def all(self) -> tuple[Milestone, ...]:
-        with self._lock:
-            return tuple(self._noted[name] for name in ORDER if name in self._noted)
-
-
-def running_inside(ctx: LabContext, tenant: TenantSpec) -> WorkloadSnapshot:
-    """What runs in a tenant now. Raises ApiFailed."""
-    return look(ctx.tenant(tenant.name))
 
 
 def change_kai(
@@ -130,117 +99,106 @@ def change_kai(
     version: str,
     *,
     save: Save | None = None,
-    canary: bool = True,
+    probe: bool = True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Change:
-    """Bring the KAI inside a tenant to a version; its values and queues are those of ``tenant``.
+    """Change the KAI inside a tenant to a version, with the values and queues of ``tenant``.
 
-    Running pods, fractions, reservation pods, PodGroups and queues are left alone; KAI's own pods get one second of
-    grace. Doing it again after it was cut off, or when all is as wanted, is fine.
+    Running pods, fractions, reservation pods, PodGroups and queues stay; KAI's own pods get a grace period of 1 s. An
+    interrupted change can be repeated; a finished one changes nothing.
 
     Args:
         ctx: the lab's own context.
-        tenant: a tenant of mode own-kai that is up.
+        tenant: a running tenant of mode own-kai.
         version: KAI's, older or newer.
-        save: called once nothing speaks against it and before anything changes.
-        canary: send a small pod meanwhile, for the moments ``first pod scheduled`` and ``first pod running``.
+        save: called after all checks and before anything changes.
+        probe: create a small pod meanwhile, for the milestones ``first pod scheduled`` and ``first pod running``.
         clock: seconds.
 
     Raises:
-        SpecError, Unavailable: see ``check_change``; nothing was changed.
-        WaitTimeout: a component does not come up.
-        CommandFailed: Helm refused.
+        SpecError, Unavailable: see ``check_kai_version``; nothing was changed.
+        WaitTimeout: a component does not become Ready.
+        CommandFailed: Helm failed.
     """
-    times = _Times(clock)
-    tenant = changed(tenant, version)
-    for warning in check_change(ctx, tenant):
+    watch = Stopwatch(clock, ORDER)
+    tenant = with_kai_version(tenant, version)
+    for warning in check_kai_version(ctx, tenant):
         ctx.notice(warning)
-    inner = _heard(tenant_context(ctx, tenant), times)
+    inner = _noting_deployed(tenant_context(ctx, tenant), watch)
     cluster, kai, queues = inner.cluster(), Kai(inner.spec), Queues(inner.spec)
-    ctx.progress("looking at what runs")
-    before = look(cluster)
+    ctx.progress("recording workloads")
+    before = take_snapshot(cluster)
+
+    def result(how: str, problems: tuple[str, ...] = ()) -> Change:
+        after = take_snapshot(cluster)
+        comparison = compare(before, after)
+        return Change(tenant.name, before.kai, after.kai, how, watch.milestones, before, comparison, problems)
+
     if save is not None:
         save(tenant)
     if all(step.observe(inner).state is State.READY for step in (kai, queues)):
-        return _ended(tenant, before, UNCHANGED, times, look(cluster))
+        return result(UNCHANGED)
     _load_images(ctx, tenant, inner.spec)
-    times.note(IMAGES)
-    how = way(installed_line(cluster), kai.line)
-    problems: list[str] = []
-    with contextlib.ExitStack() as guard:
-        if how == ANEW:
-            guard.enter_context(fail_closed(cluster, ctx.spec.name))
-        ctx.progress(f"stopping KAI {before.kai or 'that was left half way'}")
-        stop(inner, how)
-        times.note(STOPPED)
-        probe = DowntimeProbe(cluster, ctx.spec.name, trial_queue(inner.spec), times.note) if canary else None
-        with probe or contextlib.nullcontext():
-            with AdmissionBridge(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as quick:
+    watch.note(IMAGES)
+    how = strategy(installed_line(cluster), kai.line)
+    problems: tuple[str, ...] = ()
+    with contextlib.ExitStack() as gate:
+        if how == REINSTALL:
+            gate.enter_context(fail_closed(cluster, ctx.spec.name))
+        ctx.progress(f"stopping KAI {before.kai or '(partly installed)'}")
+        stop_kai(inner, how)
+        watch.note(STOPPED)
+        downtime = DowntimeProbe(cluster, ctx.spec.name, smoke_test_queue(inner.spec), watch.note) if probe else None
+        with downtime or contextlib.nullcontext():
+            with AdmissionBridge(cluster, ctx.spec.name, kai.line.namespace, kai.line.admission) as bridge:
                 kai.apply(inner)
-                times.note(READY)
-                quick.step_aside()
+                watch.note(READY)
+                bridge.drain()
                 queues.apply(inner)
                 ctx.progress("waiting for the webhooks")
-                # Asks with a pod that wants a fraction: from here on it must be the webhooks that answer.
-                guard.close()
+                # verify creates a pod with a fraction, which only the webhooks may deny
+                gate.close()
                 kai.verify(inner)
-                times.note(ANSWER)
+                watch.note(ANSWER)
                 queues.verify(inner)
             try:
-                if probe is not None:
-                    probe.result()
+                if downtime is not None:
+                    downtime.result()
             except LabError as error:
-                problems.append(error.what)
-    ctx.progress("watching what runs")
-    _hold(cluster, before)
-    return _ended(tenant, before, how, times, look(cluster), tuple(problems))
+                problems = (error.what,)
+    ctx.progress("watching workloads")
+    _watch_workloads(cluster, before)
+    return result(how, problems)
 
 
-def trial_queue(inner: LabSpec) -> str:
-    """A leaf queue for pods that try KAI out: the first with room for GPUs."""
-    leaves = [queue for queue in inner.queues if queue.name in inner.leaf_queues]
-    return next((queue.name for queue in leaves if queue.gpu.limit), leaves[0].name)
-
-
-def _hold(cluster: Cluster, before: WorkloadSnapshot) -> None:
-    """Watch what ran before for a while; the look after it says what was lost."""
+def _watch_workloads(cluster: Cluster, before: WorkloadSnapshot) -> None:
+    """Watch the earlier workloads for a while; the snapshot that follows shows what was lost."""
     uids = {pod.uid for pod in before.pods}
 
-    def lost(pods: list[dict[str, Any]]) -> bool:
-        return not uids <= {pod["metadata"].get("uid") for pod in pods}
+    def complete(pods: list[dict[str, Any]]) -> bool:
+        return uids <= {pod["metadata"].get("uid") for pod in pods}
 
     with contextlib.suppress(WaitTimeout):
         cluster.wait(
             "Pod",
-            lambda pods: not lost(pods),
+            complete,
             timeout=3 * _HOLD_SECONDS,
-            fail=lambda pods: "one is gone" if lost(pods) else None,
-            what="all pods that ran before are still there",
+            fail=lambda pods: None if complete(pods) else "one is gone",
+            what="all earlier pods still exist",
             hold=_HOLD_SECONDS,
         )
 
 
-def _ended(
-    tenant: TenantSpec,
-    before: WorkloadSnapshot,
-    how: str,
-    times: _Times,
-    after: WorkloadSnapshot,
-    problems: tuple[str, ...] = (),
-) -> Change:
-    return Change(tenant.name, before.kai, after.kai, how, times.all, before, compare(before, after), problems)
-
-
-def _heard(ctx: LabContext, times: _Times) -> LabContext:
-    """The context, listened to: ``Kai`` says when Helm has returned."""
+def _noting_deployed(ctx: LabContext, watch: Stopwatch) -> LabContext:
+    """The context with a bus that notes when Helm has returned in step ``Kai``."""
     bus = Bus()
 
-    def hear(event: Event) -> None:
+    def forward(event: Event) -> None:
         if isinstance(event, StepProgress) and event.text == _WAITING:
-            times.note(DEPLOYED)
+            watch.note(DEPLOYED)
         ctx.bus.emit(event)
 
-    bus.subscribe(hear)
+    bus.subscribe(forward)
     return replace(ctx, bus=bus)
 
 

@@ -20,7 +20,7 @@ from lab.tenants.removal.timeline import Milestone
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, last_change, record
 from lab.tenants.upgrade.smoke_test import SmokeTest
-from lab.tenants.upgrade.uninstall import ANEW
+from lab.tenants.upgrade.uninstall import REINSTALL
 from lab.tenants.upgrade.upgrade import READY, SCHEDULED, Change
 from lab.tenants.upgrade.workload_snapshot import SnapshotDiff, WorkloadSnapshot
 from lab.ui.tenant_rehearsal import render_rehearsal
@@ -48,11 +48,12 @@ class Bench:
             paths=self.paths,
             runner=runner,
             context=lambda step: None,
+            tenant=lambda name: None,
             session=SimpleNamespace(locked=contextlib.nullcontext),
         )
         patch.setattr(rehearsal, "change_kai", self.change)
-        patch.setattr(rehearsal, "check_change", lambda ctx, tenant: ())
-        patch.setattr(rehearsal, "running_inside", lambda ctx, tenant: self.look())
+        patch.setattr(rehearsal, "check_kai_version", lambda ctx, tenant: ())
+        patch.setattr(rehearsal, "take_snapshot", lambda cluster: self.look())
         patch.setattr(rehearsal, "_trials", lambda lab, tenant: self.trials)
         patch.setattr(rehearsal, "run_suites", lambda lab, name: self.suites)
 
@@ -68,7 +69,7 @@ class Bench:
         if isinstance(came, LabError):
             raise came
         moments = (Milestone(SCHEDULED, 11.5), Milestone(READY, 14.0))
-        return Change("ml", OLD.kai, version, ANEW, moments, OLD, came)
+        return Change("ml", OLD.kai, version, REINSTALL, moments, OLD, came)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ({"trials": (SmokeTest("cpu", problem="not within 120 s"),)}, "trial pod cpu: not within 120 s"),
+        ({"trials": (SmokeTest("cpu", problem="not within 120 s"),)}, "smoke test cpu: not within 120 s"),
         ({"suites": Suites(ran=True, failed=("a.py::b[ml]",))}, "1 tests failed: a.py::b[ml]"),
         ({"changes": [SnapshotDiff(kept=1, lost=("pod team/half: gone",))]}, "pod team/half: gone"),
         ({"changes": [WaitTimeout("KAI's components run: not within 300 s")]}, "KAI's components run"),
@@ -174,7 +175,7 @@ def test_refused_before_anything_changes(bench: Bench, monkeypatch: pytest.Monke
     def refuse(ctx: object, tenant: TenantSpec) -> None:
         raise SpecError("no")
 
-    monkeypatch.setattr(rehearsal, "check_change", refuse)
+    monkeypatch.setattr(rehearsal, "check_kai_version", refuse)
     with pytest.raises(SpecError):
         rehearse(bench.lab, "ml", "0.16.8")
     assert bench.log == []

@@ -1,4 +1,4 @@
-"""A pod like admission's own, that is asked sooner whether it is ready."""
+"""A copy of admission's pod that is probed sooner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.tenants.upgrade.admission_bridge import bridge
+from lab.tenants.upgrade.admission_bridge import bridge_pod
 
 
 def deployment(**probe: int) -> dict[str, Any]:
@@ -18,9 +18,9 @@ def deployment(**probe: int) -> dict[str, Any]:
     return {"metadata": {"name": "admission", "namespace": "kai-scheduler"}, "spec": {"template": template}}
 
 
-def test_it_stands_behind_the_same_service_and_is_asked_every_second() -> None:
+def test_it_is_a_backend_of_the_same_service_and_probed_every_second() -> None:
     before = deployment(initialDelaySeconds=5, periodSeconds=10)
-    pod = bridge(before, "demo")
+    pod = bridge_pod(before, "demo")
     assert pod is not None
     assert pod["metadata"]["namespace"] == "kai-scheduler"
     assert pod["metadata"]["labels"] == {"app": "admission", "kailab": "demo"}
@@ -35,6 +35,6 @@ def test_it_stands_behind_the_same_service_and_is_asked_every_second() -> None:
     assert before == deployment(initialDelaySeconds=5, periodSeconds=10)
 
 
-@pytest.mark.parametrize("there", [deployment(), deployment(initialDelaySeconds=0, periodSeconds=1)])
-def test_nothing_to_hasten(there: dict[str, Any]) -> None:
-    assert bridge(there, "demo") is None
+@pytest.mark.parametrize("existing", [deployment(), deployment(initialDelaySeconds=0, periodSeconds=1)])
+def test_quick_probes_need_no_bridge(existing: dict[str, Any]) -> None:
+    assert bridge_pod(existing, "demo") is None

@@ -13,8 +13,10 @@ from lab.kai import line_of
 from lab.serialization import to_json
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
 from lab.tenants.upgrade.downtime_probe import NAME, RUNNING, SCHEDULED
-from lab.tenants.upgrade.uninstall import ANEW, IN_PLACE, UNCHANGED, made_by_operator, way
-from lab.tenants.upgrade.upgrade import ANSWER, DEPLOYED, READY, STOPPED, trial_queue, versions_at_hand
+from lab.tenants.upgrade.preflight import bundled_versions
+from lab.tenants.upgrade.smoke_test import smoke_test_queue
+from lab.tenants.upgrade.uninstall import IN_PLACE, REINSTALL, UNCHANGED, made_by_operator, strategy
+from lab.tenants.upgrade.upgrade import ANSWER, DEPLOYED, READY, STOPPED
 from tests.support.fakes import FakeRunner
 from tests.support.kai_install import RENDERED
 from tests.support.specs import lab_spec
@@ -31,12 +33,12 @@ def no_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_ways_between_lines() -> None:
-    assert way(line_of("0.16.8"), line_of("0.17.0")) == IN_PLACE
-    assert way(line_of("0.16.8"), line_of("0.14.7")) == IN_PLACE
+    assert strategy(line_of("0.16.8"), line_of("0.17.0")) == IN_PLACE
+    assert strategy(line_of("0.16.8"), line_of("0.14.7")) == IN_PLACE
     for before, after in (("0.9.8", "0.16.8"), ("0.16.8", "0.9.8"), ("0.9.3", "0.9.8"), ("0.7.11", "0.16.8")):
-        assert way(line_of(before), line_of(after)) == ANEW, (before, after)
-    assert way(line_of("0.16.8"), line_of("0.16.99")) == ANEW, "nobody knows the hooks of that one"
-    assert way(None, line_of("0.16.8")) == ANEW
+        assert strategy(line_of(before), line_of(after)) == REINSTALL, (before, after)
+    assert strategy(line_of("0.16.8"), line_of("0.16.99")) == REINSTALL, "nobody knows the hooks of that one"
+    assert strategy(None, line_of("0.16.8")) == REINSTALL
 
 
 def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRunner, tmp_path: Path) -> None:
@@ -51,7 +53,7 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
     done = bench.change("0.16.8")
-    assert (done.before, done.after, done.how, done.ok) == ("0.9.8", "0.16.8", ANEW, True)
+    assert (done.before, done.after, done.how, done.ok) == ("0.9.8", "0.16.8", REINSTALL, True)
     order = [
         "delete Config kai-config",
         "helm uninstall kai-scheduler",
@@ -77,13 +79,13 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     assert [spec.kai_version for spec in bench.saved] == ["0.16.8"]
 
 
-def test_moments_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None:
+def test_milestones_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     bench.world.helm("uninstall")
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
     done = bench.change("0.16.8")
-    reached = {moment.name: moment.seconds for moment in done.moments}
+    reached = {milestone.name: milestone.seconds for milestone in done.milestones}
     assert {STOPPED, DEPLOYED, READY, ANSWER, SCHEDULED, RUNNING} <= set(reached)
     times = [done.at(name) for name in (STOPPED, DEPLOYED, READY, ANSWER)]
     assert times == sorted(times, key=float)
@@ -113,18 +115,18 @@ def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Pa
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
     done = bench.change("0.16.8")
-    assert (done.before, done.after, done.how) == ("", "0.16.8", ANEW)
+    assert (done.before, done.after, done.how) == ("", "0.16.8", REINSTALL)
 
 
 def test_what_is_there_already_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     bench.api.put("SchedulingShard", "default")
     done = bench.change("0.16.8")
-    assert (done.how, done.ok, done.moments) == (UNCHANGED, True, ())
+    assert (done.how, done.ok, done.milestones) == (UNCHANGED, True, ())
     assert not [line for line in bench.world.log if not line.startswith("create")]
 
 
-def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
+def test_a_lost_pod_is_reported(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     bench.world.helm("uninstall", out="")
     bench.world.helm("template", out=RENDERED)
@@ -136,7 +138,7 @@ def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tenant", "version", "said"),
+    ("tenant", "version", "reason"),
     [
         (TenantSpec(name="ml", mode="own-kai", kai_version="0.16.8"), "0.9.3", "Kubernetes 1.33"),
         (tenant_of("0.16.8"), "0.5.0", "older than all"),
@@ -146,18 +148,18 @@ def test_a_pod_that_is_lost_is_told(runner: FakeRunner, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_first(
-    runner: FakeRunner, tmp_path: Path, tenant: TenantSpec, version: str, said: str
+    runner: FakeRunner, tmp_path: Path, tenant: TenantSpec, version: str, reason: str
 ) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     bench.tenant = tenant
     with pytest.raises(SpecError) as refused:
         bench.change(version)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert bench.world.log == []
     assert bench.saved == []
 
 
-def test_what_cannot_be_had_is_refused_first(runner: FakeRunner, tmp_path: Path) -> None:
+def test_what_is_not_available_is_refused_first(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     asked: list[Any] = []
 
@@ -166,26 +168,26 @@ def test_what_cannot_be_had_is_refused_first(runner: FakeRunner, tmp_path: Path)
         return {i: SimpleNamespace(item=i, available=False, why=("registry: 404",), fix="a bundle") for i in asked}
 
     bench.supply.choose = none
-    with pytest.raises(Unavailable, match=r"KAI 0\.9\.8 cannot be had for tenant ml"):
+    with pytest.raises(Unavailable, match=r"KAI 0\.9\.8 is not available for tenant ml"):
         bench.change("0.9.8")
     assert (asked[0].kind, asked[0].name, asked[0].version) == ("chart", "kai-scheduler", "v0.9.8")
     assert bench.world.log == []
 
 
-def test_versions_at_hand_are_other_ones_that_run_there(runner: FakeRunner, tmp_path: Path) -> None:
+def test_bundled_versions_are_other_ones_that_run_there(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     charts = ("v0.16.8", "v0.9.8", "v0.9.3", "v0.4.0")
     entries = [SimpleNamespace(kind="chart", name="kai-scheduler", version=version) for version in charts]
     bench.supply.bundles = (SimpleNamespace(entries=entries),)
-    assert versions_at_hand(bench.world.ctx, bench.tenant) == ("0.9.3", "0.9.8")
+    assert bundled_versions(bench.world.ctx, bench.tenant) == ("0.9.3", "0.9.8")
     newer = bench.tenant.model_copy(update={"kubernetes": "1.34.4"})
-    assert versions_at_hand(bench.world.ctx, newer) == ("0.9.8",)
+    assert bundled_versions(bench.world.ctx, newer) == ("0.9.8",)
 
 
-def test_trial_queue_has_room_for_gpus() -> None:
+def test_smoke_test_queue_has_room_for_gpus() -> None:
     none = {"name": "cpus", "parent": "org", "gpu": {"limit": 0, "quota": 0}}
     spec = lab_spec(queues=[{"name": "org"}, none, {"name": "gpus", "parent": "org"}])
-    assert trial_queue(spec) == "gpus"
+    assert smoke_test_queue(spec) == "gpus"
 
 
 def test_operators_objects() -> None:

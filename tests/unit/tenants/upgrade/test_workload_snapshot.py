@@ -32,13 +32,13 @@ def test_nothing_happened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "field", "said"),
+    ("now", "field", "line"),
     [
         ((pod("whole"), reservation("g1")), "lost", "pod team/half: gone (UID u-half)"),
         (
             (pod("half", uid="u-new", group="g1"), pod("whole"), reservation("g1")),
             "lost",
-            "pod team/half: another one of that name (UID u-half → u-new)",
+            "pod team/half: recreated (UID u-half → u-new)",
         ),
         ((HALF, pod("whole", uid="x", node="worker3"), reservation("g1")), "moved", "node worker2 → worker3"),
         ((HALF, pod("whole", restarts=2), reservation("g1")), "restarted", "pod team/whole: 2 restarts"),
@@ -49,14 +49,14 @@ def test_nothing_happened() -> None:
         ),
         ((HALF, pod("whole"), reservation("g1", "GPU-2")), "regrouped", "pod team/half: GPU GPU-1 → GPU-2"),
         ((HALF, pod("whole")), "reservations", "gone while the group has pods"),
-        ((HALF, pod("whole"), reservation("g1", uid="u-2")), "reservations", "another one (UID u-res → u-2)"),
+        ((HALF, pod("whole"), reservation("g1", uid="u-2")), "reservations", "recreated (UID u-res → u-2)"),
     ],
 )
-def test_harm_to_pods(now: tuple[Json, ...], field: str, said: str) -> None:
+def test_harm_to_pods(now: tuple[Json, ...], field: str, line: str) -> None:
     after = seen(*now, groups=("pg-half",), queues=(queue("default"), queue("test", "default")))
     found = compare(BEFORE, after)
     assert not found.ok
-    assert any(said in line for line in getattr(found, field)), found
+    assert any(line in found_line for found_line in getattr(found, field)), found
 
 
 def test_a_pod_that_ended_well_is_no_loss_and_takes_its_reservation_along() -> None:
