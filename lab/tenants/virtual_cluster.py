@@ -29,22 +29,16 @@ _REACH_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class VirtualCluster(LabStep):
-    """One vCluster.
-
-    Args:
-        spec: the lab file.
-        tenant: the tenant.
-        images_loaded: a step of the same run loads its images into the nodes.
-        grace: termination grace period of its pods at its removal in seconds; None: each pod's own.
-        check_gpus: after its removal, verify with host pods that its GPUs are free.
-        removals: results of its removals.
-    """
+    """One vCluster."""
 
     spec: LabSpec
     tenant: TenantSpec
     images_loaded: bool = False
+    """A step of the same run loads its images into the nodes."""
     grace: float | None = 1.0
+    """Termination grace period of its pods at its removal in seconds; None: each pod's own."""
     check_gpus: bool = False
+    """After its removal, verify with host pods that its GPUs are free."""
     removals: list[Removal] = field(default_factory=list, compare=False)
 
     def wanted(self) -> object:

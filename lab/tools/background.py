@@ -18,15 +18,24 @@ class Background:
         work: called with an event that is set when the block ends; then it has to return.
         name: of the thread.
         join: seconds that the end of the block waits for the thread; None waits until the thread ends.
+        cleanup: called at the end of the block; its exception is dropped if the block raises another one.
     """
 
-    def __init__(self, work: Callable[[threading.Event], object], name: str, *, join: float | None = None) -> None:
+    def __init__(
+        self,
+        work: Callable[[threading.Event], object],
+        name: str,
+        *,
+        join: float | None = None,
+        cleanup: Callable[[], object] = lambda: None,
+    ) -> None:
         self.stopping = threading.Event()
         self.error: Exception | None = None
         """The exception that ended the work."""
         self._raised = False
         self._work = work
         self._join = join
+        self._cleanup = cleanup
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def __enter__(self) -> Self:
@@ -37,6 +46,11 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        try:
+            self._cleanup()
+        except Exception:
+            if error is None:
+                raise
         if error is None and not self._raised:
             self.check()
 

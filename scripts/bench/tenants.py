@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def removals(subject: Subject, runs: int, times: Times) -> list[str]:
             seen = RemovalSeen(subject.lab.cluster, subject.lab.spec, subject.tenant).during(sides[side])
             if side != "lab":
                 subject.remove()  # what this machine keeps of a tenant, and the marks on its nodes
-            seen = seen.then(Milestone(READY_AGAIN, seen.seconds + subject.add()))
+            again = Milestone(READY_AGAIN, seen.seconds + subject.add())
+            seen = replace(seen, milestones=(*seen.milestones, again))
             wrong += [f"run {number + 1}, {side}: {line}" for line in (*seen.left, *seen.disturbed)]
             for moment in seen.milestones:
                 if moment.seconds is None:

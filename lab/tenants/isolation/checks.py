@@ -6,9 +6,8 @@ three it loses none (tests/e2e/test_isolation.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
@@ -92,7 +91,8 @@ def _namespace_opt_in(spec: LabSpec, snapshot: ClusterSnapshot, kai: KaiInstalla
         name = obj["metadata"]["name"]
         for webhook in obj.get("webhooks") or [] if name in line.webhooks else []:
             selected = (webhook.get("namespaceSelector") or {}).get("matchLabels") or {}
-            if _matches_pods(webhook) and not HOST_KAI.items() <= selected.items():
+            matches_pods = any("pods" in (rule.get("resources") or []) for rule in webhook.get("rules") or [])
+            if matches_pods and not HOST_KAI.items() <= selected.items():
                 yield f"webhook configuration {name} matches the pods of all namespaces"
     if not HOST_KAI.items() <= kai.namespace_selector.items():
         yield "the pod-grouper handles the pods of all namespaces"
@@ -134,7 +134,3 @@ def _rollout(snapshot: ClusterSnapshot, kai: KaiInstallation, role: str) -> Iter
     obj = snapshot.get("Deployment", component.deployment, component.namespace) if component else None
     if obj is not None and not is_ready({**obj, "kind": "Deployment"}):
         yield f"{obj['metadata']['name']} of the host's KAI is not rolled out"
-
-
-def _matches_pods(webhook: Mapping[str, Any]) -> bool:
-    return any("pods" in (rule.get("resources") or []) for rule in webhook.get("rules") or [])

@@ -45,12 +45,10 @@ def marked_nodes(cluster: Cluster, tenant: str) -> tuple[str, ...]:
     return tuple(node.name for node in map(NodeView.of, cluster.list("Node")) if tenant in _marks(node))
 
 
-def unmark_nodes(cluster: Cluster, tenant: str) -> tuple[str, ...]:
-    """Remove a tenant's label and taint from its nodes, whose names are returned; its pods must be gone."""
-    names = marked_nodes(cluster, tenant)
-    for name in names:
+def unmark_nodes(cluster: Cluster, tenant: str) -> None:
+    """Remove a tenant's label and taint from its nodes; its pods must be gone."""
+    for name in marked_nodes(cluster, tenant):
         _mark(cluster, name, None)
-    return names
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,9 @@ class TenantNodes(LabStep):
         return Observed.ready(", ".join(f"{tenant}: {node}" for node, tenant in wanted.items()) or "none")
 
     def apply(self, ctx: LabContext) -> None:
-        """Mark the nodes; nodes that no tenant owns any more lose their label and taint.
+        """Mark the nodes, and remove label and taint from nodes that no tenant owns any more.
 
-        Raises:
-            LabError: a node belongs to a running tenant that is not in the lab file, or does not exist.
-            ApiFailed: the server refused.
+        Raises LabError: a node does not exist, or belongs to a running tenant that is not in the lab file.
         """
         cluster, wanted = ctx.cluster(), owners(self.spec)
         nodes, added = _nodes(cluster), self._added_tenants(cluster)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.objects.fields import parts
 from lab.objects.views import PodView
 from lab.snapshot.pod_info import PodInfo
 
@@ -59,7 +60,11 @@ class Footprint:
             pods=len(own),
             gpus=dict(gpus),
             groups=groups,
-            graces={pod.synced.title: _grace(obj) for obj, pod in own if pod.bound},
+            graces={
+                pod.synced.title: parts(obj)[1].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+                for obj, pod in own
+                if pod.bound
+            },
             others={
                 (pod.view.namespace, pod.view.name): OtherPod(pod.view.uid, pod.view.restarts, _ready_since(obj))
                 for obj, pod in rest
@@ -104,11 +109,6 @@ def reservation_pods(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, 
     return tuple(pod.view.name for pod in infos if pod.is_reservation and wanted & set(pod.view.gpu_groups))
 
 
-def _grace(pod: Json) -> int:
-    grace = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return _DEFAULT_GRACE if grace is None else int(grace)
-
-
 def _ready_since(obj: Json) -> str:
-    conditions = (obj.get("status") or {}).get("conditions") or []
+    conditions = parts(obj)[2].get("conditions") or []
     return next((str(c.get("lastTransitionTime", "")) for c in conditions if c.get("type") == "Ready"), "")

@@ -115,10 +115,10 @@ class _Tenant:
     def cluster_wide(self) -> list[Search]:
         return [
             *(partial(self.roles, kind) for kind in _ROLES),
-            *(partial(self.webhooks, kind) for kind in _WEBHOOKS),
-            self.api_services,
+            *(partial(self.references, kind, "calls a Service in") for kind in _WEBHOOKS),
+            partial(self.references, "APIService", "is served from"),
             *(partial(self.labelled, kind, f"{MANAGED_BY_LABEL}={marker(self.name)}") for kind in SYNCED_CLUSTER_WIDE),
-            self.volumes,
+            partial(self.references, "PersistentVolume", "was claimed from"),
             *(partial(self.labelled, kind, f"{NODE_LABEL}={self.name}") for kind in MARKED),
             self.nodes,
         ]
@@ -159,30 +159,13 @@ class _Tenant:
         own = head in (f"vc-{self.name}", f"vc-mn-{self.name}")
         return bool(separator) and own and not self.space.startswith(space)
 
-    def webhooks(self, kind: str) -> list[str]:
-        return [
-            f"{kind} {doc['metadata']['name']} calls a Service in {self.space}"
-            for doc in self.cluster.list(kind)
-            if any(_service_namespace(hook.get("clientConfig")) == self.space for hook in doc.get("webhooks") or [])
-        ]
-
-    def api_services(self) -> list[str]:
-        return [
-            f"APIService {doc['metadata']['name']} is served from {self.space}"
-            for doc in self.cluster.list("APIService")
-            if _service_namespace(doc.get("spec")) == self.space
-        ]
+    def references(self, kind: str, how: str) -> list[str]:
+        """Objects that refer to the tenant's namespace: volumes too, which reclaim policy Retain keeps."""
+        found = (doc for doc in self.cluster.list(kind) if self.space in _namespaces(doc))
+        return [f"{kind} {doc['metadata']['name']} {how} {self.space}" for doc in found]
 
     def labelled(self, kind: str, labels: str) -> list[str]:
         return _titles(kind.partition(".")[0], self.cluster.list(kind, None, labels))
-
-    def volumes(self) -> list[str]:
-        """Volumes bound to a claim of the tenant: reclaim policy Retain keeps them."""
-        return [
-            f"PersistentVolume {doc['metadata']['name']} was claimed from {self.space}"
-            for doc in self.cluster.list("PersistentVolume")
-            if (parts(doc)[1].get("claimRef") or {}).get("namespace") == self.space
-        ]
 
     def nodes(self) -> list[str]:
         names = marked_nodes(self.cluster, self.name)
@@ -207,6 +190,9 @@ def _titles(kind: str, docs: Iterable[Json]) -> list[str]:
     ]
 
 
-def _service_namespace(client: Json | None) -> str:
-    """The namespace of the Service behind a webhook or an aggregated API."""
-    return str(((client or {}).get("service") or {}).get("namespace", ""))
+def _namespaces(doc: Json) -> set[str]:
+    """Namespaces of the Services behind a webhook configuration or an APIService, or of a volume's claim."""
+    spec = parts(doc)[1]
+    clients = [spec, *(hook.get("clientConfig") or {} for hook in doc.get("webhooks") or [])]
+    references = [spec.get("claimRef"), *(client.get("service") for client in clients)]
+    return {reference.get("namespace", "") for reference in references if reference}

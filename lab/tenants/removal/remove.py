@@ -25,6 +25,7 @@ from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.fields import labels_of
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext
@@ -70,14 +71,9 @@ def remove_tenant(
 ) -> Removal:
     """Remove a tenant with everything it has on the host, and verify it. A tenant that is gone already is success.
 
-    Args:
-        ctx: the lab.
-        tenant: the tenant.
-        grace: termination grace period of its pods in seconds, at least 1; ``Removal.cut_grace`` names pods with a
-            longer one. None: each pod's own, and Services stay until the pods are gone.
-        check_gpus: verify with host pods that the tenant's GPUs are free.
-        deadline: seconds after which a deletion counts as stuck; each pod's own grace period comes on top.
-        clock: seconds, for the milestones.
+    ``grace`` is the termination grace period of its pods in seconds, at least 1; None: each pod's own, and Services
+    stay until the pods are gone. ``check_gpus`` verifies with host pods that the tenant's GPUs are free. After
+    ``deadline`` seconds, with a pod's own grace period on top, a deletion counts as stuck.
 
     Raises:
         SpecError: a grace below 1 s, which would be a forced deletion.
@@ -103,8 +99,7 @@ def remove_tenant(
 def foreign(ctx: LabContext, name: str) -> bool:
     """Whether the tenant's namespace exists and is not this lab's."""
     space = ctx.cluster().get("Namespace", tenant_namespace(name))
-    labels = ((space or {}).get("metadata") or {}).get("labels") or {}
-    return space is not None and labels.get(OWNER_LABEL) != ctx.spec.name
+    return space is not None and labels_of(space["metadata"]).get(OWNER_LABEL) != ctx.spec.name
 
 
 def forget(ctx: LabContext, name: str) -> None:
@@ -127,12 +122,12 @@ class _TenantRemoval:
     check_gpus: bool
     deadline: float
     watch: Stopwatch
-    cluster: Cluster = field(init=False)
     footprint: Footprint = field(init=False)
     _deleted_again: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.cluster = self.ctx.cluster()
+    @property
+    def cluster(self) -> Cluster:
+        return self.ctx.cluster()
 
     @property
     def space(self) -> str:
@@ -144,7 +139,7 @@ class _TenantRemoval:
         space = self.cluster.get("Namespace", self.space)
         if space is not None:
             self._stop_syncer()
-            uid = (space.get("metadata") or {}).get("uid")
+            uid = space["metadata"].get("uid")
             quick = self.grace is not None and self.grace <= _QUICK
             if quick:
                 # before others delete them with a longer grace period, which the kubelet does not always shorten later
@@ -222,12 +217,11 @@ class _TenantRemoval:
         return not pods
 
     def _must_delete(self, meta: Json) -> bool:
-        if "deletionTimestamp" not in meta:
-            return True
-        return self.grace is not None and (meta.get("deletionGracePeriodSeconds") or 0) > self.grace
+        slow = self.grace is not None and (meta.get("deletionGracePeriodSeconds") or 0) > self.grace
+        return slow or "deletionTimestamp" not in meta
 
     def _is_control_plane(self, pod: Json) -> bool:
-        labels = pod["metadata"].get("labels") or {}
+        labels = labels_of(pod["metadata"])
         return (labels.get("app"), labels.get("release")) == ("vcluster", self.tenant.name)
 
     def _gpus(self) -> None:

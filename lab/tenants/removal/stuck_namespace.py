@@ -94,23 +94,16 @@ def _remaining(cluster: Cluster, space: Json) -> Iterator[Json]:
     """Objects in the namespace: of the kinds that its status names, otherwise pods and objects with a finalizer."""
     namespace = parts(space)[0].get("name", "")
     messages = " ".join(c.message for c in Condition.all_of(space) if c.type == _CONTENT_REMAINS)
-    named = _REMAINING.findall(messages)
-    for kind in _kinds(cluster, named) if named else [r.kind for r in KNOWN if r.namespaced and r.kind != "Event"]:
+    named = list(dict.fromkeys(_REMAINING.findall(messages)))
+    for resource in named or [r.kind for r in KNOWN if r.namespaced and r.kind != "Event"]:
         try:
+            kind = cluster.kinds.kind_for(resource) if named else resource
             found = cluster.list(kind, namespace)
         except ApiFailed:
             continue
         for obj in found:
             if named or obj["metadata"].get("finalizers") or kind == "Pod":
                 yield {**obj, "kind": obj.get("kind") or kind.partition(".")[0]}
-
-
-def _kinds(cluster: Cluster, resources: list[str]) -> Iterator[str]:
-    for resource in dict.fromkeys(resources):
-        try:
-            yield cluster.kinds.kind_for(resource)
-        except ApiFailed:
-            continue
 
 
 def _object_line(cluster: Cluster, obj: Json) -> str:

@@ -75,10 +75,6 @@ class Removal:
         """Seconds of a milestone; None: not reached or not requested."""
         return next((milestone.seconds for milestone in self.milestones if milestone.name == name), None)
 
-    def then(self, milestone: Milestone) -> Removal:
-        """The removal with one milestone more, such as ``READY_AGAIN``."""
-        return replace(self, milestones=(*self.milestones, milestone))
-
     def raise_left(self) -> None:
         """Raise Leftovers if something of the tenant remains."""
         if self.left:

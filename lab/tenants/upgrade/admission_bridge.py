@@ -39,18 +39,9 @@ class AdmissionBridge(Background):
 
     def __init__(self, cluster: Cluster, lab: str, namespace: str, deployment: str) -> None:
         # the Deployment may never appear, and the end of the block does not wait for it
-        super().__init__(self._create, "admission bridge", join=0)
+        super().__init__(self._create, "admission bridge", join=0, cleanup=self._delete)
         self._cluster, self._lab = cluster, lab
         self._namespace, self._name = namespace, deployment
-
-    def __exit__(self, *error: Any) -> None:
-        self.stop()
-        try:
-            self._cluster.delete("Pod", BRIDGE, self._namespace, grace=1)
-        except LabError:
-            if error[0] is None:
-                raise
-        super().__exit__(*error)
 
     def drain(self) -> None:
         """Route new connections to other pods; open ones are served until the end.
@@ -60,6 +51,9 @@ class AdmissionBridge(Background):
         self.stopping.set()
         if self._cluster.get("Pod", BRIDGE, self._namespace) is not None:
             self._cluster.patch("Pod", BRIDGE, {"metadata": {"labels": {"app": BRIDGE}}}, self._namespace)
+
+    def _delete(self) -> None:
+        self._cluster.delete("Pod", BRIDGE, self._namespace, grace=1)
 
     def _create(self, stopping: threading.Event) -> None:
         try:

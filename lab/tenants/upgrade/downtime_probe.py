@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
-from lab.errors import LabError
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.retry import retry
 from lab.objects.views import PodView
@@ -35,24 +34,18 @@ class DowntimeProbe(Background):
     """
 
     def __init__(self, cluster: Cluster, lab: str, queue: str, note: Callable[[str], None]) -> None:
-        super().__init__(self._follow, "first pod", join=0)
+        super().__init__(self._follow, "first pod", join=0, cleanup=self._delete)
         self._cluster = cluster
         self._note = note
         self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
         self._pod["metadata"]["labels"][OWNER_LABEL] = lab
 
     def __enter__(self) -> Self:
-        # an upgrade that was killed leaves one
-        self._cluster.delete("Pod", NAME, NAMESPACE, grace=0, wait=_GONE_SECONDS)
+        self._delete(wait=_GONE_SECONDS)  # an upgrade that was killed leaves one
         return super().__enter__()
 
-    def __exit__(self, *error: Any) -> None:
-        self.stop()
-        try:
-            self._cluster.delete("Pod", NAME, NAMESPACE, grace=0)
-        except LabError:
-            if error[0] is None:
-                raise
+    def _delete(self, wait: float | None = None) -> None:
+        self._cluster.delete("Pod", NAME, NAMESPACE, grace=0, wait=wait)
 
     def result(self) -> None:
         """Wait until the pod runs. Raises LabError: it does not."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from lab.config import TenantSpec, queue_rules
 from lab.config.rules import kai_on
 from lab.errors import SpecError, Unavailable
@@ -63,12 +65,9 @@ def bundled_versions(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
         for entry in bundle.entries
         if (entry.kind, entry.name) == ("chart", KAI_CHART)
     }
-    return tuple(sorted((v for v in charts - {tenant.kai_version} if _fits(ctx, tenant, v)), key=release))
-
-
-def _fits(ctx: LabContext, tenant: TenantSpec, version: str) -> bool:
-    try:
-        check_kai_version(ctx, with_kai_version(tenant, version))
-    except (SpecError, Unavailable):
-        return False
-    return True
+    found = []
+    for version in charts - {tenant.kai_version}:
+        with contextlib.suppress(SpecError, Unavailable):
+            check_kai_version(ctx, with_kai_version(tenant, version))
+            found.append(version)
+    return tuple(sorted(found, key=release))

@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.kube import Cluster
-from lab.objects.kai import PodGroupView, QueueShare, QueueView, is_reservation
+from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.views import PodView
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE
 
 Json = Mapping[str, Any]
+
+_SETTINGS = ("parent", "priority", "gpu", "cpu", "memory")
 
 
 @dataclass(frozen=True)
@@ -34,28 +36,6 @@ class RunningPod:
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """The reservation pod of a GPU group."""
-
-    group: str
-    name: str
-    uid: str
-    node: str
-    gpu_uuid: str
-
-
-@dataclass(frozen=True)
-class QueueSettings:
-    """Settings of a queue, including KAI's defaults."""
-
-    parent: str
-    priority: int
-    gpu: QueueShare
-    cpu: QueueShare
-    memory: QueueShare
-
-
-@dataclass(frozen=True)
 class WorkloadSnapshot:
     """The workloads of a tenant at one moment, without KAI's own pods."""
 
@@ -64,9 +44,10 @@ class WorkloadSnapshot:
     pods: tuple[RunningPod, ...]
     succeeded: frozenset[str]
     """UIDs of pods that have succeeded."""
-    reservations: tuple[Reservation, ...]
+    reservations: tuple[PodView, ...]
     pod_groups: frozenset[str]
-    queues: Mapping[str, QueueSettings]
+    queues: Mapping[str, Mapping[str, Any]]
+    """Queue → its settings, including KAI's defaults."""
 
 
 @dataclass(frozen=True)
@@ -112,24 +93,17 @@ def take_snapshot(cluster: Cluster) -> WorkloadSnapshot:
 def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
     objects = [pod for pod in pods if pod["metadata"].get("namespace") != NAMESPACE]
-    reservations = tuple(
-        Reservation(next(iter(pod.gpu_groups), ""), pod.name, pod.uid, pod.node, pod.reserved_gpu)
-        for pod in map(PodView.of, filter(is_reservation, objects))
-        if not pod.deleting
-    )
-    uuids = {reservation.group: reservation.gpu_uuid for reservation in reservations}
+    reservations = [pod for pod in map(PodView.of, filter(is_reservation, objects)) if not pod.deleting]
+    uuids = {group: pod.reserved_gpu for pod in reservations for group in pod.gpu_groups}
     views = [PodView.of(obj) for obj in objects if not is_reservation(obj)]
     running = [_running(pod, uuids) for pod in views if pod.node and not pod.ended and not pod.deleting]
     return WorkloadSnapshot(
         kai,
         tuple(sorted(running, key=lambda pod: pod.title)),
         frozenset(pod.uid for pod in views if pod.phase == "Succeeded"),
-        tuple(sorted(reservations, key=lambda reservation: reservation.group)),
+        tuple(sorted(reservations, key=lambda pod: pod.gpu_groups)),
         frozenset(f"{group.namespace}/{group.name}" for group in map(PodGroupView.of, groups)),
-        {
-            queue.name: QueueSettings(queue.parent, queue.priority, queue.gpu, queue.cpu, queue.memory)
-            for queue in map(QueueView.of, queues)
-        },
+        {queue.name: {key: asdict(queue)[key] for key in _SETTINGS} for queue in map(QueueView.of, queues)},
     )
 
 
@@ -194,13 +168,12 @@ def _reservations(
 ) -> Iterator[str]:
     """Changes of the reservation pods of GPUs that are still shared."""
     used = {group for old, _ in stayed for group in old.gpu_groups}
-    current = {reservation.group: reservation for reservation in after.reservations}
-    for old in (reservation for reservation in before.reservations if reservation.group in used):
-        new = current.get(old.group)
-        if new is None:
-            yield f"reservation pod {old.name} of GPU group {old.group}: gone while the group has pods"
-        elif new.uid != old.uid:
-            yield f"reservation pod {old.name} of GPU group {old.group}: recreated (UID {old.uid} → {new.uid})"
+    uids = {group: pod.uid for pod in after.reservations for group in pod.gpu_groups}
+    for group, old in [(group, pod) for pod in before.reservations for group in pod.gpu_groups if group in used]:
+        if group not in uids:
+            yield f"reservation pod {old.name} of GPU group {group}: gone while the group has pods"
+        elif uids[group] != old.uid:
+            yield f"reservation pod {old.name} of GPU group {group}: recreated (UID {old.uid} → {uids[group]})"
 
 
 def _pod_groups(
@@ -220,14 +193,12 @@ def _pod_groups(
 
 def _queues(before: WorkloadSnapshot, after: WorkloadSnapshot) -> Iterator[str]:
     """Queues that are gone or have other settings."""
-    for name, queue in before.queues.items():
-        if name not in after.queues:
+    for name, old in before.queues.items():
+        new = after.queues.get(name)
+        if new is None:
             yield f"queue {name}: gone"
-            continue
-        new = asdict(after.queues[name])
-        changed = [f"{key} {old} → {new[key]}" for key, old in asdict(queue).items() if new[key] != old]
-        if changed:
-            yield f"queue {name}: {', '.join(changed)}"
+        elif new != old:
+            yield f"queue {name}: {', '.join(f'{key} {old[key]} → {new[key]}' for key in old if old[key] != new[key])}"
 
 
 def _joined(names: Iterable[str]) -> str:

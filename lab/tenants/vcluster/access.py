@@ -7,6 +7,7 @@ each tenant, and spare ones for tenants that are added later.
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +88,8 @@ def answers(ctx: LabContext, name: str) -> bool:
 
     With a connection of its own: the shared one may have the CA of a kubeconfig that is about to be replaced.
     """
-    cluster = Cluster(ctx.paths.tenant_kubeconfig(name))
-    try:
+    with contextlib.closing(Cluster(ctx.paths.tenant_kubeconfig(name))) as cluster:
         return cluster.healthy()
-    finally:
-        cluster.close()
 
 
 def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:

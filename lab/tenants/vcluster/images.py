@@ -67,9 +67,7 @@ class TenantImages(LabStep):
             archives[image] = ctx.supply.image(image)
         ctx.progress(f"loading {count(len(wanted), 'image')} into {count(len(lacking), 'node')}")
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
-            done = [pool.submit(_load, ctx, node, [archives[i] for i in images]) for node, images in lacking.items()]
-        for one in done:
-            one.result()
+            list(pool.map(lambda node: _load(ctx, node, [archives[image] for image in lacking[node]]), lacking))
 
     def verify(self, ctx: LabContext) -> None:
         for node, images in missing(ctx, self.images).items():
@@ -90,13 +88,10 @@ def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, .
     by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
     names = next((names for names in by_role.values() if names), [])
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
-        present = dict(zip(names, pool.map(lambda name: _images_in(ctx, name), names), strict=True))
+        listed = pool.map(lambda name: ctx.engine.exec(name, [*_CTR, "ls", "-q"]).out.split(), names)
+        present = dict(zip(names, listed, strict=True))
     lacking = {name: tuple(i for i, full in wanted.items() if full not in have) for name, have in present.items()}
     return {name: images for name, images in lacking.items() if images}
-
-
-def _images_in(ctx: LabContext, node: str) -> set[str]:
-    return set(ctx.engine.exec(node, [*_CTR, "ls", "-q"]).out.split())
 
 
 def _load(ctx: LabContext, node: str, archives: list[Path]) -> None:

@@ -35,11 +35,9 @@ def inner_spec(spec: LabSpec, tenant: TenantSpec) -> LabSpec:
 def tenant_context(ctx: LabContext, tenant: TenantSpec) -> LabContext:
     """The context of a step inside the tenant: cluster, Helm and KAI chart are the tenant's."""
     spec = inner_spec(ctx.spec, tenant)
-    access = {
-        "kubeconfig": ctx.paths.tenant_kubeconfig(tenant.name),
-        "context": context_name(ctx.spec.name, tenant.name),
-    }
-    spec = spec.model_copy(update={"cluster": spec.cluster.model_copy(update=access)})
+    kubeconfig, context = ctx.paths.tenant_kubeconfig(tenant.name), context_name(ctx.spec.name, tenant.name)
+    cluster = spec.cluster.model_copy(update={"kubeconfig": kubeconfig, "context": context})
+    spec = spec.model_copy(update={"cluster": cluster})
     return replace(ctx, spec=spec, open_cluster=lambda name: ctx.open_cluster(name or tenant.name))
 
 

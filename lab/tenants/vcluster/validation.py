@@ -159,17 +159,12 @@ def _describe(error: ValidationError) -> Iterator[str]:
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         for key in [key for key in error.instance if key not in known]:
             yield f"{at}.{key}: unknown key{perhaps(key, known)}"
-    elif error.validator == "type":
-        value = json.dumps(error.instance, default=str)
-        yield f"{at}: must be of type {_alternatives(error.validator_value)}, not {value}"
-    elif error.validator == "enum":
-        yield f"{at}: must be {_alternatives(error.validator_value)}, not {error.instance!r}"
+    elif error.validator in ("type", "enum"):
+        expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+        kind = "of type " if error.validator == "type" else ""
+        yield f"{at}: must be {kind}{' or '.join(map(str, expected))}, not {json.dumps(error.instance, default=str)}"
     else:
         yield f"{at}: {error.message}"
-
-
-def _alternatives(value: object) -> str:
-    return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _rules(tenant: TenantSpec, values: Values) -> Iterator[str]:

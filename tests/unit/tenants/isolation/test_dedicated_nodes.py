@@ -12,7 +12,7 @@ from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed
-from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners, unmark_nodes
+from lab.tenants.isolation.dedicated_nodes import TenantNodes, marked_nodes, owners, unmark_nodes
 from lab.tenants.steps import tenant_steps
 from tests.support.explain_world import pod
 from tests.support.fake_api_server import FakeApiServer
@@ -201,9 +201,10 @@ def test_gpus_that_others_hold_on_a_tenants_node(world: LabWorld, nodes: Nodes) 
 
 def test_unmark_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    assert unmark_nodes(nodes.cluster, "ml") == (THIRD,)
+    assert marked_nodes(nodes.cluster, "ml") == (THIRD,)
+    unmark_nodes(nodes.cluster, "ml")
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: (None, [])}
-    assert unmark_nodes(nodes.cluster, "ml") == ()
+    assert marked_nodes(nodes.cluster, "ml") == ()
 
 
 def test_undo_gives_the_nodes_back(world: LabWorld, nodes: Nodes) -> None:
