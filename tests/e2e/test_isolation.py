@@ -34,7 +34,7 @@ from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from .checks import gpu_group, on_gpus
 from .churn import Side, churn, log_of, watched
 from .scheduling_decisions import WAIT, everyone, refused
-from .without_measures import node_of, settled, without_opt_in, without_own_nodes, without_policy
+from .without_measures import node_of, settled, without_dedicated_nodes, without_namespace_opt_in, without_policy
 
 pytestmark = [pytest.mark.kai, pytest.mark.tenants("own-kai"), pytest.mark.timeout(1200)]
 
@@ -121,7 +121,7 @@ def _gone(wanted: set[str], objects: list[Json]) -> Iterator[str]:
 
 
 def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
-    assert [str(lack) for lack in missing_measures(lab.spec, take(lab.cluster, kinds=KINDS))] == []
+    assert [str(missing) for missing in missing_measures(lab.spec, take(lab.cluster, kinds=KINDS))] == []
     assert admission_policy.in_force(lab.cluster, tenant_namespace(tenant.name))
     assert not admission_policy.in_force(lab.cluster, "default")
 
@@ -159,7 +159,7 @@ def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
 
 @pytest.mark.disturbs("the tenant's namespace is opened to the host's KAI")
 @on_gpus(2)
-def test_without_opt_in_fractions_of_the_tenant_do_not_start(
+def test_without_namespace_opt_in_fractions_of_the_tenant_do_not_start(
     unshared: None, lab: Lab, tenant: TenantFixture, workloads: WorkloadNamespace, inner_queue: str
 ) -> None:
     half = brief(fraction_pod("half", fraction=0.5, queue=inner_queue))
@@ -168,7 +168,7 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
         return bool(pods) and all("CreateContainerConfigError" in pod.waiting_reasons for pod in pods)
 
     labels = selector(tenant.name)
-    with without_opt_in(lab, tenant.name):
+    with without_namespace_opt_in(lab, tenant.name):
         workloads.submit(half)
         # For a moment this may pass by itself, as the ConfigMap is synced after the pod.
         lab.cluster.wait(
@@ -187,7 +187,7 @@ def test_without_opt_in_fractions_of_the_tenant_do_not_start(
 
 @pytest.mark.disturbs("the host's KAI schedules to the tenant's node")
 @on_gpus(2)
-def test_without_own_nodes_gpus_are_given_away_twice(
+def test_without_dedicated_nodes_gpus_are_given_away_twice(
     unshared: None,
     lab: Lab,
     tenant: TenantFixture,
@@ -199,7 +199,7 @@ def test_without_own_nodes_gpus_are_given_away_twice(
     """A virtual node shows all its GPUs, whoever holds them."""
     node = node_of(lab, tenant.name)
     on_host = new_place()
-    with without_own_nodes(lab, node.name):
+    with without_dedicated_nodes(lab, node.name):
         on_host.submit(on_node(brief(gpu_pod("host", gpus=node.gpus, queue=queue)), node.name))
         (host,) = on_host.running("host", timeout=WAIT)
         assert host.node == node.name

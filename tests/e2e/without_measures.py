@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def without_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
+def without_namespace_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
     """The tenant's namespace is labelled as one of the host's KAI, so that its webhooks see the tenant's pods."""
     cluster, space = lab.cluster, tenant_namespace(tenant)
     try:
@@ -42,7 +42,7 @@ def without_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
 
 
 @contextmanager
-def without_own_nodes(lab: Lab, node: str) -> Iterator[None]:
+def without_dedicated_nodes(lab: Lab, node: str) -> Iterator[None]:
     """The host's KAI counts the node among its own, and no taint keeps anybody away.
 
     By KAI's node pool key, and not by the node's label: without the label vCluster would take the node from the tenant.

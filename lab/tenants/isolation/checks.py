@@ -32,9 +32,9 @@ class Measure:
 
     id: str
     how: str
-    """What the lab does."""
+    """Action of the lab."""
     without: str
-    """What happens where it is missing."""
+    """Effect of its absence."""
 
 
 NAMESPACE_OPT_IN = Measure(
@@ -57,7 +57,7 @@ MEASURES = (NAMESPACE_OPT_IN, DEDICATED_NODES, DENY_HOST_KAI)
 
 @dataclass(frozen=True)
 class MissingMeasure:
-    """A measure, and what of it is missing."""
+    """A measure, and a missing part of it."""
 
     measure: Measure
     what: str
@@ -67,7 +67,7 @@ class MissingMeasure:
 
 
 def missing_measures(spec: LabSpec, snapshot: ClusterSnapshot) -> tuple[MissingMeasure, ...]:
-    """What is missing of the three measures on the lab's own cluster, from a snapshot with ``KINDS``."""
+    """The missing parts of the three measures on the lab's own cluster, from a snapshot with ``KINDS``."""
     kai = installation(snapshot)
     if kai is None:
         return (MissingMeasure(NAMESPACE_OPT_IN, "the host's KAI is not found"),)

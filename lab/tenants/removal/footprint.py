@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class OtherPod:
-    """A Ready pod of others, by what a removal must not change."""
+    """Properties of a Ready pod that a removal of others must not change."""
 
     uid: str
     restarts: int
@@ -31,7 +31,7 @@ class OtherPod:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a tenant occupies on the host."""
+    """Pods and GPUs of a tenant on the host, and the Ready pods of others."""
 
     pods: int
     gpus: Mapping[str, int]

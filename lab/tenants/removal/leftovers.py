@@ -1,4 +1,4 @@
-"""What remains of a tenant: in its namespace, cluster-wide, on nodes, and on this machine. Read only.
+"""Leftovers of a tenant: in its namespace, cluster-wide, on nodes, and on this machine. Read only.
 
 The places are those of vCluster 0.36.1 (chart/templates, pkg/util/translate). Deleting the namespace alone leaves its
 ClusterRole and binding; uninstalling its release alone leaves every synced object with ``setOwner: false``.
@@ -50,7 +50,7 @@ _WORKERS = 8
 
 
 def in_cluster(cluster: Cluster, name: str, groups: Collection[str] = ()) -> tuple[str, ...]:
-    """What remains on the host cluster, in namespaces and cluster-wide, one line each. Raises ApiFailed.
+    """Leftovers on the host cluster, in namespaces and cluster-wide, one line each. Raises ApiFailed.
 
     ``groups`` are the GPU groups of the host's KAI that only this tenant used: their reservation pods carry no mark of
     the tenant.
@@ -61,12 +61,12 @@ def in_cluster(cluster: Cluster, name: str, groups: Collection[str] = ()) -> tup
 
 
 def cluster_scope(cluster: Cluster, name: str) -> tuple[str, ...]:
-    """What remains cluster-wide only."""
+    """Cluster-wide leftovers only."""
     return _search(_Tenant(cluster, name).cluster_wide())
 
 
 def on_machine(ctx: LabContext, name: str) -> tuple[str, ...]:
-    """What remains on this machine: its kubeconfig, journal entries, and processes that use its kubeconfig."""
+    """Leftovers on this machine: its kubeconfig, journal entries, and processes that use its kubeconfig."""
     kubeconfig = ctx.paths.tenant_kubeconfig(name)
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
     lines += [f"journal entry {kind} {thing}" for kind, thing in journal_entries(ctx, name)]

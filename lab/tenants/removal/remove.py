@@ -103,7 +103,7 @@ def foreign(ctx: LabContext, name: str) -> bool:
 
 
 def forget(ctx: LabContext, name: str) -> None:
-    """Remove what this machine has of a tenant: its kubeconfig, its port, its journal entries."""
+    """Remove a tenant's kubeconfig, port, rollback record and journal entries from this machine."""
     access.release_port(ctx, name)
     ctx.tenant(name).close()
     ctx.paths.tenant_kubeconfig(name).unlink(missing_ok=True)

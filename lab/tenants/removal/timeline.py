@@ -55,7 +55,7 @@ class Removal:
     cut_grace: tuple[str, ...] = ()
     """Pods with a longer grace period, with their seconds."""
     left: tuple[str, ...] = ()
-    """What remains of the tenant."""
+    """Leftovers of the tenant."""
     disturbed: tuple[str, ...] = ()
     """Pods of others that the removal affected."""
 

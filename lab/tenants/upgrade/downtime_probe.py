@@ -35,8 +35,7 @@ class DowntimeProbe(Background):
 
     def __init__(self, cluster: Cluster, lab: str, queue: str, note: Callable[[str], None]) -> None:
         super().__init__(self._follow, "first pod", join=0, cleanup=self._delete)
-        self._cluster = cluster
-        self._note = note
+        self._cluster, self._note = cluster, note
         self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
         self._pod["metadata"]["labels"][OWNER_LABEL] = lab
 

@@ -33,8 +33,7 @@ def check_kai_version(ctx: LabContext, tenant: TenantSpec) -> tuple[str, ...]:
         SpecError: the version does not support the tenant's Kubernetes or queues, or is too old.
         Unavailable: its chart or an image is not available.
     """
-    version = str(tenant.kai_version)
-    at = ("kaiVersion",)
+    version, at = str(tenant.kai_version), ("kaiVersion",)
     broken = [
         *kai_on(version, tenant.kubernetes, at, ("kubernetes",)),
         *queue_rules.levels(tenant.queues, ("queues",), version, at),

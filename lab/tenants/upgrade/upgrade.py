@@ -112,7 +112,7 @@ def change_kai(
         tenant: a running tenant of mode own-kai.
         version: KAI's, older or newer.
         save: called after all checks and before anything changes.
-        probe: create a small pod meanwhile, for the milestones ``first pod scheduled`` and ``first pod running``.
+        probe: create a pod during the change, for the milestones ``first pod scheduled`` and ``first pod running``.
         clock: seconds.
 
     Raises:
@@ -183,7 +183,7 @@ def _watch_workloads(cluster: Cluster, before: WorkloadSnapshot) -> None:
             "Pod",
             complete,
             timeout=3 * _HOLD_SECONDS,
-            fail=lambda pods: None if complete(pods) else "one is gone",
+            fail=lambda pods: None if complete(pods) else "a pod is gone",
             what="all earlier pods still exist",
             hold=_HOLD_SECONDS,
         )
