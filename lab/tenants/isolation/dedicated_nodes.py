@@ -88,12 +88,12 @@ class TenantNodes(LabStep):
         cluster, wanted = ctx.cluster(), owners(self.spec)
         nodes, added = _nodes(cluster), self._added_tenants(cluster)
         if missing := [name for name in wanted if name not in nodes]:
-            raise LabError(f"the lab has no node {', '.join(missing)}", fix="lab status; 'lab up' starts stopped nodes")
+            raise LabError(f"the lab has no node {', '.join(missing)}", fix="run 'lab up', which starts stopped nodes")
         for name, tenant in wanted.items():
             if other := next((mark for mark in _marks(nodes[name]) if mark in added), ""):
                 raise LabError(
                     f"the lab file assigns node {name} to tenant {tenant}, but it is dedicated to tenant {other}",
-                    fix=f"'lab tenant remove {other}', or assign other nodes to {tenant}",
+                    fix=f"run 'lab tenant remove {other}', or assign other nodes to {tenant}",
                 )
         for name, owner, _ in list(self._differences(nodes, added)):
             _mark(cluster, name, owner)
@@ -103,7 +103,7 @@ class TenantNodes(LabStep):
             raise StepFailed(
                 "pods of others hold GPUs on a dedicated node: the tenant would assign these GPUs a second time",
                 evidence=pods,
-                fix="delete these pods, then 'lab up' again; new ones go to other nodes",
+                fix="delete these pods, then run 'lab up' again; new ones go to other nodes",
             )
         if diff := self.observe(ctx).diff:
             raise StepFailed(

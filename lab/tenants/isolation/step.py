@@ -64,9 +64,7 @@ class Isolation(LabStep):
             return Observed.absent()
         found = [str(missing) for missing in missing_measures(self.spec, snapshot)]
         if binder_placeholders.binder_is_stuck(snapshot):
-            found.append(
-                "the host's binder cannot start: the policy denies it to delete pods of tenants with fractions"
-            )
+            found.append("the host's binder cannot start: the policy denies the deletion of tenants' fractional pods")
         if found:
             return Observed.drifted(_INCOMPLETE, found)
         return Observed.ready(", ".join(measure.id for measure in MEASURES))
@@ -98,7 +96,7 @@ class Isolation(LabStep):
             lambda: self._missing(cluster), until=operator.not_, timeout=_SETTLE_SECONDS, interval=0.5
         )
         if missing:
-            fix = "'lab up' again"
+            fix = "run 'lab up' again"
             if missing[0].measure is NAMESPACE_OPT_IN:
                 log = cluster.kubectl("logs", "-n", self.line.namespace, "deployment/kai-operator")
                 fix = f"{fix}; if it fails again, read why KAI's operator does not apply its Config: {log}"

@@ -69,7 +69,7 @@ def _port(owned: Owned) -> Port:
     except (KeyError, ValueError) as error:
         raise LabError(
             f"the journal's entry for port {owned.name} is damaged: {dict(owned.facts)}",
-            fix="'lab down', then 'lab up'",
+            fix="run 'lab down', then 'lab up'",
         ) from error
 
 
