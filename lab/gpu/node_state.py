@@ -56,6 +56,8 @@ class LabFiles:
     """The script in ``kind/gpu`` that reports the node's state."""
     timeout: ClassVar[float]
     """Seconds for the script."""
+    programs: ClassVar[tuple[str, ...]]
+    """Programs of NVIDIA's container toolkit that the node needs in /usr/bin."""
 
     def sums(self) -> dict[str, str]:
         """Path → sha256."""
@@ -66,6 +68,13 @@ class LabFiles:
         script = (assets("kind") / "gpu" / self.script).read_text()
         done = ctx.engine.exec(node, ["sh", "-s", "--", *self.texts], stdin=script, timeout=self.timeout)
         return NodeState.parse(done.out)
+
+    def missing_programs(self, state: NodeState) -> list[str]:
+        return [name for name in self.programs if f"/usr/bin/{name}" not in state.all("program")]
+
+    def obstacles(self, state: NodeState, *, gpus: bool) -> list[str]:
+        """Reasons why only a recreated node can get these files; ``gpus``: the plan gives the node GPUs."""
+        raise NotImplementedError
 
     def untouched(self, state: NodeState) -> bool:
         """Whether kailab never wrote GPU files to the node."""

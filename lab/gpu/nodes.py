@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from lab.config import LabSpec
 from lab.engine.step import Observed
@@ -60,9 +60,8 @@ class GpuNodesStep(LabStep, Generic[F]):
     id: str = "gpu-nodes"
     title: str = "GPUs"
 
-    def containers(self, ctx: LabContext) -> Sequence[Container]:
-        """The nodes that get files."""
-        raise NotImplementedError
+    every_node: ClassVar[bool] = False
+    """Whether nodes without GPUs get files too."""
 
     def files(self, ctx: LabContext, nodes: Sequence[str]) -> dict[str, F]:
         """The files that each node should have."""
@@ -72,15 +71,11 @@ class GpuNodesStep(LabStep, Generic[F]):
         """The GPUs of the nodes, for a node state as planned."""
         raise NotImplementedError
 
-    def obstacles(self, files: Mapping[str, F], states: Mapping[str, NodeState]) -> list[str]:
-        """Reasons why only recreated nodes can get these files."""
-        raise NotImplementedError
-
     def install(self, ctx: LabContext, files: Mapping[str, F], states: Mapping[str, NodeState]) -> None:
         raise NotImplementedError
 
     def observe(self, ctx: LabContext) -> Observed:
-        nodes = {node.name: node.state for node in self.containers(ctx)}
+        nodes = {node.name: node.state for node in self._nodes(ctx)}
         if not nodes:
             return Observed.absent()
         if stopped := [name for name, state in nodes.items() if state != "running"]:
@@ -99,9 +94,15 @@ class GpuNodesStep(LabStep, Generic[F]):
 
     def apply(self, ctx: LabContext) -> None:
         """Raises LabError if nodes cannot get GPUs, and CommandFailed if a node refuses the files."""
-        files = self.files(ctx, [node.name for node in self.containers(ctx)])
+        files = self.files(ctx, [node.name for node in self._nodes(ctx)])
         states = on_nodes(files, lambda name: files[name].look(ctx, name))
-        if obstacles := self.obstacles(files, states):
+        gpu_nodes = pools_by_node(self.spec)
+        obstacles = [
+            f"{name}: {line}"
+            for name, state in states.items()
+            for line in files[name].obstacles(state, gpus=name in gpu_nodes)
+        ]
+        if obstacles:
             raise LabError(
                 f"nodes of lab {self.spec.name} cannot get GPUs: they were created for another gpu.mode",
                 evidence=obstacles,
@@ -110,6 +111,9 @@ class GpuNodesStep(LabStep, Generic[F]):
         self.install(ctx, files, states)
         for name, labels in self._missing_labels(ctx).items():
             ctx.cluster().patch("Node", name, {"metadata": {"labels": labels}})
+
+    def _nodes(self, ctx: LabContext) -> Sequence[Container]:
+        return ctx.nodes() if self.every_node else gpu_nodes(ctx)
 
     def _missing_labels(self, ctx: LabContext) -> dict[str, dict[str, str]]:
         present = labels_by_node(ctx.cluster())

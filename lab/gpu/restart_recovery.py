@@ -22,27 +22,6 @@ _REJECTED = "UnexpectedAdmissionError"
 
 
 @dataclass(frozen=True)
-class LostPods:
-    """Pods without their GPU: failed reservation pods, the fraction pods of their GPU groups, and rejected pods."""
-
-    reservations: tuple[PodInfo, ...] = ()
-    fractions: tuple[PodInfo, ...] = ()
-    rejected: tuple[PodInfo, ...] = ()
-
-    @property
-    def all(self) -> tuple[PodInfo, ...]:
-        """All of them; reservation pods first, so that no new pod joins their groups."""
-        return (*self.reservations, *self.fractions, *self.rejected)
-
-    def __str__(self) -> str:
-        return (
-            f"{count(len(self.reservations), 'failed reservation pod')},"
-            f" {count(len(self.fractions), 'fraction pod')} of their GPU groups,"
-            f" {count(len(self.rejected), 'pod')} rejected by the kubelet"
-        )
-
-
-@dataclass(frozen=True)
 class GpuHeal(LabStep):
     """Pods that lost their GPU in a restart."""
 
@@ -56,34 +35,39 @@ class GpuHeal(LabStep):
         return (Effect("cluster", what),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        lost = lost_pods(ctx).all
-        if lost:
-            return Observed.drifted("pods lost their GPU", [f"{pod.key}: {_reason(pod)}" for pod in lost])
-        return Observed.ready("none")
+        lost = [f"{pod.key}: {_reason(pod)}" for pods in lost_pods(ctx) for pod in pods]
+        return Observed.drifted("pods lost their GPU", lost) if lost else Observed.ready("none")
 
     def apply(self, ctx: LabContext) -> None:
         """Raises ApiFailed. A pod that fails later is for the next run."""
-        lost = lost_pods(ctx)
+        reservations, fractions, rejected = lost_pods(ctx)
+        lost = [*reservations, *fractions, *rejected]
         cluster = ctx.cluster()
-        for pod in lost.all:
+        for pod in lost:
             cluster.delete("Pod", pod.view.name, pod.view.namespace, grace=0)
-        if lost.all:
-            bare = [pod.key for pod in (*lost.fractions, *lost.rejected) if not _has_controller(pod)]
+        if lost:
+            bare = [pod.key for pod in (*fractions, *rejected) if not _has_controller(pod)]
             after = f"no controller recreates {', '.join(bare)}" if bare else "their controllers recreate them"
-            ctx.notice(f"deleted pods that lost their GPU in a restart: {lost}; {after}")
+            ctx.notice(
+                "deleted pods that lost their GPU in a restart:"
+                f" {count(len(reservations), 'failed reservation pod')},"
+                f" {count(len(fractions), 'fraction pod')} of their GPU groups,"
+                f" {count(len(rejected), 'pod')} rejected by the kubelet; {after}"
+            )
 
 
-def lost_pods(ctx: LabContext) -> LostPods:
-    """Return the pods that lost their GPU in a restart, in all namespaces. Raises ApiFailed."""
+def lost_pods(ctx: LabContext) -> tuple[list[PodInfo], list[PodInfo], list[PodInfo]]:
+    """Return failed reservation pods, the fraction pods of their GPU groups, and pods that a kubelet rejected.
+
+    Reservation pods come first, so that no new pod joins their groups. Raises ApiFailed.
+    """
     pods = [pod for pod in map(PodInfo.of, ctx.cluster().list("Pod")) if not pod.view.deleting]
-    failed = [pod for pod in pods if pod.view.phase == "Failed"]
-    reservations = [pod for pod in failed if _reserves(pod)]
+    reservations = [pod for pod in pods if _reserves(pod) and pod.view.phase == "Failed"]
     groups = {group for pod in reservations for group in pod.view.gpu_groups}
-    return LostPods(
-        tuple(reservations),
-        tuple(p for p in pods if not p.view.ended and not _reserves(p) and groups & set(p.view.gpu_groups)),
-        tuple(pod for pod in failed if pod.view.reason == _REJECTED and not _reserves(pod)),
-    )
+    others = [pod for pod in pods if not _reserves(pod)]
+    fractions = [pod for pod in others if not pod.view.ended and groups & set(pod.view.gpu_groups)]
+    rejected = [pod for pod in others if pod.view.phase == "Failed" and pod.view.reason == _REJECTED]
+    return reservations, fractions, rejected
 
 
 def _reserves(pod: PodInfo) -> bool:

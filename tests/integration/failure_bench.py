@@ -162,7 +162,7 @@ class Bench:
         place.write_text(script())
         facts = parse("node", self.sh(f"{textwrap.dedent(before)}\nsh {place}"))
         stages = node_stages(facts, Expected({gpu.uuid: gpu.minor for gpu in GPUS}, real=True))
-        return "\n".join(trouble.what for stage in stages for trouble in stage.troubles)
+        return "\n".join(trouble.what for stage in stages for trouble in stage.problems)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Machine:
 
     def said(self) -> NodeEvidence:
         """What it prints when it is asked."""
-        return parse(self.printed())
+        return parse(self.name, self.printed())
 
     def printed(self) -> str:
         """The same as text."""

@@ -1,1 +1,1 @@
-"""Why a GPU does not reach pods: checks along its path from the host's driver to the pod."""
+"""Diagnosis of the GPU path: checks of each stage from the host's driver to the pod."""

@@ -1,4 +1,4 @@
-"""The way of a GPU as the cluster sees it: RuntimeClass, plugin, offers of kubelets, labels, reservations. Pure."""
+"""Stages of the GPU path in the cluster: RuntimeClass, plugin, offers of kubelets, labels, reservation pods. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lab.objects.views import ContainerView, NodeView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 KINDS = ("Pod", "Node", "Event", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "RuntimeClass", "BindRequest")
-"""What is read of the cluster."""
+"""Kinds that the diagnosis needs."""
 
 PLUGIN_IMAGE = "k8s-device-plugin"
-"""In the name of the image of NVIDIA's device plugin, wherever it comes from."""
+"""Part of the image name of NVIDIA's device plugin in every registry."""
 
 FAKE_LABEL = "run.ai/fake.gpu"
 
@@ -27,95 +27,84 @@ _NEW = timedelta(seconds=8)
 
 
 def is_plugin(pod: Obj) -> bool:
-    """Whether a Pod, or a pod template, runs NVIDIA's device plugin."""
+    """Return whether a Pod, or a pod template, runs NVIDIA's device plugin."""
     containers = parts(pod)[1].get("containers") or []
     return any(PLUGIN_IMAGE in str(container.get("image", "")) for container in containers)
 
 
 def title_of(pod: PodView) -> str:
-    """``namespace/name``."""
+    """Return ``namespace/name``."""
     return f"{pod.namespace}/{pod.name}"
 
 
-def state_of(obj: Obj) -> str:
-    """Why a pod is not ready, in one word: why a container waits or has ended, else the pod's phase."""
-    view = PodView.of(obj)
-    reasons = [box.reason for box in ContainerView.all_of(obj) if box.state in ("waiting", "terminated") and box.reason]
-    return view.reason or next(iter(reasons), "") or view.phase or "new"
+def gpu_nodes_of(snapshot: ClusterSnapshot) -> dict[str, int]:
+    """Return the GPU nodes of a cluster that kailab did not create, with the allocatable GPUs of each."""
+    return {
+        node.name: node.gpus for node in snapshot.nodes if node.gpus or node.labels.get(GPU_PRESENT_LABEL) == "true"
+    }
 
 
-def gpu_nodes_of(world: ClusterSnapshot) -> dict[str, int]:
-    """The GPU nodes of a cluster that the lab did not make, and what they have: what the kubelet knows of."""
-    return {node.name: node.gpus for node in world.nodes if node.gpus or node.labels.get(GPU_PRESENT_LABEL) == "true"}
+def cluster_stages(
+    snapshot: ClusterSnapshot, gpus: Mapping[str, int], *, ours: bool = True
+) -> tuple[GpuPathStage, ...]:
+    """Return the stages of the cluster and of each GPU node.
 
-
-def cluster_stages(world: ClusterSnapshot, gpus: Mapping[str, int], *, ours: bool = True) -> tuple[GpuPathStage, ...]:
-    """The stages of the cluster and of each GPU node.
-
-    Args:
-        world: read with ``KINDS``.
-        gpus: how many GPUs each GPU node has.
-        ours: whether the lab made the cluster; another's may do without this RuntimeClass and these labels.
+    ``gpus`` has the number of GPUs of each GPU node. A cluster that is not ``ours`` may lack RuntimeClass and labels.
     """
     need: Severity = "error" if ours else "warning"
-    nodes = {node.name: node for node in world.nodes}
-    stages = [
-        GpuPathStage(
-            "class", "RuntimeClass", "", tuple(_runtime_class(world, need)), f"{HANDLER} leads to handler {HANDLER}"
-        )
-    ]
-    wanted = tuple(_daemon_sets(world))
+    nodes = {node.name: node for node in snapshot.nodes}
+    runtime_class = tuple(_runtime_class(snapshot, need))
+    stages = [GpuPathStage("class", "RuntimeClass", "", runtime_class, f"{HANDLER} has handler {HANDLER}")]
+    daemon_sets = tuple(_daemon_sets(snapshot))
     for name, count in gpus.items():
         node = nodes.get(name)
         short = node is None or node.gpus < count or not node.gpus
-        plugin = (*wanted, *_plugin(world, name, short=short))
+        plugin = (*daemon_sets, *_plugin(snapshot, name, short=short))
         stages.append(GpuPathStage("plugin", "device plugin", name, plugin, "runs"))
         if node is None:
-            stages.append(
-                GpuPathStage("allocatable", "GPUs offered", name, (Finding(f"node {name} is not in the cluster"),), "")
-            )
+            missing = (Finding(f"node {name} is not in the cluster"),)
+            stages.append(GpuPathStage("allocatable", "GPUs offered", name, missing))
             continue
-        stages.append(
-            GpuPathStage("allocatable", "GPUs offered", name, tuple(_offered(node, count)), f"{node.gpus} of {count}")
-        )
-        told = f"{GPU_PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
-        stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), told))
+        offered = tuple(_offered(node, count))
+        stages.append(GpuPathStage("allocatable", "GPUs offered", name, offered, f"{node.gpus} of {count}"))
+        labels = f"{GPU_PRESENT_LABEL}, {GPU_MEMORY_LABEL}={node.gpu_memory}"
+        stages.append(GpuPathStage("labels", "labels", name, tuple(_labels(node, need)), labels))
     stages += [
-        GpuPathStage("labels", "labels", node.name, (Finding(f"label {FAKE_LABEL} is true"),), "")
-        for node in world.nodes
+        GpuPathStage("labels", "labels", node.name, (Finding(f"label {FAKE_LABEL} is true"),))
+        for node in snapshot.nodes
         if node.labels.get(FAKE_LABEL) == "true" and node.name not in gpus
     ]
-    pods = [pod for pod in world.of("Pod") if is_reservation(pod)]
-    told = f"{len(pods)}, all of them run" if pods else "none: no GPU is shared now"
-    stages.append(GpuPathStage("reservations", "reservation pods", "", tuple(_reservations(pods, world.at)), told))
+    pods = [pod for pod in snapshot.of("Pod") if is_reservation(pod)]
+    good = f"{len(pods)}, all of them run" if pods else "none: no GPU is shared now"
+    stages.append(GpuPathStage("reservations", "reservation pods", "", tuple(_reservations(pods, snapshot.at)), good))
     return tuple(stages)
 
 
-def _runtime_class(world: ClusterSnapshot, need: Severity) -> Iterator[Finding]:
-    found = world.get("RuntimeClass", HANDLER)
-    if found is None and world.has("RuntimeClass"):
+def _runtime_class(snapshot: ClusterSnapshot, need: Severity) -> Iterator[Finding]:
+    found = snapshot.get("RuntimeClass", HANDLER)
+    if found is None and snapshot.has("RuntimeClass"):
         yield Finding(f"RuntimeClass {HANDLER} is missing", severity=need)
     elif found is not None and found.get("handler") != HANDLER:
         yield Finding(f"RuntimeClass {HANDLER} has handler {found.get('handler')}, should be {HANDLER}", severity=need)
 
 
-def _daemon_sets(world: ClusterSnapshot) -> Iterator[Finding]:
-    for obj in world.of("DaemonSet"):
+def _daemon_sets(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    for obj in snapshot.of("DaemonSet"):
         meta, spec, status = parts(obj)
         if is_plugin(spec.get("template") or {}) and not status.get("desiredNumberScheduled"):
-            yield Finding(f"DaemonSet {meta.get('namespace')}/{meta.get('name')} wants no pod")
+            yield Finding(f"DaemonSet {meta.get('namespace')}/{meta.get('name')} matches no node")
 
 
-def _plugin(world: ClusterSnapshot, node: str, *, short: bool) -> Iterator[Finding]:
-    pods = [(PodView.of(obj), obj) for obj in world.of("Pod") if is_plugin(obj)]
-    mine = [(view, obj) for view, obj in pods if view.node == node and not view.deleting]
-    # GPUs may be offered by something else in a cluster that is not ours
-    if short and not any(view.ready for view, _ in mine):
+def _plugin(snapshot: ClusterSnapshot, node: str, *, short: bool) -> Iterator[Finding]:
+    pods = [(PodView.of(obj), obj) for obj in snapshot.of("Pod") if is_plugin(obj)]
+    pods = [(view, obj) for view, obj in pods if view.node == node and not view.deleting]
+    # in a cluster that is not ours, something else may offer GPUs
+    if short and not any(view.ready for view, _ in pods):
         yield Finding(f"no device plugin runs on {node}")
-    for view, obj in mine:
-        # the kubelet tells of the GPUs first, and of the Ready plugin later
-        if not view.ready and (short or not _starts(obj, world.at)):
-            yield Finding(f"device plugin {title_of(view)} is not ready: {state_of(obj)}", subject=title_of(view))
+    for view, obj in pods:
+        # the kubelet reports the GPUs first, and the Ready plugin later
+        if not view.ready and (short or not _starting(obj, snapshot.at)):
+            yield Finding(f"device plugin {title_of(view)} is not ready: {_state(obj)}", subject=title_of(view))
 
 
 def _offered(node: NodeView, gpus: int) -> Iterator[Finding]:
@@ -124,7 +113,7 @@ def _offered(node: NodeView, gpus: int) -> Iterator[Finding]:
     if node.gpus < gpus:
         yield Finding(f"{node.gpus} of {gpus} GPUs are allocatable")
     elif node.gpus > gpus:
-        yield Finding(f"{node.gpus} GPUs are allocatable, and the node has {gpus}")
+        yield Finding(f"{node.gpus} GPUs are allocatable, but the node has {gpus}")
 
 
 def _labels(node: NodeView, need: Severity) -> Iterator[Finding]:
@@ -142,17 +131,21 @@ def _reservations(pods: list[Obj], now: datetime) -> Iterator[Finding]:
         if view.ready or view.deleting or view.phase == "Succeeded":
             continue
         if view.phase == "Failed":
-            yield Finding(f"reservation pod {view.name} has failed: {state_of(obj)}", subject=title_of(view))
-        elif not _starts(obj, now):
-            yield Finding(f"reservation pod {view.name} is not ready: {state_of(obj)}", subject=title_of(view))
+            yield Finding(f"reservation pod {view.name} has failed: {_state(obj)}", subject=title_of(view))
+        elif not _starting(obj, now):
+            yield Finding(f"reservation pod {view.name} is not ready: {_state(obj)}", subject=title_of(view))
 
 
-def _starts(obj: Obj, now: datetime) -> bool:
+def _state(obj: Obj) -> str:
+    """Why a pod is not ready, in one word: the reason of a waiting or terminated container, else its phase."""
+    view = PodView.of(obj)
+    reasons = [box.reason for box in ContainerView.all_of(obj) if box.state in ("waiting", "terminated") and box.reason]
+    return view.reason or next(iter(reasons), "") or view.phase or "new"
+
+
+def _starting(obj: Obj, now: datetime) -> bool:
     """Whether a pod that is not ready may only be new."""
-    return state_of(obj) in ("Pending", "ContainerCreating", "new") and age(obj, now) <= _NEW
-
-
-def age(obj: Obj, now: datetime) -> timedelta:
-    """How old an object is; very old where it does not say."""
-    made = (obj.get("metadata") or {}).get("creationTimestamp")
-    return now - datetime.fromisoformat(made) if made else timedelta(days=1)
+    created = parts(obj)[0].get("creationTimestamp")
+    if not created or now - datetime.fromisoformat(created) > _NEW:
+        return False
+    return _state(obj) in ("Pending", "ContainerCreating", "new")

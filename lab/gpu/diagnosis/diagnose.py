@@ -1,22 +1,22 @@
-"""Looks at the GPUs of a lab that is up: the way of each node's GPUs, and known failures that show. Changes nothing."""
+"""Diagnoses the GPUs of a running lab: each stage of the GPU path, and the symptoms there. Changes nothing."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.errors import Interrupted, LabError
 from lab.findings import Finding
 from lab.gpu.diagnosis.cluster_stages import KINDS, cluster_stages, gpu_nodes_of
-from lab.gpu.diagnosis.node_facts import NodeFacts, ask
-from lab.gpu.diagnosis.node_stages import CHECK, Expected, GpuPathStage, node_stages
-from lab.gpu.diagnosis.pods import concerned, pod_evidence, read_logs, unwell, wanted_logs
+from lab.gpu.diagnosis.node_facts import NodeFacts, query_node
+from lab.gpu.diagnosis.node_stages import CHECK, Expected, node_stages
+from lab.gpu.diagnosis.pods import pod_evidence, read_logs, unhealthy, uses_gpus, wanted_logs
 from lab.gpu.diagnosis.symptoms import Evidence, match
 from lab.gpu.nodes import on_nodes
 from lab.gpu.nvidia.claims import recorded
-from lab.gpu.nvidia.node_state import PROGRAMS
+from lab.gpu.nvidia.node_state import RealFiles
 from lab.gpu.pools import pools_by_node, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.objects.views import PodView
@@ -24,10 +24,10 @@ from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot, take
 
 SECONDS = 30.0
-"""For all of it."""
+"""Timeout of the whole diagnosis."""
 
 _NODE_SECONDS = 20.0
-_WORLD_SECONDS = 10.0
+_SNAPSHOT_SECONDS = 10.0
 _LOGS_SECONDS = 8.0
 
 _STARTING = re.compile(r"failed to load plugin|^containerd: |level=fatal")
@@ -35,12 +35,10 @@ _STARTING = re.compile(r"failed to load plugin|^containerd: |level=fatal")
 _POD_UID = re.compile(r"(?:Uid:|podUID=\\?\"?)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 """A pod in containerd's and in the kubelet's journal."""
 
-Clock = Callable[[], float]
-
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found: a finding for each stage of the way, the symptoms, and what could not be read."""
+    """A finding for each stage of the GPU path, the symptoms, and sources that could not be read."""
 
     lab: str
     path: tuple[Finding, ...]
@@ -53,15 +51,15 @@ class Diagnosis:
 
 
 def expected(ctx: LabContext) -> dict[str, Expected]:
-    """What each GPU node of the lab should have; empty where it has none, or made no nodes. Raises LabError."""
+    """Return the state that each GPU node of the lab should have; empty if kailab created none. Raises LabError."""
     spec = ctx.spec
     if spec.cluster.provider != "kind" or spec.gpu.mode == "none":
         return {}
     if spec.gpu.mode == "nvidia":
-        programs = tuple(f"/usr/bin/{name}" for name in PROGRAMS)
-        shares = recorded(ctx.journal)
+        programs = tuple(f"/usr/bin/{name}" for name in RealFiles.programs)
         return {
-            node: Expected({gpu.uuid: gpu.minor for gpu in gpus}, programs, real=True) for node, gpus in shares.items()
+            node: Expected({gpu.uuid: gpu.minor for gpu in gpus}, programs, real=True)
+            for node, gpus in recorded(ctx.journal).items()
         }
     return {
         node: Expected({gpu.uuid: gpu.minor for gpu in gpus_of(spec.name, node, spec.gpu)})
@@ -69,98 +67,85 @@ def expected(ctx: LabContext) -> dict[str, Expected]:
     }
 
 
-def diagnose(ctx: LabContext, *, seconds: float = SECONDS, clock: Clock = time.monotonic) -> Diagnosis:
-    """Look at nodes and cluster, and name what is wrong. Whatever does not answer is a finding too.
-
-    Args:
-        ctx: the lab.
-        seconds: for all of it; what has not answered by then is left out, and named.
-        clock: for tests.
-
-    Raises:
-        Interrupted: the run was cancelled.
-    """
-    if ctx.spec.gpu.mode == "none" and ctx.spec.cluster.provider == "kind":
-        return Diagnosis(
-            ctx.spec.name, (Finding("the lab file asks for none", severity="skipped", rule=CHECK, title="GPUs"),), ()
-        )
-    end = clock() + seconds
+def diagnose(ctx: LabContext) -> Diagnosis:
+    """Diagnose nodes and cluster within ``SECONDS``. A source that does not answer is a finding. Raises Interrupted."""
+    lab, ours = ctx.spec.name, ctx.spec.cluster.provider == "kind"
+    if ctx.spec.gpu.mode == "none" and ours:
+        none = Finding("the lab file requests none", severity="skipped", rule=CHECK, title="GPUs")
+        return Diagnosis(lab, (none,), ())
+    end = time.monotonic() + SECONDS
     wanted = expected(ctx)
-    down, facts = _nodes(ctx, wanted, min(_NODE_SECONDS, seconds))
-    silent: list[str] = []
-    world = _world(ctx, min(_WORLD_SECONDS, max(end - clock(), 1)), down, silent)
+    failures, facts = _nodes(ctx, wanted)
+    snapshot, unread = _snapshot(ctx, min(_SNAPSHOT_SECONDS, max(end - time.monotonic(), 1)), failures)
     stages = [stage for node in facts for stage in node_stages(node, wanted[node.node])]
-    if world is not None:
-        gpus = {node: len(one.gpus) for node, one in wanted.items()} or gpu_nodes_of(world)
-        stages += cluster_stages(world, gpus, ours=ctx.spec.cluster.provider == "kind")
+    if snapshot is not None:
+        gpus = {node: len(one.gpus) for node, one in wanted.items()} or gpu_nodes_of(snapshot)
+        stages += cluster_stages(snapshot, gpus, ours=ours)
     evidence = [line for stage in stages for line in stage.evidence()]
-    if world is not None:
-        evidence += pod_evidence(world)
-        evidence += read_logs(ctx.cluster(), wanted_logs(world), min(_LOGS_SECONDS, end - clock()))
-        silent += [f"{kind} objects" for kind in world.facts.get(UNREAD, "").split(", ") if kind]
-    evidence += [line for node in facts for line in _told_by_node(node, world)]
-    path = (*down, *(stage.finding(_short(ctx, stage)) for stage in stages))
-    return Diagnosis(ctx.spec.name, path, match(evidence), tuple(silent))
+    if snapshot is not None:
+        evidence += pod_evidence(snapshot)
+        evidence += read_logs(ctx.cluster(), wanted_logs(snapshot), min(_LOGS_SECONDS, end - time.monotonic()))
+    evidence += [line for node in facts for line in _node_logs(node, snapshot)]
+    path = (*failures, *(stage.finding(short_name(lab, stage.where)) for stage in stages))
+    return Diagnosis(lab, path, match(evidence), unread)
 
 
-def _nodes(ctx: LabContext, wanted: Mapping[str, Expected], timeout: float) -> tuple[list[Finding], list[NodeFacts]]:
-    """Ask the GPU nodes, all at once; those that cannot be asked are findings."""
+def _nodes(ctx: LabContext, wanted: Mapping[str, Expected]) -> tuple[list[Finding], list[NodeFacts]]:
+    """Query the GPU nodes, all at once; those that do not answer are findings."""
     if not wanted:
         return [], []
     try:
         states = {node.name: node.state for node in ctx.nodes()}
     except LabError as error:
-        return [_fails("node containers", error.what, f"{ctx.engine.name} ps -a")], []
-    down = [
-        _fails(short_name(ctx.spec.name, name), f"the node container is {states.get(name, 'gone')}", "lab up")
+        return [_failure("node containers", error.what, f"{ctx.engine.name} ps -a")], []
+    failures = [
+        _failure(short_name(ctx.spec.name, name), f"the node container is {states.get(name, 'gone')}", "lab up")
         for name in wanted
         if states.get(name) != "running"
     ]
 
-    def one(name: str) -> NodeFacts | Finding:
+    def query(name: str) -> NodeFacts | Finding:
         try:
-            return ask(ctx, name, timeout)
+            return query_node(ctx, name, _NODE_SECONDS)
         except Interrupted:
             raise
         except LabError as error:
-            return _fails(short_name(ctx.spec.name, name), error.what, f"{ctx.engine.name} logs --tail 30 {name}")
+            return _failure(short_name(ctx.spec.name, name), error.what, f"{ctx.engine.name} logs --tail 30 {name}")
 
-    answers = on_nodes((name for name in wanted if states.get(name) == "running"), one).values()
-    down += [answer for answer in answers if isinstance(answer, Finding)]
-    return down, [answer for answer in answers if isinstance(answer, NodeFacts)]
+    answers = on_nodes((name for name in wanted if states.get(name) == "running"), query).values()
+    failures += [answer for answer in answers if isinstance(answer, Finding)]
+    return failures, [answer for answer in answers if isinstance(answer, NodeFacts)]
 
 
-def _world(ctx: LabContext, timeout: float, down: list[Finding], silent: list[str]) -> ClusterSnapshot | None:
-    """The cluster's objects; None where the API does not answer, which is a finding unless the nodes are down."""
+def _snapshot(
+    ctx: LabContext, timeout: float, failures: list[Finding]
+) -> tuple[ClusterSnapshot | None, tuple[str, ...]]:
+    """The cluster's objects, and the unread ones; an API that does not answer is a finding unless nodes are down."""
     try:
-        return take(ctx.cluster(), kinds=KINDS, timeout=timeout)
+        snapshot = take(ctx.cluster(), kinds=KINDS, timeout=timeout)
     except Interrupted:
         raise
     except LabError as error:
-        if down:
-            silent.append("the cluster")
-        else:
-            down.append(_fails("Kubernetes API", error.what, error.fix or "lab up"))
-        return None
+        if failures:
+            return None, ("the cluster",)
+        failures.append(_failure("Kubernetes API", error.what, error.fix or "lab up"))
+        return None, ()
+    return snapshot, tuple(f"{kind} objects" for kind in snapshot.facts.get(UNREAD, "").split(", ") if kind)
 
 
-def _told_by_node(node: NodeFacts, world: ClusterSnapshot | None) -> Iterator[Evidence]:
-    """What the node's programs said: nvidia-smi, and the journals as far as they are about what is wrong now."""
+def _node_logs(node: NodeFacts, snapshot: ClusterSnapshot | None) -> Iterator[Evidence]:
+    """Output of nvidia-smi, and lines of the journals about current problems."""
     yield from (Evidence("nvidia-smi", node.node, line) for line in node.smi)
-    pods = world.of("Pod") if world is not None else ()
-    sick = [PodView.of(obj) for obj in pods if concerned(obj) and unwell(obj)]
-    names, uids = {pod.name for pod in sick}, {pod.uid for pod in sick}
+    pods = snapshot.of("Pod") if snapshot is not None else ()
+    failing = [PodView.of(obj) for obj in pods if uses_gpus(obj) and unhealthy(obj)]
+    names, uids = {pod.name for pod in failing}, {pod.uid for pod in failing}
     for unit in ("containerd", "kubelet"):
-        down = world is None or node.units.get(unit) != "active"
+        down = snapshot is None or node.units.get(unit) != "active"
         for line in node.journal(unit):
-            of_others = not uids.issuperset(_POD_UID.findall(line))  # of an earlier pod of the same name, for one
+            of_others = not uids.issuperset(_POD_UID.findall(line))  # such as an earlier pod of the same name
             if down or _STARTING.search(line) or (any(name in line for name in names) and not of_others):
                 yield Evidence(f"{unit}-log", node.node, line)
 
 
-def _short(ctx: LabContext, stage: GpuPathStage) -> str:
-    return short_name(ctx.spec.name, stage.where) if stage.where else ""
-
-
-def _fails(title: str, what: str, fix: str) -> Finding:
+def _failure(title: str, what: str, fix: str) -> Finding:
     return Finding(what, fix, subject=title, rule=f"{CHECK}.reached", title=title)

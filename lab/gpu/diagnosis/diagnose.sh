@@ -1,6 +1,6 @@
 #!/bin/sh
-# Says how the way of a GPU looks in a node: sections that begin with "@@@ NAME", in the words of the programs asked.
-# Changes nothing. For nodes with simulated and with real GPUs; read by diagnose_node.py.
+# Reports the GPU path in a node: sections that begin with "@@@ NAME", with the output of programs. Changes nothing.
+# For nodes with simulated and with real GPUs; node_facts.py reads it.
 section() { echo "@@@ $1"; }
 
 section units
@@ -74,7 +74,7 @@ if command -v nvidia-smi >/dev/null; then
     echo "rc $?"
 fi
 
-complaints() { # UNIT PATTERN: of its last run, what it complained about of late
+complaints() { # UNIT PATTERN: recent errors and warnings of its last run
     run=$(systemctl show -p InvocationID --value "$1" 2>/dev/null)
     [ -n "$run" ] || return 0
     journalctl -u "$1" "_SYSTEMD_INVOCATION_ID=$run" --since -10min -n 600 -o cat --no-pager 2>/dev/null |

@@ -1,8 +1,7 @@
-"""What the doctor finds on this machine for a lab file: facts, findings, and the known failures in these."""
+"""Doctor checks of this machine for a lab file, and the symptoms in their findings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.config import LabSpec
@@ -16,45 +15,31 @@ from lab.tools.process import Runner
 
 @dataclass(frozen=True)
 class Examined:
-    """This machine, as it was found."""
+    """Facts of this machine, and the findings of the doctor."""
 
     facts: HostFacts
     nvidia: NvidiaFacts
     findings: tuple[Finding, ...]
 
     @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What is not good, as evidence."""
-        return evidence_of(self.findings)
-
-    @property
     def symptoms(self) -> tuple[Finding, ...]:
-        return match(self.evidence)
+        """Symptoms in warnings and errors."""
+        bad = (finding for finding in self.findings if finding.severity in ("warning", "error"))
+        return match(Evidence("doctor", HERE, finding.what) for finding in bad)
 
 
 def needs_of(spec: LabSpec) -> HostNeeds:
-    """What a lab file asks of the machine."""
+    """Return the requirements of a lab file on the machine."""
     return HostNeeds(
         kubernetes=spec.cluster.kubernetes, engine=spec.cluster.engine, gpu=spec.gpu.mode, strategy=spec.gpu.strategy
     )
 
 
 def examine(run: Runner, spec: LabSpec, machine: Machine | None = None) -> Examined:
-    """Look at the machine and judge it for a lab file; changes nothing.
-
-    Args:
-        run: how programs are asked.
-        spec: the lab file.
-        machine: where files are read; this machine unless told.
-    """
+    """Check a machine, by default this one, for a lab file; changes nothing."""
     facts = gather(run, machine)
     return Examined(
         facts,
         discover(run, facts, engine=spec.cluster.engine, machine=machine),
         doctor(facts, run, needs=needs_of(spec), machine=machine),
     )
-
-
-def evidence_of(findings: Iterable[Finding]) -> tuple[Evidence, ...]:
-    """What findings say that are not good."""
-    return tuple(Evidence("doctor", HERE, one.what) for one in findings if one.severity in ("warning", "error"))

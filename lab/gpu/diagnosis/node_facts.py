@@ -1,4 +1,4 @@
-"""What a node says of the way of its GPUs (diagnose.sh), read into frozen facts."""
+"""Facts about the GPU path in a node, from the report of diagnose.sh."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lab.gpu.simulated.health import Health, failures_in
 from lab.session.context import LabContext
 
 HANDLER = "nvidia"
-"""Containerd's runtime handler, and the RuntimeClass that leads to it."""
+"""Containerd's runtime handler, and the RuntimeClass of that handler."""
 
 _CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-"""Where containerd keeps its runtimes: from schema 3 on, and before."""
+"""Sections of containerd's runtimes: from schema 3 on, and before."""
 
 _SECTION = re.compile(r"^@@@ (\S+)$", re.MULTILINE)
 _SPEC = re.compile(r"^@@ (\S+)$", re.MULTILINE)
@@ -26,7 +26,7 @@ _KIND = "nvidia.com/gpu"
 
 @dataclass(frozen=True)
 class Containerd:
-    """Its configuration: handlers by name with their options, the default one, or why it cannot be read."""
+    """containerd's configuration: handlers with their options, the default one, or why it cannot be read."""
 
     handlers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default: str = ""
@@ -35,7 +35,7 @@ class Containerd:
 
 @dataclass(frozen=True)
 class NodeToolkit:
-    """The toolkit's configuration in the node, or why it cannot be read; nothing set is the toolkit's default."""
+    """The toolkit's configuration in the node with its defaults, or why it cannot be read."""
 
     mode: str = "auto"
     environment: bool = True
@@ -45,7 +45,7 @@ class NodeToolkit:
 
 @dataclass(frozen=True)
 class CdiSpecs:
-    """The CDI specs for NVIDIA's GPUs: names of devices by file, and files that cannot be read, with the reason."""
+    """CDI specs for NVIDIA's GPUs: file → names of devices, and file → why it cannot be read."""
 
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
@@ -57,10 +57,10 @@ class CdiSpecs:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node; what it said, by section of diagnose.sh."""
+    """The report of one node: section of diagnose.sh → text."""
 
     node: str
-    said: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def units(self) -> dict[str, str]:
@@ -74,12 +74,12 @@ class NodeFacts:
 
     @cached_property
     def containerd(self) -> Containerd:
-        """Its configuration as it would read it now, imported files included."""
+        """Its configuration as it would read it now, with imported files."""
         text = self._text("containerd")
         try:
             config = tomllib.loads(text)
         except tomllib.TOMLDecodeError:
-            return Containerd(broken=_first(text) or "it said nothing")
+            return Containerd(broken=_first(text) or "no output")
         plugins = config.get("plugins") or {}
         section: Mapping[str, Any] = next(
             (found for key in _CRI if (found := (plugins.get(key) or {}).get("containerd"))), {}
@@ -102,22 +102,22 @@ class NodeFacts:
 
     @cached_property
     def devices(self) -> dict[str, str]:
-        """Path of each device node → ``major:minor``, or what else lies there."""
+        """Path of each device node → ``major:minor``, or the type of another file."""
         return _pairs(self._text("devices"))
 
     @property
     def modify(self) -> str:
-        """ModifyDeviceFiles as the node sees it; empty where it sees no driver."""
+        """ModifyDeviceFiles in the node; empty without a driver."""
         return _found(r"^ModifyDeviceFiles: (\d+)", self._text("driver"))
 
     @property
     def loaded(self) -> str:
-        """Version of the driver that the kernel has loaded; empty where it has none."""
+        """Version of the driver in the kernel; empty without one."""
         return _found(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", self._text("driver"))
 
     @property
     def library(self) -> str:
-        """Version of the node's libnvidia-ml by its file name; empty where there is none with a version."""
+        """Version of the node's libnvidia-ml by its file name; empty if the name has none."""
         return _found(r"^library \S*libnvidia-ml\.so\.(\d+\.\d[\d.]*)$", self._text("driver"))
 
     @cached_property
@@ -129,7 +129,7 @@ class NodeFacts:
             if why:
                 broken[path] = why
             elif spec.get("kind") == _KIND:
-                devices[path] = tuple(str(device.get("name")) for device in spec.get("devices") or [])
+                devices[path] = tuple(str(device.get("name")) for device in spec["devices"])
         return CdiSpecs(devices, broken)
 
     @cached_property
@@ -144,37 +144,36 @@ class NodeFacts:
 
     @property
     def smi(self) -> tuple[str, ...]:
-        """What nvidia-smi printed when it failed; nothing where it did not."""
+        """Output of nvidia-smi if it failed."""
         *lines, last = self._text("smi").splitlines() or [""]
         return tuple(lines) if last.startswith("rc ") and last != "rc 0" else ()
 
     def journal(self, unit: str) -> tuple[str, ...]:
-        """The last complaints of containerd or the kubelet."""
+        """The last errors and warnings of containerd or the kubelet."""
         return tuple(self._text(f"{unit}-log").splitlines())
 
     def _text(self, section: str) -> str:
-        return self.said.get(section, "")
+        return self.sections.get(section, "")
 
 
-def ask(ctx: LabContext, node: str, timeout: float) -> NodeFacts:
-    """Ask a running node container, for at most ``timeout`` seconds. Raises CommandFailed."""
+def query_node(ctx: LabContext, node: str, timeout: float) -> NodeFacts:
+    """Read the facts of a running node container, within ``timeout`` seconds. Raises CommandFailed."""
     return parse(node, ctx.engine.exec(node, ["sh", "-s"], stdin=script(), timeout=timeout).out)
 
 
 def script() -> str:
-    """The shell script that a node runs."""
+    """Return the shell script that a node runs."""
     return (Path(__file__).parent / "diagnose.sh").read_text()
 
 
 def parse(node: str, text: str) -> NodeFacts:
-    """Read what the script printed."""
+    """Read the output of the script."""
     parts = _SECTION.split(text)
-    said = zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True)
-    return NodeFacts(node, dict(said))
+    return NodeFacts(node, dict(zip(parts[1::2], (part.strip("\n") for part in parts[2::2]), strict=True)))
 
 
 def _spec(text: str) -> tuple[dict[str, Any], str]:
-    """A CDI spec, or why it is none."""
+    """A CDI spec, or why the text is not one."""
     import yaml
 
     try:
@@ -182,7 +181,7 @@ def _spec(text: str) -> tuple[dict[str, Any], str]:
     except yaml.YAMLError as error:
         return {}, _first(str(error))
     if not isinstance(spec, dict) or not isinstance(spec.get("devices") or [], list):
-        return {}, "it is no CDI spec"
+        return {}, "not a CDI spec"
     return {**spec, "devices": [device for device in spec.get("devices") or [] if isinstance(device, dict)]}, ""
 
 

@@ -1,4 +1,4 @@
-"""The way of a GPU through a node, stage by stage: what is wrong at each, in words that symptoms_*.toml knows. Pure."""
+"""Stages of the GPU path in a node, with problems in words that symptoms_*.toml know. Pure."""
 
 from __future__ import annotations
 
@@ -12,87 +12,86 @@ from lab.gpu.diagnosis.symptoms import Evidence, match
 from lab.gpu.simulated.devices import DEVICE_MAJOR
 
 CHECK = "gpu-path"
-"""How the rules of these findings begin: ``gpu-path.devices``."""
+"""First part of the rules of these findings: ``gpu-path.devices``."""
 
 CLUSTER = "cluster"
-"""Where something is that is on no node."""
+"""Subject of a stage outside nodes."""
 
 CONTROL = {"/dev/nvidiactl": f"{DEVICE_MAJOR}:255", "/dev/nvidia-uvm": ""}
-"""Device nodes beside the GPUs' own. The number of nvidia-uvm is the kernel's choice on real machines."""
+"""Device nodes beside the GPUs' own. The kernel chooses the number of nvidia-uvm on real machines."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a node should have.
-
-    Attributes:
-        gpus: UUID of each GPU → N of its /dev/nvidiaN.
-        programs: paths of the toolkit's programs.
-        real: whether the machine's own driver is behind them; else what the kernel says of one does not count.
-    """
+    """State that a node should have."""
 
     gpus: Mapping[str, int] = field(default_factory=dict)
+    """UUID of each GPU → N of its /dev/nvidiaN."""
     programs: tuple[str, ...] = ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-ctk")
+    """Paths of the toolkit's programs."""
     real: bool = False
+    """Whether the node uses the machine's driver; otherwise the kernel's report about one does not count."""
 
     @property
     def devices(self) -> dict[str, str]:
-        """Path of each device node → ``major:minor``; empty where any will do."""
+        """Path of each device node → ``major:minor``; empty if any is right."""
         return {**{f"/dev/nvidia{minor}": f"{DEVICE_MAJOR}:{minor}" for minor in self.gpus.values()}, **CONTROL}
 
 
 @dataclass(frozen=True)
 class GpuPathStage:
-    """One stage of a node or of the cluster: what is wrong, else what there is.
+    """One stage in a node or in the cluster: its problems, else a description.
 
-    What is wrong is a line of the stream ``node``; its subject is the pod that it is about, if there is one.
+    A problem is a line of the stream ``node``; its subject is the pod concerned, if there is one.
     """
 
     id: str
     title: str
     where: str
-    troubles: tuple[Finding, ...]
-    good: str
+    problems: tuple[Finding, ...]
+    good: str = ""
 
     def evidence(self) -> tuple[Evidence, ...]:
         return tuple(
-            Evidence("node", trouble.subject or self.where or CLUSTER, trouble.what, self.where)
-            for trouble in self.troubles
+            Evidence("node", problem.subject or self.where or CLUSTER, problem.what, self.where)
+            for problem in self.problems
         )
 
     def finding(self, short: str) -> Finding:
-        """The stage as the doctor says it; ``short`` is the node's name for people."""
+        """The stage as a finding of the doctor; ``short`` is the node's short name."""
         title = f"{short}: {self.title}" if short else self.title
         good = Finding(self.good, severity="ok", subject=self.where or CLUSTER, rule=f"{CHECK}.{self.id}", title=title)
-        if not self.troubles:
+        if not self.problems:
             return good
         known = match(self.evidence())
         return replace(
             good,
-            what="; ".join(trouble.what for trouble in self.troubles),
+            what="; ".join(problem.what for problem in self.problems),
             next=known[0].next if known else "lab up",
-            severity="error" if any(trouble.severity == "error" for trouble in self.troubles) else "warning",
+            severity="error" if any(problem.severity == "error" for problem in self.problems) else "warning",
         )
 
 
-Look = Callable[[NodeFacts, Expected], Iterable[Finding]]
+Check = Callable[[NodeFacts, Expected], Iterable[Finding]]
 
 
 def node_stages(facts: NodeFacts, expected: Expected) -> tuple[GpuPathStage, ...]:
-    """All stages of one node, in the order of the way."""
+    """Return all stages of one node, in the order of the GPU path."""
     runtime = facts.containerd.handlers.get(HANDLER) or {}
     program = (runtime.get("options") or {}).get("BinaryName", "")
+    version = facts.library or facts.loaded
+    devices = ", ".join(sorted(path for path in facts.devices if path not in CONTROL))
     specs = ", ".join(facts.cdi.devices)
-    rows: tuple[tuple[str, str, Look, str], ...] = (
-        ("devices", "device nodes", _devices, ", ".join(sorted(path for path in facts.devices if path not in CONTROL))),
-        ("driver", "driver", _driver, f"{len(facts.files)} files{_version(facts)}"),
+    rows: tuple[tuple[str, str, Check, str], ...] = (
+        ("devices", "device nodes", _devices, devices),
+        ("driver", "driver", _driver, f"{len(facts.files)} files{f' of driver {version}' if version else ''}"),
         ("toolkit", "container toolkit", _toolkit, f"mode {facts.toolkit.mode}"),
         ("handler", "containerd handler", _handler, f"{HANDLER} runs {program}"),
         ("cdi", "CDI spec", _cdi, f"{specs}: {len(facts.cdi.names)} devices"),
         ("health", "GPUs", _health, f"{len(expected.gpus)}, none has failed"),
     )
     return tuple(
-        GpuPathStage(name, title, facts.node, tuple(look(facts, expected)), good) for name, title, look, good in rows
+        GpuPathStage(name, title, facts.node, tuple(check(facts, expected)), good) for name, title, check, good in rows
     )
 
 
@@ -104,14 +103,14 @@ def _devices(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
         elif (numbers and seen != numbers) or ":" not in seen:
             yield Finding(f"device {path} is {seen}, should be {numbers or 'a device'}")
     for path in sorted(set(facts.devices) - set(expected.devices)):
-        yield Finding(f"device {path} is not the node's")
+        yield Finding(f"device {path} belongs to another node")
     if expected.real and facts.modify not in ("", "0"):
-        yield Finding(f"ModifyDeviceFiles is {facts.modify}: NVML may make the device nodes of other GPUs")
+        yield Finding(f"ModifyDeviceFiles is {facts.modify}: NVML may create the device nodes of other GPUs")
 
 
 def _driver(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     if expected.real and facts.loaded and facts.library and facts.loaded != facts.library:
-        yield Finding(f"driver {facts.loaded} is loaded, and the node's library is of {facts.library}")
+        yield Finding(f"driver {facts.loaded} is loaded, but the node has the library of {facts.library}")
     for path, kind in facts.files.items():
         if kind == "missing":
             yield Finding(f"driver file {path} is missing")
@@ -122,7 +121,7 @@ def _driver(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
 def _toolkit(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for path in expected.programs:
         if path not in facts.programs:
-            yield Finding(f"{path} is not in the node")
+            yield Finding(f"{path} is missing in the node")
     if facts.toolkit.broken:
         yield Finding(f"the toolkit's configuration cannot be read: {facts.toolkit.broken}")
         return
@@ -148,8 +147,8 @@ def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
         yield Finding(f"containerd has no handler {HANDLER}")
     else:
         # kind gives runc what its kubelet's cgroup driver needs: systemd, or cgroupfs in labs on cgroup v1.
-        others = facts.containerd.handlers.get("runc")
-        wanted = others is None or _systemd(others)
+        runc = facts.containerd.handlers.get("runc")
+        wanted = runc is None or _systemd(runc)
         if _systemd(handler) != wanted:
             yield Finding(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
     for path in facts.changed:
@@ -174,7 +173,3 @@ def _health(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for index, health in facts.failed.items():
         # a simulated GPU's minor is its index
         yield Finding(f"GPU {by_minor.get(index, f'GPU-{index}')} has failed: {health}")
-
-
-def _version(facts: NodeFacts) -> str:
-    return f" of driver {facts.library or facts.loaded}" if facts.library or facts.loaded else ""

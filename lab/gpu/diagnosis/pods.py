@@ -1,10 +1,10 @@
-"""What pods with GPUs that do not run say about it: status, events, binds and logs. Pure, but for reading logs."""
+"""Evidence from GPU pods that do not run: status, events, BindRequests and logs. Pure, except for reading logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from lab.errors import ApiFailed
@@ -20,20 +20,20 @@ from lab.objects.views import ContainerView, EventView, PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 LINES = 200
-"""Last lines of a log that are looked at."""
+"""Last lines of a log that are read."""
 
 _EVENTS = 6
-"""Newest warnings about one pod that are looked at."""
+"""Newest warnings about one pod that are read."""
 
 _RECENT = timedelta(minutes=2)
-"""For what is told of objects that may be gone: a refused pod, a reservation pod that the binder deleted."""
+"""For events about objects that may be gone: a rejected pod, a reservation pod that the binder deleted."""
 
-_MAKERS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_WORKLOADS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
 @dataclass(frozen=True)
 class LogRef:
-    """A log worth reading."""
+    """A log to read."""
 
     stream: str
     namespace: str
@@ -43,100 +43,102 @@ class LogRef:
     previous: bool = False
 
 
-def concerned(obj: Obj) -> bool:
-    """Whether a pod has to do with GPUs."""
+def uses_gpus(obj: Obj) -> bool:
+    """Return whether a pod requests GPUs, or belongs to the software that provides them."""
     needs, view = PodRequests.of(obj), PodView.of(obj)
     if needs.wants_gpu or view.runtime_class == HANDLER or view.namespace == RESERVATION_APP:
         return True
-    return is_plugin(obj) or any("nvidia-smi" in word for word in _words(obj))
+    boxes = parts(obj)[1].get("containers") or []
+    words = [str(word) for box in boxes for word in (*(box.get("command") or ()), *(box.get("args") or ()))]
+    return is_plugin(obj) or any("nvidia-smi" in word for word in words)
 
 
-def unwell(obj: Obj) -> bool:
-    """Whether a pod neither runs as it should nor has ended well."""
+def unhealthy(obj: Obj) -> bool:
+    """Return whether a pod is neither ready nor succeeded nor being deleted."""
     view = PodView.of(obj)
     return not view.deleting and not view.ready and view.phase != "Succeeded"
 
 
-def pod_evidence(world: ClusterSnapshot) -> tuple[Evidence, ...]:
-    """What the cluster's objects say of GPU pods that do not run, and of those that may not be made."""
-    sick = [obj for obj in world.of("Pod") if concerned(obj) and unwell(obj)]
-    found = [line for obj in sick for line in _of_pod(world, obj)]
-    shares = any(PodRequests.of(obj).shares_gpu for obj in sick)
-    return (*found, *(_of_gone(world) if shares else ()), *_of_makers(world))
+def pod_evidence(snapshot: ClusterSnapshot) -> tuple[Evidence, ...]:
+    """Return evidence about GPU pods that do not run, and about those that cannot be created."""
+    pods = [obj for obj in snapshot.of("Pod") if uses_gpus(obj) and unhealthy(obj)]
+    found = [line for obj in pods for line in _of_pod(snapshot, obj)]
+    shares = any(PodRequests.of(obj).shares_gpu for obj in pods)
+    return (*found, *(_of_gone(snapshot) if shares else ()), *_of_workloads(snapshot))
 
 
-def wanted_logs(world: ClusterSnapshot) -> tuple[LogRef, ...]:
-    """The logs worth reading: device plugins, reservation pods and whatever of GPU pods has crashed."""
-    return tuple(ref for obj in world.of("Pod") if concerned(obj) for ref in _logs(obj))
+def wanted_logs(snapshot: ClusterSnapshot) -> tuple[LogRef, ...]:
+    """Return the logs of device plugins, reservation pods and crashed GPU pods."""
+    return tuple(ref for obj in snapshot.of("Pod") if uses_gpus(obj) for ref in _logs(obj))
 
 
 def read_logs(cluster: Cluster, refs: Iterable[LogRef], timeout: float) -> tuple[Evidence, ...]:
-    """Read logs, all at once, for at most ``timeout`` seconds; what cannot be read in time is left out."""
+    """Read logs, all at once, within ``timeout`` seconds; those that take longer or fail are left out."""
     pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="diagnose")
     try:
-        asked = {ref: pool.submit(_read, cluster, ref) for ref in refs}
-        wait(asked.values(), timeout=max(timeout, 0))
-        lines = {ref: future.result() for ref, future in asked.items() if future.done()}
+        futures = {ref: pool.submit(_read, cluster, ref) for ref in refs}
+        wait(futures.values(), timeout=max(timeout, 0))
+        lines = {ref: future.result() for ref, future in futures.items() if future.done()}
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return tuple(
-        Evidence(ref.stream, f"{ref.namespace}/{ref.pod}", line, ref.node)
-        for ref, told in lines.items()
-        for line in told
+        Evidence(ref.stream, f"{ref.namespace}/{ref.pod}", line, ref.node) for ref, log in lines.items() for line in log
     )
 
 
-def _of_pod(world: ClusterSnapshot, obj: Obj) -> Iterator[Evidence]:
-    view, status = PodView.of(obj), parts(obj)[2]
-    where = title_of(view)
+def _of_pod(snapshot: ClusterSnapshot, obj: Obj) -> Iterator[Evidence]:
+    view = PodView.of(obj)
 
-    def say(stream: str, text: str) -> Evidence:
-        return Evidence(stream, where, " ".join(text.split()), view.node)
+    def line(stream: str, reason: str, message: str) -> Evidence:
+        return Evidence(stream, title_of(view), " ".join(f"{reason}: {message}".split()), view.node)
 
     if view.reason:
-        yield say("pod-status", f"{view.reason}: {status.get('message', '')}")
-    for entry in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        for state in (entry.get("state") or {}, entry.get("lastState") or {}):
-            for told in (state.get("waiting"), state.get("terminated")):
-                if told and (told.get("message") or told.get("reason")):
-                    yield say("pod-status", f"{told.get('reason', '')}: {told.get('message', '')}")
+        yield line("pod-status", view.reason, parts(obj)[2].get("message", ""))
+    for box in ContainerView.all_of(obj):
+        for reason, message in ((box.reason, box.message), (box.last_reason, box.last_message)):
+            if reason or message:
+                yield line("pod-status", reason, message)
     for condition in view.conditions:
         if condition.type in ("PodScheduled", "PodBound") and condition.status == "False" and condition.message:
-            yield say("pod-status", f"{condition.reason}: {condition.message}")
-    for bind in world.bind_requests:
+            yield line("pod-status", condition.reason, condition.message)
+    for bind in snapshot.bind_requests:
         if (bind.namespace, bind.pod) == (view.namespace, view.name) and bind.reason:
-            yield say("pod-status", f"BindRequest: {bind.reason}")
-    warnings = [event for event in world.events_about(view.uid) if event.type == "Warning"]
+            yield line("pod-status", "BindRequest", bind.reason)
+    warnings = [event for event in snapshot.events_about(view.uid) if event.type == "Warning"]
     for event in warnings[-_EVENTS:]:
-        yield say("event", f"{event.reason}: {event.message}")
+        yield line("event", event.reason, event.message)
 
 
-def _of_gone(world: ClusterSnapshot) -> Iterator[Evidence]:
-    """Events of reservation pods that the binder has deleted already."""
-    there = {PodView.of(obj).uid for obj in world.of("Pod")}
-    for event in world.events:
-        if event.namespace == RESERVATION_APP and event.uid not in there and _recent_warning(world, event):
-            yield Evidence("event", f"{event.namespace}/{event.name}", f"{event.reason}: {event.message}")
+def _of_gone(snapshot: ClusterSnapshot) -> Iterator[Evidence]:
+    """Events of reservation pods that the binder has already deleted."""
+    existing = {PodView.of(obj).uid for obj in snapshot.of("Pod")}
+    for event in snapshot.events:
+        if event.namespace == RESERVATION_APP and event.uid not in existing and _recent_warning(snapshot, event):
+            yield _of_event(event)
 
 
-def _of_makers(world: ClusterSnapshot) -> Iterator[Evidence]:
-    """Why workloads that lack pods may not make them."""
-    lacking = {parts(obj)[0].get("uid") for kind in _MAKERS for obj in world.of(kind) if _lacks(obj)}
-    for event in world.events:
-        if event.uid in lacking and event.reason == "FailedCreate" and _recent_warning(world, event):
-            text = " ".join(event.message.split())
-            yield Evidence("event", f"{event.namespace}/{event.name}", f"{event.reason}: {text}")
+def _of_workloads(snapshot: ClusterSnapshot) -> Iterator[Evidence]:
+    """Events of workloads that cannot create their pods."""
+    lacking = {parts(obj)[0].get("uid") for kind in _WORKLOADS for obj in snapshot.of(kind) if _lacks_pods(obj)}
+    for event in snapshot.events:
+        if event.uid in lacking and event.reason == "FailedCreate" and _recent_warning(snapshot, event):
+            yield _of_event(event)
 
 
-def _lacks(obj: Obj) -> bool:
+def _of_event(event: EventView) -> Evidence:
+    text = " ".join(f"{event.reason}: {event.message}".split())
+    return Evidence("event", f"{event.namespace}/{event.name}", text)
+
+
+def _lacks_pods(obj: Obj) -> bool:
     spec, status = parts(obj)[1:]
     wanted = spec.get("replicas", spec.get("parallelism", status.get("desiredNumberScheduled", 0))) or 0
     seen = status.get("replicas", status.get("active", status.get("currentNumberScheduled", 0))) or 0
     return int(wanted) > int(seen) and not status.get("succeeded")
 
 
-def _recent_warning(world: ClusterSnapshot, event: EventView) -> bool:
-    return event.type == "Warning" and event.last is not None and world.at - event.last < _RECENT
+def _recent_warning(snapshot: ClusterSnapshot, event: EventView) -> bool:
+    return event.type == "Warning" and event.last is not None and snapshot.at - event.last < _RECENT
 
 
 def _logs(obj: Obj) -> Iterator[LogRef]:
@@ -145,20 +147,15 @@ def _logs(obj: Obj) -> Iterator[LogRef]:
     stream = "plugin-log" if plugin else "reservation-log" if reservation else "pod-log"
     for box in ContainerView.all_of(obj):
         ref = LogRef(stream, view.namespace, view.name, box.name, view.node)
-        if box.state in ("running", "terminated") and (plugin or reservation or (unwell(obj) and box.exit_code)):
+        if box.state in ("running", "terminated") and (plugin or reservation or (unhealthy(obj) and box.exit_code)):
             yield ref
-        if box.restarts and unwell(obj):
-            yield LogRef(stream, view.namespace, view.name, box.name, view.node, previous=True)
+        if box.restarts and unhealthy(obj):
+            yield replace(ref, previous=True)
 
 
 def _read(cluster: Cluster, ref: LogRef) -> tuple[str, ...]:
     try:
         text = cluster.logs(ref.pod, ref.namespace, ref.container, tail=LINES, previous=ref.previous)
-    except ApiFailed:  # a container that has not started, or a log that the kubelet threw away
+    except ApiFailed:  # the container has not started, or the kubelet deleted the log
         return ()
     return tuple(text.splitlines()[-LINES:])
-
-
-def _words(obj: Obj) -> list[str]:
-    boxes = parts(obj)[1].get("containers") or []
-    return [str(word) for box in boxes for word in (*(box.get("command") or ()), *(box.get("args") or ()))]

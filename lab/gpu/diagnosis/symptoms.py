@@ -1,4 +1,4 @@
-"""The known failures of the way to a GPU: how one shows, what it means, what to do about it. Pure.
+"""Symptoms: known failures of the GPU path, with text patterns, meaning and fix. Pure.
 
 The rows are data, in the symptoms_*.toml beside this file.
 """
@@ -15,34 +15,34 @@ from types import MappingProxyType
 from lab.findings import Finding, PatternRule, Registry, load
 
 TEXT = "text"
-"""The stream of a text that somebody gives us: every symptom is looked for in it."""
+"""The stream of a text from the user: every symptom is searched in it."""
 
 STREAMS: Mapping[str, str] = MappingProxyType(
     {
-        "doctor": "what a check of this machine says",
-        "engine": "what the container engine, kind or kubeadm says",
-        "node": "what is wrong in a node, in the lab's own words (diagnose_node.py, diagnose_cluster.py)",
-        "nvidia-smi": "what nvidia-smi prints in a node when it fails",
+        "doctor": "findings of the doctor about this machine",
+        "engine": "messages of the container engine, kind or kubeadm",
+        "node": "problems of a node or the cluster, in kailab's own words (node_stages.py, cluster_stages.py)",
+        "nvidia-smi": "output of an nvidia-smi that fails in a node",
         "containerd-log": "containerd's journal in a node",
         "kubelet-log": "the kubelet's journal in a node",
         "plugin-log": "log of a device plugin's pod",
         "reservation-log": "log of a reservation pod",
         "pod-log": "log of another pod with a GPU that crashes",
-        "pod-status": "status of a pod that does not run: waiting containers, conditions, why it failed",
-        "event": "event about such a pod, or about what may not make it",
-        TEXT: "a log or error text that somebody gives to lab doctor --log",
+        "pod-status": "status of a pod that does not run: waiting containers, conditions, reason of its failure",
+        "event": "event about such a pod, or about a workload that cannot create it",
+        TEXT: "a log or error text for lab doctor --log",
     }
 )
-"""Where symptoms show → what that is."""
+"""Name of a stream → its source."""
 
 FILES = ("machine", "system", "node", "plugin", "kai")
-"""Rows in the order of the way of a GPU, so that causes come before what follows from them."""
+"""Rows in the order of the GPU path, so that causes come before their effects."""
 
 NOT_HERE = "not here: "
-"""How ``proof`` begins where no test can produce the symptom; the reason follows."""
+"""Start of ``proof`` in rows that no test can produce; the reason follows."""
 
 _LINES = 4
-"""Lines of evidence that are kept of one symptom."""
+"""Lines of evidence that a finding keeps."""
 
 _LONG = 400
 _QUOTE = re.compile(r'\\+"')
@@ -60,29 +60,27 @@ class Evidence:
 
     @property
     def places(self) -> frozenset[str]:
-        """Names under which other evidence may be about the same."""
+        """Pod and node; other evidence may concern the same."""
         return frozenset(filter(None, (self.where, self.node)))
 
     @property
     def line(self) -> str:
-        """As a line of a finding's evidence, cut where it is long."""
+        """A line for a finding's evidence, shortened."""
         line = f"{self.where}{'' if self.stream == TEXT else f' ({self.stream})'}: {self.text}"
         return line if len(line) <= _LONG else line[:_LONG] + "…"
 
 
 @functools.cache
 def symptoms() -> Registry[PatternRule]:
-    """All symptoms, in the order of the files and of the rows in them. Raises LabError for a row that is wrong."""
+    """Return all symptoms, in the order of files and rows. Raises LabError for an invalid row."""
     folder = Path(__file__).parent
     return load((folder / f"symptoms_{name}.toml" for name in FILES), STREAMS.keys() - {TEXT}, re.MULTILINE)
 
 
 def match(evidence: Iterable[Evidence], rows: Iterable[PatternRule] | None = None) -> tuple[Finding, ...]:
-    """The symptoms in the evidence, causes first; general ones only where nothing else was found.
+    """Find symptoms in lines of evidence, causes first; general ones only where nothing else was found.
 
-    Args:
-        evidence: lines of streams.
-        rows: which symptoms are looked for, in the order of the table; all of them unless told.
+    ``rows`` are the symptoms to look for, in the order of the table; by default all.
     """
     wanted = tuple(symptoms().values() if rows is None else rows)
     seen: dict[str, dict[Evidence, re.Match[str]]] = {}
@@ -94,24 +92,24 @@ def match(evidence: Iterable[Evidence], rows: Iterable[PatternRule] | None = Non
     found = [row for row in wanted if row.id in seen]
     places = {key: frozenset[str]().union(*(one.places for one in hits)) for key, hits in seen.items()}
     explained = frozenset[str]().union(*(places[row.id] for row in found if not row.general))
-    return tuple(_found(row, seen[row.id]) for row in found if not (row.general and places[row.id] <= explained))
+    return tuple(_finding(row, seen[row.id]) for row in found if not (row.general and places[row.id] <= explained))
 
 
 def in_text(text: str, where: str = "text") -> tuple[Finding, ...]:
-    """The symptoms in a log or an error text; ``where`` names it in the evidence."""
+    """Find symptoms in a log or an error text; ``where`` names it in the evidence."""
     text = normal(text)
-    # Of a long log few symptoms are anywhere in it: the lines are looked through for these alone.
+    # Few symptoms occur anywhere in a long log: only these are searched line by line.
     rows = [row for row in symptoms().values() if row.search(text)]
     lines = (line.strip() for line in text.splitlines())
     return match((Evidence(TEXT, where, line) for line in lines if line), rows)
 
 
 def normal(text: str) -> str:
-    """The text without colours, and without the backslashes that logs put before quotes."""
+    """Return the text without colours, and without the backslashes that logs put before quotes."""
     return _QUOTE.sub('"', _COLOUR.sub("", text)).replace("\\n", "\n")
 
 
-def _found(row: PatternRule, hits: Mapping[Evidence, re.Match[str]]) -> Finding:
+def _finding(row: PatternRule, hits: Mapping[Evidence, re.Match[str]]) -> Finding:
     first, hit = next(iter(hits.items()))
-    found = row.finding(hit, (one.line for one in tuple(hits)[:_LINES]), {"where": first.where})
-    return replace(found, subject=first.where)
+    finding = row.finding(hit, (one.line for one in tuple(hits)[:_LINES]), {"where": first.where})
+    return replace(finding, subject=first.where)

@@ -78,8 +78,8 @@ class Gpu:
     """NVML's index; None if the node did not report it."""
     uuid: str
     """Empty if the node did not report it."""
-    model: str
-    memory: int | None
+    model: str = ""
+    memory: int | None = None
     """MiB."""
     offered: bool = True
     """Whether the node offers it to pods."""

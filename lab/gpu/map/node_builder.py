@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
-from lab.gpu.map.node_query import NodeEvidence, QueriedDevice
+from lab.gpu.map.node_query import NodeEvidence
 from lab.gpu.map.pods import holder
 from lab.kai.names import GPU_RESOURCE
 from lab.objects.views import NodeView
@@ -32,8 +32,8 @@ class NodeDraft:
         replicas = view.gpu_replicas
         most = max(int(view.capacity.get(GPU_RESOURCE, 0)), view.gpus)
         draft = cls(view, most // replicas, view.gpus // replicas, replicas, evidence)
-        draft.gpus = [draft._new(device) for device in evidence.devices]
-        draft.gpus += [draft._new(QueriedDevice("")) for _ in range(draft.capacity - len(draft.gpus))]
+        missing = draft.capacity - len(evidence.gpus)
+        draft.gpus = [draft._described(gpu) for gpu in (*evidence.gpus, *[Gpu(view.name, None, "")] * missing)]
         return draft
 
     def place_of(self, uuid: str) -> int:
@@ -43,7 +43,7 @@ class NodeDraft:
             return known
         unnamed = self.unnamed()
         if unnamed is None:
-            self.gpus.append(self._new(QueriedDevice(uuid)))
+            self.gpus.append(self._described(Gpu(self.view.name, None, uuid)))
             return len(self.gpus) - 1
         self.gpus[unnamed] = replace(self.gpus[unnamed], uuid=uuid)
         return unnamed
@@ -120,16 +120,10 @@ class NodeDraft:
                 gpus[number], missing = _withheld(gpu), missing - 1
         return tuple(gpus), max(0, missing)
 
-    def _new(self, device: QueriedDevice) -> Gpu:
-        return Gpu(
-            self.view.name,
-            device.index,
-            device.uuid,
-            device.model or self.view.gpu_product,
-            device.memory or self.view.gpu_memory,
-            trouble=device.trouble,
-            replicas=self.replicas,
-        )
+    def _described(self, gpu: Gpu) -> Gpu:
+        """A GPU with model and memory by the node's labels, unless the node reported them."""
+        model, memory = gpu.model or self.view.gpu_product, gpu.memory or self.view.gpu_memory
+        return replace(gpu, model=model, memory=memory, replicas=self.replicas)
 
 
 def _withheld(gpu: Gpu) -> Gpu:

@@ -1,21 +1,31 @@
 """GPUs as the nodes report them: the kubelet's record and, for simulated GPUs, NVML's config.
 
-kailab queries only nodes of its own labs, by one command in each node container.
+The Kubernetes API does not tell which GPU a pod with ``nvidia.com/gpu`` got. The kubelet keeps it in a file of the
+node (pkg/kubelet/cm/devicemanager/checkpoint), and reports it in the status of pods if its feature gate
+ResourceHealthStatus is on (alpha since Kubernetes 1.31). kailab queries only nodes of its own labs, by one command in
+each node container.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.errors import Interrupted, LabError
-from lab.gpu.map.kubelet import CHECKPOINT, Allocations, parse_checkpoint
+from lab.gpu.map.model import Gpu
 from lab.gpu.nodes import on_nodes
 from lab.gpu.simulated.health import failures_in
 from lab.gpu.simulated.node_files import NVML_CONFIG
 from lab.host.nvml import Nvml, query
+from lab.kai.names import GPU_RESOURCE
 from lab.session.context import LabContext
+from lab.snapshot.pod_info import gpu_of
+
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+"""The kubelet writes it at each admission of a pod with devices, and when a device's health changes."""
 
 SECONDS = 15.0
 """Timeout of one node."""
@@ -26,22 +36,20 @@ _PAIR = re.compile(r"(\w+)=(\S*)")
 
 
 @dataclass(frozen=True)
-class QueriedDevice:
-    """One GPU of a node; ``memory`` in MiB; ``index`` is NVML's."""
+class Allocations:
+    """GPUs of one node by its kubelet."""
 
-    uuid: str
-    index: int | None = None
-    model: str = ""
-    memory: int | None = None
-    trouble: str = ""
-    """The failure that NVML reports: an XID error, or that it fell off the bus."""
+    by_pod: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Uid of a pod → UUIDs of its GPUs. Pods that have ended stay in it until the next admission."""
+    offered: frozenset[str] | None = None
+    """UUIDs of the GPUs that the device plugin reports healthy; None if no plugin ever registered."""
 
 
 @dataclass(frozen=True)
 class NodeEvidence:
     """The report of one node; ``why`` is the reason of an empty one."""
 
-    devices: tuple[QueriedDevice, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     allocations: Allocations = field(default_factory=Allocations)
     why: str = ""
 
@@ -61,7 +69,7 @@ def lab_nodes(ctx: LabContext) -> Ask:
 
     def read(node: str) -> NodeEvidence:
         try:
-            return parse(ctx.engine.exec(node, ["sh", "-c", _COMMAND], timeout=SECONDS).out, nvml)
+            return parse(node, ctx.engine.exec(node, ["sh", "-c", _COMMAND], timeout=SECONDS).out, nvml)
         except Interrupted:
             raise
         except LabError as error:
@@ -75,14 +83,38 @@ def no_nodes(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
     return {}
 
 
-def parse(text: str, nvml: Nvml | None = None) -> NodeEvidence:
+def parse(node: str, text: str, nvml: Nvml | None = None) -> NodeEvidence:
     """Read the output of a node."""
     config, _, record = text.partition(f"{_MARK}\n")
     allocations = parse_checkpoint(record)
-    return NodeEvidence(_simulated(config) or _real(allocations, nvml or Nvml()), allocations)
+    return NodeEvidence(_simulated(node, config) or _real(node, allocations, nvml or Nvml()), allocations)
 
 
-def _simulated(config: str) -> tuple[QueriedDevice, ...]:
+def parse_checkpoint(text: str) -> Allocations:
+    """Read the kubelet's file; a missing or different file has no allocations."""
+    try:
+        data = json.loads(text)["Data"]
+    except (ValueError, KeyError, TypeError):
+        return Allocations()
+    if not isinstance(data, dict):
+        return Allocations()
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in data.get("PodDeviceEntries") or []:
+        if entry.get("ResourceName") == GPU_RESOURCE:
+            uid = str(entry.get("PodUID", ""))
+            found[uid] = tuple(dict.fromkeys((*found.get(uid, ()), *_ids(entry.get("DeviceIDs")))))
+    registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
+    return Allocations(found, None if registered is None else frozenset(map(gpu_of, registered)))
+
+
+def _ids(devices: Any) -> tuple[str, ...]:
+    """The ids by NUMA node; before Kubernetes 1.20 they were one list."""
+    if isinstance(devices, dict):
+        devices = [device for node in devices.values() for device in node or []]
+    return tuple(gpu_of(str(device)) for device in devices or [])
+
+
+def _simulated(node: str, config: str) -> tuple[Gpu, ...]:
     """The GPUs in nvml.conf (format: kind/nvml/nvml_config.c, which skips unknown keys too)."""
     failed = failures_in(config)
     found = []
@@ -93,14 +125,14 @@ def _simulated(config: str) -> tuple[QueriedDevice, ...]:
             index = _whole(value.get("index"))
             trouble = str(failed[index]) if index is not None and index in failed else ""
             memory = _whole(value.get("memory"))
-            found.append(QueriedDevice(value.get("uuid", ""), index, model.strip(), memory, trouble))
+            found.append(Gpu(node, index, value.get("uuid", ""), model.strip(), memory, trouble=trouble))
     return tuple(found)
 
 
-def _real(allocations: Allocations, nvml: Nvml) -> tuple[QueriedDevice, ...]:
+def _real(node: str, allocations: Allocations, nvml: Nvml) -> tuple[Gpu, ...]:
     """The GPUs that the kubelet offers, with their data from NVML of this machine."""
-    known = {gpu.uuid: QueriedDevice(gpu.uuid, gpu.index, gpu.name, gpu.memory_mib) for gpu in nvml.gpus}
-    found = [known.get(uuid, QueriedDevice(uuid)) for uuid in sorted(allocations.offered or ())]
+    known = {gpu.uuid: Gpu(node, gpu.index, gpu.uuid, gpu.name, gpu.memory_mib) for gpu in nvml.gpus}
+    found = [known.get(uuid, Gpu(node, None, uuid)) for uuid in sorted(allocations.offered or ())]
     return tuple(sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 

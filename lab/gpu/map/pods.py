@@ -24,18 +24,8 @@ def asked(pod: PodInfo) -> str:
 
 def holder(pod: PodInfo, share: float | None) -> Holder:
     """Return a pod as a holder of ``share`` of one GPU."""
-    return Holder(
-        namespace=pod.synced.namespace,
-        name=pod.synced.name,
-        tenant=pod.tenant,
-        queue=pod.view.queue,
-        asked=asked(pod),
-        share=share,
-        phase=_phase(pod.view),
-        uid=pod.view.uid,
-        node=pod.view.node,
-        on_host=pod.key,
-    )
+    view = pod.view
+    return Holder(*_identity(pod), share=share, phase=_phase(view), uid=view.uid, node=view.node, on_host=pod.key)
 
 
 def waiting(pod: PodInfo, tenant: str = "") -> WaitingPod:
@@ -43,16 +33,8 @@ def waiting(pod: PodInfo, tenant: str = "") -> WaitingPod:
     requests = pod.requests
     unschedulable = next((c for c in pod.view.conditions if c.type == "PodScheduled" and c.status == "False"), None)
     why = (unschedulable.message or unschedulable.reason) if unschedulable else ""
-    return WaitingPod(
-        namespace=pod.synced.namespace,
-        name=pod.synced.name,
-        tenant=tenant or pod.tenant,
-        queue=pod.view.queue,
-        asked=asked(pod),
-        gpus=None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total,
-        why=" ".join(why.split()),
-        uid=pod.view.uid,
-    )
+    gpus = None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total
+    return WaitingPod(*_identity(pod, tenant), gpus=gpus, why=" ".join(why.split()), uid=pod.view.uid)
 
 
 def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
@@ -62,6 +44,11 @@ def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
     """
     found = [pod for pod in map(PodInfo.of, pods) if pod.gpu_role is GpuRole.WAITING]
     return tuple(waiting(pod, tenant) for pod in sorted(found, key=lambda pod: pod.key))
+
+
+def _identity(pod: PodInfo, tenant: str = "") -> tuple[str, str, str, str, str]:
+    """The fields of ``MapPod``."""
+    return pod.synced.namespace, pod.synced.name, tenant or pod.tenant, pod.view.queue, asked(pod)
 
 
 def _phase(view: PodView) -> str:

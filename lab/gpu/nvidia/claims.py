@@ -42,17 +42,8 @@ def record(journal: Journal, step: str, shares: Shares, strategy: str) -> None:
             journal.released(KIND, owned.name)
     for node, gpus in shares.items():
         for gpu in gpus:
-            journal.owns(
-                KIND,
-                gpu.uuid,
-                step,
-                node=node,
-                index=str(gpu.index),
-                minor=str(gpu.minor),
-                model=gpu.name,
-                memory=str(gpu.memory_mib),
-                strategy=strategy,
-            )
+            numbers = {"index": str(gpu.index), "minor": str(gpu.minor), "memory": str(gpu.memory_mib)}
+            journal.owns(KIND, gpu.uuid, step, node=node, model=gpu.name, strategy=strategy, **numbers)
 
 
 def taken_by_others(lab: str) -> dict[str, str]:

@@ -17,9 +17,6 @@ SCRIPT = f"{HOME}/nvidia-gpus"
 UNIT = "kailab-nvidia.service"
 CDI_SPEC = "/etc/cdi/nvidia.json"
 
-PROGRAMS = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
-"""Programs of NVIDIA's container toolkit that a node needs in /usr/bin."""
-
 
 @dataclass(frozen=True)
 class RealFiles(LabFiles):
@@ -29,6 +26,7 @@ class RealFiles(LabFiles):
 
     script = "nvidia/state.sh"
     timeout = 60
+    programs = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
 
     @classmethod
     def of(cls, gpus: Sequence[GpuDevice], options: ToolkitOptions) -> RealFiles:
@@ -66,6 +64,11 @@ class RealFiles(LabFiles):
         ]
         return "\n".join(lines) + "\n"
 
+    def obstacles(self, state: NodeState, *, gpus: bool) -> list[str]:
+        if not self.gpus:
+            return ["got no GPU when it was created"] if gpus else []
+        return [] if state.handler else ["containerd has no runtime handler 'nvidia'"]
+
     def untouched(self, state: NodeState) -> bool:
         return SCRIPT not in state.sums
 
@@ -81,8 +84,3 @@ class RealFiles(LabFiles):
             lines += [f"{where} does not list {uuid}" for uuid in sorted(uuids - found)]
             lines += [f"{where} lists {uuid} of another node" for uuid in sorted(found - uuids)]
         return lines + unit_difference(UNIT, state.first("unit"))
-
-
-def missing_programs(state: NodeState) -> list[str]:
-    """Return the programs of the toolkit that the node lacks."""
-    return [name for name in PROGRAMS if f"/usr/bin/{name}" not in state.all("program")]

@@ -10,11 +10,10 @@ from lab.errors import LabError, StepFailed
 from lab.gpu.node_state import NodeState
 from lab.gpu.nodes import GpuNodesStep, on_nodes, require_planned
 from lab.gpu.nvidia.claims import recorded
-from lab.gpu.nvidia.node_state import CDI_SPEC, LIST, PROGRAMS, UNIT, RealFiles, missing_programs
-from lab.gpu.pools import describe_gpus, pools_by_node, short_name
+from lab.gpu.nvidia.node_state import CDI_SPEC, LIST, UNIT, RealFiles
+from lab.gpu.pools import describe_gpus, short_name
 from lab.host.nvml import query
 from lab.session.context import LabContext
-from lab.tools.container import Container
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
             ),
         )
 
-    def containers(self, ctx: LabContext) -> Sequence[Container]:
-        return ctx.nodes()
+    every_node = True
 
     def files(self, ctx: LabContext, nodes: Sequence[str]) -> dict[str, RealFiles]:
         shares = recorded(ctx.journal)
@@ -54,17 +52,10 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
         ]
         return f"{'; '.join(held)} ({self.spec.gpu.strategy})"
 
-    def obstacles(self, files: Mapping[str, RealFiles], states: Mapping[str, NodeState]) -> list[str]:
-        equipped = [name for name, wanted in files.items() if wanted.gpus]
-        return [
-            *(f"{name}: got no GPU when it was created" for name in pools_by_node(self.spec) if name not in equipped),
-            *(f"{name}: containerd has no runtime handler 'nvidia'" for name in equipped if not states[name].handler),
-        ]
-
     def install(self, ctx: LabContext, files: Mapping[str, RealFiles], states: Mapping[str, NodeState]) -> None:
         for node, wanted in files.items():
-            if wanted.gpus:
-                _copy_toolkit(ctx, node, states[node])
+            for name in wanted.missing_programs(states[node]) if wanted.gpus else ():
+                _copy_program(ctx, node, name)
         ctx.progress("assigning GPUs to the nodes", 0, len(states))
         on_nodes(files, lambda name: ctx.engine.exec(name, ["sh", "-s"], stdin=files[name].installer(), timeout=120))
 
@@ -86,14 +77,13 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
             )
 
 
-def _copy_toolkit(ctx: LabContext, node: str, state: NodeState) -> None:
-    """Copy the toolkit's programs from this machine if the node image lacks them."""
-    for name in missing_programs(state):
-        program = ctx.run.which(name)
-        if program is None:
-            raise LabError(
-                f"{name} is missing on {node} and on this machine",
-                evidence=[f"needed in /usr/bin: {', '.join(PROGRAMS)}"],
-                fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
-            )
-        ctx.engine.copy_in(node, program, f"/usr/bin/{name}")
+def _copy_program(ctx: LabContext, node: str, name: str) -> None:
+    """Copy a program of the toolkit from this machine, as the node image lacks it."""
+    program = ctx.run.which(name)
+    if program is None:
+        raise LabError(
+            f"{name} is missing on {node} and on this machine",
+            evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
+            fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
+        )
+    ctx.engine.copy_in(node, program, f"/usr/bin/{name}")

@@ -45,8 +45,6 @@ _SHIPPED = {
 }
 """Name in the tar → file in kind/gpu, path in the node."""
 
-_TOOLKIT = ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-ctk")
-
 # Multiarch directories of Debian and its children, where the loader finds the library without ld.so.cache.
 _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 
@@ -68,21 +66,22 @@ def nvml_config(node: str, gpus: Sequence[SimulatedGpu]) -> str:
         f"cuda {CUDA_VERSION}",
     ]
     for gpu in gpus:
-        words = [
-            f"gpu index={gpu.index}",
-            f"minor={gpu.minor}",
-            f"uuid={gpu.uuid}",
-            f"memory={gpu.memory}",
-            f"cc={gpu.model.compute}",
-            f"pci={gpu.pci_bus_id}",
-            f"id={gpu.model.pci_id:08X}",
-        ]
-        words += [f"subsys={gpu.model.pci_subsystem_id:08X}"] if gpu.model.subsystem else []
-        words += [f"power={gpu.model.watts}"] if gpu.model.watts else []
-        words += [f"used={gpu.used}"] if gpu.used else []
-        words += [f"xid={gpu.xid}"] if gpu.xid else []
-        words += ["health=lost"] if gpu.lost else []
-        lines.append(" ".join([*words, f"name={gpu.name}"]))
+        values = {
+            "index": gpu.index,
+            "minor": gpu.minor,
+            "uuid": gpu.uuid,
+            "memory": gpu.memory,
+            "cc": gpu.model.compute,
+            "pci": gpu.pci_bus_id,
+            "id": f"{gpu.model.pci_id:08X}",
+            "subsys": f"{gpu.model.pci_subsystem_id:08X}" if gpu.model.subsystem else "",
+            "power": gpu.model.watts or "",
+            "used": gpu.used or "",
+            "xid": gpu.xid or "",
+            "health": "lost" if gpu.lost else "",
+            "name": gpu.name,
+        }
+        lines.append(" ".join(["gpu", *(f"{key}={value}" for key, value in values.items() if value != "")]))
     return "\n".join([*lines, "end", ""])
 
 
@@ -130,6 +129,7 @@ class NodeFiles(LabFiles):
 
     script = "state.sh"
     timeout = 30
+    programs = ("nvidia-container-runtime", "nvidia-ctk")
 
     @property
     def links(self) -> dict[str, str]:
@@ -158,6 +158,10 @@ class NodeFiles(LabFiles):
                 tar.addfile(entry, io.BytesIO(content))
         return stream.getvalue()
 
+    def obstacles(self, state: NodeState, *, gpus: bool) -> list[str]:
+        missing = [f"/usr/bin/{name} is missing" for name in self.missing_programs(state)]
+        return missing if state.handler else [*missing, "containerd has no runtime handler 'nvidia'"]
+
     def untouched(self, state: NodeState) -> bool:
         return not state.sums and not state.all("library")
 
@@ -184,12 +188,6 @@ class NodeFiles(LabFiles):
         ]
         units = unit_difference(UNIT, state.first("unit")) + unit_difference(USAGE_UNIT, state.first("usage"))
         return lines + units
-
-
-def missing_in_image(state: NodeState) -> list[str]:
-    """Return what the node image lacks: the toolkit's programs and the containerd handler."""
-    missing = [f"{path} is missing in the node image" for path in _TOOLKIT if path not in state.all("program")]
-    return missing if state.handler else [*missing, "containerd in the node has no runtime handler 'nvidia'"]
 
 
 def runtime_config(text: str, options: ToolkitOptions) -> str:

@@ -8,25 +8,14 @@ from dataclasses import dataclass
 from lab.engine.step import Effect
 from lab.errors import StepFailed
 from lab.gpu.node_state import NodeState
-from lab.gpu.nodes import GpuNodesStep, gpu_node_names, gpu_nodes, on_nodes, require_planned
+from lab.gpu.nodes import GpuNodesStep, gpu_node_names, on_nodes, require_planned
 from lab.gpu.pools import describe_gpus, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.gpu.simulated.health import failures_in, failures_on, with_failures
-from lab.gpu.simulated.node_files import (
-    CDI_SPEC,
-    HOME,
-    LIBRARY,
-    NVML_CONFIG,
-    RUNTIME_CONFIG,
-    UNIT,
-    NodeFiles,
-    files_of,
-    missing_in_image,
-)
+from lab.gpu.simulated.node_files import CDI_SPEC, HOME, LIBRARY, NVML_CONFIG, RUNTIME_CONFIG, UNIT, NodeFiles, files_of
 from lab.gpu.simulated.nvml_build import build_library, node_arch, source_digest
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.session.context import LabContext
-from lab.tools.container import Container
 
 _INCOMING = f"{HOME}/incoming"
 _INSTALL = (
@@ -37,7 +26,7 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class GpuNodes(GpuNodesStep[NodeFiles]):
-    """The simulated driver on the GPU nodes. A failed GPU is no drift; ``lab gpu heal`` heals it."""
+    """The simulated driver on the GPU nodes. A failed GPU is not drift; ``lab gpu heal`` heals it."""
 
     title: str = "Simulated GPUs"
 
@@ -56,9 +45,6 @@ class GpuNodes(GpuNodesStep[NodeFiles]):
             Effect("cluster", f"label these nodes {GPU_PRESENT_LABEL}=true, and with the labels of their pool"),
         )
 
-    def containers(self, ctx: LabContext) -> Sequence[Container]:
-        return gpu_nodes(ctx)
-
     def files(self, ctx: LabContext, nodes: Sequence[str]) -> dict[str, NodeFiles]:
         arch, gpu = node_arch(), self.spec.gpu
         digest = source_digest(arch)
@@ -73,9 +59,6 @@ class GpuNodes(GpuNodesStep[NodeFiles]):
             for index, health in failures_in(wanted.texts[NVML_CONFIG]).items()
         ]
         return describe_gpus(self.spec) + (f"; failed: {', '.join(failed)}" if failed else "")
-
-    def obstacles(self, files: Mapping[str, NodeFiles], states: Mapping[str, NodeState]) -> list[str]:
-        return [f"{name}: {line}" for name, state in states.items() for line in missing_in_image(state)]
 
     def install(self, ctx: LabContext, files: Mapping[str, NodeFiles], states: Mapping[str, NodeState]) -> None:
         library = build_library(ctx.run, ctx.progress)

@@ -17,13 +17,13 @@ from lab.cli.doctor import doctor as command
 from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
 from lab.findings import Finding, Severity
-from lab.gpu.diagnosis.anonymize import facts_from
 from lab.gpu.diagnosis.diagnose import Diagnosis
-from lab.gpu.diagnosis.host import Examined, evidence_of, needs_of
+from lab.gpu.diagnosis.host import Examined, needs_of
 from lab.gpu.diagnosis.symptoms import Evidence, match, symptoms
 from lab.session.lab import Lab
 from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
 from tests.support.nvidia_world import PRIVATE_HOST, PRIVATE_NVIDIA, PRIVATE_UUID
+from tests.support.portable_facts import facts_from
 
 
 def check(rule: str, title: str, severity: Severity, what: str, fix: str = "", fix_id: str = "") -> Finding:
@@ -183,8 +183,9 @@ def test_all_symptoms_are_listed(stage: Stage) -> None:
 
 
 def test_what_is_not_good_on_the_machine_is_evidence() -> None:
-    lines = evidence_of([GOOD, BAD, check("x", "x", "skipped", "no NVIDIA GPU (NVML Shared Library Not Found)")])
-    assert [line.text for line in lines] == ["Docker's default runtime is runc"]
+    skipped = check("x", "x", "skipped", "no NVIDIA GPU (NVML Shared Library Not Found)")
+    (symptom,) = Examined(PRIVATE_HOST, PRIVATE_NVIDIA, (GOOD, BAD, skipped)).symptoms
+    assert symptom.evidence == ("this machine (doctor): Docker's default runtime is runc",)
     assert needs_of(LabSpec()).gpu == LabSpec().gpu.mode
 
 

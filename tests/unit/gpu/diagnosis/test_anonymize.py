@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lab.gpu.diagnosis.anonymize import facts_from, portable
+from lab.gpu.diagnosis.anonymize import portable
 from lab.host.facts import HostFacts
 from lab.host.nvidia.strategies import choose_strategy
 from tests.support.nvidia_world import OTHER_UUID, PRIVATE_HOST, PRIVATE_NVIDIA, PRIVATE_UUID
+from tests.support.portable_facts import facts_from
 
 
 def written(host: HostFacts = PRIVATE_HOST) -> str:

@@ -42,7 +42,7 @@ class Scene:
         self.lab.runner.handle(words, out="" if raises else str(text), raises=raises, exact=True)
 
     def diagnosed(self) -> Diagnosis:
-        return diagnose(self.lab.ctx, clock=lambda: 0.0)
+        return diagnose(self.lab.ctx)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def spec_of(**gpu: Any) -> LabSpec:
 
 def test_a_lab_without_gpus_has_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Scene(tmp_path, monkeypatch, spec_of(mode="none")).diagnosed()
-    assert [(verdict.severity, verdict.what) for verdict in seen.path] == [("skipped", "the lab file asks for none")]
+    assert [(verdict.severity, verdict.what) for verdict in seen.path] == [("skipped", "the lab file requests none")]
 
 
 def test_nodes_with_real_gpus_should_have_what_the_journal_says(

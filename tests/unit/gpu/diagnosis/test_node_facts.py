@@ -24,7 +24,7 @@ def stages(**changes: str) -> tuple[GpuPathStage, ...]:
 
 
 def troubles(**changes: str) -> list[str]:
-    return [trouble.what for stage in stages(**changes) for trouble in stage.troubles]
+    return [trouble.what for stage in stages(**changes) for trouble in stage.problems]
 
 
 def test_a_node_in_which_all_is_well() -> None:
@@ -71,16 +71,16 @@ BROKEN: list[tuple[str, dict[str, str], str]] = [
         {"devices": f"{GPUS}\n{CONTROL.replace('195:253', 'regular-file')}"},
         "device /dev/nvidia-uvm is",
     ),
-    ("device-foreign", {"devices": f"{GPUS}\n/dev/nvidia7 195:7\n{CONTROL}"}, "device /dev/nvidia7 is not the node's"),
-    ("params-open", {"driver": "ModifyDeviceFiles: 1"}, "ModifyDeviceFiles is 1: NVML may make the device nodes"),
+    ("device-foreign", {"devices": f"{GPUS}\n/dev/nvidia7 195:7\n{CONTROL}"}, "device /dev/nvidia7 belongs to another"),
+    ("params-open", {"driver": "ModifyDeviceFiles: 1"}, "ModifyDeviceFiles is 1: NVML may create the device nodes"),
     (
         "driver-replaced",
         {"driver": f"{MODULE}\n{OLD}"},
-        "driver 580.65.06 is loaded, and the node's library is of 570.86",
+        "driver 580.65.06 is loaded, but the node has the library of 570.86",
     ),
     ("driver-file-missing", {"files": f"missing {LIBRARY}"}, f"driver file {LIBRARY} is missing"),
     ("driver-file-directory", {"files": f"directory {LIBRARY}"}, f"driver file {LIBRARY} is a directory"),
-    ("runtime-missing", {"programs": "/usr/bin/nvidia-ctk"}, "/usr/bin/nvidia-container-runtime is not in the node"),
+    ("runtime-missing", {"programs": "/usr/bin/nvidia-ctk"}, "/usr/bin/nvidia-container-runtime is missing in the"),
     ("toolkit-config-broken", {"toolkit": "mode = ["}, "the toolkit's configuration cannot be read: "),
     ("toolkit-mode-legacy", {"toolkit": f'{MODE}"legacy"'}, "the toolkit's mode is legacy, should be cdi"),
     ("toolkit-mode-auto", {"toolkit": ""}, "the toolkit's mode is auto, should be cdi"),
@@ -155,7 +155,7 @@ def test_several_troubles_of_a_stage_are_one_verdict() -> None:
 
 def test_a_driver_of_the_machine_is_nothing_to_simulated_gpus() -> None:
     seen = node(driver=f"{MODULE}\n{OLD}\nModifyDeviceFiles: 1")
-    assert [t.what for stage in node_stages(seen, Expected(MINORS)) for t in stage.troubles] == []
+    assert [t.what for stage in node_stages(seen, Expected(MINORS)) for t in stage.problems] == []
 
 
 def test_nvidia_smi_is_heard_only_when_it_fails() -> None:
@@ -170,7 +170,7 @@ def test_real_gpus_need_every_program_and_any_number_for_uvm() -> None:
     real = Expected({UUIDS[0]: 1}, programs, real=True)
     devices = "/dev/nvidia1 195:1\n/dev/nvidiactl 195:255\n/dev/nvidia-uvm 511:0"
     found = node_stages(node(devices=devices), real)
-    assert [t.what for stage in found for t in stage.troubles] == ["/usr/bin/nvidia-cdi-hook is not in the node"]
+    assert [t.what for stage in found for t in stage.problems] == ["/usr/bin/nvidia-cdi-hook is missing in the node"]
 
 
 def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:
@@ -182,4 +182,4 @@ def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:
 
 def test_the_script_has_every_section_that_is_read() -> None:
     sections = {line.split()[1] for line in script().splitlines() if line.startswith("section ")}
-    assert sections == set(parse(NODE, told()).said)
+    assert sections == set(parse(NODE, told()).sections)

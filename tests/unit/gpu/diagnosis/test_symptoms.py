@@ -106,7 +106,7 @@ def test_what_follows_from_a_cause_is_told_only_where_nothing_else_was_found() -
 
 def test_meaning_and_fix_name_what_was_seen() -> None:
     (found,) = match([Evidence("node", "worker", "device /dev/nvidia1 is missing")])
-    assert found.what.startswith("/dev/nvidia1 is gone")
+    assert found.what.startswith("/dev/nvidia1 is missing")
     (down,) = match([Evidence("node", "worker2", "containerd is failed")])
     assert "docker exec worker2 systemctl restart containerd" in down.next
     assert (down.subject, down.evidence) == ("worker2", ("worker2 (node): containerd is failed",))

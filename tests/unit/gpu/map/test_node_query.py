@@ -11,8 +11,7 @@ import pytest
 
 from lab.errors import Interrupted
 from lab.gpu.map import node_query
-from lab.gpu.map.kubelet import Allocations, parse_checkpoint
-from lab.gpu.map.node_query import lab_nodes, parse
+from lab.gpu.map.node_query import Allocations, lab_nodes, parse, parse_checkpoint
 from lab.host.nvml import GpuDevice, Nvml
 from lab.snapshot.pod_info import reported_gpus
 from lab.tools.container import ContainerEngine
@@ -69,16 +68,14 @@ def test_status_without_the_feature_tells_nothing() -> None:
 
 def test_simulated_gpus_are_those_of_nvml_conf() -> None:
     machine = Machine("w", 3, {1: "xid=48", 2: "xid=79 health=lost"}, {"pod": [0]})
-    said = parse(machine.printed())
-    assert [(gpu.index, gpu.uuid, gpu.memory) for gpu in said.devices] == [
-        (n, machine.uuid(n), 40960) for n in range(3)
-    ]
-    assert [gpu.trouble for gpu in said.devices] == [
+    said = parse(machine.name, machine.printed())
+    assert [(gpu.index, gpu.uuid, gpu.memory) for gpu in said.gpus] == [(n, machine.uuid(n), 40960) for n in range(3)]
+    assert [gpu.trouble for gpu in said.gpus] == [
         "",
         "XID 48, double-bit ECC error",
         "XID 79, GPU has fallen off the bus; lost",
     ]
-    assert {gpu.model for gpu in said.devices} == {"NVIDIA A100-SXM4-40GB"}
+    assert {gpu.model for gpu in said.gpus} == {"NVIDIA A100-SXM4-40GB"}
     assert said.allocations.by_pod == {"pod": (machine.uuid(0),)}
     assert said.allocations.offered == {machine.uuid(0)}
 
@@ -86,7 +83,7 @@ def test_simulated_gpus_are_those_of_nvml_conf() -> None:
 def test_real_gpus_are_those_the_kubelet_offers_as_nvml_describes_them() -> None:
     text = "--- kubelet\n" + record([], {GPU: ["GPU-b", "GPU-a", "GPU-far"]})
     nvml = Nvml(gpus=(GpuDevice(0, 0, "GPU-b", "NVIDIA L4", 23034), GpuDevice(1, 1, "GPU-a", "NVIDIA L4", 23034)))
-    devices = parse(text, nvml).devices
+    devices = parse("w1", text, nvml).gpus
     assert [(gpu.uuid, gpu.index, gpu.memory) for gpu in devices] == [
         ("GPU-b", 0, 23034),
         ("GPU-a", 1, 23034),
@@ -104,8 +101,8 @@ def test_nodes_are_asked_by_one_command_each(runner: FakeRunner) -> None:
     first = runner.handle(["docker", "exec", one, "sh", "-c", ...], out=Machine("w1", 1).printed(), times=1)
     runner.handle(["docker", "exec", two, "sh", "-c", ...], code=1, err="No such container", times=1)
     said = lab_nodes(context(runner))([one, two, kwok])
-    assert [gpu.uuid for gpu in said[one].devices] == [Machine("w1", 1).uuid(0)]
-    assert said[two].devices == ()
+    assert [gpu.uuid for gpu in said[one].gpus] == [Machine("w1", 1).uuid(0)]
+    assert said[two].gpus == ()
     assert "docker ended with status 1" in said[two].why
     assert kwok not in said  # no container: there is nobody to ask
     assert first.calls[0].timeout == node_query.SECONDS
@@ -123,8 +120,8 @@ def test_nvml_of_this_machine_is_asked_once_for_real_gpus(runner: FakeRunner, mo
     runner.handle(["docker", "exec", "kailab-demo-w1"], out="--- kubelet\n" + record([], {GPU: ["GPU-r"]}))
     ask = lab_nodes(context(runner, mode="nvidia"))
     assert (
-        ask(["kailab-demo-w1"])["kailab-demo-w1"].devices[0].model
-        == ask(["kailab-demo-w1"])["kailab-demo-w1"].devices[0].model
+        ask(["kailab-demo-w1"])["kailab-demo-w1"].gpus[0].model
+        == ask(["kailab-demo-w1"])["kailab-demo-w1"].gpus[0].model
         == "NVIDIA H100"
     )
     assert asked == [1]
@@ -141,4 +138,4 @@ def test_the_question_is_one_a_shell_understands(tmp_path: Path) -> None:
     (tmp_path / "nvml.conf").write_text("gpu index=0 uuid=GPU-z memory=1024 name=T4\nend\n")
     script = node_query._COMMAND.replace(node_query.NVML_CONFIG, str(tmp_path / "nvml.conf"))
     script = script.replace(node_query.CHECKPOINT, str(tmp_path / "missing"))
-    assert [gpu.uuid for gpu in parse(HostRunner().run(["sh", "-c", script]).out).devices] == ["GPU-z"]
+    assert [gpu.uuid for gpu in parse("w1", HostRunner().run(["sh", "-c", script]).out).gpus] == ["GPU-z"]

@@ -9,7 +9,7 @@ import pytest
 
 from lab.config.gpu import ToolkitOptions
 from lab.gpu.node_state import NodeState
-from lab.gpu.nvidia.node_state import LIST, SCRIPT, UNIT, RealFiles, missing_programs
+from lab.gpu.nvidia.node_state import LIST, SCRIPT, UNIT, RealFiles
 from lab.gpu.simulated.node_files import RUNTIME_CONFIG
 from tests.support.nvidia_world import gpu, uuid
 
@@ -55,7 +55,7 @@ def test_a_node_that_is_well_has_no_difference() -> None:
     state = NodeState.parse(WELL)
     assert FILES.differences(state) == []
     assert not FILES.untouched(state)
-    assert missing_programs(state) == []
+    assert FILES.missing_programs(state) == []
     assert state.handler
 
 
@@ -88,6 +88,6 @@ def test_a_kernel_that_shows_no_parameters_is_no_difference() -> None:
 def test_a_node_that_nobody_touched() -> None:
     state = NodeState.parse("minor 0\nminor 1\nunit  \n")
     assert FILES.untouched(state)
-    assert missing_programs(state) == ["nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"]
+    assert FILES.missing_programs(state) == ["nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"]
     assert state.all("minor") == {"0", "1"}
     assert NodeState.parse("") == NodeState()

@@ -194,8 +194,8 @@ def test_nodes_of_a_lab_without_real_gpus_are_refused(world: NvidiaWorld) -> Non
     with pytest.raises(LabError, match=r"created for another gpu\.mode") as caught:
         RealGpuNodes(SPEC).apply(world.ctx)
     assert caught.value.evidence == (
-        f"{TWO}: got no GPU when it was created",
         f"{ONE}: containerd has no runtime handler 'nvidia'",
+        f"{TWO}: got no GPU when it was created",
     )
 
 
