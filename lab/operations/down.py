@@ -16,7 +16,7 @@ from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
 from lab.paths import LabPaths, host_journal
 from lab.session.session import Session
-from lab.steps.cluster.ownership import name_taken, strangers
+from lab.steps.cluster.ownership import foreign_nodes, name_taken
 from lab.steps.node_image import NODE_IMAGE, images_of
 from lab.text import count
 from lab.tools.processes import processes_naming
@@ -54,7 +54,7 @@ def down(
         installed = session.runner.which(session.engine.name) is not None
         answers = installed and session.engine.call("version", check=False).code == 0
         scope = session.scope
-        theirs = strangers(scope("containers")) if answers and unnamed else ()
+        theirs = foreign_nodes(scope("containers")) if answers and unnamed else ()
         if theirs and not host:
             raise name_taken(name, theirs)
         if theirs:

@@ -22,7 +22,7 @@ from lab.paths import state_root
 from lab.session.lab import Lab
 from lab.session.run_history import step_seconds
 from lab.session.session import Session
-from lab.steps.cluster.ownership import refuse_strangers
+from lab.steps.cluster.ownership import refuse_foreign_nodes
 from lab.steps.host import HostReady
 from lab.steps.kai.values import kai_values
 from lab.steps.queues import queue_documents
@@ -46,7 +46,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     name = wanted if wanted != "auto" else next(iter(running), "docker")
     lab.session = Session(asked, asked, {}, name, name in running, lab.session.bus, lab.session.cancel)
     if lab.session.engine_runs:
-        refuse_strangers(lab.session.scope("plan"))
+        refuse_foreign_nodes(lab.session.scope("plan"))
     added = lab.session.added or ()
     checked_with_added(asked, added)
     nvidia = discover(lab.runner, host, engine=wanted)

@@ -1,1 +1,1 @@
-"""What a lab is made of: each part is one or more steps."""
+"""The steps of a lab's own cluster: machine, node image, cluster, network, KAI and queues."""

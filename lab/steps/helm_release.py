@@ -1,4 +1,4 @@
-"""What the parts installed by Helm share: values, Helm's records of releases, pods that will not start."""
+"""Helpers for steps that install charts: values, Helm's release records, charts, pods that cannot start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from lab.errors import LabError
 from lab.kube import Cluster
 from lab.kube.readiness import HOPELESS, is_ready
+from lab.objects.fields import labels_of
 from lab.objects.views import PodView
 from lab.paths import assets
 from lab.session.context import LabContext
@@ -19,49 +20,34 @@ from lab.tools.helm import Helm, Release
 Json = dict[str, Any]
 
 _CRASHES = 4
-"""Restarts after which a crash loop is not a start-up order any more."""
+"""Restarts from which a crash loop is not just a matter of start order."""
 
 
 def helm_for(ctx: LabContext) -> Helm:
-    """Helm for the lab's own cluster.
+    """Helm for the lab's own cluster. Raises LabError without a usable kubeconfig."""
+    kubeconfig, context = ctx.spec.cluster.kubeconfig, ctx.spec.cluster.context
+    if kubeconfig is None or context is None:
+        import yaml
 
-    Raises:
-        LabError: there is no usable kubeconfig.
-    """
-    kubeconfig, context = host_access(ctx)
-    return Helm(ctx.run, ctx.supply.binary("helm"), kubeconfig, context)
-
-
-def host_access(ctx: LabContext) -> tuple[Path, str]:
-    """Kubeconfig file and context of the lab's own cluster.
-
-    Raises:
-        LabError: the lab's kubeconfig is missing or names no context.
-    """
-    named = ctx.spec.cluster
-    if named.kubeconfig is not None and named.context is not None:
-        return named.kubeconfig, named.context
-    import yaml
-
-    path = ctx.paths.kubeconfig
-    try:
-        context = (yaml.safe_load(path.read_text()) or {}).get("current-context")
-    except (OSError, yaml.YAMLError, AttributeError) as error:
-        raise LabError(f"the lab's kubeconfig {path} cannot be read: {error}", fix="lab up") from error
-    if not context:
-        raise LabError(f"the lab's kubeconfig {path} names no context", fix="lab up")
-    return path, str(context)
+        kubeconfig = ctx.paths.kubeconfig
+        try:
+            context = (yaml.safe_load(kubeconfig.read_text()) or {}).get("current-context")
+        except (OSError, yaml.YAMLError, AttributeError) as error:
+            raise LabError(f"the lab's kubeconfig {kubeconfig} is unreadable: {error}", fix="lab up") from error
+        if not context:
+            raise LabError(f"the lab's kubeconfig {kubeconfig} has no current-context", fix="lab up")
+    return Helm(ctx.run, ctx.supply.binary("helm"), kubeconfig, str(context))
 
 
 def base_values(folder: str, name: str) -> Json:
-    """A values file that the lab ships under manifests/."""
+    """A YAML file under manifests/, such as Helm values."""
     import yaml
 
     return dict(yaml.safe_load((assets("manifests") / folder / f"{name}.yaml").read_text()) or {})
 
 
 def merged(*layers: Mapping[str, Any]) -> Json:
-    """Values merged as Helm merges them: maps by key, everything else replaced by the later layer."""
+    """Values merged like Helm does: maps by key, other values replaced by the later layer."""
     result: Json = {}
     for layer in layers:
         for key, value in layer.items():
@@ -74,7 +60,7 @@ def merged(*layers: Mapping[str, Any]) -> Json:
 
 
 def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """The value under a dotted path, None where there is none."""
+    """The value at a dotted path, or None."""
     here: Any = values
     for key in path.split("."):
         if not isinstance(here, Mapping):
@@ -84,48 +70,44 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def with_value(path: str, value: object) -> Json:
-    """The values that hold just ``value`` under a dotted path."""
+    """Values with only ``value`` at a dotted path."""
     for key in reversed(path.split(".")):
         value = {key: value}
     return dict(value) if isinstance(value, dict) else {}
 
 
 def installed(cluster: Cluster, name: str, namespace: str) -> Release | None:
-    """The newest revision of a release by Helm's own records, or None."""
+    """The newest revision of a release in Helm's records, or None."""
     records = _records(cluster, name, namespace)
     return Release.of_secret(records[-1]) if records else None
 
 
 def forget_unfinished(cluster: Cluster, name: str, namespace: str) -> bool:
-    """Remove Helm's records of operations that were cut off; returns whether there were any.
+    """Delete Helm's records of interrupted operations; returns whether any existed.
 
-    Helm refuses to touch a release that is pending ("another operation is in progress"), and after a failed
-    first install it would upgrade, which leaves out what charts make on install only (KAI's default queues).
-    The objects stay: the next install takes over what carries its own release's name.
+    Helm refuses to change a pending release ("another operation is in progress"). After a failed first install it would
+    upgrade, which skips objects that charts create on install only (KAI's default queues). Objects of the release stay:
+    the next install adopts them by the release's name.
     """
     records = _records(cluster, name, namespace)
-    stages = [record["metadata"].get("labels", {}).get("status", "") for record in records]
+    stages = [labels_of(record["metadata"]).get("status", "") for record in records]
     if not records or stages[-1] == "deployed":
         return False
     never = not any(stage in ("deployed", "superseded") for stage in stages)
-    dead = [
-        record["metadata"]["name"]
-        for record, stage in zip(records, stages, strict=True)
-        if never or stage.startswith("pending")
-    ]
-    for secret in dead:
-        cluster.delete("Secret", secret, namespace, wait=30)
-    return bool(dead)
+    unfinished = [record for record, stage in zip(records, stages, strict=True) if never or stage.startswith("pending")]
+    for record in unfinished:
+        cluster.delete("Secret", record["metadata"]["name"], namespace, wait=30)
+    return bool(unfinished)
 
 
 def _records(cluster: Cluster, name: str, namespace: str) -> list[Json]:
     """Helm's Secrets of a release, oldest revision first."""
     found = cluster.list("Secret", namespace, labels=f"owner=helm,name={name}")
-    return sorted(found, key=lambda record: int(record["metadata"].get("labels", {}).get("version", 0)))
+    return sorted(found, key=lambda record: int(labels_of(record["metadata"]).get("version", 0)))
 
 
 def differences(release: Release, version: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """How a release differs from the version and values wanted; one line each."""
+    """Differences between a release and the desired version and values, one line each."""
     lines = []
     if release.status != "deployed":
         lines.append(f"release {release.name} is {release.status}")
@@ -154,11 +136,7 @@ def _shown(values: Mapping[str, Any], path: str) -> str:
 
 
 def chart_documents(chart: Path, folder: str) -> tuple[Json, ...]:
-    """The YAML documents of a chart's folder such as ``crds``, in the order of the file names.
-
-    Raises:
-        LabError: the chart cannot be read.
-    """
+    """The YAML documents of a chart's folder such as ``crds``, by file name. Raises LabError."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -167,11 +145,7 @@ def chart_documents(chart: Path, folder: str) -> tuple[Json, ...]:
 
 
 def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
-    """Texts of the files in a chart archive for whose path ``wanted`` is true.
-
-    Raises:
-        LabError: the chart cannot be read.
-    """
+    """Texts, by path, of the files in a chart archive whose path ``wanted`` accepts. Raises LabError."""
     texts = {}
     try:
         with tarfile.open(chart) as archive:
@@ -181,24 +155,19 @@ def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
                     texts[inside] = file.read().decode()
     except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
         raise LabError(
-            f"the chart {chart} cannot be read: {error}", fix="remove that file and run the command again"
+            f"the chart {chart} is unreadable: {error}", fix="delete that file and re-run the command"
         ) from error
     return texts
 
 
 def pods_ready(pods: list[Json]) -> bool:
-    """Whether there are pods and all that are not on their way out are Ready."""
+    """Whether there are pods and all that are not being deleted are Ready."""
     living = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     return bool(living) and all(is_ready(pod) for pod in living)
 
 
 def pods_stuck(pods: list[Json], *, images_present: bool) -> str | None:
-    """Why pods will never start, or None while there is hope.
-
-    Args:
-        pods: Pod objects.
-        images_present: all images should be in the nodes already, so that a failed pull is final.
-    """
+    """Why pods cannot start, or None. With ``images_present`` in the nodes, a failed image pull is final."""
     for pod in pods:
         view = PodView.of(pod)
         if view.deleting:

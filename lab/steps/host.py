@@ -1,4 +1,4 @@
-"""Step ``host``: the machine can run the lab. Its changes are journalled apart and undone by ``lab down --host``."""
+"""Step ``host``: the machine can run the lab. The host journal records its changes; ``lab down --host`` undoes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.session.step import LabStep
 
 @dataclass(frozen=True)
 class HostReady(LabStep):
-    """The fixes this machine needs, in order; none on a machine that is ready."""
+    """The fixes that this machine needs, in order."""
 
     fixes: tuple[Fix, ...]
     needs: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class HostReady(LabStep):
 
     @property
     def part_of(self) -> str:
-        """Nothing: other labs may need the changes, so only 'lab down --host' undoes them."""
+        """Empty: other labs may need the changes, so only 'lab down --host' undoes them."""
         return ""
 
     def wanted(self) -> object:

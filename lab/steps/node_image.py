@@ -1,8 +1,7 @@
-"""The node image: kind's node image with the lab's images and NVIDIA's container toolkit baked in, made once.
+"""The node image: kind's node image with the lab's images and NVIDIA's container toolkit baked in.
 
-Its tag names its content, so an equal lab finds it there. Images are unpacked at baking time; at a node's first boot
-``kind/images/adopt-images`` links them into containerd's store, so that a warm ``lab up`` neither loads nor unpacks
-anything.
+Its tag is the hash of its content, so equal labs share it. Baking unpacks the images; at a node's first boot
+``kind/images/adopt-images`` links them into containerd's store, so a warm ``lab up`` neither loads nor unpacks them.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ from lab.supply.cache import alone, key_of, place
 from lab.supply.catalogue import kind_node
 
 OWNER = "kailab"
-"""Label on every container and image of ours; its value is the lab's name."""
+"""Label on kailab's containers and images; its value is the lab's name."""
 
 STATE = "kailab-state"
-"""Label on every container of ours; its value tells the state directory, since labs of others may be named alike."""
+"""Label on kailab's containers; its value identifies the state directory, since lab names are not unique."""
 
 IMAGE_OWNER = "kailab-image"
-"""Label on baked images; another key than OWNER, since containers inherit the labels of their image."""
+"""Label on baked images; differs from OWNER, since containers inherit the labels of their image."""
 
 _TOOLKIT = Item("binary", "container-toolkit")
 
 NODE_IMAGE = "node-image"
 _KEPT = 6
-"""Baked images that stay in the engine, of all labs together; each takes 1 to 2 GB."""
+"""Maximum number of baked images in the engine, of all labs; each has 1 to 2 GB."""
 
 _CTR = ("ctr", "-n", "k8s.io")
 
 
 def base_image(spec: LabSpec) -> Item:
-    """The node image that ours is derived from."""
+    """kind's node image, the base of the lab's."""
     return kind_node(spec.cluster.kubernetes)
 
 
 def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
-    """Images that kubeadm needs and that a node image of ours does not carry yet."""
+    """Images that kubeadm needs and that a node image built here lacks."""
     if not supply.own_node:
         return ()
     return tuple(Item("image", row.reference) for row in supply.catalogue.images.values() if row.in_node)
@@ -55,7 +54,7 @@ def control_plane_images(spec: LabSpec, supply: Supply) -> tuple[Item, ...]:
 
 @dataclass(frozen=True)
 class NodeImage(LabStep):
-    """Step ``node-image``: the derived node image is in the container engine."""
+    """Step ``node-image``: the baked node image is in the container engine."""
 
     spec: LabSpec
     images: tuple[Item, ...]
@@ -66,7 +65,7 @@ class NodeImage(LabStep):
 
     @classmethod
     def of(cls, spec: LabSpec, supply: Supply, images: Iterable[Item], needs: tuple[str, ...]) -> NodeImage:
-        """The step for a set of images; its tag is known before anything is built."""
+        """The step for a set of images, with the tag of the image to bake."""
         images = tuple(sorted(set(images), key=str))
         ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
         parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 6]
@@ -80,19 +79,19 @@ class NodeImage(LabStep):
         return Observed.ready(self.tag) if ctx.engine.image_id(self.tag) else Observed.absent()
 
     def apply(self, ctx: LabContext) -> None:
-        """Labs that come up at once may need the same image: one bakes it, the others wait."""
-        with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("it is being made already; waiting")):
+        """Bake the image; of several labs that need it at the same time, one bakes and the others wait."""
+        with alone(self.tag, ctx.run.stopped, lambda: ctx.progress("another process is baking it; waiting")):
             if ctx.engine.image_id(self.tag) is None:
-                self._make(ctx)
+                self._create(ctx)
 
-    def _make(self, ctx: LabContext) -> None:
+    def _create(self, ctx: LabContext) -> None:
         base = base_image(self.spec)
         ctx.progress("loading the base image")
         archive = ctx.supply.path(base, ctx.progress)
         ctx.engine.call("load", "-q", "-i", str(archive))
-        # with the lab's name: 'lab down' of a lab whose bake was killed must not meet another one's
+        # with the lab's name, so that 'lab down' after a killed bake removes only this lab's container
         name = f"kailab-bake-{self.spec.name}-{key_of(owner(), self.tag)}"
-        # a bake that was killed leaves its container behind
+        # a killed bake leaves its container
         ctx.engine.remove(name)
         ctx.journal.owns("container", name, self.id)
         ctx.journal.owns("image", self.tag, self.id)
@@ -106,51 +105,28 @@ class NodeImage(LabStep):
     def _bake(self, ctx: LabContext, name: str, base: str) -> None:
         archives = {item: ctx.supply.path(item, ctx.progress) for item in self.images}
         mounts = {str(path.parent) for path in archives.values()} | {str(cache_root())}
-        ctx.engine.call(
-            "run",
-            "-d",
-            "--privileged",
-            "--name",
-            name,
-            "--label",
-            f"{OWNER}={self.spec.name}",
-            "--label",
-            f"{STATE}={owner()}",
-            "--network",
-            "none",
-            # overlay snapshots cannot lie on the container's own overlay
-            "-v",
-            "/var/lib/containerd",
-            *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")],
-            "--entrypoint",
-            "containerd",
-            base,
-        )
-        self._wait_for_containerd(ctx, name)
+        labels = ["--label", f"{OWNER}={self.spec.name}", "--label", f"{STATE}={owner()}"]
+        # containerd on a volume: overlay snapshots do not work on the container's own overlay
+        volumes = ["-v", "/var/lib/containerd", *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")]]
+        options = ["-d", "--privileged", "--name", name, *labels, "--network", "none", *volumes]
+        ctx.engine.call("run", *options, "--entrypoint", "containerd", base)
+        script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"
+        ctx.engine.exec(name, ["sh", "-c", script])
         for number, (item, archive) in enumerate(archives.items(), 1):
             ctx.progress(item.name, number, len(archives))
             ctx.engine.exec(name, [*_CTR, "images", "import", str(archive)])
-        # What was unpacked is not needed as an archive any more: half of the node image, and of the time to write it.
+        # archives are not needed after unpacking: half of the node image, and of the time to write it
         ctx.engine.exec(name, [*_CTR, "content", "prune", "references"])
         ctx.progress("unpacked; writing the image")
         if self.spec.gpu.mode != "none":
             self._add_toolkit(ctx, name)
         self._add_adoption(ctx, name)
-        ctx.engine.call(
-            "commit",
-            "--change",
+        changes = (
             'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
-            "--change",
             "CMD []",
-            "--change",
             f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}= {STATE}=",
-            name,
-            self.tag,
         )
-
-    def _wait_for_containerd(self, ctx: LabContext, name: str) -> None:
-        script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"
-        ctx.engine.exec(name, ["sh", "-c", script])
+        ctx.engine.call("commit", *[word for change in changes for word in ("--change", change)], name, self.tag)
 
     def _add_toolkit(self, ctx: LabContext, name: str) -> None:
         for program in sorted(ctx.supply.path(_TOOLKIT, ctx.progress).iterdir()):
@@ -161,7 +137,7 @@ class NodeImage(LabStep):
         unit = "/etc/systemd/system/kailab-images.service"
         ctx.engine.write_file(name, "/opt/kailab/bin/adopt-images", (ours / "adopt-images").read_text(), "0755")
         ctx.engine.write_file(name, unit, (ours / "kailab-images.service").read_text())
-        # the stop lets containerd close its databases before they are copied
+        # sync before the copy of containerd's databases
         script = (
             "set -e; mkdir -p /etc/systemd/system/multi-user.target.wants;"
             f" ln -sf {unit} /etc/systemd/system/multi-user.target.wants/kailab-images.service;"
@@ -172,7 +148,7 @@ class NodeImage(LabStep):
 
     def verify(self, ctx: LabContext) -> None:
         if ctx.engine.image_id(self.tag) is None:
-            raise LabError(f"the node image {self.tag} is not in {ctx.engine.name}", fix="run 'lab up' again")
+            raise LabError(f"node image {self.tag} is missing in {ctx.engine.name}", fix="re-run 'lab up'")
 
     @property
     def part_of(self) -> str:
@@ -182,7 +158,7 @@ class NodeImage(LabStep):
         return self.tag
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove every node image of the lab; the engine refuses one that another lab's containers run on."""
+        """Remove all node images of the lab; the engine refuses one that another lab's containers use."""
         for owned in ctx.journal.owned("image"):
             ctx.engine.call("rmi", owned.name, check=False)
             ctx.journal.released("image", owned.name)
@@ -194,27 +170,28 @@ class NodeImage(LabStep):
 
 
 def images_of(ctx: LabContext) -> list[str]:
-    """Node images that carry the lab's label."""
-    label = f"label={IMAGE_OWNER}={ctx.spec.name}"
-    listed = ctx.engine.call("images", "--filter", label, "--format", "{{.Repository}}:{{.Tag}}", check=False)
-    return sorted(set(listed.out.split()))
+    """Node images with the lab's label."""
+    return sorted(set(_images(ctx, f"{IMAGE_OWNER}={ctx.spec.name}")))
+
+
+def _images(ctx: LabContext, label: str) -> list[str]:
+    """References of the images with a label, newest first."""
+    filters = ("--filter", f"label={label}", "--format", "{{.Repository}}:{{.Tag}}")
+    return ctx.engine.call("images", *filters, check=False).out.split()
 
 
 def mark_used(tag: str) -> None:
-    """Note that nodes are made from a baked image: those that were used last are kept."""
+    """Record the use of a baked image for new nodes: ``drop_old_images`` keeps the most recently used."""
     mark = _mark(tag)
-    with contextlib.suppress(OSError):  # a full disk stops what needs the room, not this
+    with contextlib.suppress(OSError):  # a full disk must not fail this
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
 def drop_old_images(ctx: LabContext, tag: str) -> None:
-    """Remove all baked images but ``tag`` and those used last; the engine refuses one that a container runs on."""
-    listed = ctx.engine.call(
-        "images", "--filter", f"label={IMAGE_OWNER}", "--format", "{{.Repository}}:{{.Tag}}", check=False
-    ).out.split()
-    others = dict.fromkeys(name for name in listed if "<none>" not in name and name != tag)
-    # the engine lists the newest first, and the order of those that were never used stays
+    """Remove all baked images but ``tag`` and the most recently used; the engine refuses one that a container uses."""
+    others = dict.fromkeys(name for name in _images(ctx, IMAGE_OWNER) if "<none>" not in name and name != tag)
+    # the sort is stable, so images without a record stay in the engine's order, newest first
     for name in sorted(others, key=_used, reverse=True)[_KEPT - 1 :]:
         if ctx.engine.call("rmi", name, check=False).code == 0:
             ctx.journal.released("image", name)
@@ -226,7 +203,7 @@ def _mark(tag: str) -> Path:
 
 
 def _used(tag: str) -> float:
-    """When nodes were last made from it, in seconds since the epoch; 0: not known."""
+    """Time of the last use in seconds since the epoch; 0 if not known."""
     try:
         return _mark(tag).stat().st_mtime
     except OSError:
@@ -235,7 +212,7 @@ def _used(tag: str) -> float:
 
 @dataclass(frozen=True)
 class Fetch(LabStep):
-    """Step ``supply:NAME``: what is not on this machine yet is downloaded or built before anything needs it."""
+    """Step ``supply:NAME``: items that this machine lacks are downloaded or built."""
 
     name: str
     source: str
@@ -245,7 +222,7 @@ class Fetch(LabStep):
 
     @property
     def part_of(self) -> str:
-        """Nothing: the cache is kept."""
+        """Empty: the cache is kept."""
         return ""
 
     def wanted(self) -> object:
@@ -261,15 +238,12 @@ class Fetch(LabStep):
 
     @property
     def _what(self) -> str:
-        """The name in words: ``kubernetes 1.33.13`` for the recipe ``kubernetes-1.33.13``."""
+        """``kubernetes 1.33.13`` for the recipe ``kubernetes-1.33.13``."""
         return re.sub(r"-(?=\d+\.)", " ", self.name)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Effect(
-                "lab", f"{self.source} {self._what} from {self.where}, into the cache", "delete the cache directory"
-            ),
-        )
+        what = f"{self.source} {self._what} from {self.where}, into the cache"
+        return (Effect("lab", what, "delete the cache directory"),)
 
     def observe(self, ctx: LabContext) -> Observed:
         return Observed.absent()
@@ -279,12 +253,12 @@ class Fetch(LabStep):
             ctx.supply.path(item, ctx.progress)
 
     def verify(self, ctx: LabContext) -> None:
-        if gone := [item for item in self.items if not ctx.supply.path(item).exists()]:
-            raise Unavailable(f"{gone[0]} was fetched but is not in the cache", fix="run the command again")
+        if missing := [item for item in self.items if not ctx.supply.path(item).exists()]:
+            raise Unavailable(f"{missing[0]} was fetched but is not in the cache", fix="re-run the command")
 
 
 def builds_needed(choices: Iterable[Choice], supply: Supply) -> tuple[Fetch, ...]:
-    """One step per Go module to build, per source for the rest; nothing for what is present or in a bundle."""
+    """One step per Go module to build and per registry; none for items that are present or in a bundle."""
     groups: dict[tuple[str, str], list[Item]] = {}
     for choice in choices:
         if choice.source == "build":

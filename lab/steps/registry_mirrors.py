@@ -1,6 +1,6 @@
-"""Step ``registry-mirrors``: nodes pull images that are not baked in from the mirrors of the lab file.
+"""Step ``registry-mirrors``: nodes pull images that the node image lacks from the lab file's mirrors.
 
-containerd reads ``certs.d/<registry>/hosts.toml`` at every pull, so nothing has to be restarted.
+containerd reads ``certs.d/<registry>/hosts.toml`` at every pull, so it needs no restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FOLDER = "/etc/containerd/certs.d"
 
 
 def mirror_steps(spec: LabSpec) -> list[RegistryMirrors]:
-    """The step that configures registry mirrors in the nodes; none where the lab file names none."""
+    """The step, if the lab file has mirrors."""
     return [RegistryMirrors(spec)] if spec.supply.mirrors else []
 
 
@@ -47,16 +47,12 @@ class RegistryMirrors(LabStep):
             for path, text in mirror_files(self.spec.supply.mirrors, node.gateway).items():
                 ctx.engine.write_file(node.name, path, text)
 
-    def verify(self, ctx: LabContext) -> None:
-        """A mirror that does not answer shows at the first pull; containerd then asks the registry itself."""
-
 
 def mirror_files(mirrors: dict[str, str], gateway: str) -> dict[str, str]:
     """``hosts.toml`` of each registry, by its path in the node.
 
-    Args:
-        mirrors: registry → mirror (``host[:port][/path]``, perhaps with a scheme).
-        gateway: this machine's address as the node sees it: a mirror on ``localhost`` is meant as seen from here.
+    A mirror is ``host[:port][/path]``, optionally with a scheme. ``localhost`` in it means this machine, which nodes
+    reach at ``gateway``. If a mirror does not answer, containerd pulls from the registry itself.
     """
     files = {}
     for registry, mirror in sorted(mirrors.items()):

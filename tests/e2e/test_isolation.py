@@ -269,7 +269,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
             what="the host's binder panics as soon as it has started",
         )
         binder_placeholders.start_binder(cluster, lab.spec.name, isolation.line)
-        assert cluster.list("Pod", RESERVATIONS, labels=f"app={binder_placeholders.STAND_IN}") == []
+        assert cluster.list("Pod", RESERVATIONS, labels=f"app={binder_placeholders.PLACEHOLDER}") == []
     assert ledger.losses == []
 
 

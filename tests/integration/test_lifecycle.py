@@ -33,7 +33,7 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     another = Cli(cli.root / "another", cleared={"it-life"})
     nodes = containers_of(engine, "it-life")
     for command in (("up", *args, "--yes"), ("plan", *args)):
-        assert "not by this state directory" in another(*command, code=14).err
+        assert "belong to another user or state directory" in another(*command, code=14).err
     (another.root / "lab.yaml").write_text("name: it-life\n")
     assert "lab down --name it-life" in another("down", code=14).err
     assert containers_of(engine, "it-life") == nodes

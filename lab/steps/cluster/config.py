@@ -1,4 +1,4 @@
-"""The kind configuration of a lab, made from kind/cluster.yaml and the lab file. Pure."""
+"""The kind configuration of a lab, from kind/cluster.yaml and the lab file. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.paths import assets
 from lab.steps.cluster.ports import ClusterPorts
 
 COREDNS_TAG = "v1.12.4"
-"""The supply's CoreDNS; kubeadm 1.34 would ask for v1.12.1."""
+"""Tag of the supply's CoreDNS; kubeadm 1.34 defaults to v1.12.1."""
 
 
 def kind_config(
@@ -29,13 +29,9 @@ def kind_config(
 ) -> dict[str, Any]:
     """The configuration for ``kind create cluster``.
 
-    Args:
-        spec: the lab.
-        ports: of this machine that lead into the cluster.
-        own_node: the node image was built here, so it has no default CNI and another CoreDNS.
-        old_cgroups: the machine has cgroup v1, and the nodes leave systemd out of their pods' cgroups.
-        mounts: ``extraMounts`` by the node's name, for real GPUs.
-        owner: one of ``extraMounts`` that says whose the nodes are.
+    ``own_node``: the node image was built here, so it lacks kindnet and has another CoreDNS. ``old_cgroups``: the
+    machine has cgroup v1, and the nodes do not use systemd for their pods' cgroups. ``mounts`` are ``extraMounts`` by
+    node for real GPUs; ``owner`` is the one that identifies the nodes' state directory.
     """
     config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
     pools = pools_by_node(spec)
@@ -73,7 +69,7 @@ def has_gpus(spec: LabSpec) -> bool:
 
 
 def shape(spec: LabSpec, image: str) -> str:
-    """A hash of what only a new cluster can change: nodes, image, which nodes have GPUs, and real GPUs."""
+    """A hash of properties that are fixed at creation: nodes, image, nodes with GPUs, and real GPUs."""
     real = {name: pool.devices for name, pool in pools_by_node(spec).items()} if spec.gpu.mode == "nvidia" else {}
     fixed = {
         "image": image,

@@ -1,4 +1,4 @@
-"""Ports of this machine that lead into the cluster: the API server's, and one for each tenant."""
+"""Host ports of the cluster: one for the API server and one per tenant."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 
 SPARE_PORTS = 4
-"""Tenants that can be added to a running lab: kind fixes port mappings when it creates the cluster."""
+"""Ports for tenants added later: kind fixes port mappings when it creates the cluster."""
 
 FIRST_NODE_PORT = 30440
 
 
 @dataclass(frozen=True)
 class PortMapping:
-    """A port of 127.0.0.1 on this machine that leads to a NodePort; ``owner`` is a tenant's name or ``spare-<n>``."""
+    """A port of 127.0.0.1 that is mapped to a NodePort; ``owner`` is a tenant's name or ``spare-<n>``."""
 
     owner: str
     host: int
@@ -26,9 +26,9 @@ class PortMapping:
 
 @dataclass(frozen=True)
 class ClusterPorts:
-    """What kind is told: the API server's port of 127.0.0.1, and the first control plane's mappings.
+    """The API server's port of 127.0.0.1, and the mappings of the first control plane.
 
-    kind itself would take the API server's port at random (0.33.0), and now and then one that the lab has just chosen.
+    kind would choose the API server's port at random (0.33.0), sometimes one that the lab has just chosen.
     """
 
     api: int
@@ -37,7 +37,7 @@ class ClusterPorts:
 
 @contextlib.contextmanager
 def free_ports(spec: LabSpec) -> Iterator[ClusterPorts]:
-    """Ports that are free now, for the API server, the lab file's tenants and spares; held until the block ends."""
+    """Free ports for the API server, the lab file's tenants and spares, held until the block ends."""
     owners = (*(tenant.name for tenant in spec.tenants), *(f"spare-{n}" for n in range(SPARE_PORTS)))
     with contextlib.ExitStack() as held:
         listeners = [held.enter_context(socket.socket()) for _ in ("api", *owners)]

@@ -1,7 +1,8 @@
-"""Step ``cluster``: a kind cluster of the lab's shape runs and its kubeconfig works."""
+"""Step ``cluster``: a kind cluster of the lab's shape runs, with a kubeconfig."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
@@ -16,7 +17,7 @@ from lab.paths import owner
 from lab.session.context import NODE_LABEL, LabContext
 from lab.session.step import LabStep
 from lab.steps.cluster.config import kind_config, shape
-from lab.steps.cluster.ownership import owner_mount, refuse_strangers
+from lab.steps.cluster.ownership import owner_mount, refuse_foreign_nodes
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, mark_used
 from lab.tools.kind import Kind
@@ -26,16 +27,13 @@ _API_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class KindCluster(LabStep):
-    """The lab's kind cluster.
-
-    Args:
-        image: the node image's tag.
-        own_node: the node image was built here (no kindnet in it).
-    """
+    """The lab's kind cluster."""
 
     spec: LabSpec
     image: str
+    """The node image's tag."""
     own_node: bool
+    """Whether the node image was built here, without kindnet."""
     needs: tuple[str, ...] = ("node-image",)
     id: str = "cluster"
     title: str = "Kubernetes cluster"
@@ -51,71 +49,63 @@ class KindCluster(LabStep):
         nodes = ctx.nodes()
         if not nodes:
             return Observed.absent()
-        wanted = shape(self.spec, self.image)
-        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
-        if made.get("complete") != "yes":
+        recorded = _recorded(ctx)
+        if recorded.get("complete") != "yes":
             return Observed.drifted("an earlier creation did not finish", ["will be created again"])
-        if made.get("shape") != wanted:
-            return Observed.drifted("made from another lab file", ["nodes, node image or GPU mode differ"])
+        if recorded.get("shape") != shape(self.spec, self.image):
+            return Observed.drifted("created from another lab file", ["nodes, node image or GPU mode differ"])
         if stopped := [node.name for node in nodes if node.state != "running"]:
             return Observed.drifted("stopped", [f"{name} is not running" for name in stopped])
         if not ctx.paths.kubeconfig.exists():
             return Observed.drifted("its kubeconfig is missing")
-        return (
-            Observed.ready(f"{len(nodes)} nodes")
-            if ctx.cluster().healthy()
-            else Observed.drifted("API does not answer")
-        )
+        if not ctx.cluster().healthy():
+            return Observed.drifted("API does not answer")
+        return Observed.ready(f"{len(nodes)} nodes")
 
     def apply(self, ctx: LabContext) -> None:
-        """See Step.
-
-        Raises:
-            LabError: a cluster of another shape runs; recreating it would lose what is in it.
-        """
-        kind = self._kind(ctx)
-        made = next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
-        nodes = ctx.nodes()
-        if nodes and made.get("complete") == "yes" and made.get("shape") != shape(self.spec, self.image):
-            raise LabError(
-                f"cluster {ctx.kind_name} runs with another shape (nodes, node image or GPU mode)",
-                fix=f"lab down --name {self.spec.name}, then lab up again; or give the new lab another name",
-            )
-        if nodes and made.get("complete") == "yes":
+        """Create or start the cluster. Raises LabError if one of another shape runs, instead of recreating it."""
+        kind = Kind(ctx.run, ctx.supply.binary("kind"), ctx.engine.name)
+        wanted, recorded, nodes = shape(self.spec, self.image), _recorded(ctx), ctx.nodes()
+        if nodes and recorded.get("complete") == "yes":
+            if recorded.get("shape") != wanted:
+                raise LabError(
+                    f"cluster {ctx.kind_name} runs with another shape (nodes, node image or GPU mode)",
+                    fix=f"lab down --name {self.spec.name}, then re-run lab up; or rename the new lab with --name",
+                )
             self._start(ctx, kind)
             return
         if nodes:
-            refuse_strangers(ctx)
-            ctx.progress("removing what an earlier creation left")
+            refuse_foreign_nodes(ctx)
+            ctx.progress("removing an incomplete cluster")
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
-            wanted = kind_config(
-                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, owner=owner_mount(ctx)
+            owner = owner_mount(ctx)
+            config = kind_config(
+                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, owner=owner
             )
-            config = yaml.safe_dump(wanted)
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
-        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=shape(self.spec, self.image))
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=wanted)
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         mark_used(self.image)
         kind.create(
             ctx.kind_name,
-            config,
+            yaml.safe_dump(config),
             self.image,
             ctx.paths.kubeconfig,
-            lambda line: _tell(ctx, line),
-            again=lambda: refuse_strangers(ctx),
+            lambda line: _report(ctx, line),
+            again=lambda: refuse_foreign_nodes(ctx),
         )
         ctx.paths.kubeconfig.chmod(0o600)
-        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=shape(self.spec, self.image))
+        ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="yes", shape=wanted)
 
     def _start(self, ctx: LabContext, kind: Kind) -> None:
-        """Start the nodes of a stopped lab in the order they were made: their addresses stay the same then."""
+        """Start the nodes of a stopped lab in the order of their creation, so that they keep their addresses."""
         stopped = [node for node in ctx.nodes() if node.state != "running"]
         if stopped:
-            ctx.notice(f"the lab was stopped: starting {len(stopped)} node containers again")
+            ctx.notice(f"the lab was stopped: restarting {len(stopped)} node containers")
         for node in stopped:
             ctx.progress(f"starting {node.name}")
             ctx.engine.call("start", node.name)
@@ -138,9 +128,9 @@ class KindCluster(LabStep):
         return ""
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the lab's containers, running or not, with their volumes, and kind's network if the lab made it.
+        """Remove the lab's containers with their volumes, and kind's network if the lab created it.
 
-        By journal and label, so it works from any half-made state and without kind's own program.
+        Uses the journal and labels, so it works from any incomplete state and without kind.
         """
         if names := lab_containers(ctx):
             ctx.progress(f"removing {len(names)}")
@@ -149,7 +139,7 @@ class KindCluster(LabStep):
             ctx.engine.remove(owned.name)
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
-            # the engine itself refuses while any container is attached
+            # the engine refuses while a container is attached
             ctx.engine.call("network", "rm", owned.name, check=False)
             ctx.journal.released("network", owned.name)
         ctx.paths.kubeconfig.unlink(missing_ok=True)
@@ -164,18 +154,21 @@ class KindCluster(LabStep):
         volumes = ctx.engine.call("volume", "ls", "-q", "--filter", label, check=False).out.split()
         return (*(f"container {name}" for name in lab_containers(ctx)), *(f"volume {name}" for name in volumes))
 
-    def _kind(self, ctx: LabContext) -> Kind:
-        return Kind(ctx.run, ctx.supply.binary("kind"), ctx.engine.name)
+
+def _recorded(ctx: LabContext) -> Mapping[str, str]:
+    """The journal's facts about the cluster."""
+    return next((owned.facts for owned in ctx.journal.owned("cluster") if owned.name == ctx.kind_name), {})
 
 
-def _tell(ctx: LabContext, line: str) -> None:
+def _report(ctx: LabContext, line: str) -> None:
+    """Show a line of kind's output, unless it is advice for its user."""
     text = line.strip().lstrip("✓•✗ ").rstrip(". ")
     if text and not text.startswith(("Set kubectl", "kubectl", "Have a", "Thanks", "You can now")):
         ctx.progress(text[:60])
 
 
 def lab_containers(ctx: LabContext) -> list[str]:
-    """Containers that carry kind's label for the lab's cluster, or the lab's label and no other state directory's."""
+    """Containers with kind's label of the lab's cluster, or the lab's label and none of another state directory."""
     ours = ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
     mine = [container for container in ours if container.labels.get(STATE, owner()) == owner()]
     return sorted({container.name for container in (*ctx.nodes(), *mine)})

@@ -1,4 +1,4 @@
-"""NVIDIA KAI Scheduler on the lab's own cluster: values, and the step that installs it. Versions are in lab.kai."""
+"""NVIDIA KAI Scheduler on the lab's own cluster: values and the step that installs it. Versions are in lab.kai."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["Kai", "charts", "images", "kai_steps", "wanted"]
 
 
 def wanted(spec: LabSpec) -> bool:
-    """Whether the lab file asks for KAI, be it only where it can be had."""
+    """Whether the lab file wants KAI, at least if available."""
     return spec.scheduler != "default"
 
 
 def images(spec: LabSpec) -> tuple[str, ...]:
-    """The images KAI needs in the nodes, as full references. Raises SpecError: too old a version."""
+    """References of the images that KAI needs in the nodes. Raises SpecError if the version is too old."""
     return kai_images(spec) if wanted(spec) else ()
 
 
 def charts(spec: LabSpec) -> tuple[str, ...]:
-    """The charts KAI needs, by their name in the supply."""
+    """Names of KAI's charts in the supply."""
     return (KAI_CHART,) if wanted(spec) else ()
 
 
 def kai_steps(spec: LabSpec) -> list[Kai]:
-    """The step that installs KAI; none where the default scheduler runs. ``auto`` is resolved by now."""
+    """The step, if the lab has KAI; ``auto`` must be resolved."""
     return [Kai(spec)] if spec.scheduler == "kai" else []

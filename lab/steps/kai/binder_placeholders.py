@@ -1,11 +1,10 @@
-"""Lets the host's binder start while tenants with a KAI of their own share GPUs.
+"""Lets the host's binder start while own-kai tenants share GPUs.
 
-KAI's binder looks at all GPU groups of the cluster when it starts, finds those of the tenants without a reservation pod
-in its own namespace, and deletes their pods. The policy refuses that, and the binder ends with a panic ("unable to sync
-resource reservation"), again and again (cmd/binder/app/app.go and resource_reservation.go, KAI 0.7 to 0.17). So while
-it starts, each of these groups has a stand-in: a pod with the group's label in the namespace of reservation pods, gated
-so that nothing ever runs it. The binder counts pods there by that label alone. Later, it looks at these groups only
-when one of their pods ends, where a refusal does no harm; so the stand-ins go again.
+At its start KAI's binder checks all GPU groups of the cluster, finds no reservation pods of tenants' groups in its own
+namespace, and deletes the groups' pods. The policy refuses that, and the binder panics at every start ("unable to sync
+resource reservation"; cmd/binder/app/app.go and resource_reservation.go, KAI 0.7 to 0.17). So while it starts, each of
+these groups has a placeholder in the namespace of reservation pods: a gated pod with the group's label, the only thing
+that the binder counts there. Later it checks these groups only when one of their pods ends, and tolerates a refusal.
 """
 
 from __future__ import annotations
@@ -21,51 +20,49 @@ from lab.kai import VersionLine
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
+from lab.objects.fields import labels_of
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
-STAND_IN = "kailab-stand-in"
-"""Value of their label ``app``; reservation pods have another one."""
+PLACEHOLDER = "kailab-stand-in"
+"""Label ``app`` of placeholders; reservation pods have another value."""
 
 _BINDER_SECONDS = 120.0
 _STEADY_SECONDS = 8.0
-"""Its first look comes about a second after its start, and nothing tells that it is over."""
+"""The check takes place about a second after the start; nothing reports its end."""
 
 Json = dict[str, Any]
 
 
-def shared_groups(world: ClusterSnapshot) -> tuple[str, ...]:
-    """The GPU groups of running pods of tenants with a KAI of their own, as the host has them."""
-    own = {
-        space["metadata"]["name"]
-        for space in world.of("Namespace")
-        if (space["metadata"].get("labels") or {}).get(OWN_KAI_LABEL) == "true"
-    }
-    # The binder's first look goes by the label of pods on one shared GPU; it does not see pods on several.
+def shared_groups(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """The host's GPU groups of running pods of own-kai tenants."""
+    namespaces = [space["metadata"] for space in snapshot.of("Namespace")]
+    own = {meta["name"] for meta in namespaces if labels_of(meta).get(OWN_KAI_LABEL) == "true"}
+    # the binder's check uses the label of pods on one shared GPU; it does not see pods on several
     groups = {
         pod.labels[GPU_GROUP_LABEL]
-        for pod in world.pods
+        for pod in snapshot.pods
         if pod.namespace in own and pod.phase == "Running" and pod.labels.get(GPU_GROUP_LABEL)
     }
     return tuple(sorted(groups))
 
 
-def binder_is_stuck(world: ClusterSnapshot) -> bool:
-    """Whether the host's binder does not run while tenants share GPUs: it cannot start without shelter."""
-    kai = installation(world)
+def binder_is_stuck(snapshot: ClusterSnapshot) -> bool:
+    """Whether the host's binder does not run while tenants share GPUs, so that it needs placeholders."""
+    kai = installation(snapshot)
     binder = kai.component(BINDER) if kai else None
-    return binder is not None and not binder.up and not binder.missing and bool(shared_groups(world))
+    return binder is not None and not binder.up and not binder.missing and bool(shared_groups(snapshot))
 
 
-def stand_ins(groups: tuple[str, ...], lab: str, namespace: str) -> list[Json]:
+def placeholder_pods(groups: tuple[str, ...], lab: str, namespace: str) -> list[Json]:
     """A gated pod for each GPU group, in the namespace of reservation pods."""
     return [
         {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": f"{STAND_IN}-{hashlib.sha256(group.encode()).hexdigest()[:16]}",
+                "name": f"{PLACEHOLDER}-{hashlib.sha256(group.encode()).hexdigest()[:16]}",
                 "namespace": namespace,
-                "labels": {OWNER_LABEL: lab, "app": STAND_IN, GPU_GROUP_LABEL: group},
+                "labels": {OWNER_LABEL: lab, "app": PLACEHOLDER, GPU_GROUP_LABEL: group},
             },
             "spec": {
                 "schedulingGates": [{"name": "kailab.dev/never"}],
@@ -77,26 +74,18 @@ def stand_ins(groups: tuple[str, ...], lab: str, namespace: str) -> list[Json]:
 
 
 @contextmanager
-def sheltered(cluster: Cluster, lab: str, line: VersionLine) -> Iterator[tuple[str, ...]]:
-    """For whoever starts the host's binder: an installation, an upgrade, a restart. Gives the GPU groups of tenants.
+def placeholders(cluster: Cluster, lab: str, line: VersionLine) -> Iterator[tuple[str, ...]]:
+    """Keep placeholders until the host's binder, which the block starts, has run for some seconds.
 
-    It ends when the binder has run for some seconds. Does nothing where no tenant shares a GPU.
-
-    Args:
-        cluster: the lab's own cluster.
-        lab: name of the lab.
-        line: the host's KAI.
-
-    Raises:
-        ApiFailed: the server refused.
-        WaitTimeout: the binder does not run in time.
+    Yields the GPU groups of tenants; without any it does nothing. Raises ApiFailed, or WaitTimeout if the binder does
+    not start.
     """
     groups = shared_groups(take(cluster, kinds=("Namespace", "Pod")))
     if not groups:
         yield ()
         return
     try:
-        cluster.apply(stand_ins(groups, lab, line.reservation_namespace))
+        cluster.apply(placeholder_pods(groups, lab, line.reservation_namespace))
         yield groups
         name = _binder(line)
         cluster.wait(
@@ -109,16 +98,12 @@ def sheltered(cluster: Cluster, lab: str, line: VersionLine) -> Iterator[tuple[s
             what=f"{name} of the host's KAI runs",
         )
     finally:
-        cluster.delete_all("Pod", line.reservation_namespace, labels=f"app={STAND_IN}", grace=0)
+        cluster.delete_all("Pod", line.reservation_namespace, labels=f"app={PLACEHOLDER}", grace=0)
 
 
 def start_binder(cluster: Cluster, lab: str, line: VersionLine) -> tuple[str, ...]:
-    """Start a binder that is stuck: sheltered, and without the pauses between its attempts. Returns the GPU groups.
-
-    Raises:
-        WaitTimeout: it does not run in time.
-    """
-    with sheltered(cluster, lab, line) as groups:
+    """Restart a stuck binder with placeholders, without its back-off. Returns the GPU groups. Raises WaitTimeout."""
+    with placeholders(cluster, lab, line) as groups:
         cluster.delete_all("Pod", line.namespace, labels=f"app={_binder(line)}", grace=0)
     return groups
 

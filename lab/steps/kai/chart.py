@@ -1,4 +1,4 @@
-"""KAI's chart as it lies on this machine: what it shows of itself, and the objects its hook Jobs would apply."""
+"""KAI's chart file: its summary, and the objects that its hook Jobs would apply."""
 
 from __future__ import annotations
 
@@ -19,17 +19,7 @@ _VALUES, _TEMPLATES = "values.yaml", "templates/"
 
 
 def chart_seen(path: Path, line: VersionLine, template: Template) -> KaiChart:
-    """What a chart file shows, rendered with its default values.
-
-    Args:
-        path: the chart's .tgz.
-        line: gives version, release and namespace.
-        template: renders charts.
-
-    Raises:
-        LabError: the chart cannot be read.
-        CommandFailed: Helm cannot render it.
-    """
+    """Summary of a chart's .tgz, rendered with its default values. Raises LabError, CommandFailed."""
     import yaml
 
     texts = helm_release.read_chart(path, lambda inside: inside == _VALUES or inside.startswith(_TEMPLATES))
@@ -40,7 +30,7 @@ def chart_seen(path: Path, line: VersionLine, template: Template) -> KaiChart:
 
 
 def applied_by_jobs(rendered: Iterable[Json]) -> list[Json]:
-    """The objects that lie as text in rendered ConfigMaps, for hook Jobs to apply."""
+    """The objects that rendered ConfigMaps contain as text, for hook Jobs to apply."""
     import yaml
 
     texts = [
@@ -55,16 +45,12 @@ def applied_by_jobs(rendered: Iterable[Json]) -> list[Json]:
 
 
 def config_documents(rendered: Iterable[Json]) -> list[Json]:
-    """The Config: a hook of the chart (0.9), or in the ConfigMap that kai-config-deployer would apply.
-
-    Raises:
-        StepFailed: the chart rendered something else.
-    """
+    """The Config: a hook of the chart (0.9), or in the ConfigMap of kai-config-deployer. Raises StepFailed."""
     rendered = list(rendered)
     found = [doc for doc in (*rendered, *applied_by_jobs(rendered)) if doc["kind"] == "Config"]
     if len(found) != 1:
         raise StepFailed(
             f"KAI's chart rendered {len(found)} Config objects instead of one",
-            fix="set hooks = 'helm' for this version under lab/kai/lines: its own Jobs then do it",
+            fix="set hooks = 'helm' for this version in lab/kai/lines, so that the chart's Jobs create it",
         )
     return found

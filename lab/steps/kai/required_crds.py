@@ -1,8 +1,8 @@
-"""CRDs of other projects without which KAI's operator does not stay up; the lab gives them where they are missing.
+"""CRDs of other projects that KAI's operator needs; the lab creates missing ones.
 
-KAI 0.9 watches ClusterPolicy (nvidia.com/v1) of NVIDIA's gpu-operator and ends after 2 minutes where the API server has
-no such kind (pkg/operator/controller/config_controller.go; looked at first since 0.12), and its scheduler waits for
-Kueue's Topology (pkg/scheduler/cache/cache.go). Which line needs which is in lab/kai/lines.
+KAI 0.9 watches ClusterPolicy (nvidia.com/v1) of NVIDIA's gpu-operator and exits after 2 minutes if the API server lacks
+that kind (pkg/operator/controller/config_controller.go; 0.12 and newer check first). Its scheduler waits for Kueue's
+Topology (pkg/scheduler/cache/cache.go). lab/kai/lines lists the CRDs of each line.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.kai import VersionLine
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.fields import labels_of
 from lab.steps.helm_release import base_values
 
 _CRD = "CustomResourceDefinition"
@@ -19,18 +20,14 @@ _SERVED_SECONDS = 60.0
 
 
 def missing(cluster: Cluster, line: VersionLine) -> list[str]:
-    """Names of the CRDs that this KAI needs and the cluster lacks."""
+    """Names of the required CRDs that the cluster lacks."""
     return [name for name in line.needs_crds if cluster.get(_CRD, name) is None]
 
 
-def give(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
-    """Create the CRDs that are missing, owned by the lab; one that is there is left as it is.
+def create(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
+    """Create the missing CRDs, owned by the lab, wait until they are served and return their names.
 
-    Returns:
-        The names of those that were created; the API server serves them.
-
-    Raises:
-        WaitTimeout: the API server does not serve one in time.
+    Existing CRDs are not changed. Raises WaitTimeout.
     """
     names = missing(cluster, line)
     if names:
@@ -41,18 +38,17 @@ def give(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
     return names
 
 
-def kept(cluster: Cluster, line: VersionLine, names: Iterable[str], lab: str) -> list[str]:
-    """Those of the CRDs that must stay at ``lab down``: somebody else took them over, or has objects of that kind."""
-    stay = []
+def in_use(cluster: Cluster, line: VersionLine, names: Iterable[str], lab: str) -> list[str]:
+    """The CRDs that ``lab down`` must keep: another owner adopted them, or there are objects of their kind."""
+    used = []
     for name in names:
-        there = cluster.get(_CRD, name) if name in line.needs_crds else None
-        if there is None:
+        crd = cluster.get(_CRD, name) if name in line.needs_crds else None
+        if crd is None:
             continue
-        foreign = (there["metadata"].get("labels") or {}).get(OWNER_LABEL) != lab
-        kind = f"{there['spec']['names']['kind']}.{there['spec']['group']}"
-        if foreign or cluster.list(kind):
-            stay.append(name)
-    return stay
+        kind = f"{crd['spec']['names']['kind']}.{crd['spec']['group']}"
+        if labels_of(crd["metadata"]).get(OWNER_LABEL) != lab or cluster.list(kind):
+            used.append(name)
+    return used
 
 
 def _document(file: str, lab: str) -> dict[str, Any]:

@@ -14,26 +14,22 @@ from lab.steps.helm_release import base_values, merged, value_at, with_value
 
 
 def kai_values(spec: LabSpec) -> dict[str, Any]:
-    """The values KAI is installed with; ``kai.values`` of the lab file is merged last.
-
-    Raises:
-        SpecError: that KAI version is older than all that the lab knows.
-    """
+    """KAI's Helm values; ``kai.values`` of the lab file is merged last. Raises SpecError if the version is too old."""
     line = line_of(spec.kai.version)
-    # Registry and tag are the published chart's own defaults. Written out, because the .tgz of some GitHub
-    # releases names a registry that never got their images (defect registry-of-release-asset).
+    # Registry and tag equal the published chart's defaults. They are set because the .tgz of some GitHub releases names
+    # a registry that lacks their images (defect registry-of-release-asset).
     images = merged(with_value(line.helm.registry, line.registry), _set(line.helm.tag, line.tag))
     sharing = with_value(line.helm.gpu_sharing, spec.kai.gpu_sharing)
     base = base_values("kai", line.base) if line.base else {}
-    return merged(base, images, sharing, _runtime_classes(spec, line), _own_ground(spec, line), spec.kai.values)
+    return merged(base, images, sharing, _runtime_classes(spec, line), _isolation(spec, line), spec.kai.values)
 
 
-def _own_ground(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
-    """Keeps the host's KAI to its own namespaces and nodes, where a tenant has a KAI of its own beside it.
+def _isolation(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
+    """Limits the host's KAI to its own namespaces and nodes beside an own-kai tenant.
 
-    The selector reaches the webhooks' namespaceSelector and the pod-grouper; the node pool key leaves the nodes that
-    carry it to others (seen on 0.16.8). Without them the host's webhook mutates a tenant's synced pods again, and both
-    schedulers give the same GPUs away.
+    The selector applies to the webhooks' namespaceSelector and the pod-grouper; nodes with the node pool key are
+    ignored (measured with 0.16.8). Without them the host's webhook mutates a tenant's synced pods again, and both
+    schedulers assign the same GPUs.
     """
     if not beside_host_kai(spec):
         return {}
@@ -43,9 +39,8 @@ def _own_ground(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
 def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     """RuntimeClasses of reservation pods and of fractional pods.
 
-    The lab's nodes run pods by runc unless their RuntimeClass says otherwise, so reservation pods, which ask
-    NVML for their GPU, must name it. Without GPUs there is no such RuntimeClass, and a pod that names it is
-    refused.
+    The lab's nodes run pods with runc unless they have a RuntimeClass, which reservation pods need because they query
+    NVML. Without GPUs that RuntimeClass does not exist, and pods that name it are refused.
     """
     name = RUNTIME_CLASS if has_gpus(spec) else ""
     reservation = _set(line.helm.reservation_class, name) if name else {}
@@ -54,45 +49,41 @@ def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
 
 
 def _set(key: str, value: object) -> dict[str, Any]:
-    """The value under a key of the chart; nothing where this version has no such key."""
+    """Values with a key of the chart; empty if this version lacks the key."""
     return with_value(key, value) if key else {}
 
 
 def _value(values: dict[str, Any], key: str) -> Any:
-    """The value under a key of the chart; None where this version has no such key."""
+    """The value of a key of the chart; None if this version lacks the key."""
     return value_at(values, key) if key else None
 
 
 def own_hooks(spec: LabSpec) -> bool:
-    """Whether the lab does by the API what the chart's hook Jobs would do.
+    """Whether the lab replaces the chart's hook Jobs by API calls.
 
-    Each hook Job costs a pod start, one after the other: most of what an install takes. On a cluster of the
-    lab's own their outcome is known: crd-upgrader applies the chart's crds/ (and Kueue's Topology in 0.9, see
-    ``needed``), topology-migration finds no Kueue to migrate from, and the Config that kai-config-deployer applies is
-    rendered by the chart itself. In somebody else's cluster (Kueue, OpenShift) the Jobs run as the chart has them.
+    The hook Jobs start a pod each, one after the other, which is most of the time of an install. On the lab's own
+    cluster their outcome is known: crd-upgrader applies the chart's crds/ (and Kueue's Topology in 0.9, see
+    ``required_crds``), topology-migration finds no Kueue, and the chart itself renders the Config of
+    kai-config-deployer. In existing clusters (Kueue, OpenShift) the Jobs run.
     """
     return spec.cluster.provider == "kind" and line_of(spec.kai.version).hooks == "lab"
 
 
 def makes_default_queues(spec: LabSpec) -> bool:
-    """Whether this chart, with these values, makes queues of its own."""
+    """Whether this chart creates default queues with these values."""
     line = line_of(spec.kai.version)
     return bool(line.default_queues) and _value(kai_values(spec), line.helm.default_queues) is not False
 
 
 def release_values(spec: LabSpec) -> dict[str, Any]:
-    """What helm is given: ``kai_values``, without the default queues where the lab makes them itself."""
+    """The release's values: ``kai_values``, without the default queues if the lab creates them."""
     values = kai_values(spec)
     key = line_of(spec.kai.version).helm.default_queues
     return merged(values, _set(key, value=False)) if own_hooks(spec) else values
 
 
 def kai_images(spec: LabSpec) -> tuple[str, ...]:
-    """The images that KAI's pods will run, as full references.
-
-    Raises:
-        SpecError: that KAI version is older than all that the lab knows.
-    """
+    """References of the images of KAI's pods. Raises SpecError if the version is too old."""
     line, values = line_of(spec.kai.version), kai_values(spec)
     names = set(line.images)
     if not own_hooks(spec):
@@ -105,7 +96,7 @@ def kai_images(spec: LabSpec) -> tuple[str, ...]:
 
 
 def kai_deployments(spec: LabSpec) -> tuple[str, ...]:
-    """The Deployments that must be Available; components that the values switch off are left out."""
+    """The Deployments that must be Available, without components that the values disable."""
     line, values = line_of(spec.kai.version), kai_values(spec)
     off = set()
     if line.component_switch:

@@ -1,4 +1,4 @@
-"""Whether KAI's admission webhooks answer: asked with a pod that they must refuse."""
+"""Checks that KAI's admission webhooks answer, with a pod that they must refuse."""
 
 from __future__ import annotations
 
@@ -15,40 +15,29 @@ _NAMESPACE = "default"
 
 
 def wait_for_webhooks(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any], timeout: float) -> None:
-    """Wait until KAI's webhooks judge pods.
+    """Wait until KAI's webhooks refuse a pod with a fraction of 1.5, as every KAI version does.
 
-    That their pods are Ready is not enough: the API server must know the configuration and reach the Service.
-    So a pod is sent that every KAI version refuses (a fraction of 1.5): the refusal is the answer, and nothing
-    is created.
-
-    Args:
-        cluster: where KAI runs.
-        lab: name of the lab.
-        line: the KAI version.
-        values: KAI's Helm values.
-        timeout: seconds.
-
-    Raises:
-        WaitTimeout: no refusal in time; the evidence is the last answer.
+    Ready webhook pods do not suffice: the API server must know the configuration and reach the Service. ``values`` are
+    KAI's Helm values. Raises WaitTimeout with the last answer.
     """
     if value_at(values, line.helm.namespace_selector):
-        return  # the webhooks see labelled namespaces only, and the lab has none to ask from
+        return  # the webhooks see only labelled namespaces, and the lab has none for the check
     pod = _probe(lab, line, values)
     if reason := cluster.poll(lambda: _unanswered(cluster, pod), until=operator.not_, timeout=timeout):
         raise WaitTimeout(
             f"KAI's admission webhooks do not answer after {timeout:.0f} s",
             evidence=[reason],
-            fix=f"look at the log: {cluster.kubectl('logs', '-n', line.namespace, f'deployment/{line.admission}')}",
+            fix=f"read the log: {cluster.kubectl('logs', '-n', line.namespace, f'deployment/{line.admission}')}",
         )
 
 
 def webhooks_answer(cluster: Cluster, lab: str, line: VersionLine, values: dict[str, Any]) -> bool:
-    """Whether KAI's webhooks judge pods now. After a restart of the nodes the API still tells of Available pods."""
+    """Whether KAI's webhooks answer now. After a restart of the nodes the API still reports Available pods."""
     return bool(value_at(values, line.helm.namespace_selector)) or not _unanswered(cluster, _probe(lab, line, values))
 
 
 def _probe(lab: str, line: VersionLine, values: dict[str, Any]) -> dict[str, Any]:
-    """The pod that is refused. Were it admitted, its scheduling gate would keep it from ever running."""
+    """The pod to refuse; if admitted, its scheduling gate prevents it from running."""
     selected = value_at(values, line.helm.pod_selector) or {}
     return {
         "apiVersion": "v1",
@@ -68,7 +57,7 @@ def _probe(lab: str, line: VersionLine, values: dict[str, Any]) -> dict[str, Any
 
 
 def _unanswered(cluster: Cluster, pod: dict[str, Any]) -> str:
-    """Why the webhooks have not judged the pod yet; empty when they have."""
+    """Why the webhooks did not answer; empty if they did."""
     try:
         cluster.create(pod)
     except ApiFailed as error:
@@ -79,4 +68,4 @@ def _unanswered(cluster: Cluster, pod: dict[str, Any]) -> str:
             cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
         return error.what
     cluster.delete("Pod", _NAME, _NAMESPACE, grace=0, wait=30)
-    return "the pod was admitted: no webhook looked at it"
+    return "the pod was admitted without a webhook"

@@ -42,7 +42,7 @@ def test_what_another_lab_has_baked_meanwhile_is_not_baked_again(runner: FakeRun
     runner.handle(LOOK, out="sha256:1\n")
     assert other.begins(TAG)
     said = Baker(runner, waiting=other.ends).apply()
-    assert said == ["it is being made already; waiting"]
+    assert said == ["another process is baking it; waiting"]
     assert set(runner.lines) == {LOOK.replace("{{.Id}}", "'{{.Id}}'")}  # nothing was loaded, run or committed
 
 
@@ -67,7 +67,7 @@ def test_a_bake_that_fails_lets_the_next_lab_try(
         assert not other.begins(TAG)
         raise OSError("disk full")
 
-    monkeypatch.setattr(NodeImage, "_make", make)
+    monkeypatch.setattr(NodeImage, "_create", make)
     for _ in range(2):
         with pytest.raises(OSError, match="disk full"):
             Baker(runner).apply()

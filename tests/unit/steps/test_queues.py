@@ -102,7 +102,7 @@ def test_queues_of_others_are_neither_taken_over_nor_deleted(runner: FakeRunner,
     world = world_of(runner, tmp_path, cluster=EXISTING)
     step = Queues(world.spec)
     world.api.put("Queue", "test", spec={})
-    with pytest.raises(LabError, match="did not make: test"):
+    with pytest.raises(LabError, match="queues test already exist"):
         step.apply(world.ctx)
     world.api.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}}, spec={})
     step.undo(world.ctx)

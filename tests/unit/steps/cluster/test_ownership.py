@@ -15,7 +15,7 @@ from lab.engine.journal import Journal
 from lab.errors import NameTaken
 from lab.paths import LabPaths
 from lab.session.context import LabContext
-from lab.steps.cluster.ownership import owner_mount, refuse_strangers, strangers
+from lab.steps.cluster.ownership import foreign_nodes, owner_mount, refuse_foreign_nodes
 from lab.tools.container import ContainerEngine
 from tests.support.fakes import FakeRunner
 
@@ -53,23 +53,23 @@ def nodes(runner: FakeRunner, *names: str, mounts: Sequence[str] = ()) -> None:
 
 def test_nodes_that_nobody_here_wrote_down_are_strangers(ctx: LabContext, runner: FakeRunner) -> None:
     nodes(runner, *NODES)
-    assert strangers(ctx) == tuple(sorted(NODES))
-    with pytest.raises(NameTaken, match="2 node containers of a lab 'demo' are here") as caught:
-        refuse_strangers(ctx)
+    assert foreign_nodes(ctx) == tuple(sorted(NODES))
+    with pytest.raises(NameTaken, match="2 node containers named after lab 'demo' belong") as caught:
+        refuse_foreign_nodes(ctx)
     assert "lab down --name demo" in caught.value.fix
 
 
 def test_a_creation_of_an_earlier_kailab_is_ours_by_the_journal(ctx: LabContext, runner: FakeRunner) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="no")
     nodes(runner, *NODES, mounts=["/lib/modules", "/var"])
-    assert strangers(ctx) == ()
+    assert foreign_nodes(ctx) == ()
 
 
 def test_marked_nodes_are_ours_though_the_journal_is_lost(ctx: LabContext, runner: FakeRunner) -> None:
     mount = owner_mount(ctx)
     assert Path(mount["hostPath"]).is_file()
     nodes(runner, *NODES, mounts=["/lib/modules", mount["containerPath"]])
-    assert strangers(ctx) == ()
+    assert foreign_nodes(ctx) == ()
 
 
 def test_nodes_with_anothers_mark_are_strangers_whatever_the_journal_says(
@@ -78,7 +78,7 @@ def test_nodes_with_anothers_mark_are_strangers_whatever_the_journal_says(
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="no")
     nodes(runner, *NODES, mounts=[owner_mount(ctx)["containerPath"]])
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "another"))
-    assert strangers(ctx) == tuple(sorted(NODES))
+    assert foreign_nodes(ctx) == tuple(sorted(NODES))
 
 
 def test_one_state_directory_by_two_paths_is_one(
@@ -87,16 +87,16 @@ def test_one_state_directory_by_two_paths_is_one(
     nodes(runner, *NODES, mounts=[owner_mount(ctx)["containerPath"]])
     (tmp_path / "link").symlink_to(tmp_path / "state")
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "link"))
-    assert strangers(ctx) == ()
+    assert foreign_nodes(ctx) == ()
 
 
 def test_what_was_taken_away_is_not_ours_any_more(ctx: LabContext, runner: FakeRunner) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="yes")
     ctx.journal.released("cluster", "kailab-demo")
     nodes(runner, NODES[0])
-    assert strangers(ctx) == NODES[:1]
+    assert foreign_nodes(ctx) == NODES[:1]
 
 
 def test_a_free_name_is_nobodys(ctx: LabContext, runner: FakeRunner) -> None:
     nodes(runner)
-    refuse_strangers(ctx)
+    refuse_foreign_nodes(ctx)

@@ -30,21 +30,21 @@ def test_groups_that_the_hosts_binder_must_be_kept_off() -> None:
     assert binder_placeholders.shared_groups(made.world) == ("g1", "g2")
 
 
-def test_stand_ins_never_run_and_are_no_reservation_pods() -> None:
-    one, two = binder_placeholders.stand_ins(("g1", "g2"), "demo", "kai-resource-reservation")
+def test_placeholders_never_run_and_are_not_reservation_pods() -> None:
+    one, two = binder_placeholders.placeholder_pods(("g1", "g2"), "demo", "kai-resource-reservation")
     assert one["metadata"]["name"] != two["metadata"]["name"]
     assert one["metadata"]["labels"] == {"kailab": "demo", "app": "kailab-stand-in", "runai-gpu-group": "g1"}
     assert one["spec"]["schedulingGates"]
 
 
-def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: LabWorld) -> None:
+def test_a_binder_that_cannot_start_is_started_with_placeholders(world: LabWorld) -> None:
     made = scene().add(sharing("a", "g1"), deployment("binder", "kai-scheduler", IMAGE, have=0))
     api = put(world, made)
     seen = Isolation(SPEC).observe(world.ctx)
     assert "binder cannot start" in seen.diff[-1]
     api.after("watch", "*", lambda _: api.add(deployment("binder", "kai-scheduler", IMAGE)))
     Isolation(SPEC).apply(world.ctx)
-    name = binder_placeholders.stand_ins(("g1",), "demo", "x")[0]["metadata"]["name"]
+    name = binder_placeholders.placeholder_pods(("g1",), "demo", "x")[0]["metadata"]["name"]
     assert world.log[-3:] == [
         f"apply Pod {name}",
         "delete all Pod in kai-scheduler grace 0",
@@ -52,16 +52,16 @@ def test_a_binder_that_cannot_start_is_started_behind_stand_ins(world: LabWorld)
     ]
 
 
-def test_no_shelter_where_nobody_shares(world: LabWorld) -> None:
+def test_no_placeholders_without_shared_gpus(world: LabWorld) -> None:
     api = put(world, scene())
-    with binder_placeholders.sheltered(api.cluster, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
+    with binder_placeholders.placeholders(api.cluster, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
         assert groups == ()
     assert world.log == []
 
 
-def test_stand_ins_go_whatever_happens(world: LabWorld) -> None:
+def test_placeholders_are_deleted_after_a_failure(world: LabWorld) -> None:
     api = put(world, scene().add(sharing("a", "g1")))
-    with pytest.raises(ZeroDivisionError), binder_placeholders.sheltered(api.cluster, "demo", Isolation(SPEC).line):  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError), binder_placeholders.placeholders(api.cluster, "demo", Isolation(SPEC).line):  # type: ignore[arg-type]
         _ = 1 / 0
     assert world.log[-1] == "delete all Pod in kai-resource-reservation grace 0"
     assert api.waits == []

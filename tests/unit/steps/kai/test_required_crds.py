@@ -70,7 +70,7 @@ def test_observe_misses_the_crd_that_the_operator_needs(runner: FakeRunner, tmp_
     install(world)
     seen = Kai(world.spec).observe(world.ctx)
     assert seen.state is State.DRIFTED
-    assert seen.detail == f"its operator needs CRDs that are missing: {POLICIES}, {TOPOLOGIES}"
+    assert seen.detail == f"CRDs that its operator needs are missing: {POLICIES}, {TOPOLOGIES}"
 
 
 @pytest.mark.parametrize("kept", ["", "label", "object"])
@@ -102,6 +102,6 @@ def test_an_unknown_version_says_how_its_chart_differs(runner: FakeRunner, tmp_p
     world.ctx.bus.subscribe(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
     come_up(world)
     Kai(world.spec).apply(world.ctx)
-    assert told[0].startswith("KAI 0.16.99 is not like line 0.16: ")
+    assert told[0].startswith("KAI 0.16.99 differs from line 0.16: ")
     assert told[-1].endswith(" more differences")
     assert "helm upgrade --install" in world.log

@@ -194,7 +194,7 @@ def test_kind_takes_kai_with_it(world: LabWorld) -> None:
 def test_somebody_elses_kai_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("Namespace", NAMESPACE)
-    with pytest.raises(LabError, match="this lab did not make"):
+    with pytest.raises(LabError, match="does not belong to this lab"):
         Kai(world.spec).apply(world.ctx)
     world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
     assert Kai(world.spec).observe(world.ctx).state is State.READY

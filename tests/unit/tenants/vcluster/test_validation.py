@@ -169,5 +169,5 @@ def test_a_file_that_is_no_chart_is_named(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="is not a vCluster chart"):
         validate_tenants(lab_with(tenant_spec()), empty)
     (tmp_path / "text").write_text("no archive")
-    with pytest.raises(LabError, match="cannot be read"):
+    with pytest.raises(LabError, match="is unreadable"):
         validate_tenants(lab_with(tenant_spec()), tmp_path / "text")
