@@ -23,6 +23,8 @@ PRIVATE = re.compile(
     r"|(?:can|could)(?:not)?\s+be\s+had|(?<!there )is\s+no(?!\s+longer)|are\s+none|goes\s+by|to\s+be\s+had)(?![\w-])",
     re.IGNORECASE,
 )
+JSON_KEYS = {'"moments"'}
+"""Keys of published JSON, which stay."""
 TEXT = {"COMMENT", "STRING", "FSTRING_MIDDLE", "NAME"}
 PARTS = sorted(
     path.name for path in (ROOT / "lab").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
@@ -34,7 +36,8 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Each comment, string and name of a Python file with its line; any other file as a whole."""
     if path.suffix == ".py":
         with path.open("rb") as file:
-            yield from ((t[2][0], t[1]) for t in tokenize.tokenize(file.readline) if tokenize.tok_name[t[0]] in TEXT)
+            tokens = [t for t in tokenize.tokenize(file.readline) if tokenize.tok_name[t.type] in TEXT]
+        yield from ((t.start[0], t.string) for t in tokens if t.string not in JSON_KEYS)
     else:
         yield 1, path.read_text()
 
