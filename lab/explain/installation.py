@@ -57,7 +57,7 @@ class Component:
         if self.missing:
             return (f"{title} does not exist",)
         waiting = [
-            f"pod {pod.name}: {w.container} waits: {w.reason}{f' ({w.message})' if w.message else ''}"
+            f"pod {pod.name}: {w.name} waits: {w.reason}{f' ({w.message})' if w.message else ''}"
             for pod in self.pods
             for w in pod.waiting
         ]

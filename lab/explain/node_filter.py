@@ -10,6 +10,7 @@ from lab.explain.pod_context import PodContext
 from lab.explain.selectors import node_matches, tolerated
 from lab.kai.names import GPU_RESOURCE
 from lab.objects.fields import parts
+from lab.snapshot.gpu_allocation import portion
 from lab.snapshot.node_info import NodeInfo
 
 # In the order in which they are told. The first group is what a node is, the second what state it is in.
@@ -138,7 +139,7 @@ def _share(case: PodContext, info: NodeInfo) -> list[Obstacle]:
             return [Obstacle("gpu-memory-label", "no label nvidia.com/gpu.memory tells its GPUs' memory")]
         if needs.gpu_memory > info.gpu_memory:
             return [Obstacle("gpu-memory", f"its GPUs have {info.gpu_memory} MiB, the pod wants {needs.gpu_memory}")]
-    part = needs.fraction if needs.fraction is not None else info.portion_of(needs.gpu_memory or 0)
+    part = needs.fraction if needs.fraction is not None else portion(needs.gpu_memory or 0, info.node.gpu_memory)
     fitting = sum(gpu.free + 1e-9 >= part for gpu in info.shared) + info.gpus_free
     if fitting >= needs.devices:
         return []

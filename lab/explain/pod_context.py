@@ -277,7 +277,7 @@ class PodContext:
     @cached_property
     def kubelet(self) -> tuple[ComponentMessage, ...]:
         """What keeps its containers from running: their own states, then the kubelet's events."""
-        waiting = [ComponentMessage(f"container {w.container}: {w.reason}", w.message) for w in self.pod.waiting]
+        waiting = [ComponentMessage(f"container {w.name}: {w.reason}", w.message) for w in self.pod.waiting]
         waiting += [
             ComponentMessage(f"container {c.name}, run before: {c.last_reason}", c.last_message)
             for c in ContainerView.all_of(self.pod_obj)

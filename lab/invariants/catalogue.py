@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lab.errors import SpecError
 from lab.findings import Registry
-from lab.invariants import gpus, queues, reservations, sharing, tenancy, workloads
+from lab.invariants import gpus, queues, reservations, tenants, workloads
 from lab.invariants.model import Invariant
 
 _UNSYNCED = "pods, PodGroups and queues have separate watches, which are not synchronized"
@@ -137,12 +137,12 @@ ALL: tuple[Invariant, ...] = (
         why_grace="vCluster syncs labels and annotations in both directions, in several steps",
     ),
     Invariant(
-        "tenants-apart", "A namespace of the host has pods of at most one tenant.", tenancy.apart, needs=("Pod",)
+        "tenants-apart", "A namespace of the host has pods of at most one tenant.", tenants.apart, needs=("Pod",)
     ),
     Invariant(
         "tenant-own-pods",
         "Each pod that a tenant sees running has its own copy on the host.",
-        tenancy.own_pods,
+        tenants.own_pods,
         needs=("Pod",),
         grace=30,
         why_grace="the syncer deletes a pod that vanished from the host, within the pod's grace period",
@@ -151,7 +151,7 @@ ALL: tuple[Invariant, ...] = (
     Invariant(
         "tenant-no-host-kai",
         "A tenant without its own KAI sees no queues, PodGroups or reservation pods.",
-        tenancy.no_host_kai,
+        tenants.no_host_kai,
         needs=("Pod",),
         grace=60,
         why_grace="a KAI that is being installed in the tenant has its CRDs up to 35 s before its pods",
@@ -160,13 +160,13 @@ ALL: tuple[Invariant, ...] = (
     Invariant(
         "tenant-gpus-apart",
         "A GPU is used by one tenant with its own KAI, or by the host with its other tenants.",
-        sharing.gpus_apart,
+        tenants.gpus_apart,
         needs=("Pod",),
     ),
     Invariant(
         "tenant-nodes",
         "A tenant with dedicated nodes runs on these alone, and no other pods run there.",
-        sharing.own_nodes,
+        tenants.own_nodes,
         needs=("Pod", "Node"),
         grace=20,
         why_grace="a node changes its tenant while pods leave it, and the GPU release check of a removed tenant runs "
@@ -175,7 +175,7 @@ ALL: tuple[Invariant, ...] = (
     Invariant(
         "tenant-quota",
         "The pods of a tenant hold at most its ResourceQuota.",
-        sharing.within_quota,
+        tenants.within_quota,
         needs=("Pod", "ResourceQuota"),
         grace=5,
         why_grace=_UNSYNCED,
@@ -183,7 +183,7 @@ ALL: tuple[Invariant, ...] = (
     Invariant(
         "tenant-no-host-groups",
         "The host's KAI creates no PodGroup for a tenant with its own KAI.",
-        sharing.no_host_groups,
+        tenants.no_host_groups,
         needs=("Pod", "PodGroup"),
         grace=5,
         why_grace=_UNSYNCED,
@@ -191,7 +191,7 @@ ALL: tuple[Invariant, ...] = (
     Invariant(
         "tenant-own-groups",
         "The PodGroup of a pod of a tenant with its own KAI is the tenant's.",
-        sharing.own_groups,
+        tenants.own_groups,
         needs=("Pod",),
         grace=30,
         why_grace="vCluster syncs annotations in steps, the garbage collector deletes an owner's objects one by one",

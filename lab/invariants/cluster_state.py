@@ -54,13 +54,7 @@ class ClusterState:
         view = self.nodes.get(node)
         if view is None:
             return 0
-        count = whole(view.labels.get(GPU_COUNT_LABEL)) or 0
-        return max(view.gpus, count * view.gpu_replicas)
-
-    def gpu_memory_of(self, node: str) -> int:
-        """MiB of each GPU of a node by its label nvidia.com/gpu.memory; 0 if unknown."""
-        view = self.nodes.get(node)
-        return (view.gpu_memory or 0) if view is not None else 0
+        return max(view.gpus, (whole(view.labels.get(GPU_COUNT_LABEL)) or 0) * view.gpu_replicas)
 
 
 def tenants_with_kai(pods: Iterable[PodInfo]) -> frozenset[str]:

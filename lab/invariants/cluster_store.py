@@ -19,7 +19,6 @@ class ClusterStore(Cache):
 
     def __init__(self, kinds: Iterable[str]) -> None:
         super().__init__(kinds, lambda obj: redact(slim(obj)))
-        self._kinds = tuple(kinds)
         self.nodes: dict[str, NodeView] = {}
         self.pods = Store(
             PodInfo.of,
@@ -49,8 +48,8 @@ class ClusterStore(Cache):
         return tuple({key: pod for place in places for key, pod in self.pods.by_index(*place).items()}.values())
 
     def snapshot(self, at: datetime) -> ClusterSnapshot:
-        read = {kind: self.objects(kind) for kind in self._kinds if not self.doubt(kind)}
-        return ClusterSnapshot(at=at, objects=read, absent=frozenset(self._kinds) - read.keys())
+        read = {kind: self.objects(kind) for kind in self.kinds if not self.doubt(kind)}
+        return ClusterSnapshot(at=at, objects=read, absent=frozenset(self.kinds) - read.keys())
 
 
 def _resources(pod: PodInfo) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.invariants.cluster_store import ClusterStore
 from lab.invariants.grace_tracker import GraceTracker
 from lab.invariants.model import Invariant, Violation
-from lab.invariants.scope import Scope, known_faults
+from lab.invariants.scope import Scope, known_defects_of
 from lab.kube.informers import InformerEvent, InformerSource
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -30,7 +30,7 @@ class Evaluator:
     def __init__(self, scope: Scope, zero: datetime, invariants: Iterable[Invariant] = ALL) -> None:
         self.scope = scope
         self.invariants = tuple(invariants)
-        faults = known_faults(scope.kai_version)
+        faults = known_defects_of(scope.kai_version)
         notes = {
             invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
             for invariant in self.invariants

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lab.errors import LabError
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Violation
-from lab.invariants.scope import Scope, known_faults
+from lab.invariants.scope import Scope, known_defects_of
 
 RETRIED = "reservation-lost-on-retry"
 """The defect (lab/kai/lines/every.toml) that can be proven."""
@@ -24,7 +24,7 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
     A failed bind leaves its reason in the BindRequest, also after a later attempt succeeds (seen with KAI 0.16.8). That
     attempt is the defect: it deletes the reservation pod of the GPU that it then assigns.
     """
-    if violation.rule not in _VIOLATED or RETRIED not in known_faults(scope.kai_version):
+    if violation.rule not in _VIOLATED or RETRIED not in known_defects_of(scope.kai_version):
         return violation
     for line in violation.evidence:
         if named := _POD.match(line):

@@ -8,7 +8,7 @@ from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import some
 from lab.invariants.model import breach
-from lab.objects.kai import QueueShare, QueueView
+from lab.objects.kai import QueueView
 from lab.snapshot.pod_info import PodInfo
 from lab.text import count
 
@@ -19,6 +19,7 @@ MEGABYTE = 1_000_000
 
 def within_limit(state: ClusterState) -> Iterator[Finding]:
     """The pods of a queue and of all queues below it hold at most its limit."""
+    memory = {name: node.gpu_memory for name, node in state.nodes.items()}
     members: dict[str, list[PodInfo]] = {}
     for leaf, pods in _workloads(state):
         for name in _up(state, leaf):
@@ -27,11 +28,11 @@ def within_limit(state: ClusterState) -> Iterator[Finding]:
     for name, pods in members.items():
         queue = state.queues[name]
         for word, unit, part, taken in (
-            ("GPUs", "", queue.gpu, sum(pod.gpus(state.gpu_memory_of(pod.view.node)) for pod in pods)),
+            ("GPUs", "", queue.gpu, sum(pod.gpus(memory.get(pod.view.node)) for pod in pods)),
             ("cpu", "m", queue.cpu, sum(pod.requests.cpu for pod in pods)),
             ("memory", " MB", queue.memory, sum(pod.requests.memory for pod in pods) / MEGABYTE),
         ):
-            if _over(part, taken):
+            if part.limit != UNLIMITED and taken > part.limit + 1e-6:
                 yield breach(
                     f"{name} {word}",
                     f"the pods of queue {name} hold {taken:.6g}{unit} {word}, and its limit is {part.limit:g}{unit}",
@@ -71,10 +72,6 @@ def _up(state: ClusterState, name: str) -> list[str]:
         chain.append(name)
         name = state.queues[name].parent
     return chain
-
-
-def _over(part: QueueShare, taken: float) -> bool:
-    return part.limit != UNLIMITED and taken > part.limit + 1e-6
 
 
 def _tree(queue: QueueView) -> str:

@@ -54,7 +54,7 @@ def scopes_of(
     return (host, *(Scope(name, tenant.cluster, kai_version=tenant.kai_version) for name, tenant in own.items()))
 
 
-def known_faults(kai_version: str) -> dict[str, str]:
+def known_defects_of(kai_version: str) -> dict[str, str]:
     """Descriptions of the known defects of a KAI version by id; empty for an unknown version."""
     if not kai_version:
         return {}

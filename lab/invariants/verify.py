@@ -28,22 +28,10 @@ def verify(
     clock: Callable[[], float] = time.monotonic,
     informers: Callable[[Iterable[InformerSource]], Informers] = Informers,
 ) -> InvariantReport:
-    """Verify clusters, without changing them.
+    """Verify clusters once, for ``seconds``, or ``until_quiet`` (with ``seconds`` as the limit), without changing them.
 
-    Waits until each breach has ended or exceeded its grace period, at most two minutes.
-
-    Args:
-        scopes: the clusters.
-        seconds: duration of the watch; 0 verifies once.
-        until_quiet: stop when nothing has changed for a few seconds, ``seconds`` at the latest.
-        invariants: the rules.
-        settling: called with the number of breaches within their grace period, before waiting for them.
-        clock: seconds.
-        informers: watches the clusters; tests pass a script.
-
-    Raises:
-        ApiFailed: no invariant could be evaluated.
-        Interrupted: the run was cancelled.
+    Then waits until each breach has ended or exceeded its grace period, at most two minutes; calls ``settling`` with
+    their number before. Raises ApiFailed when no invariant could be evaluated, and Interrupted.
     """
     quiet: bool | None = None
     with Watcher(scopes, invariants, clock=clock, informers=informers) as watcher:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 
 from lab.invariants.catalogue import ALL
 from lab.invariants.evaluator import Evaluator
@@ -28,8 +27,8 @@ IDLE_SECONDS = 0.5
 class Watcher:
     """A context manager that watches clusters.
 
-    ``tell`` is called with each violation, in the watching thread. ``informers`` watches the clusters; tests pass a
-    script.
+    ``on_violation`` is called with each violation, in the watching thread. ``informers`` watches the clusters; tests
+    pass a script.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Watcher:
         scopes: Iterable[Scope],
         invariants: Iterable[Invariant] = ALL,
         *,
-        tell: Callable[[Violation], None] = lambda _: None,
+        on_violation: Callable[[Violation], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         informers: Callable[[Iterable[InformerSource]], Informers] = Informers,
     ) -> None:
@@ -46,7 +45,7 @@ class Watcher:
         rules = tuple(invariants)
         self._evaluators = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
         self._informers = informers([source for one in self._evaluators.values() for source in one.sources()])
-        self._tell = tell
+        self._on_violation = on_violation
         self._violations: list[Violation] = []
         self._begun = clock()
         self._background: Background | None = None
@@ -56,11 +55,9 @@ class Watcher:
         self._begun = self._clock()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
-        self._informers.__exit__(kind, error, trace)
+        self._informers.__exit__(*error)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -159,4 +156,4 @@ class Watcher:
         for violation in violations:
             found = with_cause(violation, evaluator.scope)
             self._violations.append(found)
-            self._tell(found)
+            self._on_violation(found)

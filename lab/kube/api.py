@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from lab.errors import ApiFailed
-from lab.kube.exec import read_log
 from lab.kube.http import KubeTransport
 from lab.kube.rest import Json, RestClient
-from lab.kube.rest_mapper import RestMapper
+from lab.kube.rest_mapper import POD, RestMapper
 from lab.kube.transport import Transport
 
 OWNER_LABEL = "kailab"
@@ -34,7 +33,7 @@ class Api:
         self.kubeconfig = kubeconfig
         self.context = context
         self.calls = RestClient(kubeconfig, context, lambda: transport or KubeTransport(kubeconfig, context))
-        self.kinds = RestMapper(self.calls.discover)
+        self.kinds = RestMapper(lambda path: self.calls.json_or_none(path, f"API discovery {path}"))
 
     @property
     def cancel(self) -> threading.Event | None:
@@ -72,7 +71,13 @@ class Api:
         self, pod: str, namespace: str, container: str | None = None, tail: int | None = None, previous: bool = False
     ) -> str:
         """The log of a container (the pod's default one): its last ``tail`` lines, or that of its previous run."""
-        return read_log(self.calls, namespace, pod, container, tail=tail, previous=previous)
+        query = {"container": container or self._default_container(namespace, pod)}
+        if tail is not None:
+            query["tailLines"] = str(tail)
+        if previous:
+            query["previous"] = "true"
+        path, title = POD.path(namespace, pod, "log"), f"log of {POD.title(namespace, pod)}"
+        return self.calls.raw("GET", path, title=title, query=query).decode(errors="replace")
 
     def poll(
         self, check: Callable[[], T], *, until: Callable[[T], bool] = bool, timeout: float, interval: float = 0.25
@@ -97,6 +102,12 @@ class Api:
     def close(self) -> None:
         """Close idle connections; a later call opens new ones."""
         self.calls.close()
+
+    def _default_container(self, namespace: str, pod: str) -> str:
+        """The container of kubectl's annotation, or the first one."""
+        obj = self.calls.json("GET", POD.path(namespace, pod), title=POD.title(namespace, pod))
+        named = (obj.get("metadata", {}).get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+        return str(named or obj["spec"]["containers"][0]["name"])
 
 
 def selector(labels: str | None, fields: str | None) -> dict[str, str]:

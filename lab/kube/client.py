@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.api import Api, selector
-from lab.kube.exec import run_in_pod
 from lab.kube.rest import APPLY_PATCH, MERGE_PATCH, Json
+from lab.kube.rest_mapper import POD
 from lab.kube.retry import retry as repeat
-from lab.kube.wait import FailFast, Predicate, Wait, judge_ready
+from lab.kube.transport import ExecOutcome, TransportError
+from lab.kube.wait import FailFast, Predicate, Wait, ready_predicates
 
 FIELD_MANAGER = "kailab"
 
 # Errors of the API server while a webhook's pods are still starting.
 _STARTING = ("failed calling webhook", "conversion webhook")
+
+OUTPUT_LINES = 12
+
+_NOT_STARTED = "waiting for init preliminary setup"
+"""runc's error when its init process died before the command started, so that repeating it is safe. Seen with runc
+1.1.15 on a busy node, once in some thousand commands."""
 
 
 class Cluster(Api):
@@ -115,7 +124,22 @@ class Cluster(Api):
         Raises ApiFailed, with the output as evidence, when the command does not start, fails, or does not end within
         ``timeout`` seconds; and Interrupted.
         """
-        return run_in_pod(self.calls, namespace, pod, container, argv, timeout)
+        container = container or self._default_container(namespace, pod)
+        what = f"{shlex.join(argv)} in {POD.title(namespace, pod)}, container {container}"
+        query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", a) for a in argv)]
+        path = POD.path(namespace, pod, "exec")
+
+        def once() -> str:
+            outcome = self._exec(path, query, timeout, what)
+            if outcome.status is not None and outcome.status.get("status") == "Success":
+                return outcome.out
+            lines = [*outcome.out.splitlines(), *outcome.err.splitlines()][-OUTPUT_LINES:]
+            raise ApiFailed(f"{what}: {_failure(outcome.status)}", evidence=lines, fix="check the output above")
+
+        def not_started(error: ApiFailed) -> bool:
+            return _NOT_STARTED in error.what
+
+        return repeat(once, when=not_started, attempts=3, interval=0.5, sleep=self.calls.pause)
 
     def wait(
         self,
@@ -130,20 +154,10 @@ class Cluster(Api):
         what: str,
         hold: float = 0.0,
     ) -> list[Json]:
-        """Watch a set of objects until ``predicate`` holds over it; returns the set.
+        """Watch a set of objects until ``predicate``, called with the set at each change, holds for ``hold`` seconds.
 
-        While the kind's CRD is not installed, the set is empty.
-
-        Args:
-            kind: kind of the objects.
-            predicate: called with the current set at each change.
-            namespace: None for all.
-            labels: label selector.
-            fields: field selector.
-            timeout: seconds.
-            fail: called with the current set; returns a reason to stop because the predicate will never hold.
-            what: the condition in words, for the error.
-            hold: seconds during which the predicate must stay true.
+        Returns the set, which is empty while the kind's CRD is not installed. ``labels`` and ``fields`` are selectors,
+        ``what`` is the condition in words. ``fail`` returns a reason to stop because the predicate will never hold.
 
         Raises:
             WaitTimeout: with the last states of the objects and their newest events.
@@ -171,7 +185,7 @@ class Cluster(Api):
         wanted = [names] if isinstance(names, str) else None if names is None else sorted(names)
         if wanted == []:
             return []
-        predicate, fail = judge_ready(wanted)
+        predicate, fail = ready_predicates(wanted)
         one = f"metadata.name={wanted[0]}" if wanted is not None and len(wanted) == 1 else None
         what = what or f"{kind} {', '.join(wanted) if wanted else labels or 'objects'} ready"
         return self.wait(
@@ -192,6 +206,20 @@ class Cluster(Api):
             content_type=APPLY_PATCH,
         )
 
+    def _exec(self, path: str, query: Sequence[tuple[str, str]], timeout: float, what: str) -> ExecOutcome:
+        cancel = self.cancel
+        try:
+            return self.calls.transport.exec(path, query, timeout, lambda: cancel is not None and cancel.is_set())
+        except TransportError as failure:
+            raise self.calls.unreachable(failure) from failure
+        except TimeoutError as error:
+            self.calls.check_cancel()
+            fix = "raise the timeout, or check what the command waits for"
+            raise ApiFailed(f"{what}: did not end within {timeout:g} s", fix=fix) from error
+        except ApiFailed as error:
+            text = f"{what}: {error.what} (HTTP {error.status})"
+            raise ApiFailed(text, status=error.status, fix="check whether the container runs") from error
+
     def _delete(self, path: str, title: str, query: dict[str, str], grace: int | None) -> bool:
         """Whether there was something to delete."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
@@ -209,6 +237,14 @@ class Cluster(Api):
 def _namespace(doc: Json) -> str:
     """The namespace of a document; cluster-scoped kinds ignore it."""
     return str(doc.get("metadata", {}).get("namespace") or "default")
+
+
+def _failure(status: Mapping[str, Any] | None) -> str:
+    if status is None:
+        return "the connection ended before the command did"
+    causes = (status.get("details") or {}).get("causes") or []
+    code = next((c.get("message") for c in causes if c.get("reason") == "ExitCode"), None)
+    return f"ended with status {code}" if code is not None else str(status.get("message") or "failed")
 
 
 def _flat(docs: Iterable[Json | None]) -> Iterator[Json]:

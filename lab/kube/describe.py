@@ -84,7 +84,7 @@ def _pod(pod: PodView) -> list[str]:
     if pod.deleting:
         words.append("being deleted")
     words.append(f"on {pod.node}" if pod.node else f"not bound, scheduler {pod.scheduler_name or '-'}")
-    words += [f"{w.container} waits: {_because(w.reason, w.message)}" for w in pod.waiting]
+    words += [f"{w.name} waits: {_because(w.reason, w.message)}" for w in pod.waiting]
     # The Ready conditions only repeat the containers' states.
     ignored = ("Ready", "ContainersReady") if pod.waiting else ("ContainersReady",)
     words += [
@@ -138,7 +138,7 @@ def _pods_of(api: Api, obj: Obj) -> list[dict[str, Any]]:
 def _log_tails(api: Api, pods: Iterable[PodView]) -> list[str]:
     """The last log lines of containers in CrashLoopBackOff, which mostly show the cause."""
     lines: list[str] = []
-    crashing = [(p, w.container) for p in pods for w in p.waiting if w.reason == "CrashLoopBackOff"]
+    crashing = [(p, w.name) for p in pods for w in p.waiting if w.reason == "CrashLoopBackOff"]
     for pod, container in crashing[:LOGS]:
         try:
             text = api.logs(pod.name, pod.namespace, container, tail=LOG_LINES, previous=True)
@@ -151,8 +151,7 @@ def _log_tails(api: Api, pods: Iterable[PodView]) -> list[str]:
 def _events(api: Api, objects: Sequence[Obj], namespace: str | None) -> list[str]:
     """The newest events about these objects; without objects, the namespace's newest warnings."""
     spaces = sorted({obj.get("metadata", {}).get("namespace") or "default" for obj in objects})
-    if not spaces:
-        spaces = [namespace] if namespace else []
+    spaces = spaces or ([namespace] if namespace else [])
     events = [EventView.of(raw) for space in spaces[:3] for raw in api.list("Event", space)]
     if objects:
         uids = {obj.get("metadata", {}).get("uid") for obj in objects}

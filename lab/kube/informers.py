@@ -15,7 +15,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from lab.errors import ApiFailed
 from lab.kube.api import Api
@@ -81,9 +80,7 @@ class Informers:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for thread in self._threads:
             thread.stopping.set()
         for thread in self._threads:
@@ -148,10 +145,10 @@ class Cache:
     """The objects of some kinds of one source, from its events; ``view`` converts them. Not thread-safe."""
 
     def __init__(self, kinds: Iterable[str], view: Callable[[Json], Json]) -> None:
-        self._stores = {kind: Store(view) for kind in kinds}
-        self._doubts = dict.fromkeys(self._stores, NOT_READ)
+        self.kinds = tuple(kinds)
+        self._stores = {kind: Store(view) for kind in self.kinds}
+        self._doubts = dict.fromkeys(self.kinds, NOT_READ)
         self._answered: set[str] = set()
-        self._tuples: dict[str, tuple[Json, ...]] = {}
 
     def update(self, event: InformerEvent) -> list[Change]:
         """Apply an event; returns its changes with converted objects."""
@@ -163,7 +160,6 @@ class Cache:
             self._doubts[kind] = doubt
             return []
         self._doubts.pop(kind, None)
-        self._tuples.pop(kind, None)
         changes = []
         for change, obj in event.changes:
             _, kept = self._stores[kind].update((change, obj))
@@ -181,9 +177,7 @@ class Cache:
 
     def objects(self, kind: str) -> tuple[Json, ...]:
         """The last known objects of a kind."""
-        if kind not in self._tuples:
-            self._tuples[kind] = tuple(self._stores[kind])
-        return self._tuples[kind]
+        return tuple(self._stores[kind])
 
 
 class EventLoop(Background):
@@ -211,7 +205,7 @@ class EventLoop(Background):
             self.stopping.set()
             self.changed.notify_all()
         super().stop()
-        self._informers.__exit__(None, None, None)
+        self._informers.__exit__()
 
     def wait_for(self, predicate: Callable[[], bool], seconds: float) -> bool:
         """Wait until the predicate holds; returns whether it does. It is called after each event, under ``changed``."""

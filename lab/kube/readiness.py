@@ -16,8 +16,7 @@ Obj = Mapping[str, Any]
 
 def is_ready(obj: Obj) -> bool:
     """Whether a pod is Ready, a workload rolled out, a CRD established, and so on by kind."""
-    kind = obj.get("kind")
-    conditions = Condition.all_of(obj)
+    kind, conditions = obj.get("kind"), Condition.all_of(obj)
     if obj.get("metadata", {}).get("deletionTimestamp"):
         return False
     if kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"):
@@ -43,7 +42,7 @@ def why_never(obj: Obj) -> str | None:
             return f"pod {name} has ended: {pod.phase}{f', {pod.reason}' if pod.reason else ''}"
         for waiting in pod.waiting:
             if waiting.reason in HOPELESS:
-                return f"pod {name}, container {waiting.container}: {waiting.reason}: {waiting.message}"
+                return f"pod {name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
     for condition in Condition.all_of(obj):
         late = kind == "Deployment" and condition.reason == "ProgressDeadlineExceeded"
         failed = kind == "Job" and (condition.type, condition.status) == ("Failed", "True")

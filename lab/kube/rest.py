@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from lab.errors import ApiFailed, Interrupted
-from lab.kube.errors import ApiServer, may_repeat
+from lab.kube.errors import Unreachable, fix_for, may_repeat
 from lab.kube.rest_mapper import Resource
 from lab.kube.retry import retry
 from lab.kube.transport import Reply, Transport, TransportError
@@ -61,10 +61,6 @@ class RestClient:
             if self._transport is None:
                 self._transport = self._connect()
             return self._transport
-
-    @property
-    def server(self) -> ApiServer:
-        return ApiServer(self.transport.server, self.kubeconfig, self.context)
 
     def close(self) -> None:
         """Close idle connections; the next request opens new ones."""
@@ -151,12 +147,36 @@ class RestClient:
                 return reply
             raw = reply.read()
         except TransportError as failure:
-            raise self.server.unreachable(failure) from failure
-        raise self.server.refused("GET", title, reply.status, raw)
+            raise self.unreachable(failure) from failure
+        raise self._refused("GET", title, reply.status, raw)
 
-    def discover(self, path: str) -> Json | None:
-        """A document of API discovery, or None where the server does not have it. Raises ApiFailed."""
-        return self.json_or_none(path, f"API discovery {path}")
+    def unreachable(self, failure: TransportError) -> Unreachable:
+        """The error for a request without an answer."""
+        source = f"{self.kubeconfig}" + (f", context {self.context}" if self.context else "")
+        if failure.tls:
+            problem = "has an untrusted certificate"
+            fix = "run 'lab up' to write the kubeconfig again; the cluster was probably recreated"
+        else:
+            problem = "does not answer"
+            fix = "check with 'lab status' whether the cluster runs; 'lab up' starts a stopped one"
+        return Unreachable(f"the API server {self.transport.server} ({source}) {problem}: {failure}", failure, fix)
+
+    def _refused(self, method: str, title: str, status: int, raw: bytes) -> ApiFailed:
+        text = raw.decode(errors="replace").strip()
+        evidence: list[str] = []
+        try:
+            answer = json.loads(text)
+            message = str(answer["message"])
+            causes = (answer.get("details") or {}).get("causes") or []
+            evidence = [f"{c.get('field', '')}: {c.get('message', '')}".strip(": ") for c in causes][:10]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            message = text[:300] or "no reason given"
+        return ApiFailed(
+            f"{method} {title}: {message} (HTTP {status})",
+            status=status,
+            evidence=[line for line in evidence if line and line not in message],
+            fix=fix_for(status, message, self.transport.server, self.kubeconfig, self.context),
+        )
 
     def _once(
         self, method: str, path: str, title: str, query: Json, data: bytes | None, content_type: str, timeout: float
@@ -167,10 +187,10 @@ class RestClient:
             raw = reply.read()
         except TransportError as failure:
             log.debug("%s %s: %s", method, path, failure)
-            raise self.server.unreachable(failure) from failure
+            raise self.unreachable(failure) from failure
         log.debug("%s %s: %d in %.0f ms", method, path, reply.status, (time.monotonic() - started) * 1000)
         if not 200 <= reply.status < 300:
-            raise self.server.refused(method, title, reply.status, raw)
+            raise self._refused(method, title, reply.status, raw)
         return raw
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,7 +126,6 @@ class RestMapper:
     def __init__(self, read: Callable[[str], dict[str, Any] | None]) -> None:
         self._read = read
         self._found: dict[tuple[str, str], Resource] = {}
-        self._lock = threading.Lock()
 
     def named(self, kind: str) -> Resource:
         """The resource of ``Kind`` or ``Kind.group``.
@@ -138,8 +136,8 @@ class RestMapper:
         for resource in KNOWN:
             if resource.kind == name and group in ("", resource.group):
                 return resource
-        with self._lock:
-            found = [r for (_, k), r in self._found.items() if k == name and group in ("", r.group)]
+        # list() is atomic: other threads may add to the cache.
+        found = [r for r in list(self._found.values()) if r.kind == name and group in ("", r.group)]
         found = found or [r for v in self._preferred(group) for r in self._served(v) if r.kind == name]
         groups = sorted({resource.group for resource in found})
         if len(groups) > 1:
@@ -149,8 +147,7 @@ class RestMapper:
             )
         if not found:
             raise missing(kind)
-        self._keep(found[0])
-        return found[0]
+        return self._cache(found[0])
 
     def kind_for(self, resource: str) -> str:
         """The ``Kind.group`` of a resource such as ``pods.`` or ``widgets.example.com`` in Kubernetes' messages.
@@ -180,19 +177,16 @@ class RestMapper:
         for resource in KNOWN:
             if (resource.group, resource.kind) == (group, kind):
                 return replace(resource, version=version)
-        with self._lock:
-            cached = self._found.get((api_version, kind))
-        if cached is not None:
-            return cached
-        for resource in self._served(api_version):
-            if resource.kind == kind:
-                self._keep(resource)
-                return resource
-        raise missing(f"{kind} ({api_version})")
+        found = self._found.get((api_version, kind))
+        if found is None:
+            found = next((r for r in self._served(api_version) if r.kind == kind), None)
+        if found is None:
+            raise missing(f"{kind} ({api_version})")
+        return self._cache(found)
 
-    def _keep(self, resource: Resource) -> None:
-        with self._lock:
-            self._found[resource.api_version, resource.kind] = resource
+    def _cache(self, resource: Resource) -> Resource:
+        self._found[resource.api_version, resource.kind] = resource
+        return resource
 
     def _preferred(self, group: str) -> list[str]:
         """The preferred apiVersion of ``group``, or of every group."""

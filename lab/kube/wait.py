@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.api import Api
@@ -105,7 +105,7 @@ class Wait:
         return [*args, *(["-n", self._namespace] if self._namespace else [])]
 
 
-def judge_ready(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:
+def ready_predicates(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:
     """Predicate and fail-fast function of ``wait_ready``.
 
     All of ``names`` must exist and be ready; with None at least one object, and all except pods being replaced.
@@ -113,21 +113,14 @@ def judge_ready(names: Iterable[str] | None) -> tuple[Predicate, FailFast]:
     wanted = None if names is None else frozenset(names)
 
     def chosen(objects: list[Json]) -> list[Json]:
-        if wanted is None:
-            return [obj for obj in objects if not replaced(obj)]
-        return [obj for obj in objects if _name(obj) in wanted]
+        return [obj for obj in objects if (not replaced(obj) if wanted is None else key_of(obj)[1] in wanted)]
 
     def predicate(objects: list[Json]) -> bool:
         mine = chosen(objects)
-        found = {_name(obj) for obj in mine}
-        return bool(mine) and (wanted is None or wanted <= found) and all(map(is_ready, mine))
+        complete = bool(mine) if wanted is None else wanted <= {key_of(obj)[1] for obj in mine}
+        return complete and all(map(is_ready, mine))
 
     def fail(objects: list[Json]) -> str | None:
-        reasons = [why_never(obj) for obj in chosen(objects)]
-        return next((reason for reason in reasons if reason), None)
+        return next(filter(None, map(why_never, chosen(objects))), None)
 
     return predicate, fail
-
-
-def _name(obj: Mapping[str, Any]) -> str:
-    return str(obj.get("metadata", {}).get("name", ""))

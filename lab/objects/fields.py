@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from lab.kai.names import GPU_RESOURCE
 from lab.objects.redact import redact
 
 Obj = Mapping[str, Any]
@@ -37,11 +36,6 @@ def owner_of(meta: Obj) -> str:
     """The controller as ``Kind/name``, or an empty string."""
     owners = meta.get("ownerReferences") or []
     return next((f"{o['kind']}/{o['name']}" for o in owners if o.get("controller")), "")
-
-
-def gpus_in(resources: Obj | None) -> int:
-    """Whole GPUs in a resource list."""
-    return whole((resources or {}).get(GPU_RESOURCE)) or 0
 
 
 def number(text: object) -> float | None:

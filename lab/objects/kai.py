@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.kai.names import GPU_RESOURCE, RESERVATION_APP
-from lab.objects.fields import Obj, annotations_of, labels_of, parts, quantity
+from lab.objects.fields import Obj, labels_of, parts, quantity
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class PodGroupView:
     owner: str
     """The workload as ``Kind/name``."""
     labels: Mapping[str, str]
-    annotations: Mapping[str, str]
     refusals: tuple[Refusal, ...]
     """The scheduler's latest reasons; not updated once pods of the group are placed."""
     gpus_allocated: float
@@ -50,7 +49,6 @@ class PodGroupView:
             priority_class=spec.get("priorityClassName", ""),
             owner=next((f"{o['kind']}/{o['name']}" for o in owners), ""),
             labels=labels_of(meta),
-            annotations=annotations_of(meta),
             refusals=tuple(r for c in status.get("schedulingConditions") or [] for r in _refusals(c)),
             gpus_allocated=_usage((status.get("resourcesStatus") or {}).get("allocated")).gpu,
         )
@@ -80,7 +78,6 @@ class QueueView:
     """A queue (scheduling.run.ai/v2, cluster-scoped)."""
 
     name: str
-    uid: str
     parent: str
     priority: int
     """Higher first among siblings; KAI's default is 100."""
@@ -91,7 +88,6 @@ class QueueView:
     memory: QueueShare
     """In MB (10^6 bytes)."""
     children: tuple[str, ...]
-    labels: Mapping[str, str]
     allocated: Usage
     """Used by pods of the queue and its children, as the queue-controller counts."""
     allocated_non_preemptible: Usage
@@ -103,14 +99,12 @@ class QueueView:
         resources = spec.get("resources") or {}
         return cls(
             name=meta.get("name", ""),
-            uid=meta.get("uid", ""),
             parent=spec.get("parentQueue", ""),
             priority=100 if spec.get("priority") is None else int(spec["priority"]),
             gpu=_share(resources.get("gpu")),
             cpu=_share(resources.get("cpu")),
             memory=_share(resources.get("memory")),
             children=tuple(sorted(status.get("childQueues") or [])),
-            labels=labels_of(meta),
             allocated=_usage(status.get("allocated")),
             allocated_non_preemptible=_usage(status.get("allocatedNonPreemptible")),
         )
@@ -125,7 +119,6 @@ class BindRequestView:
 
     name: str
     namespace: str
-    uid: str
     pod: str
     node: str
     """The node that the scheduler chose."""
@@ -146,7 +139,6 @@ class BindRequestView:
         return cls(
             name=meta.get("name", ""),
             namespace=meta.get("namespace", ""),
-            uid=meta.get("uid", ""),
             pod=spec.get("podName", ""),
             node=spec.get("selectedNode", ""),
             resource_type=spec.get("receivedResourceType", ""),

@@ -11,12 +11,13 @@ from lab.kai.names import (
     GPU_MEMORY_LABEL,
     GPU_PRODUCT_LABEL,
     GPU_REPLICAS_LABEL,
+    GPU_RESOURCE,
     POD_GROUP_ANNOTATION,
     QUEUE_LABEL,
     RECEIVED_ANNOTATION,
     RESERVED_GPU_ANNOTATION,
 )
-from lab.objects.fields import Obj, amounts, annotations_of, gpus_in, labels_of, owner_of, parts, whole
+from lab.objects.fields import Obj, amounts, annotations_of, labels_of, owner_of, parts, whole
 from lab.objects.pod_requests import PodRequests
 
 
@@ -41,100 +42,6 @@ class Condition:
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     """Whether the condition of this type is True."""
     return any(c.type == kind and c.status == "True" for c in conditions)
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A waiting container."""
-
-    container: str
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class PodView:
-    """A pod, with KAI's labels and annotations."""
-
-    name: str
-    namespace: str
-    uid: str
-    phase: str
-    """Pending, Running, Succeeded, Failed or Unknown."""
-    reason: str
-    """Reason for the failure of the whole pod, such as Evicted or UnexpectedAdmissionError."""
-    node: str
-    """Empty until the pod is bound."""
-    scheduler_name: str
-    ready: bool
-    deleting: bool
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    """Without vCluster's tokens."""
-    runtime_class: str
-    waiting: tuple[Waiting, ...]
-    """Waiting containers, including init containers."""
-    restarts: int
-    requests: PodRequests
-    gpu_groups: tuple[str, ...]
-    """KAI's names of the GPUs that it shares; each has one reservation pod."""
-    received_resource_type: str
-    """Regular or Fraction once KAI's binder has bound it."""
-    pod_group: str
-    """Name of its PodGroup, in the pod's namespace."""
-    queue: str
-    conditions: tuple[Condition, ...]
-    owner: str
-    """Its controller as ``Kind/name``; empty for a bare pod."""
-
-    @property
-    def reserved_gpu(self) -> str:
-        """UUID of the GPU that a reservation pod reports; empty before it does."""
-        return self.annotations.get(RESERVED_GPU_ANNOTATION, "")
-
-    @property
-    def waiting_reasons(self) -> tuple[str, ...]:
-        """Reasons of the waiting containers, such as ImagePullBackOff."""
-        return tuple(w.reason for w in self.waiting)
-
-    @property
-    def ended(self) -> bool:
-        """Whether all containers have terminated for good."""
-        return self.phase in ("Succeeded", "Failed")
-
-    @classmethod
-    def of(cls, obj: Obj) -> PodView:
-        meta, spec, status = parts(obj)
-        labels, annotations = labels_of(meta), annotations_of(meta)
-        states = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-        conditions = Condition.all_of(obj)
-        return cls(
-            name=meta.get("name", ""),
-            namespace=meta.get("namespace", ""),
-            uid=meta.get("uid", ""),
-            phase=status.get("phase", ""),
-            reason=status.get("reason", ""),
-            node=spec.get("nodeName", ""),
-            scheduler_name=spec.get("schedulerName", ""),
-            ready=is_true(conditions, "Ready"),
-            deleting="deletionTimestamp" in meta,
-            labels=labels,
-            annotations=annotations,
-            runtime_class=spec.get("runtimeClassName") or "",
-            waiting=tuple(
-                Waiting(state.get("name", ""), w.get("reason", ""), w.get("message", ""))
-                for state in states
-                if (w := state.get("state", {}).get("waiting")) is not None
-            ),
-            restarts=sum(state.get("restartCount", 0) for state in states),
-            requests=PodRequests.of(obj),
-            gpu_groups=_gpu_groups(labels),
-            received_resource_type=annotations.get(RECEIVED_ANNOTATION, ""),
-            pod_group=annotations.get(POD_GROUP_ANNOTATION, ""),
-            queue=labels.get(QUEUE_LABEL, ""),
-            conditions=conditions,
-            owner=owner_of(meta),
-        )
 
 
 @dataclass(frozen=True)
@@ -187,6 +94,92 @@ class ContainerView:
 
 
 @dataclass(frozen=True)
+class PodView:
+    """A pod, with KAI's labels and annotations."""
+
+    name: str
+    namespace: str
+    uid: str
+    phase: str
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    reason: str
+    """Reason for the failure of the whole pod, such as Evicted or UnexpectedAdmissionError."""
+    node: str
+    """Empty until the pod is bound."""
+    scheduler_name: str
+    ready: bool
+    deleting: bool
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    """Without vCluster's tokens."""
+    runtime_class: str
+    containers: tuple[ContainerView, ...]
+    """Init containers first."""
+    requests: PodRequests
+    gpu_groups: tuple[str, ...]
+    """KAI's names of the GPUs that it shares; each has one reservation pod."""
+    received_resource_type: str
+    """Regular or Fraction once KAI's binder has bound it."""
+    pod_group: str
+    """Name of its PodGroup, in the pod's namespace."""
+    queue: str
+    conditions: tuple[Condition, ...]
+    owner: str
+    """Its controller as ``Kind/name``; empty for a bare pod."""
+
+    @property
+    def reserved_gpu(self) -> str:
+        """UUID of the GPU that a reservation pod reports; empty before it does."""
+        return self.annotations.get(RESERVED_GPU_ANNOTATION, "")
+
+    @property
+    def waiting(self) -> tuple[ContainerView, ...]:
+        return tuple(container for container in self.containers if container.state == "waiting")
+
+    @property
+    def waiting_reasons(self) -> tuple[str, ...]:
+        """Reasons of the waiting containers, such as ImagePullBackOff."""
+        return tuple(w.reason for w in self.waiting)
+
+    @property
+    def restarts(self) -> int:
+        return sum(container.restarts for container in self.containers)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all containers have terminated for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @classmethod
+    def of(cls, obj: Obj) -> PodView:
+        meta, spec, status = parts(obj)
+        labels, annotations = labels_of(meta), annotations_of(meta)
+        conditions = Condition.all_of(obj)
+        return cls(
+            name=meta.get("name", ""),
+            namespace=meta.get("namespace", ""),
+            uid=meta.get("uid", ""),
+            phase=status.get("phase", ""),
+            reason=status.get("reason", ""),
+            node=spec.get("nodeName", ""),
+            scheduler_name=spec.get("schedulerName", ""),
+            ready=is_true(conditions, "Ready"),
+            deleting="deletionTimestamp" in meta,
+            labels=labels,
+            annotations=annotations,
+            runtime_class=spec.get("runtimeClassName") or "",
+            containers=ContainerView.all_of(obj),
+            requests=PodRequests.of(obj),
+            gpu_groups=_gpu_groups(labels),
+            received_resource_type=annotations.get(RECEIVED_ANNOTATION, ""),
+            pod_group=annotations.get(POD_GROUP_ANNOTATION, ""),
+            queue=labels.get(QUEUE_LABEL, ""),
+            conditions=conditions,
+            owner=owner_of(meta),
+        )
+
+
+@dataclass(frozen=True)
 class NodeView:
     """A node and its GPUs."""
 
@@ -222,7 +215,7 @@ class NodeView:
             name=meta.get("name", ""),
             ready=is_true(conditions, "Ready"),
             unschedulable=bool(spec.get("unschedulable")),
-            gpus=gpus_in(status.get("allocatable")),
+            gpus=whole((status.get("allocatable") or {}).get(GPU_RESOURCE)) or 0,
             gpu_memory=whole(labels.get(GPU_MEMORY_LABEL)),
             gpu_product=labels.get(GPU_PRODUCT_LABEL, ""),
             labels=labels,

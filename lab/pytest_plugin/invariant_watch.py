@@ -35,7 +35,7 @@ class Watch:
     @contextlib.contextmanager
     def over(self, lab: Lab) -> Iterator[None]:
         """Watch while the tests run, and afterwards until breaches have cleared."""
-        with Watcher(scopes_of_lab(lab), tell=self.log.add) as watcher:
+        with Watcher(scopes_of_lab(lab), on_violation=self.log.add) as watcher:
             self._try(watcher.look)  # violations from before the run belong to no test
             if not self.trouble:
                 watcher.start()

@@ -122,7 +122,7 @@ class ClusterSnapshot:
 
     def events_about(self, uid: str) -> tuple[EventView, ...]:
         """The events about one object, oldest first; the kubelet writes a node's name as the uid."""
-        return self._events.get(uid, ()) if uid else ()
+        return tuple(event for event in self.events if uid and event.uid == uid)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClusterSnapshot:
@@ -150,13 +150,6 @@ class ClusterSnapshot:
             for kind, objs in self.objects.items()
             for obj in objs
         }
-
-    @cached_property
-    def _events(self) -> dict[str, tuple[EventView, ...]]:
-        found: dict[str, list[EventView]] = {}
-        for event in self.events:
-            found.setdefault(event.uid, []).append(event)
-        return {uid: tuple(events) for uid, events in found.items()}
 
 
 def take(

@@ -11,7 +11,7 @@ from lab.kai.names import GPU_RESOURCE
 from lab.kube.client import Cluster
 from lab.objects.views import NodeView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, counted_memory, portion
+from lab.snapshot.gpu_allocation import GpuAllocation, SharedGpu, counted_memory
 from lab.snapshot.pod_info import PodInfo
 
 
@@ -48,10 +48,6 @@ class NodeInfo:
             sorted((pod.key, pod.requests.gpus) for pod in self.pods if pod.requests.gpus and not pod.is_reservation)
         )
 
-    def portion_of(self, mib: int) -> float:
-        """The share of one of its GPUs that ``mib`` MiB count as in KAI."""
-        return portion(mib, self.node.gpu_memory)
-
 
 @dataclass(frozen=True)
 class FreeGpus:
@@ -71,15 +67,7 @@ class FreeGpus:
 def node_infos(snapshot: ClusterSnapshot) -> tuple[NodeInfo, ...]:
     """All nodes, sorted by name; a pod with a BindRequest counts on the requested node before it is bound."""
     allocation = GpuAllocation.of(snapshot)
-    pods: dict[str, list[PodInfo]] = {}
-    for pod in allocation.pods:
-        if pod.bound:
-            pods.setdefault(pod.view.node, []).append(pod)
-    shared: dict[str, list[SharedGpu]] = {}
-    for gpu in allocation.shared:
-        shared.setdefault(gpu.node, []).append(gpu)
-    nodes = sorted(snapshot.nodes, key=lambda node: node.name)
-    return tuple(_info(node, pods.get(node.name, []), shared.get(node.name, [])) for node in nodes)
+    return tuple(_info(node, allocation) for node in sorted(snapshot.nodes, key=lambda node: node.name))
 
 
 def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
@@ -88,7 +76,9 @@ def read_node_infos(cluster: Cluster) -> tuple[NodeInfo, ...]:
     return node_infos(ClusterSnapshot(datetime.now(UTC), objects))
 
 
-def _info(node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeInfo:
+def _info(node: NodeView, allocation: GpuAllocation) -> NodeInfo:
+    pods = tuple(pod for pod in allocation.pods if pod.bound and pod.view.node == node.name)
+    shared = tuple(gpu for gpu in allocation.shared if gpu.node == node.name)
     requested: dict[str, float] = {"pods": len(pods)}
     for pod in pods:
         for name, count in pod.requests.amounts.items():
@@ -101,6 +91,6 @@ def _info(node: NodeView, pods: list[PodInfo], shared: list[SharedGpu]) -> NodeI
         capacity_gpus=int(node.capacity.get(GPU_RESOURCE, node.gpus)),
         allocatable={**node.allocatable, "cpu": node.allocatable.get("cpu", 0.0) * 1000},
         requested=requested,
-        pods=tuple(pods),
-        shared=tuple(shared),
+        pods=pods,
+        shared=shared,
     )

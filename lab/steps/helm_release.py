@@ -177,7 +177,7 @@ def pods_stuck(pods: list[Json], *, images_present: bool) -> str | None:
             missing = images_present and waiting.reason == "ImagePullBackOff"
             crashing = waiting.reason == "CrashLoopBackOff" and view.restarts >= _CRASHES
             if hopeless or missing or crashing:
-                return f"pod {view.name}, container {waiting.container}: {waiting.reason}: {waiting.message}"
+                return f"pod {view.name}, container {waiting.name}: {waiting.reason}: {waiting.message}"
     return None
 
 

@@ -33,9 +33,9 @@ class FakeWatcher:
     last: FakeWatcher
     fails: Exception | None = None
 
-    def __init__(self, scopes: Iterable[Scope], *, tell: Callable[[Violation], None] = lambda _: None) -> None:
+    def __init__(self, scopes: Iterable[Scope], *, on_violation: Callable[[Violation], None] = lambda _: None) -> None:
         self.scopes = tuple(scopes)
-        self.tell = tell
+        self.on_violation = on_violation
         self.found: list[Violation] = []
         self.trouble = self.fails
         self.calls: list[str] = []
@@ -51,7 +51,7 @@ class FakeWatcher:
             what, evidence=evidence, rule=invariant, subject=what, since=since, reported=now, defect=defect
         )
         watcher.found.append(violation)
-        watcher.tell(violation)
+        watcher.on_violation(violation)
 
     def __enter__(self) -> FakeWatcher:
         return self

@@ -25,7 +25,7 @@ def _voices(case: PodContext) -> list[str]:
     """All that was said about the reservation pods of this pod, or of late about any."""
     lines = [saying.line for saying in case.bind_errors]
     lines += [
-        f"reservation pod {pod.name}: {w.container} waits: {w.reason}: {w.message}"
+        f"reservation pod {pod.name}: {w.name} waits: {w.reason}: {w.message}"
         for pod in case.reservations
         for w in pod.waiting
     ]

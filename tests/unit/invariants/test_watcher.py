@@ -182,7 +182,7 @@ def test_the_kai_of_a_tenant_is_remembered_while_it_is_away(clock: FakeClock) ->
     assert watched(clock, *start, *gone).violations == ()
 
 
-def test_known_faults_of_the_kai_version_are_evidence(clock: FakeClock) -> None:
+def test_known_defects_of_of_the_kai_version_are_evidence(clock: FakeClock) -> None:
     old = Scope("", HOST.cluster, kai_version="0.9.8")
     start = lists(reservation(), share("a", 0.5), share("b", 0.6))
     (violation,) = watched(clock, *start, scopes=(old,)).violations
@@ -235,7 +235,7 @@ def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock)
 def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
     told: list[Violation] = []
     script = Script(clock, *lists(reservation(), share("a", 0.5)), 1.0, news("ADDED", share("b", 0.6)))
-    with Watcher([HOST], clock=clock, informers=script, tell=told.append) as one:
+    with Watcher([HOST], clock=clock, informers=script, on_violation=told.append) as one:
         one.run(lambda: not script.steps)
         assert [violation.rule for violation in told] == ["gpu-fractions"]
         assert told == list(one.violations)
@@ -244,7 +244,7 @@ def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
 def test_a_thread_watches_until_it_is_stopped(clock: FakeClock) -> None:
     seen = threading.Event()
     steps = [*lists(reservation(), share("a", 0.5)), news("ADDED", share("b", 0.6))]
-    with Watcher([HOST], clock=clock, informers=Script(clock, *steps), tell=lambda _: seen.set()) as one:
+    with Watcher([HOST], clock=clock, informers=Script(clock, *steps), on_violation=lambda _: seen.set()) as one:
         one.start()
         assert seen.wait(10)
         one.stop()

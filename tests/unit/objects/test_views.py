@@ -15,7 +15,7 @@ from lab.kube import redact
 from lab.kube.describe import state_of
 from lab.objects.fields import quantity
 from lab.objects.kai import PodGroupView, QueueShare, QueueView, Refusal
-from lab.objects.views import EventView, NodeView, PodView, Waiting
+from lab.objects.views import EventView, NodeView, PodView
 from tests.support.kube_fake import pod
 
 TOKEN = "vcluster.loft.sh/token-abcd1234"
@@ -74,7 +74,7 @@ def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
     asked = view.requests
     assert (asked.gpus, asked.fraction, asked.gpu_memory) == (2, None, 2000)
     assert view.gpu_groups == ("x", "y")
-    assert view.waiting == (Waiting("i", "Pulling"),)
+    assert [(waiting.name, waiting.reason) for waiting in view.waiting] == [("i", "Pulling")]
     assert view.waiting_reasons == ("Pulling",)
     assert view.restarts == 3
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from lab.errors import ApiFailed, InvariantBroken, NoLab, SpecError, WaitTimeout
 from lab.invariants import ALL, InvariantReport, Scope
-from lab.invariants.scope import known_faults
+from lab.invariants.scope import known_defects_of
 from lab.invariants.verify import QUIET_LIMIT, verify
 from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
@@ -118,11 +118,11 @@ def test_scopes_of_a_lab() -> None:
     assert host.own_kai == {"ops"}
 
 
-def test_known_faults_of_a_version() -> None:
-    assert "#2153" in known_faults("0.17.0")["over-packed-burst"]
-    assert "double-reservation" in known_faults("0.9.19")
-    assert "double-reservation" not in known_faults("0.9.20")
-    assert known_faults("") == known_faults("latest") == {}
+def test_known_defects_of_of_a_version() -> None:
+    assert "#2153" in known_defects_of("0.17.0")["over-packed-burst"]
+    assert "double-reservation" in known_defects_of("0.9.19")
+    assert "double-reservation" not in known_defects_of("0.9.20")
+    assert known_defects_of("") == known_defects_of("latest") == {}
 
 
 def text_of(report: InvariantReport, encoding: str = "utf-8") -> str:
