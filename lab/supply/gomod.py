@@ -5,7 +5,6 @@ A build that was killed resumes from Go's own build cache.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import shutil
 import threading
@@ -56,10 +55,8 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
         mod = "mod"
     else:
         shutil.copytree(source, work)
-        for folder, _, files in os.walk(work):
-            for name in (".", *files):
-                path = Path(folder, name)
-                path.chmod(path.stat().st_mode | 0o200)
+        for path in (work, *work.rglob("*")):  # go's cache is read-only
+            path.chmod(path.stat().st_mode | 0o200)
         targets = list(recipe.programs.values())
         mod = recipe.mod
     env = {**STATIC, "CGO_ENABLED": "1"} if recipe.cgo else dict(STATIC)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from lab.errors import CommandFailed, Interrupted
 
@@ -204,6 +204,21 @@ class HostRunner:
         # A full disk must not fail a command that succeeded.
         with contextlib.suppress(OSError), self._log_lock, self.log.open("a", errors="replace") as file:
             file.write(text)
+
+
+def replace_process(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Execute another program in place of this one, with ``env`` added to the environment.
+
+    The program, such as a user's shell or editor, then owns the terminal, the signals and the exit code. Raises
+    CommandFailed when it is not installed or cannot be executed.
+    """
+    program = shutil.which(argv[0])
+    if program is None:
+        raise CommandFailed(argv, 127, why=f"{argv[0]} is not installed (not in PATH)")
+    try:
+        os.execve(program, list(argv), {**os.environ, **env})  # noqa: S606 - no shell on purpose
+    except OSError as error:
+        raise CommandFailed(argv, 126, why=f"{argv[0]} cannot be started: {error.strerror}") from error
 
 
 def _signal(process: Any, number: int) -> None:

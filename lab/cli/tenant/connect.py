@@ -13,7 +13,7 @@ from lab.cli.options import Name
 from lab.cli.tenant.options import TenantName
 from lab.operations.tenant.status import kubeconfig
 from lab.session.lab import Lab
-from lab.tools.exec import replace_process
+from lab.tools.process import replace_process
 
 app = command_app()
 

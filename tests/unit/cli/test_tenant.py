@@ -21,7 +21,7 @@ from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.paths import LabPaths
 from lab.tenants.removal.timeline import Milestone, Removal
-from lab.tools.exec import replace_process
+from lab.tools.process import replace_process
 from lab.ui.tenants import render_changes, render_tenant_status, render_tenants
 from tests.support.tenancy_world import TenancyWorld, own_kai
 
