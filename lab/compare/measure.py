@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from lab.compare.model import ComparedGpu, Fairness, Letter, Packing, PodRun, Run
 from lab.compare.recording import HOST, TENANT, EvictSeen, PodSeen, Recording
 from lab.compare.workload import Planned
-from lab.gpu.map.model import Gpu, GpuMap, Holder
-from lab.gpu.map.pods import asked
+from lab.gpu.map.model import Gpu, GpuMap, Holder, asked
 from lab.objects.views import PodView
 
 _HASH_LABEL = "pod-template-hash"

@@ -9,8 +9,7 @@ from lab.engine.step import Step
 from lab.errors import SpecError
 from lab.gpu.device_plugin import GpuPlugin
 from lab.gpu.feature_labels import GpuLabels
-from lab.gpu.nvidia.nodes import RealGpuNodes
-from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuPlugin
+from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuNodes, RealGpuPlugin
 from lab.gpu.nvidia.verify import RealGpuProof
 from lab.gpu.pools import pools_by_node
 from lab.gpu.restart_recovery import GpuHeal

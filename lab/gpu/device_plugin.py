@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, WaitTimeout
+from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
 from lab.gpu.nodes import gpu_node_names, on_nodes, require_planned
 from lab.gpu.pools import describe_gpus, pools_by_node
 from lab.gpu.simulated.devices import CUDA_VERSION, DRIVER_VERSION
@@ -71,7 +71,7 @@ Offers = Mapping[str, Offer]
 
 @dataclass(frozen=True)
 class GpuPlugin(LabStep):
-    """RuntimeClass and device plugin; only ``offers`` and ``config_hash`` depend on simulated or real GPUs."""
+    """RuntimeClass and device plugin; only ``offers`` and ``config`` depend on simulated or real GPUs."""
 
     spec: LabSpec
     needs: tuple[str, ...] = ("gpu-nodes", "network")
@@ -166,12 +166,15 @@ class GpuPlugin(LabStep):
         failures = on_nodes(gpu_node_names(ctx), lambda name: failures_on(ctx, name))
         return {name: Offer.of(pools[name].per_node, found.values()) for name, found in failures.items()}
 
-    def config_hash(self) -> str:
-        """A hash that changes when the plugin has to discover its GPUs again."""
+    def config(self) -> list[object]:
+        """Everything that the plugin has to discover again when it changes."""
         pools = [(name, pool.per_node, pool.model, pool.memory) for name, pool in pools_by_node(self.spec).items()]
+        return [pools, DRIVER_VERSION, CUDA_VERSION, source_digest(node_arch())]
+
+    def config_hash(self) -> str:
+        """A hash of ``config`` and of the manifest."""
         manifest = (assets("manifests") / "gpu" / "device-plugin.yaml").read_text()
-        parts = [pools, DRIVER_VERSION, CUDA_VERSION, source_digest(node_arch()), manifest]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps([*self.config(), manifest]).encode()).hexdigest()[:16]
 
     def _serving(self, pods: Iterable[Json], starts: Mapping[str, datetime]) -> dict[str, str]:
         """Node → plugin pod that runs with the planned GPUs since the node's last start."""
@@ -197,9 +200,21 @@ def plugin_pods(cluster: Cluster) -> list[PodView]:
     return [PodView.of(pod) for pod in cluster.list("Pod", NAMESPACE, labels=SELECTOR)]
 
 
-def ready_plugins(pods: Iterable[PodView]) -> dict[str, str]:
-    """Return the name of the ready plugin pod of each node."""
-    return {pod.node: pod.name for pod in pods if pod.ready and not pod.deleting}
+def ready_plugins(cluster: Cluster) -> dict[str, str]:
+    """Return the name of the ready plugin pod of each node. Raises ApiFailed."""
+    return {pod.node: pod.name for pod in plugin_pods(cluster) if pod.ready and not pod.deleting}
+
+
+def require_plugins(cluster: Cluster, nodes: Iterable[str], error: type[LabError] = StepFailed) -> dict[str, str]:
+    """Return ``ready_plugins``. Raises the error unless each of the nodes has one."""
+    ready = ready_plugins(cluster)
+    if without := [name for name in nodes if name not in ready]:
+        raise error(
+            f"the device plugin does not run on {', '.join(without)}",
+            evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in plugin_pods(cluster)],
+            fix="lab up",
+        )
+    return ready
 
 
 def offer_differences(offers: Offers, nodes: Sequence[Json]) -> list[str]:

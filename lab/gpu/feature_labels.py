@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
-from lab.gpu.device_plugin import NAMESPACE, plugin_pods, ready_plugins
+from lab.gpu.device_plugin import NAMESPACE, require_plugins
 from lab.gpu.nodes import gpu_node_names, labels_by_node, on_nodes, require_planned
 from lab.gpu.pools import pools_by_node
 from lab.gpu.simulated.devices import product_label
@@ -83,15 +83,8 @@ class GpuLabels(LabStep):
     def apply(self, ctx: LabContext) -> None:
         """Raises ApiFailed, and StepFailed if a GPU node has no running device plugin or discovery finds no GPU."""
         cluster = ctx.cluster()
-        pods = plugin_pods(cluster)
-        plugins = ready_plugins(pods)
         names = gpu_node_names(ctx)
-        if without := [name for name in names if name not in plugins]:
-            raise StepFailed(
-                f"the device plugin does not run on {', '.join(without)}",
-                evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in pods],
-                fix="lab up",
-            )
+        plugins = require_plugins(cluster, names)
         present = _gpu_node_labels(ctx)
         found = on_nodes(names, lambda name: discovered(cluster.exec(plugins[name], NAMESPACE, DISCOVERY, timeout=60)))
         for name, labels in found.items():

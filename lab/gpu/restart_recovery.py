@@ -35,7 +35,8 @@ class GpuHeal(LabStep):
         return (Effect("cluster", what),)
 
     def observe(self, ctx: LabContext) -> Observed:
-        lost = [f"{pod.key}: {_reason(pod)}" for pods in lost_pods(ctx) for pod in pods]
+        pods = [pod for group in lost_pods(ctx) for pod in group]
+        lost = [f"{pod.key}: {pod.view.phase} ({pod.view.reason or 'its reservation pod has failed'})" for pod in pods]
         return Observed.drifted("pods lost their GPU", lost) if lost else Observed.ready("none")
 
     def apply(self, ctx: LabContext) -> None:
@@ -46,7 +47,12 @@ class GpuHeal(LabStep):
         for pod in lost:
             cluster.delete("Pod", pod.view.name, pod.view.namespace, grace=0)
         if lost:
-            bare = [pod.key for pod in (*fractions, *rejected) if not _has_controller(pod)]
+            # vCluster annotates the host's copy of a pod with the kind of its controller.
+            bare = [
+                pod.key
+                for pod in (*fractions, *rejected)
+                if not pod.view.owner and OWNER_KIND_ANNOTATION not in pod.view.annotations
+            ]
             after = f"no controller recreates {', '.join(bare)}" if bare else "their controllers recreate them"
             ctx.notice(
                 "deleted pods that lost their GPU in a restart:"
@@ -73,13 +79,3 @@ def lost_pods(ctx: LabContext) -> tuple[list[PodInfo], list[PodInfo], list[PodIn
 def _reserves(pod: PodInfo) -> bool:
     """Whether a KAI created the pod to hold a GPU: the host's, or a tenant's (by its copy on the host)."""
     return pod.synced.namespace == RESERVATION_APP
-
-
-def _has_controller(pod: PodInfo) -> bool:
-    """Whether a controller recreates the pod; vCluster annotates the host's copy with the kind of a tenant's."""
-    return bool(pod.view.owner or pod.view.annotations.get(OWNER_KIND_ANNOTATION))
-
-
-def _reason(pod: PodInfo) -> str:
-    view = pod.view
-    return f"{view.phase} ({view.reason})" if view.reason else f"{view.phase}, its reservation pod has failed"

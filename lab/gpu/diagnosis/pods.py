@@ -64,7 +64,9 @@ def pod_evidence(snapshot: ClusterSnapshot) -> tuple[Evidence, ...]:
     pods = [obj for obj in snapshot.of("Pod") if uses_gpus(obj) and unhealthy(obj)]
     found = [line for obj in pods for line in _of_pod(snapshot, obj)]
     shares = any(PodRequests.of(obj).shares_gpu for obj in pods)
-    return (*found, *(_of_gone(snapshot) if shares else ()), *_of_workloads(snapshot))
+    since = snapshot.at - _RECENT
+    recent = [event for event in snapshot.events if event.type == "Warning" and event.last and event.last > since]
+    return (*found, *(_of_gone(recent, snapshot) if shares else ()), *_of_workloads(recent, snapshot))
 
 
 def wanted_logs(snapshot: ClusterSnapshot) -> tuple[LogRef, ...]:
@@ -109,20 +111,16 @@ def _of_pod(snapshot: ClusterSnapshot, obj: Obj) -> Iterator[Evidence]:
         yield line("event", event.reason, event.message)
 
 
-def _of_gone(snapshot: ClusterSnapshot) -> Iterator[Evidence]:
+def _of_gone(events: Iterable[EventView], snapshot: ClusterSnapshot) -> Iterator[Evidence]:
     """Events of reservation pods that the binder has already deleted."""
     existing = {PodView.of(obj).uid for obj in snapshot.of("Pod")}
-    for event in snapshot.events:
-        if event.namespace == RESERVATION_APP and event.uid not in existing and _recent_warning(snapshot, event):
-            yield _of_event(event)
+    return (_of_event(event) for event in events if event.namespace == RESERVATION_APP and event.uid not in existing)
 
 
-def _of_workloads(snapshot: ClusterSnapshot) -> Iterator[Evidence]:
+def _of_workloads(events: Iterable[EventView], snapshot: ClusterSnapshot) -> Iterator[Evidence]:
     """Events of workloads that cannot create their pods."""
     lacking = {parts(obj)[0].get("uid") for kind in _WORKLOADS for obj in snapshot.of(kind) if _lacks_pods(obj)}
-    for event in snapshot.events:
-        if event.uid in lacking and event.reason == "FailedCreate" and _recent_warning(snapshot, event):
-            yield _of_event(event)
+    return (_of_event(event) for event in events if event.uid in lacking and event.reason == "FailedCreate")
 
 
 def _of_event(event: EventView) -> Evidence:
@@ -135,10 +133,6 @@ def _lacks_pods(obj: Obj) -> bool:
     wanted = spec.get("replicas", spec.get("parallelism", status.get("desiredNumberScheduled", 0))) or 0
     seen = status.get("replicas", status.get("active", status.get("currentNumberScheduled", 0))) or 0
     return int(wanted) > int(seen) and not status.get("succeeded")
-
-
-def _recent_warning(snapshot: ClusterSnapshot, event: EventView) -> bool:
-    return event.type == "Warning" and event.last is not None and snapshot.at - event.last < _RECENT
 
 
 def _logs(obj: Obj) -> Iterator[LogRef]:

@@ -59,11 +59,6 @@ class Evidence:
     node: str = ""
 
     @property
-    def places(self) -> frozenset[str]:
-        """Pod and node; other evidence may concern the same."""
-        return frozenset(filter(None, (self.where, self.node)))
-
-    @property
     def line(self) -> str:
         """A line for a finding's evidence, shortened."""
         line = f"{self.where}{'' if self.stream == TEXT else f' ({self.stream})'}: {self.text}"
@@ -90,8 +85,8 @@ def match(evidence: Iterable[Evidence], rows: Iterable[PatternRule] | None = Non
             if (one.stream == TEXT or one.stream in row.streams) and (hit := row.search(line)):
                 seen.setdefault(row.id, {})[one] = hit
     found = [row for row in wanted if row.id in seen]
-    places = {key: frozenset[str]().union(*(one.places for one in hits)) for key, hits in seen.items()}
-    explained = frozenset[str]().union(*(places[row.id] for row in found if not row.general))
+    places = {key: {place for one in hits for place in (one.where, one.node) if place} for key, hits in seen.items()}
+    explained = set[str]().union(*(places[row.id] for row in found if not row.general))
     return tuple(_finding(row, seen[row.id]) for row in found if not (row.general and places[row.id] <= explained))
 
 

@@ -8,13 +8,12 @@ so that the counts are right: kailab never guesses a UUID.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 
-from lab.gpu.map.model import GpuMap
+from lab.gpu.map.model import GpuMap, WaitingPod
 from lab.gpu.map.node_builder import NodeDraft
 from lab.gpu.map.node_query import NodeEvidence
-from lab.gpu.map.pods import waiting, waiting_inside
 from lab.kai.names import MIG_PREFIX
 from lab.objects.fields import Obj
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
@@ -49,7 +48,7 @@ def map_of(
         for name, found in tenants.items()
         if found is None
     ]
-    waits = [waiting(pod) for pod in allocation.by_role(GpuRole.WAITING)]
+    waits = [WaitingPod.of(pod) for pod in allocation.by_role(GpuRole.WAITING)]
     waits += [pod for name, found in tenants.items() for pod in waiting_inside(name, found or ())]
     nodes = [drafts[name].done() for name in sorted(drafts, key=_by_number)]
     with_gpus = tuple(node for node in nodes if node.gpus or node.unplaced)
@@ -60,6 +59,15 @@ def map_of(
         others=len(nodes) - len(with_gpus),
         notes=tuple(notes),
     )
+
+
+def waiting_inside(tenant: str, pods: Iterable[Obj]) -> tuple[WaitingPod, ...]:
+    """Return the pods that wait for GPUs inside a tenant with its own scheduler, from the tenant's API.
+
+    vCluster copies them to the host only once they have a node (0.36.1, pkg/controllers/resources/pods/syncer.go).
+    """
+    found = [pod for pod in map(PodInfo.of, pods) if pod.gpu_role is GpuRole.WAITING]
+    return tuple(WaitingPod.of(pod, tenant) for pod in sorted(found, key=lambda pod: pod.key))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:

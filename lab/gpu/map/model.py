@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lab.snapshot.pod_info import PodInfo
+from lab.text import count
+
 NEARLY = 1e-6
 """Shares are sums of decimal fractions."""
 
@@ -17,6 +20,17 @@ NEARLY = 1e-6
 def short(uuid: str) -> str:
     """Return the beginning of a UUID, enough to distinguish the GPUs of a lab: ``GPU-1b4e28ba``."""
     return uuid[:12]
+
+
+def asked(pod: PodInfo) -> str:
+    """Describe the GPUs that a pod requests: ``1 GPU``, ``0.5 × 2``, ``4096 MiB``."""
+    requests = pod.requests
+    times = f" × {requests.devices}" if requests.shares_gpu and requests.devices > 1 else ""
+    if requests.fraction is not None:
+        return f"{requests.fraction:g}{times}"
+    if requests.gpu_memory is not None:
+        return f"{requests.gpu_memory} MiB{times}"
+    return count(requests.gpus, "GPU")
 
 
 class GpuState(enum.Enum):
@@ -45,6 +59,11 @@ class MapPod:
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @staticmethod
+    def identity(pod: PodInfo, tenant: str = "") -> tuple[str, str, str, str, str]:
+        """The fields above; ``tenant`` is set for a pod that was read from a tenant's API."""
+        return pod.synced.namespace, pod.synced.name, tenant or pod.tenant, pod.view.queue, asked(pod)
+
 
 @dataclass(frozen=True)
 class Holder(MapPod):
@@ -58,6 +77,17 @@ class Holder(MapPod):
     on_host: str = ""
     """``namespace/name`` on the host."""
 
+    @classmethod
+    def of(cls, pod: PodInfo, share: float | None) -> Holder:
+        """A pod that has ``share`` of one GPU."""
+        view = pod.view
+        phase = view.phase
+        if view.deleting:
+            phase = "Deleting"
+        elif phase == "Pending":
+            phase = next(iter(view.waiting_reasons), "Starting")
+        return cls(*cls.identity(pod), share=share, phase=phase, uid=view.uid, node=view.node, on_host=pod.key)
+
 
 @dataclass(frozen=True)
 class WaitingPod(MapPod):
@@ -67,6 +97,14 @@ class WaitingPod(MapPod):
     """GPUs it wants in total; None for a request of memory."""
     why: str
     uid: str
+
+    @classmethod
+    def of(cls, pod: PodInfo, tenant: str = "") -> WaitingPod:
+        requests = pod.requests
+        gpus = None if requests.fraction is None and requests.gpu_memory is not None else requests.gpu_total
+        found = next((c for c in pod.view.conditions if c.type == "PodScheduled" and c.status == "False"), None)
+        why = (found.message or found.reason) if found else ""
+        return cls(*cls.identity(pod, tenant), gpus=gpus, why=" ".join(why.split()), uid=pod.view.uid)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence
-from lab.gpu.map.pods import holder
 from lab.kai.names import GPU_RESOURCE
 from lab.objects.views import NodeView
 from lab.snapshot.pod_info import PodInfo
@@ -70,7 +69,7 @@ class NodeDraft:
 
     def place_whole(self, pod: PodInfo) -> None:
         """Put a pod on its whole GPUs; it is unplaced for each one that is not known."""
-        whole = holder(pod, 1 / self.replicas)
+        whole = Holder.of(pod, 1 / self.replicas)
         known = [self.place_of(uuid) for uuid in self.uuids_of(pod)]
         for number in [*known, *[None] * (pod.requests.gpus - len(known))]:
             place = self.unnamed() if number is None else number
@@ -87,9 +86,9 @@ class NodeDraft:
         found = [place for place in places if place is not None]
         for place in found:
             gpu = self.gpus[place]
-            self.gpus[place] = replace(gpu, holders=(*gpu.holders, holder(pod, pod.share(gpu.memory))))
+            self.gpus[place] = replace(gpu, holders=(*gpu.holders, Holder.of(pod, pod.share(gpu.memory))))
         if not found:
-            self.unplaced.append(holder(pod, pod.requests.fraction))
+            self.unplaced.append(Holder.of(pod, pod.requests.fraction))
 
     def done(self) -> NodeGpus:
         """The node, with the GPUs that it does not offer marked."""

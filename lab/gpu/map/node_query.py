@@ -9,7 +9,6 @@ each node container.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +16,8 @@ from typing import Any
 from lab.errors import Interrupted, LabError
 from lab.gpu.map.model import Gpu
 from lab.gpu.nodes import on_nodes
-from lab.gpu.simulated.health import failures_in
-from lab.gpu.simulated.node_files import NVML_CONFIG
+from lab.gpu.simulated.health import HEALTHY, Health
+from lab.gpu.simulated.node_files import NVML_CONFIG, read_nvml_config
 from lab.host.nvml import Nvml, query
 from lab.kai.names import GPU_RESOURCE
 from lab.session.context import LabContext
@@ -32,7 +31,6 @@ SECONDS = 15.0
 
 _MARK = "--- kubelet"
 _COMMAND = f"cat {NVML_CONFIG} 2>/dev/null; echo '{_MARK}'; cat {CHECKPOINT} 2>/dev/null; true"
-_PAIR = re.compile(r"(\w+)=(\S*)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def lab_nodes(ctx: LabContext) -> Ask:
     It skips nodes that are no containers of the kind cluster (KWOK's). It raises Interrupted.
     """
     if ctx.spec.cluster.provider != "kind":
-        return no_nodes
+        return lambda names: {}
     nvml = query() if ctx.spec.gpu.mode == "nvidia" else Nvml()
 
     def read(node: str) -> NodeEvidence:
@@ -78,11 +76,6 @@ def lab_nodes(ctx: LabContext) -> Ask:
     return lambda names: on_nodes((name for name in names if name.startswith(f"{ctx.kind_name}-")), read)
 
 
-def no_nodes(names: Sequence[str]) -> Mapping[str, NodeEvidence]:
-    """Return no evidence."""
-    return {}
-
-
 def parse(node: str, text: str, nvml: Nvml | None = None) -> NodeEvidence:
     """Read the output of a node."""
     config, _, record = text.partition(f"{_MARK}\n")
@@ -94,16 +87,15 @@ def parse_checkpoint(text: str) -> Allocations:
     """Read the kubelet's file; a missing or different file has no allocations."""
     try:
         data = json.loads(text)["Data"]
-    except (ValueError, KeyError, TypeError):
-        return Allocations()
-    if not isinstance(data, dict):
+        entries = data.get("PodDeviceEntries") or []
+        registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Allocations()
     found: dict[str, tuple[str, ...]] = {}
-    for entry in data.get("PodDeviceEntries") or []:
+    for entry in entries:
         if entry.get("ResourceName") == GPU_RESOURCE:
             uid = str(entry.get("PodUID", ""))
             found[uid] = tuple(dict.fromkeys((*found.get(uid, ()), *_ids(entry.get("DeviceIDs")))))
-    registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
     return Allocations(found, None if registered is None else frozenset(map(gpu_of, registered)))
 
 
@@ -115,18 +107,17 @@ def _ids(devices: Any) -> tuple[str, ...]:
 
 
 def _simulated(node: str, config: str) -> tuple[Gpu, ...]:
-    """The GPUs in nvml.conf (format: kind/nvml/nvml_config.c, which skips unknown keys too)."""
-    failed = failures_in(config)
-    found = []
-    for line in config.splitlines():
-        if line.startswith("gpu "):
-            words, _, model = line.partition(" name=")
-            value: Mapping[str, str] = dict(_PAIR.findall(words))
-            index = _whole(value.get("index"))
-            trouble = str(failed[index]) if index is not None and index in failed else ""
-            memory = _whole(value.get("memory"))
-            found.append(Gpu(node, index, value.get("uuid", ""), model.strip(), memory, trouble=trouble))
-    return tuple(found)
+    return tuple(
+        Gpu(
+            node,
+            _whole(values.get("index")),
+            values.get("uuid", ""),
+            values["name"],
+            _whole(values.get("memory")),
+            trouble=str(health) if (health := Health.of(values)) != HEALTHY else "",
+        )
+        for values in read_nvml_config(config)
+    )
 
 
 def _real(node: str, allocations: Allocations, nvml: Nvml) -> tuple[Gpu, ...]:

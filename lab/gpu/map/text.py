@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder, MapPod, NodeGpus, WaitingPod
+from lab.gpu.map.model import Gpu, GpuMap, GpuState, MapPod, NodeGpus
 from lab.text import count
 
 
@@ -59,9 +59,10 @@ def _lines(gpus: GpuMap) -> Iterator[str]:
         yield f"node {node.name}: {', '.join(node_words(node))}"
         for gpu in node.gpus:
             yield _gpu(gpu)
-            yield from (_pod(holder, f"on {gpu.title}") for holder in gpu.holders)
-        yield from (_pod(holder, f"on an unknown GPU of {node.name}") for holder in node.unplaced)
-    yield from map(_waiting, gpus.waiting)
+            yield from (_pod(pod, f"{pod.asked} on {gpu.title}", pod.phase) for pod in gpu.holders)
+        yield from (_pod(pod, f"{pod.asked} on an unknown GPU of {node.name}", pod.phase) for pod in node.unplaced)
+    for pod in gpus.waiting:
+        yield _pod(pod, f"waits for {pod.asked}") + (f": {pod.why}" if pod.why else "")
 
 
 def _gpu(gpu: Gpu) -> str:
@@ -77,14 +78,6 @@ def _reserver(on_host: str, owners: str) -> str:
     return on_host if on_host.endswith(f"/{owners}") else f"{on_host} ({owners})"
 
 
-def _pod(holder: Holder, where: str) -> str:
-    return ", ".join([f"pod {holder.title}: {holder.asked} {where}", holder.phase, *_owners(holder)])
-
-
-def _waiting(pod: WaitingPod) -> str:
-    why = f": {pod.why}" if pod.why else ""
-    return f"pod {', '.join([f'{pod.title}: waits for {pod.asked}', *_owners(pod)])}{why}"
-
-
-def _owners(pod: MapPod) -> list[str]:
-    return [f"{word} {name}" for word, name in (("tenant", pod.tenant), ("queue", pod.queue)) if name]
+def _pod(pod: MapPod, what: str, *more: str) -> str:
+    owners = [f"{word} {name}" for word, name in (("tenant", pod.tenant), ("queue", pod.queue)) if name]
+    return ", ".join([f"pod {pod.title}: {what}", *more, *owners])

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from lab.errors import ApiFailed
-from lab.gpu.map.build import KINDS, map_of
+from lab.gpu.map.build import KINDS, map_of, waiting_inside
 from lab.gpu.map.model import GpuMap
-from lab.gpu.map.node_query import Ask, lab_nodes, no_nodes
-from lab.gpu.map.pods import waiting_inside
+from lab.gpu.map.node_query import Ask, lab_nodes
 from lab.kai.names import GPU_RESOURCE
 from lab.kube import Cluster
 from lab.kube.informers import NOT_READ, Cache, Informers, InformerSource
@@ -37,7 +36,7 @@ class GpuSource:
     """Sources of a map: a cluster, reports of its nodes, and tenants that schedule by themselves."""
 
     cluster: Cluster
-    ask: Ask = no_nodes
+    ask: Ask = lambda names: {}
     tenants: Mapping[str, Cluster] = field(default_factory=dict)
     """Tenants with their own KAI: their waiting pods are not on the host."""
 

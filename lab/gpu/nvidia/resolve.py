@@ -9,8 +9,7 @@ from lab.config import LabSpec
 from lab.config.gpu import GpuPool
 from lab.engine.journal import Journal
 from lab.errors import HostNotReady, SpecError
-from lab.gpu.nvidia.assignment import Shares
-from lab.gpu.nvidia.claims import record, recorded, recorded_strategy, share_out, taken_by_others
+from lab.gpu.nvidia.claims import Shares, record, recorded, recorded_strategy, share_out, taken_by_others
 from lab.gpu.nvidia.mounts import Mount, extra_mounts
 from lab.gpu.pools import pools_by_node, short_name
 from lab.host.nvidia.discovery import NvidiaFacts, discover_now

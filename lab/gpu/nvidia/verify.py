@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, StepFailed
-from lab.gpu.device_plugin import NAMESPACE, plugin_pods, ready_plugins
+from lab.gpu.device_plugin import NAMESPACE, ready_plugins
 from lab.gpu.nodes import on_nodes
 from lab.gpu.nvidia.claims import recorded
 from lab.host.nvml import query
@@ -38,10 +38,8 @@ class SeenGpus:
     """By NVML of this machine."""
     shares: Uuids
     """By the journal."""
-    pods: Uuids
-    """By NVML in a pod of each node; without nodes whose pod has no nvidia-smi."""
-    waiting: tuple[str, ...] = ()
-    """Nodes without a ready pod."""
+    pods: Mapping[str, frozenset[str] | None]
+    """By NVML in a pod of each node; None if the pod has no nvidia-smi, no entry without a ready pod."""
 
     def differences(self) -> tuple[str, ...]:
         """One line for each disagreement."""
@@ -52,14 +50,21 @@ class SeenGpus:
         ]
         for node, seen in self.pods.items():
             uuids = self.shares[node]
+            if seen is None:
+                continue
             lines += [f"{node}: its pods do not see {uuid}" for uuid in sorted(uuids - seen)]
             lines += [f"{node}: its pods see {uuid} of another node" for uuid in sorted(seen - uuids)]
         return tuple(lines)
 
     @property
+    def waiting(self) -> str:
+        """Nodes without a ready pod."""
+        return ", ".join(node for node in self.shares if node not in self.pods)
+
+    @property
     def unchecked(self) -> str:
         """Nodes whose pods have no nvidia-smi."""
-        return ", ".join(node for node in self.shares if node not in self.pods and node not in self.waiting)
+        return ", ".join(node for node, seen in self.pods.items() if seen is None)
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,7 @@ class RealGpuProof(LabStep):
                 fix="lab down, then lab up; if they still differ, lab logs",
             )
         if seen.waiting:
-            raise StepFailed(
-                f"the device plugin does not run on {', '.join(seen.waiting)}", fix="lab status, then lab up again"
-            )
+            raise StepFailed(f"the device plugin does not run on {seen.waiting}", fix="lab status, then lab up again")
         if seen.unchecked:
             ctx.notice(f"GPUs in pods were not checked on {seen.unchecked}: the driver there has no nvidia-smi")
 
@@ -109,7 +112,7 @@ def look(ctx: LabContext) -> SeenGpus:
     """Read the UUIDs from this machine, the journal, and the plugin pod of each node. Raises ApiFailed."""
     shares = {node: frozenset(gpu.uuid for gpu in gpus) for node, gpus in recorded(ctx.journal).items()}
     cluster = ctx.cluster()
-    ready = ready_plugins(plugin_pods(cluster))
+    ready = ready_plugins(cluster)
 
     def list_gpus(node: str) -> frozenset[str] | None:
         try:
@@ -118,10 +121,5 @@ def look(ctx: LabContext) -> SeenGpus:
             # a driver package without nvidia-smi; one that exists and fails has seen no GPU
             return None if _MISSING.search(str(error)) else frozenset()
 
-    answers = on_nodes((node for node in shares if node in ready), list_gpus)
-    return SeenGpus(
-        host=frozenset(gpu.uuid for gpu in query().gpus),
-        shares=shares,
-        pods={node: seen for node, seen in answers.items() if seen is not None},
-        waiting=tuple(node for node in shares if node not in ready),
-    )
+    host = frozenset(gpu.uuid for gpu in query().gpus)
+    return SeenGpus(host, shares, on_nodes((node for node in shares if node in ready), list_gpus))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lab.errors import LabError, SpecError, WaitTimeout
-from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_differences, plugin_pods, ready_plugins
+from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_differences, plugin_pods, require_plugins
 from lab.gpu.nodes import gpu_node_names
 from lab.gpu.pools import short_name
 from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
@@ -74,13 +74,7 @@ def fail(ctx: LabContext, gpu: GpuRef, health: Health) -> None:
     if not health.failed:
         _write(ctx, gpu.node, after)
         return
-    pods = plugin_pods(ctx.cluster())
-    if gpu.node not in ready_plugins(pods):
-        raise LabError(
-            f"the device plugin does not run on {gpu.node} and would miss the failure",
-            evidence=[f"{pod.name} on {pod.node}: {pod.phase}" for pod in pods],
-            fix="lab up",
-        )
+    require_plugins(ctx.cluster(), [gpu.node], LabError)
     ctx.progress(f"waiting until {short_name(ctx.spec.name, gpu.node)} offers one GPU less")
     offer = Offer(max(_offered(ctx, gpu.node) - 1, 0), lost=health.lost)
     _fail_until_noticed(ctx, gpu.node, before, after, offer)
@@ -93,16 +87,15 @@ def heal(ctx: LabContext, gpus: Iterable[GpuRef]) -> tuple[GpuRef, ...]:
     nodes get a new one; pods keep their GPUs. GPUs of the node that stay failed are offered until they fail again for
     the new plugin. Raises ApiFailed, and WaitTimeout if a node does not offer its GPUs again.
     """
-    asked: dict[str, set[int]] = {}
-    for gpu in gpus:
-        asked.setdefault(gpu.node, set()).add(gpu.index)
-    healed = []
-    for node, indices in asked.items():
+    chosen = dict.fromkeys(gpus)
+    healed: list[GpuRef] = []
+    for node in dict.fromkeys(gpu.node for gpu in chosen):
         before = failures_on(ctx, node)
-        found = sorted(indices & before.keys())
+        found = [ref for index in sorted(before) if (ref := GpuRef(node, index)) in chosen]
         if found:
-            _heal_node(ctx, node, before, {index: health for index, health in before.items() if index not in indices})
-        healed += [GpuRef(node, index) for index in found]
+            rest = {index: health for index, health in before.items() if GpuRef(node, index) not in chosen}
+            _heal_node(ctx, node, before, rest)
+        healed += found
     return tuple(healed)
 
 

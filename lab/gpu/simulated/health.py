@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lab.gpu.simulated.devices import SimulatedGpu
-from lab.gpu.simulated.node_files import NVML_CONFIG
+from lab.gpu.simulated.node_files import NVML_CONFIG, read_nvml_config
 from lab.session.context import LabContext
 
 OFF_THE_BUS = 79
@@ -35,8 +34,6 @@ XIDS: Mapping[int, str] = {
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Errors of applications: the device plugin keeps the GPU healthy (v0.18.0, internal/rm/health.go)."""
 
-_GPU = re.compile(r"^gpu index=(\d+) (.*?)(?: name=.*)?$", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class Health:
@@ -44,6 +41,13 @@ class Health:
 
     xid: int = 0
     lost: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Health:
+        """The health in a GPU's values in nvml.conf."""
+        xid = values.get("xid", "")
+        lost = values.get("health") == "lost" or values.get("lost") == "1"
+        return cls(int(xid) if xid.isdecimal() else 0, lost)
 
     @property
     def failed(self) -> bool:
@@ -68,15 +72,8 @@ Failures = Mapping[int, Health]
 
 def failures_in(config: str) -> dict[int, Health]:
     """Return the GPUs of an nvml.conf that are not healthy."""
-    found = {}
-    for index, words in _GPU.findall(config):
-        pairs = dict(word.partition("=")[::2] for word in words.split())
-        xid = pairs.get("xid", "0")
-        lost = pairs.get("health") == "lost" or pairs.get("lost") == "1"
-        health = Health(int(xid) if xid.isdecimal() else 0, lost)
-        if health != HEALTHY:
-            found[int(index)] = health
-    return found
+    gpus = [(gpu.get("index", ""), Health.of(gpu)) for gpu in read_nvml_config(config)]
+    return {int(index): health for index, health in gpus if index.isdecimal() and health != HEALTHY}
 
 
 def failures_on(ctx: LabContext, node: str) -> dict[int, Health]:

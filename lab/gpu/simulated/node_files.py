@@ -85,6 +85,16 @@ def nvml_config(node: str, gpus: Sequence[SimulatedGpu]) -> str:
     return "\n".join([*lines, "end", ""])
 
 
+def read_nvml_config(text: str) -> list[dict[str, str]]:
+    """Return key → value of each GPU in an ``nvml.conf``."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("gpu "):
+            words, _, name = line.partition(" name=")
+            found.append({**dict(word.partition("=")[::2] for word in words.split()[1:]), "name": name.strip()})
+    return found
+
+
 def cdi_spec(gpus: Sequence[SimulatedGpu], library: str, arch: str) -> dict[str, Any]:
     """Return the CDI spec of a node: each GPU by index and by UUID, and ``all``.
 

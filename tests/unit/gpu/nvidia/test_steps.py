@@ -14,12 +14,10 @@ from lab.engine.journal import Journal
 from lab.engine.step import State
 from lab.errors import LabError, SpecError, StepFailed
 from lab.gpu import gpu_steps
-from lab.gpu.nvidia import nodes as real_nodes
-from lab.gpu.nvidia import verify
+from lab.gpu.nvidia import steps, verify
 from lab.gpu.nvidia.claims import record
 from lab.gpu.nvidia.node_state import RealFiles
-from lab.gpu.nvidia.nodes import RealGpuNodes
-from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuPlugin
+from lab.gpu.nvidia.steps import RealGpuLabels, RealGpuNodes, RealGpuPlugin
 from lab.gpu.nvidia.verify import LIST_GPUS, RealGpuProof, SeenGpus
 from lab.host.nvml import Nvml
 from lab.paths import LabPaths
@@ -110,21 +108,21 @@ class NvidiaWorld:
 
 @pytest.fixture
 def world(tmp_path: Path, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> NvidiaWorld:
-    for module in (real_nodes, verify):
+    for module in (steps, verify):
         monkeypatch.setattr(module, "query", lambda: facts().nvml)
     return NvidiaWorld(tmp_path, runner)
 
 
 def test_the_steps_and_their_order() -> None:
-    steps = gpu_steps(SPEC)
-    assert {step.id: step.needs for step in steps} == {
+    made = gpu_steps(SPEC)
+    assert {step.id: step.needs for step in made} == {
         "gpu-nodes": ("cluster",),
         "gpu-plugin": ("gpu-nodes", "network"),
         "gpu-labels": ("gpu-plugin",),
         "gpu-heal": ("gpu-plugin",),
         "gpu-proof": ("gpu-plugin",),
     }
-    said = " ".join(effect.what for step in steps for effect in step.effects())
+    said = " ".join(effect.what for step in made for effect in step.effects())
     assert "volume-mount" in said
     assert "A100" not in said, "the lab file's model is of simulated GPUs"
 
@@ -163,7 +161,7 @@ def test_a_gpu_that_the_machine_does_not_know_any_more(world: NvidiaWorld, monke
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
-    monkeypatch.setattr(real_nodes, "query", lambda: Nvml("1", "1", (gpu(0, 2),)))
+    monkeypatch.setattr(steps, "query", lambda: Nvml("1", "1", (gpu(0, 2),)))
     with pytest.raises(StepFailed, match="does not report") as caught:
         step.verify(world.ctx)
     assert f"{TWO}: {uuid(3)}" in caught.value.evidence

@@ -9,7 +9,7 @@ import pytest
 
 from lab.config import LabSpec
 from lab.errors import SpecError
-from lab.gpu.nvidia.assignment import assign
+from lab.gpu.nvidia.claims import assign
 from lab.host.nvml import GpuDevice
 
 UUIDS = [f"GPU-00000000-0000-0000-0000-{index:012}" for index in range(8)]
