@@ -43,6 +43,16 @@ def test_files_are_short() -> None:
     assert {name: length for name, length in lengths.items() if length > LINES} == {}
 
 
+def test_public_class_names_are_unique() -> None:
+    classes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        if path.is_relative_to(ROOT / "lab"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    classes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in classes.items() if len(paths) > 1} == {}
+
+
 def test_every_line_is_formatted() -> None:
     mark = "fmt: " + "skip"
     assert [path for path in SOURCES if mark in path.read_text()] == []
