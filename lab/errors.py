@@ -16,6 +16,9 @@ class LabError(Exception):
     exit_code = 1
     title = "error"
 
+    def __init_subclass__(cls, code: int = 0, title: str = "") -> None:
+        cls.exit_code, cls.title = code or cls.exit_code, title or cls.title
+
     def __init__(self, what: str, *, command: str = "", evidence: Sequence[str] = (), fix: str = "") -> None:
         super().__init__(what)
         self.what = what
@@ -44,67 +47,40 @@ class LabError(Exception):
         }
 
 
-class SpecError(LabError):
+class SpecError(LabError, code=2, title="lab file"):
     """The lab file, a ``--set`` value or a command-line argument is wrong."""
 
-    exit_code = 2
-    title = "lab file"
 
-
-class Unavailable(LabError):
+class Unavailable(LabError, code=3, title="supply"):
     """A binary, image or chart that the lab needs is not available from any source."""
 
-    exit_code = 3
-    title = "supply"
 
-
-class HostNotReady(LabError):
+class HostNotReady(LabError, code=4, title="host"):
     """The machine lacks something and the fix was not approved."""
 
-    exit_code = 4
-    title = "host"
 
-
-class StepFailed(LabError):
+class StepFailed(LabError, code=5, title="step"):
     """A step of the plan failed; the lab can be resumed with ``lab up``."""
 
-    exit_code = 5
-    title = "step"
 
-
-class WaitTimeout(LabError):
+class WaitTimeout(LabError, code=6, title="timeout"):
     """A condition was not met in time; the evidence is the last state seen."""
 
-    exit_code = 6
-    title = "timeout"
 
-
-class Leftovers(LabError):
+class Leftovers(LabError, code=7, title="leftovers"):
     """After ``lab down`` something of the lab still exists."""
 
-    exit_code = 7
-    title = "leftovers"
 
-
-class Busy(LabError):
+class Busy(LabError, code=8, title="busy"):
     """Another kailab process holds this lab's lock."""
 
-    exit_code = 8
-    title = "busy"
 
-
-class NoLab(LabError):
+class NoLab(LabError, code=9, title="no lab"):
     """No lab of that name exists."""
 
-    exit_code = 9
-    title = "no lab"
 
-
-class CommandFailed(LabError):
+class CommandFailed(LabError, code=10, title="command"):
     """An external command ended with a non-zero status or could not be started."""
-
-    exit_code = 10
-    title = "command"
 
     def __init__(
         self, argv: Sequence[str], code: int, out: str = "", err: str = "", fix: str = "", why: str = ""
@@ -122,43 +98,28 @@ class CommandFailed(LabError):
         )
 
 
-class ApiFailed(LabError):
+class ApiFailed(LabError, code=11, title="kubernetes"):
     """A Kubernetes API server refused a request or could not be reached."""
-
-    exit_code = 11
-    title = "kubernetes"
 
     def __init__(self, what: str, *, status: int = 0, evidence: Sequence[str] = (), fix: str = "") -> None:
         super().__init__(what, evidence=evidence, fix=fix)
         self.status = status
 
 
-class ManifestsRefused(LabError):
+class ManifestsRefused(LabError, code=12, title="lint"):
     """Lint found an error in a manifest; nothing of it was applied."""
 
-    exit_code = 12
-    title = "lint"
 
-
-class InvariantBroken(LabError):
+class InvariantBroken(LabError, code=13, title="invariant"):
     """An invariant of GPU sharing, queues or tenants does not hold on the cluster."""
 
-    exit_code = 13
-    title = "invariant"
 
-
-class NameTaken(LabError):
+class NameTaken(LabError, code=14, title="name taken"):
     """A lab of another user or state directory has that name."""
 
-    exit_code = 14
-    title = "name taken"
 
-
-class Interrupted(LabError):
+class Interrupted(LabError, code=130, title="interrupted"):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
-
-    exit_code = 130
-    title = "interrupted"
 
 
 EXIT_CODES: dict[int, str] = {

@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lab.errors import LabError, SpecError
 
@@ -21,11 +22,16 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 def state_root() -> Path:
     """Directory of kailab's state: labs, journals, host changes."""
-    if override := os.environ.get("KAILAB_STATE"):
-        return Path(override).expanduser().absolute()
-    from platformdirs import user_state_path
+    return _root("state")
 
-    return user_state_path("kailab", appauthor=False)
+
+def _root(kind: Literal["state", "cache"]) -> Path:
+    if override := os.environ.get(f"KAILAB_{kind.upper()}"):
+        return Path(override).expanduser().absolute()
+    import platformdirs
+
+    path = platformdirs.user_state_path if kind == "state" else platformdirs.user_cache_path
+    return path("kailab", appauthor=False)
 
 
 def owner() -> str:
@@ -49,11 +55,7 @@ def lab_names() -> tuple[str, ...]:
 
 def cache_path() -> Path:
     """Path of the cache directory, which may not exist yet."""
-    if override := os.environ.get("KAILAB_CACHE"):
-        return Path(override).expanduser().absolute()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("kailab", appauthor=False)
+    return _root("cache")
 
 
 def cache_root() -> Path:

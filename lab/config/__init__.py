@@ -1,18 +1,17 @@
 """The lab file: models, loader, JSON Schema, shipped profiles."""
 
-from lab.config.gpu import GpuPool, GpuSpec, NodePool
+from lab.config.gpu import GpuSpec, NodePool
 from lab.config.loader import dump_spec, load_dumped, load_profile, load_spec, profile_file, profile_names, resolve_spec
 from lab.config.models import LabSpec
 from lab.config.node_assignment import beside_host_kai, tenant_nodes, worker_names
 from lab.config.queue import QueueResource, QueueSpec
 from lab.config.schema import schema, schema_text
-from lab.config.sections import ClusterSpec, InferenceSpec, KaiSpec, SupplySpec
+from lab.config.sections import ClusterSpec, InferenceSpec, KaiSpec
 from lab.config.template import init_text
 from lab.config.tenant import TenantQuota, TenantSpec
 
 __all__ = [
     "ClusterSpec",
-    "GpuPool",
     "GpuSpec",
     "InferenceSpec",
     "KaiSpec",
@@ -20,7 +19,6 @@ __all__ = [
     "NodePool",
     "QueueResource",
     "QueueSpec",
-    "SupplySpec",
     "TenantQuota",
     "TenantSpec",
     "beside_host_kai",

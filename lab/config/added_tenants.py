@@ -68,18 +68,11 @@ def with_tenant(spec: LabSpec, request: TenantRequest) -> LabSpec:
     Dedicated workers of the tenant are fixed by name, so that no later change of the lab moves it. Raises SpecError if
     the tenant is invalid, conflicts with the lab, or would take another tenant's nodes.
     """
-    number = len(spec.tenants)
     try:
         whole = _validated(spec, [dict(request.data)])
     except ValidationError as refused:
-        lines = []
-        for error in refused.errors(include_url=False):
-            loc, where = error["loc"], ""
-            if loc[:2] == ("tenants", number):
-                loc = loc[2:]
-                where = f"{request.source(loc)}tenant {request.name}: "
-            lines.append(f"{where}{prefix(loc)}{explain(error)}")
-        raise errors_in(f"tenant {request.name} cannot be added", lines) from None
+        names = [*(tenant.name for tenant in spec.tenants), request.name]
+        raise errors_in(f"tenant {request.name} cannot be added", _lines(refused, names, request)) from None
     before, after = tenant_nodes(spec), tenant_nodes(whole)
     if moved := [name for name, nodes in before.items() if after.get(name) != nodes]:
         raise SpecError(
@@ -125,17 +118,10 @@ def checked_with_added(spec: LabSpec, added: Sequence[TenantSpec]) -> LabSpec:
     try:
         _validated(spec, dump_added(further))
     except ValidationError as refused:
-        lines = []
-        for error in refused.errors(include_url=False):
-            loc, where = error["loc"], ""
-            if len(loc) > 1 and loc[0] == "tenants" and isinstance(loc[1], int):
-                where, loc = f"tenant {whole.tenants[loc[1]].name}: ", loc[2:]
-            lines.append(f"{where}{prefix(loc)}{explain(error)}")
-        names = " · ".join(tenant.name for tenant in further)
         raise SpecError(
             "The lab file conflicts with tenants added by 'lab tenant add'",
-            evidence=lines,
-            fix=f"correct the lab file, or remove the tenants: lab tenant remove {names}",
+            evidence=_lines(refused, [tenant.name for tenant in whole.tenants]),
+            fix=f"correct the lab file, or run: lab tenant remove {' · '.join(tenant.name for tenant in further)}",
         ) from None
     return whole
 
@@ -158,6 +144,18 @@ def _validated(spec: LabSpec, more: Sequence[Mapping[str, Any]]) -> LabSpec:
     data = json.loads(dump_spec(spec))
     data["tenants"] = [*data["tenants"], *more]
     return LabSpec.model_validate(data, by_alias=True, by_name=False)
+
+
+def _lines(refused: ValidationError, names: Sequence[str], request: TenantRequest | None = None) -> list[str]:
+    """One line per error, with the names of tenants instead of their indices; ``request`` is the last tenant."""
+    lines = []
+    for error in refused.errors(include_url=False):
+        loc, where = error["loc"], ""
+        if len(loc) > 1 and loc[0] == "tenants" and isinstance(loc[1], int):
+            source = request.source(loc[2:]) if request and loc[1] == len(names) - 1 else ""
+            where, loc = f"{source}tenant {names[loc[1]]}: ", loc[2:]
+        lines.append(f"{where}{prefix(loc)}{explain(error)}")
+    return lines
 
 
 def _document(file: Path) -> LabFileDocument:

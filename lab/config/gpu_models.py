@@ -32,22 +32,14 @@ _ARCHITECTURES = (
 class GpuModel:
     """One model; numbers that are not known are 0."""
 
-    short: str
-    """Short name for lab files; empty for a model that the table lacks."""
-    name: str
-    """Product name as reported by NVML."""
-    memory: int
-    """MiB of one GPU."""
-    compute: str
-    """CUDA compute capability, such as "8.0"."""
-    arch: str
-    """Architecture, such as "ampere"."""
-    device: int = 0
-    """PCI device id."""
-    subsystem: int = 0
-    """PCI subsystem id."""
-    watts: int = 0
-    """Default power limit."""
+    short: str  # short name for lab files; empty for a model that the table lacks
+    name: str  # product name as reported by NVML
+    memory: int  # MiB of one GPU
+    compute: str  # CUDA compute capability, such as "8.0"
+    arch: str  # architecture, such as "ampere"
+    device: int = 0  # PCI device id
+    subsystem: int = 0  # PCI subsystem id
+    watts: int = 0  # default power limit
 
     @property
     def arch_number(self) -> int:

@@ -31,16 +31,11 @@ class BadOverrideError(ValueError):
 class Override:
     """One override."""
 
-    shown: str
-    """As the user wrote it, ``--set gpu.perNode=4``."""
-    words: tuple[str, ...]
-    """The keys of its path."""
-    text: str
-    """The value as YAML."""
-    loc: Loc | None = field(default=None, init=False)
-    """The place that was set; None until applied."""
-    created: Loc | None = field(default=None, init=False)
-    """The outermost place that did not exist before."""
+    shown: str  # as the user wrote it, ``--set gpu.perNode=4``
+    words: tuple[str, ...]  # the keys of its path
+    text: str  # the value as YAML
+    loc: Loc | None = field(default=None, init=False)  # the place that was set; None until applied
+    created: Loc | None = field(default=None, init=False)  # the outermost place that did not exist before
 
     def apply(self, data: dict[str, Any]) -> None:
         """Write the value into ``data``. Raises BadOverrideError."""

@@ -46,8 +46,7 @@ class RunRecord:
     errors: list[tuple[str, BaseException]] = field(default_factory=list)
     seconds: float = 0.0
     cancelled: bool = False
-    left: list[str] = field(default_factory=list)
-    """Objects that ``down`` did not remove, one line each."""
+    left: list[str] = field(default_factory=list)  # objects that ``down`` did not remove, one line each
 
     @property
     def ok(self) -> bool:

@@ -58,47 +58,36 @@ class Step(Protocol[C_contra]):
     @property
     def id(self) -> str:
         """Stable id, such as ``cluster`` or ``tenant:my-vcluster``."""
-        ...
 
     @property
     def title(self) -> str:
         """Title on the board."""
-        ...
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Ids of the steps that must be ready before ``apply``."""
-        ...
 
     @property
     def part_of(self) -> str:
         """Id of the step whose ``undo`` also removes these objects; empty if only its own does."""
-        ...
 
     def wanted(self) -> object:
         """The desired state, for comparison with the same step of another plan."""
-        ...
 
     def effects(self) -> tuple[Effect, ...]:
         """Descriptions of what ``apply`` changes."""
-        ...
 
     def observe(self, ctx: C_contra) -> Observed:
         """Compare the objects with the plan; read-only."""
-        ...
 
     def apply(self, ctx: C_contra) -> None:
         """Create or update the objects."""
-        ...
 
     def verify(self, ctx: C_contra) -> None:
         """Raise with evidence unless the objects work."""
-        ...
 
     def undo(self, ctx: C_contra) -> None:
         """Remove the objects."""
-        ...
 
     def remains(self, ctx: C_contra) -> Sequence[str]:
         """One line per object that still exists; empty after a complete ``undo``."""
-        ...

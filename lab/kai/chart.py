@@ -26,29 +26,15 @@ class KaiChart:
     """Names in a chart, each tuple sorted."""
 
     version: str
-    values: tuple[str, ...]
-    """Dotted keys of values.yaml and of templates."""
-    objects: tuple[str, ...]
-    """``Kind/name`` of all objects rendered with the default values, hooks included."""
-    inside: tuple[str, ...]
-    """``Kind/name`` of objects in the ConfigMaps that hook Jobs apply."""
-    crds: tuple[str, ...]
-    """CustomResourceDefinitions of the folder crds/."""
-    images: tuple[str, ...]
-    """Image names, without registry and tag, in the values and in rendered pods."""
-    hook_images: tuple[str, ...]
-    """Images of the hook Jobs."""
-    lasting_jobs: tuple[str, ...]
-    """Hook Jobs that are not deleted before they are created again."""
-    priorities: tuple[str, ...]
-    """``name=value`` of each PriorityClass."""
-    templates: tuple[str, ...]
-    """Files below templates/ with ConfigMaps, Queues or a Config."""
-
-    @classmethod
-    def of_json(cls, data: Json) -> KaiChart:
-        names = [field.name for field in fields(cls) if field.name != "version"]
-        return cls(data["version"], *(tuple(data[name]) for name in names))
+    values: tuple[str, ...]  # dotted keys of values.yaml and of templates
+    objects: tuple[str, ...]  # ``Kind/name`` of all objects rendered with the default values, hooks included
+    inside: tuple[str, ...]  # ``Kind/name`` of objects in the ConfigMaps that hook Jobs apply
+    crds: tuple[str, ...]  # CRDs of the folder crds/
+    images: tuple[str, ...]  # image names, without registry and tag, in the values and in rendered pods
+    hook_images: tuple[str, ...]  # images of the hook Jobs
+    lasting_jobs: tuple[str, ...]  # hook Jobs that are not deleted before they are created again
+    priorities: tuple[str, ...]  # ``name=value`` of each PriorityClass
+    templates: tuple[str, ...]  # files below templates/ with ConfigMaps, Queues or a Config
 
 
 def chart_of(

@@ -15,54 +15,30 @@ from lab.kai.number import release
 class Keys:
     """Labels and annotations of KAI (pkg/common/constants/constants.go and the plugins)."""
 
-    queue: str
-    """Label of a workload or pod: its queue."""
-    priority_class: str
-    """Label of a workload or pod: its PriorityClass."""
-    preemptibility: str
-    """Label of a workload or pod: preemptible or non-preemptible, regardless of its priority."""
-    subgroup: str
-    """Label of a pod: its subgroup within the PodGroup."""
-    node_pool: str
-    """Label of a node or pod: the scheduling shard."""
-    gpu_group: str
-    """Label of a fractional pod and of the reservation pod of its GPU."""
-    gpu_groups: str
-    """Prefix of that label for pods on several devices, followed by the group."""
-    node_gpu_memory: str
-    """Label of a node: memory of one GPU in MiB, needed for pods that request memory."""
-    fraction: str
-    """Annotation of a pod: share of one GPU, above 0 and below 1."""
-    fraction_container: str
-    """Annotation of a pod: the container that gets the fraction; the first one otherwise."""
-    gpu_memory: str
-    """Annotation of a pod: GPU memory in MiB."""
-    num_devices: str
-    """Annotation of a pod: number of devices with its fraction."""
-    mps: str
-    """Annotation of a pod: CUDA MPS."""
-    pod_group: str
-    """Annotation of a pod: name of its PodGroup, written by the pod-grouper."""
-    received_type: str
-    """Annotation of a bound pod: Regular or Fraction."""
-    shared_gpu_configmap: str
-    """Annotation of a fractional pod: prefix of its ConfigMaps."""
-    reserved_gpu: str
-    """Annotation of a reservation pod: UUID of its GPU, despite the name."""
-    min_member: str
-    """Annotation of a batch Job: number of pods that must start together."""
-    topology: str
-    """Annotation of a workload: its Topology."""
-    required_topology: str
-    """Annotation of a workload: topology level that must contain all of its pods."""
-    preferred_topology: str
-    """Annotation of a workload: topology level that should contain all of its pods."""
-    segment_size: str
-    """Annotation of a workload: pods per segment, which is placed as a unit."""
-    skip_pod_grouper: str
-    """Annotation of a pod: the pod-grouper ignores it."""
-    top_owner: str
-    """Annotation of a PodGroup: its owner, as YAML."""
+    queue: str  # label of a workload or pod: its queue
+    priority_class: str  # label of a workload or pod: its PriorityClass
+    preemptibility: str  # label of a workload or pod: preemptible or non-preemptible, regardless of its priority
+    subgroup: str  # label of a pod: its subgroup within the PodGroup
+    node_pool: str  # label of a node or pod: the scheduling shard
+    gpu_group: str  # label of a fractional pod and of the reservation pod of its GPU
+    gpu_groups: str  # prefix of that label for pods on several devices, followed by the group
+    node_gpu_memory: str  # label of a node: memory of one GPU in MiB, needed for pods that request memory
+    fraction: str  # annotation of a pod: share of one GPU, above 0 and below 1
+    fraction_container: str  # annotation of a pod: the container that gets the fraction; the first one otherwise
+    gpu_memory: str  # annotation of a pod: GPU memory in MiB
+    num_devices: str  # annotation of a pod: number of devices with its fraction
+    mps: str  # annotation of a pod: CUDA MPS
+    pod_group: str  # annotation of a pod: name of its PodGroup, written by the pod-grouper
+    received_type: str  # annotation of a bound pod: Regular or Fraction
+    shared_gpu_configmap: str  # annotation of a fractional pod: prefix of its ConfigMaps
+    reserved_gpu: str  # annotation of a reservation pod: UUID of its GPU, despite the name
+    min_member: str  # annotation of a batch Job: number of pods that must start together
+    topology: str  # annotation of a workload: its Topology
+    required_topology: str  # annotation of a workload: topology level that must contain all of its pods
+    preferred_topology: str  # annotation of a workload: topology level that should contain all of its pods
+    segment_size: str  # annotation of a workload: pods per segment, which is placed as a unit
+    skip_pod_grouper: str  # annotation of a pod: the pod-grouper ignores it
+    top_owner: str  # annotation of a PodGroup: its owner, as YAML
 
 
 @dataclass(frozen=True)
@@ -76,28 +52,17 @@ class HelmKeys:
     cluster_autoscaling: str
     leader_election: str
     queue_label: str
-    placement: str
-    """binpack or spread, for pods that request GPUs."""
-    reservation_class: str
-    """RuntimeClass of the reservation pods."""
-    workload_class: str
-    """RuntimeClass that admission sets on GPU pods."""
-    default_queues: str
-    """Whether the chart creates its default queues."""
-    default_shard: str
-    """Whether the chart creates the SchedulingShard default."""
-    fips: str
-    """Images with the suffix -fips."""
-    pod_selector: str
-    """Labels of the pods that the webhooks select."""
-    namespace_selector: str
-    """Labels of the namespaces that the webhooks and the pod-grouper select."""
-    node_pool_key: str
-    """Node label with the scheduling shard; the shard ``default`` ignores nodes that have it."""
-    binder_flags: str
-    """Raw flags of the binder."""
-    scheduler_flags: str
-    """Raw flags of the scheduler."""
+    placement: str  # binpack or spread, for pods that request GPUs
+    reservation_class: str  # RuntimeClass of the reservation pods
+    workload_class: str  # RuntimeClass that admission sets on GPU pods
+    default_queues: str  # whether the chart creates its default queues
+    default_shard: str  # whether the chart creates the SchedulingShard default
+    fips: str  # images with the suffix -fips
+    pod_selector: str  # labels of the pods that the webhooks select
+    namespace_selector: str  # labels of the namespaces that the webhooks and the pod-grouper select
+    node_pool_key: str  # node label with the scheduling shard; the shard ``default`` ignores nodes that have it
+    binder_flags: str  # raw flags of the binder
+    scheduler_flags: str  # raw flags of the scheduler
 
 
 @dataclass(frozen=True)
@@ -106,10 +71,8 @@ class Defect:
 
     id: str
     what: str
-    issue: str
-    """Issue, pull request or upstream file that describes it."""
-    fixed_in: str
-    """First release of the line with the fix; empty: none."""
+    issue: str  # issue, pull request or upstream file that describes it
+    fixed_in: str  # first release of the line with the fix; empty: none
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ class PodNetwork(LabStep):
     """The pod network."""
 
     spec: LabSpec
-    own_node: bool
-    """Whether the node image was built here and has no CNI."""
+    own_node: bool  # whether the node image was built here and has no CNI
     needs: tuple[str, ...] = ("cluster",)
     id: str = "network"
     title: str = "Pod network"

@@ -32,14 +32,10 @@ class InferenceServer:
     """A server's container."""
 
     image: str
-    args: tuple[str, ...]
-    """Arguments with the placeholders ``{model}`` and ``{fraction}``."""
-    model: str
-    """Model named in requests."""
-    stand_in: bool
-    """Whether it is the probe, which needs no CUDA and echoes requests."""
-    seconds: float
-    """Limit for its start."""
+    args: tuple[str, ...]  # arguments with the placeholders ``{model}`` and ``{fraction}``
+    model: str  # model named in requests
+    stand_in: bool  # whether it is the probe, which needs no CUDA and echoes requests
+    seconds: float  # limit for its start
 
     @classmethod
     def of(cls, spec: InferenceSpec, gpu_mode: str) -> InferenceServer:

@@ -17,6 +17,8 @@ from lab.objects.views import EventView, PodView
 
 Json = dict[str, Any]
 Until = Callable[[PodView], bool]
+Selection = tuple[str | None, str | None]
+"""Namespace and label selector of pods."""
 
 _MARK = "--- devices"
 # the environment of the workload, and the GPU device nodes that the container runtime injected
@@ -30,8 +32,7 @@ class Inside:
     """Environment and NVIDIA device nodes of a running container."""
 
     env: Mapping[str, str]
-    devices: tuple[str, ...]
-    """All /dev/nvidia*, control devices included."""
+    devices: tuple[str, ...]  # all /dev/nvidia*, control devices included
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -51,15 +52,6 @@ class Inside:
         return cls({key: value for key, _, value in pairs}, tuple(sorted(devices.split())))
 
 
-@dataclass(frozen=True)
-class _Side:
-    """A selection of pods in one cluster."""
-
-    cluster: Cluster
-    namespace: str | None = None
-    labels: str | None = None
-
-
 def staying_on(node: str, doc: Json) -> Json:
     """The object with a node selector for its pods, unless they already select nodes; schedulers still place them."""
     spec = doc.get("spec") or {}
@@ -74,19 +66,13 @@ def staying_on(node: str, doc: Json) -> Json:
 class WorkloadNamespace:
     """A namespace for the pods of one test."""
 
-    lab: str
-    """Name of the lab, for its label."""
+    lab: str  # name of the lab, for its label
     host: Cluster
-    cluster: Cluster
-    """The cluster with the pods: the host, or a tenant."""
-    namespace: str
-    """The namespace in ``cluster``."""
-    tenant: str = ""
-    """Name of the tenant; empty on the host."""
-    node: str = ""
-    """Node for all pods that do not select nodes; empty: any."""
-    grace: int = 1
-    """Grace period of removed pods, in seconds."""
+    cluster: Cluster  # the cluster with the pods: the host, or a tenant
+    namespace: str  # the namespace in ``cluster``
+    tenant: str = ""  # name of the tenant; empty on the host
+    node: str = ""  # node for all pods that do not select nodes; empty: any
+    grace: int = 1  # grace period of removed pods, in seconds
     with_pods: tuple[str, ...] = ()
     """Kinds of the host to delete with the last pods, without waiting for the garbage collector."""
 
@@ -129,17 +115,16 @@ class WorkloadNamespace:
 
         Raises WaitTimeout, also as soon as a pod has failed or was deleted.
         """
-        return self._wait(self._on_host, until, names, timeout, f"{what} on the host")
+        return self._wait(self.host, self._on_host, until, names, timeout, f"{what} on the host")
 
     def inside(self, until: Until, *names: str, timeout: float = 120.0, what: str) -> tuple[PodView, ...]:
         """Wait like ``on_host``, but for the pods in ``cluster``."""
         where = f"in tenant {self.tenant}" if self.tenant else "on the host"
-        return self._wait(self._own, until, names, timeout, f"{what} {where}")
+        return self._wait(self.cluster, self._own, until, names, timeout, f"{what} {where}")
 
     def host_pods(self) -> tuple[PodView, ...]:
         """The host pods of this namespace."""
-        side = self._on_host
-        return tuple(PodView.of(obj) for obj in self.host.list("Pod", side.namespace, side.labels))
+        return tuple(PodView.of(obj) for obj in self.host.list("Pod", *self._on_host))
 
     def event(self, pod: PodView, *reasons: str, timeout: float = 90.0) -> EventView:
         """Wait for the first event with one of ``reasons`` about a host pod. Raises WaitTimeout."""
@@ -170,12 +155,13 @@ class WorkloadNamespace:
             for kind in ("Pod", *self.with_pods):
                 self.cluster.delete_all(kind, self.namespace, grace=self.grace if kind == "Pod" else None)
         # virtual pods first: the syncer recreates a host pod while its virtual pod exists
-        for side in (self._own, self._on_host) if self.tenant else (self._own,):
-            side.cluster.wait(
+        sides = [(self.cluster, self._own), (self.host, self._on_host)]
+        for cluster, (namespace, labels) in sides if self.tenant else sides[:1]:
+            cluster.wait(
                 "Pod",
                 lambda pods: not any(not names or SyncedObject.of(pod).name in names for pod in pods),
-                namespace=side.namespace,
-                labels=side.labels,
+                namespace=namespace,
+                labels=labels,
                 timeout=timeout,
                 what=f"pods of {self.namespace} are gone",
             )
@@ -194,18 +180,17 @@ class WorkloadNamespace:
             self.cluster.delete("Namespace", self.namespace)
 
     @property
-    def _own(self) -> _Side:
-        return _Side(self.cluster, self.namespace)
+    def _own(self) -> Selection:
+        return self.namespace, None
 
     @property
-    def _on_host(self) -> _Side:
-        if not self.tenant:
-            return self._own
-        return _Side(self.host, labels=selector(self.tenant, self.namespace))
+    def _on_host(self) -> Selection:
+        return (None, selector(self.tenant, self.namespace)) if self.tenant else self._own
 
     def _wait(
-        self, side: _Side, until: Until, names: tuple[str, ...], timeout: float, what: str
+        self, cluster: Cluster, pods: Selection, until: Until, names: tuple[str, ...], timeout: float, what: str
     ) -> tuple[PodView, ...]:
+        namespace, labels = pods
         seen: set[str] = set()
 
         def mine(objects: list[Json]) -> dict[str, Json]:
@@ -225,11 +210,11 @@ class WorkloadNamespace:
             return next((reason for obj in here.values() if (reason := why_never(obj))), None)
 
         try:
-            objects = side.cluster.wait(
+            objects = cluster.wait(
                 "Pod",
                 holds,
-                namespace=side.namespace,
-                labels=side.labels,
+                namespace=namespace,
+                labels=labels,
                 timeout=timeout,
                 fail=hopeless,
                 what=f"pods {', '.join(names)}: {what}",

@@ -30,12 +30,9 @@ class ProbedDevice:
     index: int
     uuid: str
     name: str
-    memory: int
-    """MiB of the whole GPU, regardless of the container's share."""
-    used: int
-    """MiB in use on the GPU, by any process."""
-    error: str
-    """NVML's error for it, such as ``GPU is lost``, or empty."""
+    memory: int  # MiB of the whole GPU, regardless of the container's share
+    used: int  # MiB in use on the GPU, by any process
+    error: str  # NVML's error for it, such as ``GPU is lost``, or empty
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,10 @@ class ProbeFacts:
 
     hostname: str
     pid: int
-    env: Mapping[str, str]
-    """The variables about GPUs that are set."""
-    device_files: tuple[str, ...]
-    """All /dev/nvidia*, control devices included."""
-    driver: str
-    """Version of the driver; empty without NVML."""
-    error: str
-    """NVML's error, or empty."""
+    env: Mapping[str, str]  # the variables about GPUs that are set
+    device_files: tuple[str, ...]  # all /dev/nvidia*, control devices included
+    driver: str  # version of the driver; empty without NVML
+    error: str  # NVML's error, or empty
     devices: tuple[ProbedDevice, ...]
 
     @property

@@ -30,7 +30,8 @@ def versions() -> list[str]:
 
 def recorded(version: str) -> KaiChart:
     """What was recorded of a version."""
-    return KaiChart.of_json(json.loads((FOLDER / f"{version}.json").read_text()))
+    data = json.loads((FOLDER / f"{version}.json").read_text())
+    return KaiChart(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
 
 
 def seen(helm: Path, chart: Path, run: Runner) -> KaiChart:

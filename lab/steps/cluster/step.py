@@ -30,10 +30,8 @@ class KindCluster(LabStep):
     """The lab's kind cluster."""
 
     spec: LabSpec
-    image: str
-    """The node image's tag."""
-    own_node: bool
-    """Whether the node image was built here, without kindnet."""
+    image: str  # the node image's tag
+    own_node: bool  # whether the node image was built here, without kindnet
     needs: tuple[str, ...] = ("node-image",)
     id: str = "cluster"
     title: str = "Kubernetes cluster"
