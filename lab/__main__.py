@@ -20,7 +20,14 @@ def main() -> None:
     except LabError as error:
         if debug:
             raise
-        _print_error(error, as_json="--json" in sys.argv)
+        if "--json" in sys.argv:
+            import json
+
+            print(json.dumps(document(error), indent=1))  # noqa: T201
+        else:
+            from lab.ui.lab import render_error
+
+            render_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -37,17 +44,6 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(1)
-
-
-def _print_error(error: LabError, *, as_json: bool) -> None:
-    if as_json:
-        import json
-
-        print(json.dumps(document(error), indent=1))  # noqa: T201
-    else:
-        from lab.ui.lab import render_error
-
-        render_error(error)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ import yaml
 from lab.config.rules import Loc
 from lab.errors import SpecError
 
-MAX_BYTES = 1 << 20
-"""Maximum size of a lab file."""
+MAX_BYTES = 1 << 20  # maximum size of a lab file
 
 _MAX_VALUES = 20_000
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str")}
@@ -32,14 +31,13 @@ class _Loader(yaml.SafeLoader):
     }
 
 
+@dataclass(eq=False)
 class NotYamlError(ValueError):
     """Invalid YAML; ``line`` and ``column`` start at 1."""
 
-    def __init__(self, why: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(why)
-        self.why = why
-        self.line = line
-        self.column = column
+    why: str
+    line: int = 1
+    column: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from lab.config.base import Model
 from lab.config.models import type_at
-from lab.config.rules import RULE, Loc
+from lab.config.rules import RULE
 from lab.text import perhaps
 
 _MUST = {
@@ -41,7 +41,9 @@ def explain(error: ErrorDetails) -> str:
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        known = _keys(loc[:-1])
+        model = type_at(loc[:-1])
+        fields = model.model_fields if isinstance(model, type) and issubclass(model, Model) else {}
+        known = [field.alias or name for name, field in fields.items()]
         return f"unknown key{perhaps(str(loc[-1]), known) or '; known keys: ' + ', '.join(known)}"
     if value is None or kind == "string_too_short":
         return "is empty; give it a value or remove the key"
@@ -59,10 +61,3 @@ def shown(value: object) -> str:
     """A value as YAML, cut to about 60 characters."""
     text = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:56]} ..."
-
-
-def _keys(loc: Loc) -> list[str]:
-    model = type_at(loc)
-    if not (isinstance(model, type) and issubclass(model, Model)):
-        return []
-    return [field.alias or name for name, field in model.model_fields.items()]

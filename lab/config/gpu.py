@@ -15,8 +15,7 @@ from pydantic_core import PydanticCustomError
 from lab.config.base import DnsName, Model
 from lab.config.gpu_models import find_model
 
-MOST_PER_NODE = 16
-"""Most GPUs of one node: the largest machines (NVIDIA HGX-2) have 16."""
+MOST_PER_NODE = 16  # most GPUs of one node: the largest machines (NVIDIA HGX-2) have 16
 
 _UUID = r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -26,15 +25,17 @@ _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 def _devices(value: object) -> object:
     if value == "all" or (type(value) is int and value > 0):
         return value
-    if isinstance(value, list | tuple) and value and all(_is_device(item) for item in value):
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and all(
+            re.fullmatch(_UUID, item) if isinstance(item, str) else type(item) is int and item >= 0 for item in value
+        )
+    ):
         if len({*value}) == len(value):
             return value
         raise PydanticCustomError("devices", "must not name a GPU twice")
     raise PydanticCustomError("devices", "must be all, a number of GPUs, or a list of indices (0, 1) or UUIDs (GPU-…)")
-
-
-def _is_device(value: object) -> bool:
-    return (type(value) is int and value >= 0) or (isinstance(value, str) and bool(re.fullmatch(_UUID, value)))
 
 
 def _labels(value: object) -> object:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-NVIDIA = 0x10DE
-"""PCI vendor id, of devices and of their subsystems."""
+NVIDIA = 0x10DE  # PCI vendor id, of devices and of their subsystems
 
 _DEFAULT_COMPUTE = "8.0"
 

@@ -122,8 +122,7 @@ def _load(file: Path, document: LabFileDocument, settings: Sequence[str], enviro
     return spec
 
 
-_LAST = 1 << 31
-"""Sorts overrides after the lines of the file."""
+_LAST = 1 << 31  # sorts overrides after the lines of the file
 
 
 def errors_in(what: str, lines: list[str]) -> SpecError:

@@ -12,8 +12,7 @@ from lab.config.sections import LabFields
 from lab.errors import SpecError
 from lab.kai import VersionLine, line_of, lines, release
 
-RULE = "lab_rule"
-"""Type of the pydantic errors that rules raise."""
+RULE = "lab_rule"  # type of the pydantic errors that rules raise
 
 Loc = tuple[int | str, ...]
 """A place in the lab file, in the file's spelling: ``("tenants", 0, "kaiVersion")``."""

@@ -26,15 +26,12 @@ def _quantity(value: object) -> object:
 def _nodes(value: object) -> object:
     if value is None or (type(value) is int and value > 0):
         return value
-    if isinstance(value, list | tuple) and value and all(_is_node(item) for item in value):
-        if len({*value}) == len(value):
+    names = value if isinstance(value, list | tuple) else ()
+    if names and all(isinstance(name, str) and re.fullmatch(_NODE, name) for name in names):
+        if len({*names}) == len(names):
             return value
         raise PydanticCustomError("nodes", "must not name a node twice")
     raise PydanticCustomError("nodes", "must be a number of workers, or a list of short names (worker, worker2, …)")
-
-
-def _is_node(value: object) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch(_NODE, value))
 
 
 Quantity = Annotated[

@@ -27,8 +27,13 @@ def broken(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the section."""
     yield from duplicates(("tenants",), [tenant.name for tenant in spec.tenants])
     for index, tenant in enumerate(spec.tenants):
-        yield from _mode(spec, tenant, ("tenants", index))
-        yield from _own_kai(tenant, ("tenants", index))
+        at: Loc = ("tenants", index)
+        if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
+            yield BrokenRule((*at, "vcluster"), f"'{tenant.vcluster}' is too old; use {VCLUSTER_FLOOR} or newer")
+        if tenant.mode == "host-kai" and spec.scheduler == "default":
+            what = "host-kai needs KAI on the host, but scheduler is 'default'"
+            yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
+        yield from _own_kai(tenant, at)
     if spec.cluster.provider == "kind":
         yield from _nodes(spec)
         if spec.gpu.mode in ("simulated", "none"):
@@ -38,14 +43,6 @@ def broken(spec: LabFields) -> Iterator[BrokenRule]:
     else:
         yield from _existing_cluster(spec)
     yield from _beside_host_kai(spec)
-
-
-def _mode(spec: LabFields, tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:
-    if release(tenant.vcluster) < release(VCLUSTER_FLOOR):
-        yield BrokenRule((*at, "vcluster"), f"'{tenant.vcluster}' is too old; use {VCLUSTER_FLOOR} or newer")
-    if tenant.mode == "host-kai" and spec.scheduler == "default":
-        what = "host-kai needs KAI on the host, but scheduler is 'default'"
-        yield BrokenRule((*at, "mode"), what, (_SCHEDULER,))
 
 
 def _own_kai(tenant: TenantSpec, at: Loc) -> Iterator[BrokenRule]:

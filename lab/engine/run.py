@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lab.engine.events import Bus, RunFinished, RunStarted, StepFinished, StepStarted
@@ -78,6 +78,7 @@ class RunRecord:
         raise failure from error
 
 
+@dataclass
 class Engine(Generic[C]):
     """Runs ``steps``, which are in plan order; ``scope`` makes the context of a step from its id.
 
@@ -86,41 +87,30 @@ class Engine(Generic[C]):
     the same id, or needs are unknown or circular.
     """
 
-    def __init__(
-        self,
-        steps: Sequence[Step[C]],
-        scope: Callable[[str], C],
-        *,
-        bus: Bus,
-        cancel: threading.Event,
-        workers: int = 6,
-        clock: Callable[[], float] = time.monotonic,
-        lab: str = "",
-        partial: bool = False,
-    ) -> None:
-        self.steps = list(steps)
-        self.scope = scope
-        self.bus = bus
-        self.cancel = cancel
-        self.workers = workers
-        self.clock = clock
-        self.lab = lab
+    steps: Sequence[Step[C]]
+    scope: Callable[[str], C]
+    _: KW_ONLY
+    bus: Bus
+    cancel: threading.Event
+    workers: int = 6
+    clock: Callable[[], float] = time.monotonic
+    lab: str = ""
+    partial: bool = False
+
+    def __post_init__(self) -> None:
         known: set[str] = set()
         for step in self.steps:
             if step.id in known:
                 raise LabError(f"two steps have the id {step.id}")
             known.add(step.id)
         for step in self.steps:
-            if (unknown := [need for need in step.needs if need not in known]) and not partial:
+            if (unknown := [need for need in step.needs if need not in known]) and not self.partial:
                 raise LabError(f"step {step.id} needs unknown steps: {', '.join(unknown)}")
         self.needs = {step.id: tuple(need for need in step.needs if need in known) for step in self.steps}
         self._order = _ordered(self.needs)
 
     def observe(self) -> dict[str, Observed]:
-        """Observe all steps in parallel; a step that needs an absent one is absent, unobserved.
-
-        Raises Interrupted, or StepFailed if a step with all needs ready cannot be observed.
-        """
+        """Observe all steps in parallel; one that needs an absent step is absent. Raises Interrupted, StepFailed."""
         seen: dict[str, Observed] = {}
 
         def look(step: Step[C]) -> str:
@@ -137,8 +127,7 @@ class Engine(Generic[C]):
                 seen[step.id] = Observed.drifted(f"cannot be observed: {_first_line(error)}")
             return "unchanged"
 
-        record = self._walk("observe", look, self.needs, quiet=True)
-        record.raise_failure()
+        self._walk("observe", look, self.needs, quiet=True).raise_failure()
         return seen
 
     def up(self, estimate: float | None = None, verb: str = "up") -> RunRecord:

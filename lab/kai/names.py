@@ -6,8 +6,7 @@ KAI versions are in ``lines/*.toml``.
 
 from __future__ import annotations
 
-KAI_SCHEDULER = "kai-scheduler"
-"""The schedulerName of KAI's default shard, and the namespace of its components."""
+KAI_SCHEDULER = "kai-scheduler"  # the schedulerName of KAI's default shard, and the namespace of its components
 
 KAI_CHART = KAI_SCHEDULER
 
@@ -28,19 +27,16 @@ MIN_MEMBER_ANNOTATION = "kai.scheduler/batch-min-member"
 FRACTION_ANNOTATION = "gpu-fraction"
 MEMORY_ANNOTATION = "gpu-memory"
 DEVICES_ANNOTATION = "gpu-fraction-num-devices"
-RECEIVED_ANNOTATION = "received-resource-type"
-"""Regular or Fraction, written by the binder."""
+RECEIVED_ANNOTATION = "received-resource-type"  # Regular or Fraction, written by the binder
 
-CONFIGMAP_ANNOTATION = "runai/shared-gpu-configmap"
-"""Prefix of the ConfigMap names of a fractional pod."""
+CONFIGMAP_ANNOTATION = "runai/shared-gpu-configmap"  # prefix of the ConfigMap names of a fractional pod
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
 
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
-GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
-"""MiB of one GPU."""
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 GPU_REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 """``nvidia.com/gpu`` per GPU: the number of pods that share it by the device plugin's time-slicing."""

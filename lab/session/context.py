@@ -14,8 +14,7 @@ from lab.supply import Supply
 from lab.tools.container import Container, ContainerEngine
 from lab.tools.process import Runner
 
-NODE_LABEL = "io.x-k8s.kind.cluster"
-"""Label that kind puts on node containers; its value is the kind cluster's name."""
+NODE_LABEL = "io.x-k8s.kind.cluster"  # label that kind puts on node containers; its value is the kind cluster's name
 
 
 @dataclass(frozen=True)

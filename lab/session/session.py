@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,12 +45,10 @@ class Session:
 
     def __post_init__(self) -> None:
         self.paths = LabPaths(self.spec.name)
-        if self.added is None:  # 'lab up' starts from the lab file and must keep them
-            self.added = _saved_added(self.paths)
-        self._set_tenants(self.asked, self.added)
         self.runner = HostRunner(self.cancel, self.paths.log)
         self.engine = ContainerEngine(self.runner, self.engine_name)
-        self.supply = self._supply()
+        # 'lab up' starts from the lab file, which lacks added tenants, and must keep them
+        self._set_tenants(self.asked, _saved_added(self.paths) if self.added is None else self.added)
         self.journal = Journal(self.paths.journal)
         self._clusters: dict[str, Cluster] = {}
         self._lock = threading.Lock()
@@ -112,7 +110,6 @@ class Session:
         saved = Session.attached(self.spec.name)
         self.spec, self.facts = saved.spec, saved.facts
         self._set_tenants(saved.asked, saved.added or ())
-        self.supply = self._supply()
 
     def spec_with(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> LabSpec:
         """The spec with other tenants: the lab file's, then the added ones."""
@@ -123,15 +120,12 @@ class Session:
         self._set_tenants(asked, added)
         self.spec = self.spec_with(asked, added)
         self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
-        self.supply = self._supply()
 
     def _set_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         known = {tenant.name for tenant in asked.tenants}
         self.asked, self.added = asked, tuple(tenant for tenant in added if tenant.name not in known)
-
-    def _supply(self) -> Supply:
-        wanted = with_added(self.asked, self.added or ())
-        return Supply(wanted, self.runner, self.engine, engine_runs=self.engine_runs)
+        whole = with_added(asked, self.added)
+        self.supply = Supply(whole, self.runner, self.engine, engine_runs=self.engine_runs)
 
     def cluster(self, tenant: str = "") -> Cluster:
         """The lab's cluster, or a tenant's; connected on first use."""
@@ -147,16 +141,13 @@ class Session:
             step, self.spec, self.paths, self.runner, self.journal, self.bus, self.supply, self.engine, self.cluster
         )
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lab's lock. Raises Busy, or LabError if the state cannot be written."""
+    def locked(self) -> contextlib.AbstractContextManager[object]:
+        """The lab's lock. Raises Busy, or LabError if the state cannot be written."""
         held = lock_now(self.paths.lock)
-        if held is None:
-            raise Busy(
-                f"another kailab process is changing lab {self.spec.name!r}", fix="wait for it, or stop it with Ctrl-C"
-            )
-        with held:
-            yield
+        if held is not None:
+            return held
+        what = f"another kailab process is changing lab {self.spec.name!r}"
+        raise Busy(what, fix="wait for it, or stop it with Ctrl-C")
 
     def close(self) -> None:
         for cluster in self._clusters.values():
@@ -180,13 +171,12 @@ def name_of(name: str | None, environ: Mapping[str, str] | None = None) -> str:
     if found := name or environ.get("KAILAB_LAB"):
         return found
     names = lab_names()
-    here = Path("lab.yaml")
-    if here.is_file():
+    if Path("lab.yaml").is_file():
         mine = resolve_spec(None, None, ()).name
         if mine in names or not names:
             return mine
-    if len(names) == 1:
-        return names[0]
+    if len(names) > 1:
+        raise NoLab(f"several labs exist: {', '.join(names)}", fix="select one with --name")
     if not names:
         raise NoLab("no lab is up on this machine", fix="lab up")
-    raise NoLab(f"several labs exist: {', '.join(names)}", fix="select one with --name")
+    return names[0]

@@ -19,8 +19,7 @@ from lab.tools.helm import Helm, Release
 
 Json = dict[str, Any]
 
-_CRASHES = 4
-"""Restarts from which a crash loop is not just a matter of start order."""
+_CRASHES = 4  # restarts from which a crash loop is not just a matter of start order
 
 
 def helm_for(ctx: LabContext) -> Helm:

@@ -22,8 +22,7 @@ from lab.supply import Choice, Item, Supply
 from lab.supply.cache import alone, key_of, place
 from lab.supply.catalogue import kind_node
 
-OWNER = "kailab"
-"""Label on kailab's containers and images; its value is the lab's name."""
+OWNER = "kailab"  # label on kailab's containers and images; its value is the lab's name
 
 STATE = "kailab-state"
 """Label on kailab's containers; its value identifies the state directory, since lab names are not unique."""
@@ -34,8 +33,7 @@ IMAGE_OWNER = "kailab-image"
 _TOOLKIT = Item("binary", "container-toolkit")
 
 NODE_IMAGE = "node-image"
-_KEPT = 6
-"""Maximum number of baked images in the engine, of all labs; each has 1 to 2 GB."""
+_KEPT = 6  # maximum number of baked images in the engine, of all labs; each has 1 to 2 GB
 
 _CTR = ("ctr", "-n", "k8s.io")
 
@@ -119,7 +117,8 @@ class NodeImage(LabStep):
         ctx.engine.exec(name, [*_CTR, "content", "prune", "references"])
         ctx.progress("unpacked; writing the image")
         if self.spec.gpu.mode != "none":
-            self._add_toolkit(ctx, name)
+            for program in sorted(ctx.supply.path(_TOOLKIT, ctx.progress).iterdir()):
+                ctx.engine.copy_in(name, program, f"/usr/bin/{program.name}")
         self._add_adoption(ctx, name)
         changes = (
             'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
@@ -127,10 +126,6 @@ class NodeImage(LabStep):
             f"LABEL {IMAGE_OWNER}={self.spec.name} {OWNER}= {STATE}=",
         )
         ctx.engine.call("commit", *[word for change in changes for word in ("--change", change)], name, self.tag)
-
-    def _add_toolkit(self, ctx: LabContext, name: str) -> None:
-        for program in sorted(ctx.supply.path(_TOOLKIT, ctx.progress).iterdir()):
-            ctx.engine.copy_in(name, program, f"/usr/bin/{program.name}")
 
     def _add_adoption(self, ctx: LabContext, name: str) -> None:
         ours = assets("kind") / "images"

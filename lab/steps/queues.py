@@ -21,8 +21,7 @@ from lab.session.step import LabStep
 
 KIND = "Queue.scheduling.run.ai"
 
-TEST_LABEL = "kailab.dev/test"
-"""Label of a test's queues; the queues of one tree have the same value."""
+TEST_LABEL = "kailab.dev/test"  # label of a test's queues; the queues of one tree have the same value
 
 _WEBHOOK_SECONDS = 60.0
 _GONE_SECONDS = 60.0

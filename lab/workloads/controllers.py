@@ -9,8 +9,7 @@ from lab.errors import LabError
 from lab.kai.names import MIN_MEMBER_ANNOTATION
 from lab.workloads.pods import manifest
 
-APP_LABEL = "app"
-"""Label of the pods of a Deployment or Job; the value is its name."""
+APP_LABEL = "app"  # label of the pods of a Deployment or Job; the value is its name
 
 Json = dict[str, Any]
 

@@ -12,17 +12,13 @@ from lab.workloads.controllers import APP_LABEL
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import IMAGE, gpu_share, manifest
 
-PORT = 80
-"""Port of the Services; the servers listen on 8000, like vLLM."""
+PORT = 80  # port of the Services; the servers listen on 8000, like vLLM
 
-MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
-"""Default model. The stand-in only repeats its name."""
+MODEL = "Qwen/Qwen2.5-1.5B-Instruct"  # default model. The stand-in only repeats its name
 
-STAND_IN_SECONDS = 150.0
-"""Time until the stand-in is ready on a busy machine; it starts in milliseconds."""
+STAND_IN_SECONDS = 150.0  # time until the stand-in is ready on a busy machine; it starts in milliseconds
 
-REAL_SECONDS = 1500.0
-"""Time until a real server is ready: image pull, model download and load."""
+REAL_SECONDS = 1500.0  # time until a real server is ready: image pull, model download and load
 
 Json = dict[str, Any]
 

@@ -16,8 +16,7 @@ from lab.kube.proxy import Proxy
 from lab.objects.views import PodView
 from lab.workloads.namespace import WorkloadNamespace
 
-PORT = 8000
-"""Port of its server."""
+PORT = 8000  # port of its server
 
 
 Json = dict[str, Any]

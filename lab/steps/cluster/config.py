@@ -14,8 +14,7 @@ from lab.gpu.pools import node_labels, node_name, pools_by_node
 from lab.paths import assets
 from lab.steps.cluster.ports import ClusterPorts
 
-COREDNS_TAG = "v1.12.4"
-"""Tag of the supply's CoreDNS; kubeadm 1.34 defaults to v1.12.1."""
+COREDNS_TAG = "v1.12.4"  # tag of the supply's CoreDNS; kubeadm 1.34 defaults to v1.12.1
 
 
 def kind_config(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from lab.config import LabSpec
 
-SPARE_PORTS = 4
-"""Ports for tenants added later: kind fixes port mappings when it creates the cluster."""
+SPARE_PORTS = 4  # ports for tenants added later: kind fixes port mappings when it creates the cluster
 
 FIRST_NODE_PORT = 30440
 

@@ -23,12 +23,10 @@ from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
-PLACEHOLDER = "kailab-stand-in"
-"""Label ``app`` of placeholders; reservation pods have another value."""
+PLACEHOLDER = "kailab-stand-in"  # label ``app`` of placeholders; reservation pods have another value
 
 _BINDER_SECONDS = 120.0
-_STEADY_SECONDS = 8.0
-"""The check takes place about a second after the start; nothing reports its end."""
+_STEADY_SECONDS = 8.0  # the check takes place about a second after the start; nothing reports its end
 
 Json = dict[str, Any]
 

@@ -8,7 +8,6 @@ Topology (pkg/scheduler/cache/cache.go). lab/kai/lines lists the CRDs of each li
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from lab.kai import VersionLine
 from lab.kube import OWNER_LABEL, Cluster
@@ -31,7 +30,8 @@ def create(cluster: Cluster, line: VersionLine, lab: str) -> list[str]:
     """
     names = missing(cluster, line)
     if names:
-        cluster.apply([_document(line.needs_crds[name], lab) for name in names])
+        docs = [base_values("kai", line.needs_crds[name]) for name in names]
+        cluster.apply([{**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}} for doc in docs])
         cluster.wait_ready(
             _CRD, set(names), timeout=_SERVED_SECONDS, what=f"CRDs that KAI needs are served: {', '.join(names)}"
         )
@@ -49,8 +49,3 @@ def in_use(cluster: Cluster, line: VersionLine, names: Iterable[str], lab: str) 
         if labels_of(crd["metadata"]).get(OWNER_LABEL) != lab or cluster.list(kind):
             used.append(name)
     return used
-
-
-def _document(file: str, lab: str) -> dict[str, Any]:
-    doc = base_values("kai", file)
-    return {**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: lab}}}

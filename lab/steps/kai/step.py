@@ -36,8 +36,7 @@ NAMESPACE, RESERVATIONS, RELEASE = _ANY.namespace, _ANY.reservation_namespace, _
 _HELM_SECONDS = 600.0
 _READY_SECONDS = 300.0
 _WEBHOOK_SECONDS = 60.0
-_SHOWN = 5
-"""Maximum number of reported differences between an unknown chart and its line."""
+_SHOWN = 5  # maximum number of reported differences between an unknown chart and its line
 _SHARD = ("SchedulingShard", "default")
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 
