@@ -1,8 +1,7 @@
-"""A tenant in flames: whatever happens inside one, its neighbours' pods run on and are scheduled as fast as before.
+"""Noisy neighbours: whatever fails inside a tenant, its neighbours' pods keep running and are scheduled as fast.
 
-Neighbours are the host and every other tenant. Each of them schedules small pods by its own scheduler before, during
-and after the fire, timed by watches. None of its running pods may change. ``noisy_neighbour/table.py``
-prints the table.
+Neighbours are the host and every other tenant. Each schedules small pods with its own scheduler before, during and
+after the fault, timed by watches. None of its running pods may change. ``noisy_neighbour/table.py`` prints the table.
 """
 
 from __future__ import annotations
@@ -16,34 +15,34 @@ from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 
-from .noisy_neighbour.course import course, keep, wrong
-from .noisy_neighbour.disposable_tenant import doomed_tenant, namespace_deleted
-from .noisy_neighbour.faults import Fire, fires
+from .noisy_neighbour.course import monitor_fault, problems, save
+from .noisy_neighbour.disposable_tenant import disposable_tenant, namespace_deleted
+from .noisy_neighbour.faults import Fault, repairable_faults
 from .noisy_neighbour.neighbours import neighbours_of
 from .noisy_neighbour.own_kai import OwnKai
 
 PENDING, MANY = 150, 500
-NAMESPACE_DELETED = Fire("namespace-deleted", "its namespace on the host is deleted by hand", namespace_deleted)
+NAMESPACE_DELETED = Fault("namespace-deleted", "its namespace on the host is deleted", namespace_deleted)
 
 pytestmark = [
     pytest.mark.tenants("own-kai"),
-    pytest.mark.disturbs("a tenant burns"),
+    pytest.mark.disturbs("a fault is injected into a tenant"),
     pytest.mark.timeout(1500),
     pytest.mark.usefixtures("gpu_lock", "free_gpus"),
 ]
 
-FIRES = [
-    *(pytest.param(fire, id=fire.id) for fire in fires(PENDING)),
+FAULTS = [
+    *(pytest.param(fault, id=fault.id) for fault in repairable_faults(PENDING)),
     *(
-        pytest.param(replace(fire, id=f"{fire.id}-{MANY}"), id=f"{fire.id}-{MANY}", marks=pytest.mark.long)
-        for fire in fires(MANY)
-        if fire.id == "pending-pods"
+        pytest.param(replace(fault, id=f"{fault.id}-{MANY}"), id=f"{fault.id}-{MANY}", marks=pytest.mark.long)
+        for fault in repairable_faults(MANY)
+        if fault.id == "pending-pods"
     ),
 ]
 
 
-class Mend:
-    """Makes the tenant whole, once."""
+class Repair:
+    """Repairs the tenant."""
 
     def __init__(self, own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> None:
         self.own = own
@@ -51,51 +50,51 @@ class Mend:
         self.done = False
 
     def __call__(self) -> None:
-        """Do it, and prove that the tenant's KAI schedules. Raises LabError."""
-        self.own.mend(self.new_place)
+        """Repair the tenant, and verify that its KAI schedules. Raises LabError."""
+        self.own.repair(self.new_place)
         self.done = True
 
 
 @pytest.fixture
 def own(lab: Lab, tenant: TenantFixture) -> OwnKai:
-    """The tenant's KAI; skips where the tenant has no neighbours."""
+    """The tenant's KAI; skips when the tenant has no neighbours."""
     if len(lab.tenants) < 2 and not lab.has_kai:
         pytest.skip("needs neighbours: another tenant, or KAI on the host")
     return OwnKai(lab, tenant.spec)
 
 
 @pytest.fixture
-def mend(own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> Iterator[Mend]:
-    """At the end the tenant is whole and its KAI schedules, whatever the test came to."""
-    mend = Mend(own, new_place)
-    yield mend
-    if not mend.done:
-        mend()
+def repair(own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> Iterator[Repair]:
+    """The tenant's repair; runs at the end, unless the test ran it."""
+    repair = Repair(own, new_place)
+    yield repair
+    if not repair.done:
+        repair()
 
 
-@pytest.mark.parametrize("fire", FIRES)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_neighbours_do_not_notice(
-    fire: Fire,
+    fault: Fault,
     own: OwnKai,
-    mend: Mend,
+    repair: Repair,
     new_place: Callable[..., WorkloadNamespace],
     queue: str,
     request: pytest.FixtureRequest,
 ) -> None:
-    burning = new_place(own.tenant.name)
-    report = course(neighbours_of(own, new_place, queue), fire.light(own, burning), mend)
-    path = keep(request, fire, own, report)
-    assert wrong(report) == [], f"figures: {path}"
+    target = new_place(own.tenant.name)
+    report = monitor_fault(neighbours_of(own, new_place, queue), fault.inject(own, target), repair)
+    path = save(request, fault, own, report)
+    assert problems(report) == [], f"figures: {path}"
 
 
 @pytest.mark.long
 def test_neighbours_do_not_notice_that_a_namespace_is_deleted(
     lab: Lab, own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str, request: pytest.FixtureRequest
 ) -> None:
-    """With a tenant of its own, which is gone then: what is left of it on the host is taken away as usual."""
-    with doomed_tenant(lab, own.tenant) as spec:
-        doomed = OwnKai(lab, spec)
-        fire = NAMESPACE_DELETED.light(doomed, new_place())
-        report = course(neighbours_of(doomed, new_place, queue), fire, lambda: None)
-    path = keep(request, NAMESPACE_DELETED, doomed, report)
-    assert wrong(report) == [], f"figures: {path}"
+    """Uses a disposable tenant; its normal removal then deletes what is left of it on the host."""
+    with disposable_tenant(lab, own.tenant) as spec:
+        disposable = OwnKai(lab, spec)
+        fault = NAMESPACE_DELETED.inject(disposable, new_place())
+        report = monitor_fault(neighbours_of(disposable, new_place, queue), fault, lambda: None)
+    path = save(request, NAMESPACE_DELETED, disposable, report)
+    assert problems(report) == [], f"figures: {path}"

@@ -1,1 +1,1 @@
-"""A tenant in flames: what burns, who must not notice, and the course of one fire."""
+"""Noisy neighbour: faults of one tenant, and a monitor of what the other users of the cluster notice."""

@@ -1,4 +1,4 @@
-"""The course of one fire, seen by a vigil over the neighbours; its figures are kept, whatever they say."""
+"""Run one fault while the neighbours are monitored, and save the figures, whatever they are."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, STAGES, VigilReport
-from tests.e2e.noisy_neighbour.monitor import Neighbour, Vigil
+from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, STAGES, MonitorReport
+from tests.e2e.noisy_neighbour.monitor import Neighbour, NeighbourMonitor
 
-from .faults import Fire, Stoke
+from .faults import Fault, Intensify
 from .own_kai import OwnKai
 
 FACTOR, FLOOR = 3.0, 2.0
-"""The median during the fire is at most FACTOR × the median before, and FLOOR seconds: two busy cores do not matter."""
+"""Bound of the median during the fault: FACTOR × the median before + FLOOR seconds, which allows for busy cores."""
 
-MENDING = "mending"
-"""The tenant is made whole: installing KAI takes the machine's cores, and is not what a fire costs."""
+REPAIR = "repair"
+"""Phase of the repair, which does not count as an effect of the fault: installing KAI uses the machine's cores."""
 
 BASELINE, ROUNDS, EACH_ROUND, LAST = 8, 3, 4, 4
-"""Small pods of each neighbour: before, in so many rounds so many during, and after."""
+"""Small pods of each neighbour: BASELINE before, EACH_ROUND in each of ROUNDS rounds during, LAST after the fault."""
 
-FOLDER = "flames"
-"""Of the run's artifacts: one JSON file for each fire."""
+FOLDER = "noisy-neighbour"
+"""Folder of the run's artifacts with one JSON file for each fault."""
 
 
-def course(
-    neighbours: Iterable[Neighbour], fire: AbstractContextManager[Stoke], mend: Callable[[], None]
-) -> VigilReport:
-    """Watch the neighbours before, during and after one fire. Raises LabError."""
-    with Vigil(neighbours) as vigil:
-        vigil.gather(BASELINE)
-        vigil.begin(DURING)
-        with fire as stoke:
+def monitor_fault(
+    neighbours: Iterable[Neighbour], fault: AbstractContextManager[Intensify], repair: Callable[[], None]
+) -> MonitorReport:
+    """Monitor the neighbours before, during and after one fault. Raises LabError."""
+    with NeighbourMonitor(neighbours) as monitor:
+        monitor.gather(BASELINE)
+        monitor.begin(DURING)
+        with fault as intensify:
             for _ in range(ROUNDS):
-                stoke()
-                vigil.gather(EACH_ROUND)
-        vigil.begin(MENDING)
-        mend()
-        vigil.begin(AFTER)
-        vigil.gather(LAST)
-        return vigil.report()
+                intensify()
+                monitor.gather(EACH_ROUND)
+        monitor.begin(REPAIR)
+        repair()
+        monitor.begin(AFTER)
+        monitor.gather(LAST)
+        return monitor.report()
 
 
-def wrong(report: VigilReport) -> list[str]:
-    """What a neighbour had to bear, a sentence each; none when nothing was noticed."""
-    changed = [f"{one.neighbour}: pod {one.pod} {one.what} ({one.phase}, {one.at:.0f} s)" for one in report.findings]
+def problems(report: MonitorReport) -> list[str]:
+    """Return a sentence for each effect of the fault on a neighbour."""
+    changed = [f"{one.neighbour}: pod {one.pod} {one.change} ({one.phase}, {one.at:.0f} s)" for one in report.findings]
     slowed = [line for stage in STAGES for line in report.slowed(FACTOR, FLOOR, stage)]
     return [*changed, *report.unserved(DURING), *slowed]
 
 
-def keep(request: pytest.FixtureRequest, fire: Fire, own: OwnKai, report: VigilReport) -> Path:
-    """Write the figures to a file of the run's artifacts, and name it, with the medians, in the test's properties."""
-    given = request.config.getoption("lab_artifacts")
-    folder = (Path(given).expanduser().absolute() if given else request.config.rootpath / "artifacts") / FOLDER
+def save(request: pytest.FixtureRequest, fault: Fault, own: OwnKai, report: MonitorReport) -> Path:
+    """Write the figures to the run's artifacts; put the path and the medians into the test's user properties."""
+    option = request.config.getoption("lab_artifacts")
+    folder = (Path(option).expanduser().absolute() if option else request.config.rootpath / "artifacts") / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{own.tenant.name}-{fire.id}.json"
+    path = folder / f"{own.tenant.name}-{fault.id}.json"
     data = {
-        "fire": fire.id,
-        "what": fire.what,
+        "fault": fault.id,
+        "description": fault.description,
         "tenant": own.tenant.name,
         "mode": own.tenant.mode,
         "kai": own.tenant.kai_version or "",
         "facts": own.lab.facts(),
         "bound": {"factor": FACTOR, "floor": FLOOR},
-        "wrong": wrong(report),
+        "problems": problems(report),
         **report.as_json(),
     }
     path.write_text(json.dumps(data, indent=1) + "\n")
-    request.node.user_properties.append(("kailab.flames", str(path)))
-    request.node.user_properties.append(("kailab.flames.figures", json.dumps(medians(report))))
+    request.node.user_properties.append(("kailab.noisy_neighbour", str(path)))
+    request.node.user_properties.append(("kailab.noisy_neighbour.figures", json.dumps(medians(report))))
     return path
 
 
-def medians(report: VigilReport) -> dict[str, Any]:
-    """Of each neighbour the medians before, during and after, in seconds to scheduled and to running."""
+def medians(report: MonitorReport) -> dict[str, Any]:
+    """Return each neighbour's medians before, during and after the fault, in seconds to scheduled and to running."""
     figures = report.as_json()["figures"]
     return {
         name: {stage: [phases[phase][stage]["p50"] for phase in (BEFORE, DURING, AFTER)] for stage in STAGES}

@@ -1,4 +1,4 @@
-"""A tenant of a test's own, whose namespace on the host is deleted by hand."""
+"""A tenant for one test, whose namespace on the host the test deletes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
 from tests.e2e.scheduling_decisions import WAIT
 
-from .faults import Stoke
+from .faults import Intensify
 from .own_kai import OwnKai
 
-NAME = "doomed"
+NAME = "disposable"
 
 
 @contextmanager
-def doomed_tenant(lab: Lab, like: TenantSpec) -> Iterator[TenantSpec]:
-    """A tenant added for one test, taken away at its end with proof that nothing of it is left.
+def disposable_tenant(lab: Lab, like: TenantSpec) -> Iterator[TenantSpec]:
+    """Add a tenant for one test; at the end remove it and verify that nothing of it is left.
 
-    It has a KAI of its own, as ``like`` has, where a worker can be spared for it; otherwise it is one without KAI,
-    which lives and goes in the same way.
+    The tenant has its own KAI, of the version of ``like``, if a worker is free for it. Otherwise it has no KAI; its
+    lifecycle is the same.
 
     Raises:
-        Leftovers: something of it is left.
+        Leftovers: objects of the tenant are left.
     """
     try:
         own = {"mode": "own-kai", "kaiVersion": like.kai_version, "kubernetes": like.kubernetes}
@@ -45,16 +45,16 @@ def _added(lab: Lab, data: dict[str, Any]) -> TenantSpec:
 
 
 def _shared_workers(lab: Lab) -> int:
-    """How many workers are no tenant's own; one must stay for the host and the tenants that share."""
+    """Count the workers that no tenant has as dedicated nodes; the host and the other tenants need one of them."""
     return len(worker_names(lab.spec)) - sum(len(names) for names in tenant_nodes(lab.spec).values())
 
 
 @contextmanager
-def namespace_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """The tenant's namespace on the host is deleted, as somebody would who knows no better; it must go by itself."""
+def namespace_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Delete the tenant's namespace on the host, as a user might by mistake; Kubernetes must finish the deletion."""
     host = own.lab.cluster
     if host.get("Namespace", own.namespace) is None:
-        raise LabError(f"there is no namespace {own.namespace} to delete", fix="lab tenant status")
+        raise LabError(f"Namespace {own.namespace} does not exist and cannot be deleted", fix="lab tenant status")
     host.delete("Namespace", own.namespace)
     yield lambda: None
     host.wait(

@@ -1,6 +1,6 @@
-"""What can go wrong in a tenant with a KAI of its own; each is lit here, burns while the caller works, and is put out.
+"""Faults of a tenant with its own KAI: context managers that inject a fault and remove it at their end.
 
-Each fire gives a function that stokes it: the caller calls it again and again while it burns.
+Each one yields a function that intensifies the fault; the caller calls it repeatedly while the fault is active.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from tests.e2e.scheduling_decisions import WAIT, refusal
 
 from .own_kai import OwnKai
 
-NO_SUCH_FLAG = "--kailab-no-such-flag"
-NOBODY = {"app": "kailab-nobody"}
-NEVER = 1000
-"""GPUs that no node has."""
+UNKNOWN_FLAG = "--kailab-no-such-flag"
+NO_POD_LABELS = {"app": "kailab-nobody"}
+TOO_MANY_GPUS = 1000
+"""More GPUs than any node has."""
 
-AT_ONCE = 16
-"""Connections that create pods side by side."""
+CONNECTIONS = 16
+"""Connections that create pods in parallel."""
 
 CRD = "podgroups.scheduling.run.ai"
 
 Json = dict[str, Any]
-Stoke = Callable[[], None]
+Intensify = Callable[[], None]
 
 
-def _nothing() -> None:
-    """Some fires burn by themselves."""
+def _no_op() -> None:
+    """Intensify nothing: for faults that persist without further action."""
 
 
 @contextmanager
-def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """KAI's scheduler ends at each start, because of an argument that it does not know."""
-    with stopped(own):  # the operator, where there is one: it would put the Deployment back
+def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Make KAI's scheduler exit at each start, with an unknown command line flag."""
+    with stopped(own):  # the operator, if this version has one: it would revert the Deployment
         name = deployments(own)["scheduler"]
         spec = (own.cluster.get("Deployment", name, NAMESPACE) or {})["spec"]
         containers = spec["template"]["spec"]["containers"]
-        broken = [{**containers[0], "args": [*containers[0].get("args", []), NO_SUCH_FLAG]}, *containers[1:]]
+        broken = [{**containers[0], "args": [*containers[0].get("args", []), UNKNOWN_FLAG]}, *containers[1:]]
         try:
             # Recreate: otherwise the old pod stays until the new one is ready, which never happens.
-            _change(own, name, {"type": "Recreate", "rollingUpdate": None}, broken)
+            _patch_deployment(own, name, {"type": "Recreate", "rollingUpdate": None}, broken)
             own.cluster.wait(
                 "Pod",
                 lambda pods: bool(pods) and all(_crashed(pod) for pod in pods),
@@ -64,12 +64,12 @@ def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
                 timeout=WAIT,
                 what="KAI's scheduler crashes",
             )
-            yield _nothing
+            yield _no_op
         finally:
-            _change(own, name, spec["strategy"], containers)
+            _patch_deployment(own, name, spec["strategy"], containers)
 
 
-def _change(own: OwnKai, deployment: str, strategy: Json, containers: list[Json]) -> None:
+def _patch_deployment(own: OwnKai, deployment: str, strategy: Json, containers: list[Json]) -> None:
     spec = {"strategy": strategy, "template": {"spec": {"containers": containers}}}
     own.cluster.patch("Deployment", deployment, {"spec": spec}, NAMESPACE)
 
@@ -80,8 +80,8 @@ def _crashed(pod: Json) -> bool:
 
 
 @contextmanager
-def webhook_failing(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """KAI's webhooks for pods must be asked (failurePolicy Fail) and nobody answers: their Service selects no pod."""
+def webhook_failing(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Make KAI's pod webhooks required (failurePolicy Fail) and unavailable: their Service selects no pod."""
     line = line_of(own.kai_version)
     hooks = tuple(zip(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), line.webhooks, strict=False))
     with stopped(own):
@@ -92,20 +92,20 @@ def webhook_failing(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke
         try:
             for key, webhooks in before.items():
                 own.cluster.patch(*key, {"webhooks": [{**hook, "failurePolicy": "Fail"} for hook in webhooks]})
-            own.cluster.patch(*target, {"spec": {"selector": NOBODY}}, service["namespace"])
+            own.cluster.patch(*target, {"spec": {"selector": NO_POD_LABELS}}, service["namespace"])
             # connections that are open would lead to the old pod for as long as it lives
             own.cluster.delete_all("Pod", NAMESPACE, labels=f"app={line.admission}", grace=0)
-            _until_silent(own)
-            yield _nothing
+            _wait_until_unavailable(own)
+            yield _no_op
         finally:
-            without = dict.fromkeys(NOBODY.keys() - selector.keys())
+            without = dict.fromkeys(NO_POD_LABELS.keys() - selector.keys())
             own.cluster.patch(*target, {"spec": {"selector": {**without, **selector}}}, service["namespace"])
             for key, webhooks in before.items():
                 own.cluster.patch(*key, {"webhooks": webhooks})
 
 
-def _until_silent(own: OwnKai) -> None:
-    """Wait until pods are no longer judged: that is no event."""
+def _wait_until_unavailable(own: OwnKai) -> None:
+    """Wait until the webhooks no longer answer; polls, since no watch event shows it."""
 
     def answer() -> bool:
         return webhooks_answer(own.cluster, own.spec.name, line_of(own.kai_version), kai_values(own.spec))
@@ -114,31 +114,31 @@ def _until_silent(own: OwnKai) -> None:
 
 
 @contextmanager
-def queues_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """The tenant has no queue any more."""
+def queues_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Delete all of the tenant's queues."""
     queues = {queue["metadata"]["name"]: queue for queue in own.cluster.list(QUEUE)}
     try:
         delete_queues(own.cluster, queues, WAIT)
-        yield _nothing
+        yield _no_op
     finally:
         ordered = sorted(queues.values(), key=lambda queue: _depth(queue, queues))
-        own.cluster.apply([_again(queue) for queue in ordered], retry=WAIT)
+        own.cluster.apply([_manifest(queue) for queue in ordered], retry=WAIT)
 
 
 def _depth(queue: Json, queues: Mapping[str, Json]) -> int:
-    above = queues.get(queue["spec"].get("parentQueue", ""))
-    return 0 if above is None else 1 + _depth(above, queues)
+    parent = queues.get(queue["spec"].get("parentQueue", ""))
+    return 0 if parent is None else 1 + _depth(parent, queues)
 
 
-def _again(doc: Json) -> Json:
-    """The object as it can be created once more."""
+def _manifest(doc: Json) -> Json:
+    """The object without status and server-side metadata, to create it again."""
     meta = {key: doc["metadata"][key] for key in ("name", "labels", "annotations") if key in doc["metadata"]}
     return {"apiVersion": doc["apiVersion"], "kind": doc["kind"], "metadata": meta, "spec": doc["spec"]}
 
 
 @contextmanager
-def api_killed(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """The tenant's control-plane pod is deleted on the host, and each that follows it."""
+def api_killed(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Delete the tenant's control-plane pod on the host, and each of its successors."""
     host, killed = own.lab.cluster, set[str]()
 
     def kill() -> None:
@@ -161,10 +161,10 @@ def api_killed(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
 
 
 @contextmanager
-def many_pending(own: OwnKai, workloads: WorkloadNamespace, *, count: int) -> Iterator[Stoke]:
-    """So many pods that no node can take."""
-    pods = [gpu_pod(f"pending-{number:03}", gpus=NEVER, queue=own.queue) for number in range(count)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def many_pending(own: OwnKai, workloads: WorkloadNamespace, *, count: int) -> Iterator[Intensify]:
+    """Create ``count`` pods that fit on no node."""
+    pods = [gpu_pod(f"pending-{number:03}", gpus=TOO_MANY_GPUS, queue=own.queue) for number in range(count)]
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
         list(pool.map(workloads.submit, pods))
     try:
         workloads.cluster.wait(
@@ -174,47 +174,43 @@ def many_pending(own: OwnKai, workloads: WorkloadNamespace, *, count: int) -> It
             timeout=WAIT,
             what=f"{count} pods are pending, and KAI has begun to refuse them",
         )
-        yield _nothing
+        yield _no_op
     finally:
         workloads.remove(timeout=WAIT)
 
 
 @contextmanager
-def crd_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Stoke]:
-    """The kind PodGroup is gone, and every PodGroup with it."""
+def crd_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
+    """Delete the CRD of PodGroups, and with it every PodGroup."""
     kind = "CustomResourceDefinition"
     crd = own.cluster.get(kind, CRD) or {}
     try:
         own.cluster.delete(kind, CRD, wait=WAIT)
-        yield _nothing
+        yield _no_op
     finally:
-        own.cluster.apply([_again(crd)], retry=WAIT)
+        own.cluster.apply([_manifest(crd)], retry=WAIT)
         own.cluster.wait_ready(kind, CRD, timeout=WAIT)
-        # their caches gave the kind up; nothing tells them that it is there again
+        # KAI's informers stopped when the kind disappeared and do not start again: restart KAI's pods.
         own.cluster.delete_all("Pod", NAMESPACE, grace=0)
         wait_until_up(own)
 
 
 @dataclass(frozen=True)
-class Fire:
-    """One way in which a tenant burns."""
+class Fault:
+    """One fault of a tenant."""
 
     id: str
-    what: str
-    light: Callable[[OwnKai, WorkloadNamespace], AbstractContextManager[Stoke]]
+    description: str
+    inject: Callable[[OwnKai, WorkloadNamespace], AbstractContextManager[Intensify]]
 
 
-def fires(pending: int) -> tuple[Fire, ...]:
-    """All fires after which the tenant is there again.
-
-    Args:
-        pending: how many pods wait in ``pending-pods``.
-    """
+def repairable_faults(pending: int) -> tuple[Fault, ...]:
+    """Return all faults that the tenant survives; ``pending`` is the number of pods of ``pending-pods``."""
     return (
-        Fire("kai-crash-looping", "its KAI scheduler crashes at each start", crash_looping),
-        Fire("webhook-failing", "its KAI webhooks must be asked and do not answer", webhook_failing),
-        Fire("queues-deleted", "its queues are deleted", queues_deleted),
-        Fire("pending-pods", f"{pending} pods wait in it", functools.partial(many_pending, count=pending)),
-        Fire("crd-deleted", f"its CRD {CRD} is deleted", crd_deleted),
-        Fire("api-server-killed", "its control-plane pod is killed again and again", api_killed),
+        Fault("kai-crash-looping", "its KAI scheduler crashes at each start", crash_looping),
+        Fault("webhook-failing", "its KAI webhooks are required and do not answer", webhook_failing),
+        Fault("queues-deleted", "its queues are deleted", queues_deleted),
+        Fault("pending-pods", f"{pending} pods are pending in it", functools.partial(many_pending, count=pending)),
+        Fault("crd-deleted", f"its CRD {CRD} is deleted", crd_deleted),
+        Fault("api-server-killed", "its control-plane pod is killed repeatedly", api_killed),
     )

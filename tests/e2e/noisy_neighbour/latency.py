@@ -1,4 +1,4 @@
-"""What a vigil over neighbours has seen, as frozen data: times of small pods, and running pods that changed. Pure."""
+"""Data of the neighbour monitor: latencies of small pods, and running pods that changed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 BEFORE, DURING, AFTER = PHASES = ("before", "during", "after")
-"""What a vigil tells apart: before anything is done to a tenant, while it suffers, and once it is whole again."""
+"""Phases of a monitored fault: before it, while it is active, and after the repair."""
 
 SCHEDULED, RUNNING = STAGES = ("scheduled", "running")
-"""What a small pod is timed by: it has a node; it is Ready."""
+"""Stages to which a small pod is timed: it has a node; it is Ready."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One small pod of a neighbour: seconds from the request that creates it, by arrival on a watch.
+    """One small pod of a neighbour: seconds from the create request to the watch event of each stage.
 
-    None where it did not come so far within the vigil's limit; ``trouble`` is why it was refused, if it was.
+    None if it did not reach the stage within the monitor's limit; ``trouble`` is the error if it was refused.
     """
 
     neighbour: str
@@ -30,20 +30,20 @@ class Sample:
 
 @dataclass(frozen=True)
 class Finding:
-    """A running pod of a neighbour that did not stay as it was."""
+    """A running pod of a neighbour that changed."""
 
     neighbour: str
     phase: str
     pod: str
-    """Its namespace and name, in the neighbour's cluster."""
-    what: str
+    """``namespace/name`` in the neighbour's cluster."""
+    change: str
     at: float
-    """Seconds since the vigil began."""
+    """Seconds since the monitor started."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """How long the small pods of one phase took. Seconds; one that never came counts with the vigil's limit."""
+    """Latencies of the small pods of one phase, in seconds; a missed pod counts with the monitor's limit."""
 
     count: int
     missed: int
@@ -53,47 +53,47 @@ class Latency:
 
     @classmethod
     def of(cls, seconds: Iterable[float | None], limit: float) -> Latency:
-        """The figures of some times, each None where the pod did not come within ``limit``; NaN without any."""
-        every = list(seconds)
-        values = sorted(limit if value is None else value for value in every)
+        """Summarize times, None for a pod that missed ``limit``; percentiles of no times are NaN."""
+        times = list(seconds)
+        values = sorted(limit if value is None else value for value in times)
         return cls(
-            len(values), every.count(None), percentile(values, 50), percentile(values, 95), percentile(values, 100)
+            len(values), times.count(None), percentile(values, 50), percentile(values, 95), percentile(values, 100)
         )
 
 
 @dataclass(frozen=True)
-class VigilReport:
-    """Everything that one vigil has seen."""
+class MonitorReport:
+    """Everything that one monitor observed."""
 
     limit: float
-    """Seconds that a small pod was given."""
+    """Seconds within which a small pod must run."""
     watched: Mapping[str, int]
-    """Neighbour → how many of its running pods were watched."""
+    """Neighbour → number of its running pods that were watched."""
     samples: tuple[Sample, ...] = ()
     findings: tuple[Finding, ...] = ()
     gaps: tuple[str, ...] = ()
-    """When a watch broke off: what happened meanwhile shows as one step."""
+    """Interruptions of a watch: changes in between appear as one."""
 
     def latency(self, neighbour: str, phase: str, stage: str = SCHEDULED) -> Latency:
-        """The times of one neighbour's small pods that were created in one phase."""
-        mine = (one for one in self.samples if (one.neighbour, one.phase) == (neighbour, phase))
-        return Latency.of((getattr(one, stage) for one in mine), self.limit)
+        """Return the latencies of one neighbour's small pods that were created in one phase."""
+        samples = (one for one in self.samples if (one.neighbour, one.phase) == (neighbour, phase))
+        return Latency.of((getattr(one, stage) for one in samples), self.limit)
 
     def slowed(self, factor: float, floor: float, stage: str = SCHEDULED) -> tuple[str, ...]:
-        """Neighbours whose median during the fire is above ``factor`` × their median before plus ``floor`` seconds.
+        """Describe neighbours whose median during the fault is above ``factor`` × median before + ``floor`` seconds.
 
-        A neighbour that was not timed in both phases counts as slowed: nothing is known of it.
+        A neighbour without samples in one of the phases counts as slowed.
         """
-        told = []
+        lines = []
         for name in self.watched:
             before, during = self.latency(name, BEFORE, stage), self.latency(name, DURING, stage)
             bound = factor * before.p50 + floor
             if not during.p50 <= bound:
-                told.append(f"{name}: {stage} p50 {during.p50:.2f} s, {before.p50:.2f} s before (bound {bound:.2f} s)")
-        return tuple(told)
+                lines.append(f"{name}: {stage} p50 {during.p50:.2f} s, {before.p50:.2f} s before (bound {bound:.2f} s)")
+        return tuple(lines)
 
     def unserved(self, phase: str) -> tuple[str, ...]:
-        """Small pods of a phase that were refused or did not run in time."""
+        """Describe small pods of a phase that were refused or did not run in time."""
         return tuple(
             f"{one.neighbour}: {one.trouble or f'not running within {self.limit:g} s'}"
             for one in self.samples
@@ -101,7 +101,7 @@ class VigilReport:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data: the figures of every neighbour and phase, each sample, and each finding."""
+        """Return JSON data: the latencies of every neighbour and phase, each sample, and each finding."""
         figures = {
             name: {phase: {stage: _rounded(self.latency(name, phase, stage)) for stage in STAGES} for phase in PHASES}
             for name in self.watched
@@ -117,12 +117,12 @@ class VigilReport:
 
 
 def percentile(ordered: list[float], percent: float) -> float:
-    """The smallest of sorted values that so many percent of them do not pass (nearest rank); NaN without any."""
+    """Return the nearest-rank percentile of sorted values; NaN without values."""
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)] if ordered else math.nan
 
 
 def _rounded(latency: Latency) -> dict[str, int | float | None]:
-    """As plain data; JSON has no NaN."""
+    """JSON data of a latency; JSON has no NaN."""
     return {
         key: None if isinstance(value, float) and math.isnan(value) else round(value, 3)
         for key, value in asdict(latency).items()

@@ -1,7 +1,7 @@
-"""Watches the neighbours of a tenant that suffers: are their pods scheduled as fast as before, do running ones stay.
+"""Monitors the neighbours of a faulty tenant: scheduling latency of small pods, and changes of running pods.
 
-Each neighbour has a stream of small pods, one after the other, for its own scheduler; and all pods that run in its
-cluster are watched. Everything is seen by watches, with the time at which it arrived here.
+Each neighbour gets a sequence of small pods, one at a time, for its own scheduler; all pods that run in its cluster are
+watched. Times are those at which watch events arrive here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from lab.objects.views import PodView
 from lab.tools.background import Background
 from lab.workloads.modifiers import brief
 from lab.workloads.pods import cpu_pod
-from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, Sample, VigilReport
-from tests.e2e.noisy_neighbour.pod_guard import Guard
+from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, MonitorReport, Sample
+from tests.e2e.noisy_neighbour.pod_guard import PodGuard
 
 if TYPE_CHECKING:
     from lab.workloads.namespace import WorkloadNamespace
 
-MARK = "kailab.dev/vigil"
+MARK = "kailab.dev/monitor"
 """Label of the small pods."""
 
 LIMIT = 45.0
-"""Seconds that a small pod is given; one that does not run by then is counted as missed."""
+"""Seconds within which a small pod must run; otherwise it counts as missed."""
 
 PAUSE = 0.5
 """Seconds between two small pods of a neighbour."""
@@ -46,15 +46,15 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A cluster whose users must not notice anything.
+    """A cluster whose users must not notice the fault.
 
     Args:
-        name: in figures: ``host``, or the tenant's.
-        workloads: where the small pods go, on the host or in that tenant.
-        scheduler: schedulerName of the small pods; None is the cluster's default scheduler.
+        name: in figures: ``host``, or the tenant's name.
+        workloads: namespace of the small pods, on the host or in that tenant.
+        scheduler: schedulerName of the small pods; None for the cluster's default scheduler.
         queue: their KAI queue; None without KAI.
-        ignore: namespaces of this cluster that belong to whoever suffers.
-        pods: further pods that run in ``workloads`` from the beginning, to be watched.
+        ignore: namespaces of this cluster that belong to the faulty tenant.
+        pods: further pods to run in ``workloads`` from the start, and to watch.
     """
 
     name: str
@@ -66,16 +66,16 @@ class Neighbour:
 
 
 @dataclass
-class _Awaited:
-    """A small pod under way; ``scheduled`` and ``running`` in seconds of the clock."""
+class _SmallPod:
+    """A small pod in progress; ``scheduled`` and ``running`` are times of the clock."""
 
     namespace: str
     name: str
     scheduled: float | None = None
     running: float | None = None
 
-    def see(self, pod: PodView, now: float) -> None:
-        """Note how far it is, if it is this one."""
+    def update(self, pod: PodView, now: float) -> None:
+        """Record the stages that ``pod`` reached, if it is this pod."""
         if (pod.namespace, pod.name) != (self.namespace, self.name):
             return
         if pod.node and self.scheduled is None:
@@ -84,15 +84,15 @@ class _Awaited:
             self.running = now
 
 
-class Vigil:
-    """A context manager: the small pods come and go from its start to its end.
+class NeighbourMonitor:
+    """A context manager that creates and deletes small pods of each neighbour while it is active.
 
     Args:
-        neighbours: whom to watch.
-        limit: seconds that a small pod is given.
+        neighbours: the clusters to monitor.
+        limit: seconds within which a small pod must run.
         pause: seconds between two of them.
-        clock: seconds.
-        feed: makes what follows the neighbours; tests pass a script.
+        clock: returns seconds.
+        feed: creates the informers of the neighbours; tests pass a script.
 
     Raises:
         WaitTimeout: at the start, when a neighbour's own pods do not run or its pods cannot be listed.
@@ -112,19 +112,19 @@ class Vigil:
         self._pause = pause
         self._clock = clock
         sources = [InformerSource(one.name, one.workloads.cluster, ("Pod",)) for one in self._neighbours]
-        self._loop = EventLoop(feed(sources), self._hear, "vigil")
-        self._guards = {one.name: Guard(one.ignore, MARK) for one in self._neighbours}
-        self._awaited: dict[str, _Awaited] = {}
+        self._loop = EventLoop(feed(sources), self._on_event, "neighbour monitor")
+        self._guards = {one.name: PodGuard(one.ignore, MARK) for one in self._neighbours}
+        self._current: dict[str, _SmallPod] = {}
         self._watched: dict[str, int] = {}
         self._samples: list[Sample] = []
         self._findings: list[Finding] = []
         self._gaps: list[str] = []
         self._phase = BEFORE
-        self._began = clock()
+        self._started = clock()
         self._change = self._loop.changed
         self._stack = ExitStack()
 
-    def __enter__(self) -> Vigil:
+    def __enter__(self) -> NeighbourMonitor:
         with ExitStack() as stack:
             for one in self._neighbours:
                 stack.callback(one.workloads.clear)
@@ -142,10 +142,11 @@ class Vigil:
                 "the neighbours' pods are listed",
             )
             with self._change:
-                self._watched = {name: guard.fix() for name, guard in self._guards.items()}
-            self._began = self._clock()
+                self._watched = {name: guard.start() for name, guard in self._guards.items()}
+            self._started = self._clock()
             for one in self._neighbours:
-                stack.enter_context(Background(functools.partial(self._probe, one), f"vigil {one.name}"))
+                work = functools.partial(self._create_small_pods, one)
+                stack.enter_context(Background(work, f"small pods of {one.name}"))
             self._stack = stack.pop_all()
         return self
 
@@ -156,31 +157,31 @@ class Vigil:
         self._stack.__exit__(kind, error, trace)
 
     def begin(self, phase: str) -> None:
-        """Small pods that are created from now on belong to this phase."""
+        """Assign small pods that are created from now on to this phase."""
         with self._change:
             self._phase = phase
 
     def gather(self, count: int) -> None:
-        """Wait until each neighbour has so many more small pods of this phase that ran, or did not in time.
+        """Wait until each neighbour has ``count`` more samples of this phase, missed pods included.
 
         Raises:
-            WaitTimeout: the watching itself came to a standstill.
-            LabError: it cannot go on.
+            WaitTimeout: the samples do not arrive in time.
+            LabError: the monitor failed.
         """
         with self._change:
-            wanted = {one.name: self._taken(one.name) + count for one in self._neighbours}
+            wanted = {one.name: self._sampled(one.name) + count for one in self._neighbours}
         seconds = (count + 1) * (self._limit + self._pause) + FIRST_SECONDS
         what = f"{count} more small pods of each neighbour ({self._phase})"
-        self._wait(lambda: all(self._taken(name) >= number for name, number in wanted.items()), seconds, what)
+        self._wait(lambda: all(self._sampled(name) >= number for name, number in wanted.items()), seconds, what)
 
-    def report(self) -> VigilReport:
-        """What was seen so far."""
+    def report(self) -> MonitorReport:
+        """Return the observations so far."""
         with self._change:
-            return VigilReport(
+            return MonitorReport(
                 self._limit, dict(self._watched), tuple(self._samples), tuple(self._findings), tuple(self._gaps)
             )
 
-    def _taken(self, name: str) -> int:
+    def _sampled(self, name: str) -> int:
         return sum((one.neighbour, one.phase) == (name, self._phase) for one in self._samples)
 
     def _wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
@@ -188,53 +189,53 @@ class Vigil:
             raise WaitTimeout(
                 f"{what}: not within {seconds:g} s",
                 evidence=self._gaps[-5:],
-                fix="see whether the neighbours' APIs answer",
+                fix="check that the neighbours' API servers answer",
             )
 
-    def _hear(self, news: InformerEvent) -> None:
+    def _on_event(self, event: InformerEvent) -> None:
         now = self._clock()
-        if trouble := news.trouble or news.refused:
-            self._gaps.append(f"{now - self._began:.1f} s, {news.source}: {trouble}")
-        for pod, what in self._guards[news.source].hear(news.changes):
-            self._findings.append(Finding(news.source, self._phase, pod, what, round(now - self._began, 2)))
-        if awaited := self._awaited.get(news.source):
-            for kind, obj in news.changes:
+        if trouble := event.trouble or event.refused:
+            self._gaps.append(f"{now - self._started:.1f} s, {event.source}: {trouble}")
+        for pod, change in self._guards[event.source].update(event.changes):
+            self._findings.append(Finding(event.source, self._phase, pod, change, round(now - self._started, 2)))
+        if current := self._current.get(event.source):
+            for kind, obj in event.changes:
                 if kind != "DELETED":
-                    awaited.see(PodView.of(obj), now)
+                    current.update(PodView.of(obj), now)
 
-    def _probe(self, one: Neighbour, stopping: threading.Event) -> None:
-        """One small pod after the other."""
+    def _create_small_pods(self, one: Neighbour, stopping: threading.Event) -> None:
+        """Create one small pod after another."""
         try:
             for number in itertools.count(1):
-                self._once(one, f"small-{number}")
+                self._create_small_pod(one, f"small-{number}")
                 if self._loop.stopping.wait(self._pause):
                     return
         except Exception as error:  # noqa: BLE001 - raised by ``_wait``
             self._loop.fail(error)
 
-    def _once(self, one: Neighbour, name: str) -> None:
+    def _create_small_pod(self, one: Neighbour, name: str) -> None:
         workloads, pod = one.workloads, brief(cpu_pod(name, queue=one.queue, scheduler=one.scheduler))
         pod["metadata"].setdefault("labels", {})[MARK] = "small"
-        awaited = _Awaited(workloads.namespace, name)
+        current = _SmallPod(workloads.namespace, name)
         with self._change:
-            self._awaited[one.name], phase = awaited, self._phase
-        began, trouble = self._clock(), ""
+            self._current[one.name], phase = current, self._phase
+        created, trouble = self._clock(), ""
         try:
             workloads.submit(pod)
         except LabError as error:
             trouble = error.what
         else:
             with self._change:
-                self._change.wait_for(lambda: awaited.running is not None or self._loop.stopping.is_set(), self._limit)
-        if self._loop.stopping.is_set() and awaited.running is None:
+                self._change.wait_for(lambda: current.running is not None or self._loop.stopping.is_set(), self._limit)
+        if self._loop.stopping.is_set() and current.running is None:
             return
-        sample = Sample(one.name, phase, _since(began, awaited.scheduled), _since(began, awaited.running), trouble)
+        sample = Sample(one.name, phase, _since(created, current.scheduled), _since(created, current.running), trouble)
         with self._change:
             self._samples.append(sample)
             self._change.notify_all()
-        with contextlib.suppress(LabError):  # one that stays is taken away with its namespace
+        with contextlib.suppress(LabError):  # the end of its namespace deletes it otherwise
             workloads.cluster.delete("Pod", name, workloads.namespace, grace=0)
 
 
-def _since(began: float, then: float | None) -> float | None:
-    return None if then is None else max(0.0, then - began)
+def _since(start: float, end: float | None) -> float | None:
+    return None if end is None else max(0.0, end - start)

@@ -1,4 +1,4 @@
-"""Who must not notice that a tenant burns: the host's users and every other tenant, each with its own scheduler."""
+"""The neighbours of a faulty tenant: the host's users and every other tenant, each with its own scheduler."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ Json = dict[str, Any]
 
 
 def neighbours_of(own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str) -> list[Neighbour]:
-    """The neighbours of a tenant that is about to burn, each with pods that run already.
-
-    Args:
-        own: the tenant.
-        new_place: the fixture.
-        queue: a queue of the host's KAI.
-    """
+    """Return the neighbours of the tenant ``own``, each with steady pods; ``queue`` is one of the host's KAI."""
     lab = own.lab
     version = lab.kai_version or ""
     shared = lab.has_kai and _free_gpu_nodes(lab)
@@ -48,7 +42,7 @@ def neighbours_of(own: OwnKai, new_place: Callable[..., WorkloadNamespace], queu
 
 
 def _scheduler_of(lab: Lab, tenant: TenantSpec, queue: str | None) -> tuple[str | None, str | None, str]:
-    """Who schedules a tenant's pods, in which queue, and which version of KAI that is."""
+    """Return the scheduler name, the queue and the KAI version for pods of a tenant."""
     if tenant.mode == "own-kai":
         spec = inner_spec(lab.spec, tenant)
         return KAI_SCHEDULER, spec.leaf_queues[0], spec.kai.version
@@ -58,13 +52,13 @@ def _scheduler_of(lab: Lab, tenant: TenantSpec, queue: str | None) -> tuple[str 
 
 
 def _free_gpu_nodes(lab: Lab) -> bool:
-    """Whether the host's KAI has nodes with GPUs: those of one tenant alone are none of its own."""
+    """Whether the host's KAI has GPU nodes; dedicated nodes of tenants do not count."""
     nodes = map(NodeView.of, lab.cluster.list("Node"))
     return any(node.gpus and NODE_LABEL not in node.labels for node in nodes)
 
 
 def steady(scheduler: str | None, queue: str | None, version: str, half: bool) -> tuple[Json, ...]:
-    """Pods that run throughout: one without a GPU and, where KAI can share one, two with a part of a GPU each."""
+    """Return pods that run throughout: one without a GPU and, with ``half``, two that share a GPU."""
     plain = cpu_pod("steady", queue=queue, scheduler=scheduler)
     if not half:
         return (plain,)

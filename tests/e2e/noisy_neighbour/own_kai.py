@@ -1,4 +1,4 @@
-"""A tenant's own KAI in the hands of a test: seen as ``kai_components`` sees a lab's KAI, and mended after a fire."""
+"""A tenant's own KAI, for tests: ``kai_components`` works on it as on a lab's KAI, and tests repair it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.e2e.scheduling_decisions import WAIT
 class OwnKai:
     """The KAI of an own-kai tenant.
 
-    It has what ``kai_components`` asks of a lab, as it is inside the tenant: ``cluster``, ``spec``, ``kai_version`` and
-    ``context``.
+    It has the attributes of a lab that ``kai_components`` uses, for the inside of the tenant: ``cluster``, ``spec``,
+    ``kai_version`` and ``context``.
     """
 
     def __init__(self, lab: Lab, tenant: TenantSpec) -> None:
@@ -37,7 +37,7 @@ class OwnKai:
 
     @property
     def namespace(self) -> str:
-        """Where all of the tenant lives on the host."""
+        """The tenant's namespace on the host."""
         return tenant_namespace(self.tenant.name)
 
     @property
@@ -47,21 +47,21 @@ class OwnKai:
 
     @property
     def queue(self) -> str:
-        """A queue of the tenant that takes workloads."""
+        """A leaf queue of the tenant."""
         return self.spec.leaf_queues[0]
 
     def context(self, step: str) -> LabContext:
-        """What a step gets that works inside the tenant."""
+        """Return the context of a step that works inside the tenant."""
         return tenant_context(self.lab.context(step), self.tenant)
 
-    def mend(self, new_place: Callable[[str], WorkloadNamespace]) -> None:
-        """Make the tenant whole by its own steps, those of ``lab up``, and prove that its KAI schedules again.
+    def repair(self, new_place: Callable[[str], WorkloadNamespace]) -> None:
+        """Repair the tenant with its steps of ``lab up``, and verify that its KAI schedules a pod.
 
-        A control plane whose pod was deleted begins anew without a volume of its own: then KAI and queues are made
-        again too. Raises LabError.
+        A control plane without a volume starts empty after its pod was deleted: then KAI and queues are created again
+        too. Raises LabError.
 
         Args:
-            new_place: creates a workload namespace in the tenant; called once its API answers again.
+            new_place: creates a workload namespace in the tenant; called when its API answers again.
         """
         vcluster = VirtualCluster(self.lab.spec, self.tenant)
         ctx = self.lab.context(vcluster.id)
@@ -78,9 +78,9 @@ class OwnKai:
 
 
 def with_class(pod: dict[str, Any], version: str) -> dict[str, Any]:
-    """A pod with a part of a GPU, in the RuntimeClass that KAI of this version does not put on it by itself.
+    """Return a fraction pod with the RuntimeClass, if this version of KAI does not set it.
 
-    (Before 0.9.7 its admission sets none: ``workload_class_pods`` of the line.)
+    Before 0.9.7 KAI's admission sets none: ``workload_class_pods`` of the version line.
     """
     if line_of(version).workload_class_pods != "none":
         return pod

@@ -1,4 +1,4 @@
-"""Whether the pods that run in a cluster stay as they are: told of its changes, it says what happened to them. Pure."""
+"""Detects changes of the pods that run in a cluster, from watch events."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from lab.objects.views import PodView
 Key = tuple[str, str, str]
 
 
-class Guard:
-    """Knows the pods of one cluster, and from ``fix`` on watches over those that run.
+class PodGuard:
+    """Stores the pods of one cluster; after ``start`` it reports changes of those that ran then.
 
     Args:
-        ignore: namespaces whose pods are somebody else's.
-        mark: label of pods that come and go on purpose.
+        ignore: namespaces whose pods are not watched.
+        mark: label of pods that tests create and delete on purpose.
     """
 
     def __init__(self, ignore: Collection[str], mark: str) -> None:
         self._ignore = frozenset(ignore)
         self._mark = mark
-        self._there = Store(lambda obj: (key_of(obj), PodView.of(obj)))
+        self._pods = Store(lambda obj: (key_of(obj), PodView.of(obj)))
         self._watched: dict[Key, PodView] = {}
-        self._told: set[tuple[Key, str]] = set()
+        self._reported: set[tuple[Key, str]] = set()
 
-    def fix(self) -> int:
-        """Watch over the pods that run now; how many there are."""
-        self._watched = {key: pod for key, pod in self._there if pod.ready and not pod.deleting}
-        self._told.clear()
+    def start(self) -> int:
+        """Watch the pods that run now; return their number."""
+        self._watched = {key: pod for key, pod in self._pods if pod.ready and not pod.deleting}
+        self._reported.clear()
         return len(self._watched)
 
-    def hear(self, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
-        """Take changes in; gives ``namespace/name`` of each pod that did not stay as it was, and what happened to it.
+    def update(self, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+        """Process watch events; yield ``namespace/name`` of each watched pod that changed, and the change.
 
-        Each kind of change is told once for each pod.
+        Each type of change is reported once for each pod.
         """
         for kind, obj in changes:
             pod, key = PodView.of(obj), key_of(obj)
             if pod.namespace in self._ignore or self._mark in pod.labels:
                 continue
-            self._there.update((kind, obj))
+            self._pods.update((kind, obj))
             if (before := self._watched.get(key)) is None:
                 continue
-            for word, what in _changed(kind, before, pod):
-                if (key, word) not in self._told:
-                    self._told.add((key, word))
-                    yield f"{pod.namespace}/{pod.name}", what
+            for word, change in _changes(kind, before, pod):
+                if (key, word) not in self._reported:
+                    self._reported.add((key, word))
+                    yield f"{pod.namespace}/{pod.name}", change
 
 
-def _changed(kind: str, before: PodView, now: PodView) -> Iterator[tuple[str, str]]:
-    """What is no longer as it was: a word for each kind of change, and the sentence."""
+def _changes(kind: str, before: PodView, now: PodView) -> Iterator[tuple[str, str]]:
+    """Yield a word for each type of change, and its description."""
     if kind == "DELETED":
         yield "gone", f"is gone (uid {now.uid})"
         return

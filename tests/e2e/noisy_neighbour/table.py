@@ -1,7 +1,7 @@
-"""The flames table: what neighbours of a burning tenant had to bear, by the figures of that suite.
+"""Print a table of the effects of a tenant's faults on its neighbours, from the figures of the noisy neighbour suite.
 
-With --lab NAME the suite runs first; without it the figures of an earlier run are read. Exit code 1: a neighbour
-noticed something, the suite failed, or there are no figures.
+With --lab NAME the suite runs first; without it the table shows the figures of an earlier run. Exit code 1: a neighbour
+was affected, the suite failed, or there are no figures.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lab.session.lab import Lab
 
 ROOT = Path(__file__).parents[3]
 
-FOLDER = "flames"
+FOLDER = "noisy-neighbour"
 ARTIFACTS = ROOT / "artifacts" / "e2e"
 SUITE = "tests/e2e/test_noisy_neighbour.py"
 SUITE_SECONDS = 4 * 3600.0
 
 HEAD = (
-    "fire",
+    "fault",
     "tenant",
     "neighbour",
     "scheduled p50/p95 (s)",
@@ -39,10 +39,10 @@ Json = Mapping[str, Any]
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
-    """The figures of every fire in a folder, in the order in which the fires were seen.
+    """Return the figures of every fault in a folder, oldest first.
 
     Raises:
-        LabError: a file is something else.
+        LabError: a file has no figures.
     """
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
@@ -51,28 +51,28 @@ def results(folder: Path) -> list[dict[str, Any]]:
             found.append({key: data[key] for key in (*_KEYS, "facts")})
         except (ValueError, KeyError, TypeError) as error:
             raise LabError(
-                f"{path} has no figures of a fire: {error}", fix="remove it, or run the suite again"
+                f"{path} has no figures of a fault: {error}", fix="remove it, or run the suite again"
             ) from error
     return found
 
 
-_KEYS = ("fire", "what", "tenant", "mode", "kai", "bound", "wrong", "watched", "figures", "findings")
+_KEYS = ("fault", "description", "tenant", "mode", "kai", "bound", "problems", "watched", "figures", "findings")
 
 
 def rows(result: Json) -> Iterator[tuple[str, ...]]:
-    """The rows of one fire: one for each neighbour."""
+    """Yield the rows of one fault: one for each neighbour."""
     for name, phases in result["figures"].items():
         changed = {finding["pod"] for finding in result["findings"] if finding["neighbour"] == name}
-        late = phases["during"]["running"]
+        running = phases["during"]["running"]
         yield (
-            result["fire"],
+            result["fault"],
             f"{result['tenant']} ({' '.join(filter(None, (result['mode'], result['kai'])))})",
             name,
             _times(phases, "scheduled"),
             _times(phases, "running"),
             str(result["watched"][name]),
             str(len(changed)),
-            f"{late['missed']} of {late['count']}",
+            f"{running['missed']} of {running['count']}",
         )
 
 
@@ -88,7 +88,7 @@ def _seconds(value: float | None) -> str:
 
 
 def table(found: Iterable[Json]) -> str:
-    """All fires as a table in Markdown, which reads well as plain text too."""
+    """Return all faults as a Markdown table, aligned to be readable as plain text."""
     lines = [HEAD, *(row for result in found for row in rows(result))]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     text = [_line([cell.ljust(width) for cell, width in zip(line, widths, strict=True)]) for line in lines]
@@ -99,8 +99,8 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def told(found: Sequence[Json]) -> str:
-    """The table, in which lab it was measured, and all that went wrong."""
+def summary(found: Sequence[Json]) -> str:
+    """Return the table, the bounds, the lab's facts and all problems."""
     bounds = {(result["bound"]["factor"], result["bound"]["floor"]) for result in found}
     facts = found[0]["facts"]
     lines = [
@@ -110,16 +110,18 @@ def told(found: Sequence[Json]) -> str:
     ]
     lines += [f"Bound: p50 during ≤ {factor:g} × p50 before + {floor:g} s." for factor, floor in sorted(bounds)]
     lines += ["Lab: " + ", ".join(f"{key} {facts[key]}" for key in ("lab", "kubernetes", "gpu_mode") if facts.get(key))]
-    lines += [f"NOTICED: {result['fire']} of {result['tenant']}: {one}" for result in found for one in result["wrong"]]
+    lines += [
+        f"PROBLEM: {result['fault']} of {result['tenant']}: {one}" for result in found for one in result["problems"]
+    ]
     return "\n".join(lines)
 
 
 def run_suite(lab: Lab, artifacts: Path, *, long: bool, only: str) -> int:
-    """Run the suite; returns pytest's exit status. Its figures replace those that are there."""
+    """Run the suite and return pytest's exit status. Its figures replace existing ones."""
     for path in (artifacts / FOLDER).glob("*.json"):
         path.unlink()
     argv = [sys.executable, "-m", "pytest", SUITE, "-p", "no:cacheprovider", "--lab", lab.spec.name]
-    argv += ["--lab-require", "tenants", f"--lab-artifacts={artifacts}", f"--junitxml={artifacts / 'flames.xml'}"]
+    argv += ["--lab-require", "tenants", f"--lab-artifacts={artifacts}", f"--junitxml={artifacts / f'{FOLDER}.xml'}"]
     argv += [*(["--lab-long"] if long else []), *(["-k", only] if only else [])]
 
     def say(line: str) -> None:
@@ -129,25 +131,25 @@ def run_suite(lab: Lab, artifacts: Path, *, long: bool, only: str) -> int:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--lab", metavar="NAME", help="run the suite on this lab first")
-    parser.add_argument("--long", action="store_true", help="also the fires that take minutes")
-    parser.add_argument("--only", metavar="WORDS", default="", help="only these tests, as pytest's -k has them")
-    parser.add_argument("--artifacts", type=Path, default=ARTIFACTS, metavar="DIR", help="where the figures are")
+    parser.add_argument("--long", action="store_true", help="also run the faults that take minutes")
+    parser.add_argument("--only", metavar="WORDS", default="", help="run only matching tests (pytest -k)")
+    parser.add_argument("--artifacts", type=Path, default=ARTIFACTS, metavar="DIR", help="folder of the figures")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the suite if a lab is named, and print the table; returns the exit code."""
-    asked = arguments(argv)
-    artifacts = asked.artifacts.expanduser().absolute()
-    code = run_suite(Lab.attach(asked.lab), artifacts, long=asked.long, only=asked.only) if asked.lab else 0
+    """Run the suite if a lab is named, print the table, and return the exit code."""
+    options = arguments(argv)
+    artifacts = options.artifacts.expanduser().absolute()
+    code = run_suite(Lab.attach(options.lab), artifacts, long=options.long, only=options.only) if options.lab else 0
     found = results(artifacts / FOLDER)
     if not found:
-        raise LabError(f"there are no figures in {artifacts / FOLDER}", fix="give --lab NAME to run the suite")
-    print(told(found))
-    return 1 if code or any(result["wrong"] for result in found) else 0
+        raise LabError(f"No figures in {artifacts / FOLDER}", fix="pass --lab NAME to run the suite")
+    print(summary(found))
+    return 1 if code or any(result["problems"] for result in found) else 0
 
 
 if __name__ == "__main__":

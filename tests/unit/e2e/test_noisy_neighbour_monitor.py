@@ -1,4 +1,4 @@
-"""The vigil over a tenant's neighbours: figures, guarded pods, and the stream of small pods over a scripted feed."""
+"""The neighbour monitor: figures, watched pods, and the sequence of small pods over a scripted feed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube.informers import InformerEvent
-from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, RUNNING, Latency, Sample, VigilReport, percentile
-from tests.e2e.noisy_neighbour.monitor import MARK, Neighbour, Vigil
-from tests.e2e.noisy_neighbour.pod_guard import Guard
+from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, RUNNING, Latency, MonitorReport, Sample, percentile
+from tests.e2e.noisy_neighbour.monitor import MARK, Neighbour, NeighbourMonitor
+from tests.e2e.noisy_neighbour.pod_guard import PodGuard
 
 Json = dict[str, Any]
 
@@ -47,16 +47,16 @@ def test_no_pods_have_no_figures() -> None:
     assert math.isnan(latency.p50)
 
 
-def report(before: Iterable[float | None], during: Iterable[float | None]) -> VigilReport:
+def report(before: Iterable[float | None], during: Iterable[float | None]) -> MonitorReport:
     phases = ((BEFORE, before), (DURING, during))
     samples = tuple(Sample("host", phase, value, value) for phase, values in phases for value in values)
-    return VigilReport(45.0, {"host": 3}, samples)
+    return MonitorReport(45.0, {"host": 3}, samples)
 
 
 def test_slowed_is_judged_by_the_medians_and_a_floor() -> None:
     assert report([0.2, 0.2, 9.0], [2.5, 2.5, 40.0]).slowed(3, 2) == ()
-    (told,) = report([0.2, 0.2, 0.2], [2.7, 2.7, 2.7]).slowed(3, 2)
-    assert told == "host: scheduled p50 2.70 s, 0.20 s before (bound 2.60 s)"
+    (line,) = report([0.2, 0.2, 0.2], [2.7, 2.7, 2.7]).slowed(3, 2)
+    assert line == "host: scheduled p50 2.70 s, 0.20 s before (bound 2.60 s)"
 
 
 def test_pods_that_did_not_come_slow_a_neighbour() -> None:
@@ -79,10 +79,10 @@ def test_plain_data_has_no_nan() -> None:
 # --- guarded pods
 
 
-def guard(*pods: Json, ignore: Iterable[str] = ()) -> Guard:
-    made = Guard(frozenset(ignore), MARK)
-    assert list(made.hear([("ADDED", obj) for obj in pods])) == []
-    made.fix()
+def guard(*pods: Json, ignore: Iterable[str] = ()) -> PodGuard:
+    made = PodGuard(frozenset(ignore), MARK)
+    assert list(made.update([("ADDED", obj) for obj in pods])) == []
+    made.start()
     return made
 
 
@@ -101,43 +101,43 @@ def guard(*pods: Json, ignore: Iterable[str] = ()) -> Guard:
         ("MODIFIED", pod("a", ready=False, phase="Failed", reason="Evicted"), "has ended: Failed, Evicted"),
     ],
 )
-def test_each_change_of_a_running_pod_is_told_once(kind: str, now: Json, what: str) -> None:
+def test_each_change_of_a_running_pod_is_reported_once(kind: str, now: Json, what: str) -> None:
     watched = guard(pod("a"))
-    assert list(watched.hear([(kind, now)])) == [("team/a", what)]
-    assert list(watched.hear([(kind, now)])) == []
+    assert list(watched.update([(kind, now)])) == [("team/a", what)]
+    assert list(watched.update([(kind, now)])) == []
 
 
 def test_a_pod_that_was_made_again_is_not_the_same() -> None:
     watched = guard(pod("a", uid="1"))
     changes = [("DELETED", pod("a", uid="1")), ("ADDED", pod("a", uid="2"))]
-    assert list(watched.hear(changes)) == [("team/a", "is gone (uid 1)")]
+    assert list(watched.update(changes)) == [("team/a", "is gone (uid 1)")]
 
 
 def test_other_changes_are_nothing() -> None:
     watched = guard(pod("a"))
-    assert list(watched.hear([("MODIFIED", pod("a", meta={"labels": {"x": "y"}}))])) == []
+    assert list(watched.update([("MODIFIED", pod("a", meta={"labels": {"x": "y"}}))])) == []
 
 
 def test_only_pods_that_ran_are_watched() -> None:
-    made = Guard(frozenset(), MARK)
-    list(made.hear([("ADDED", pod("waits", ready=False)), ("ADDED", pod("ends", meta={"deletionTimestamp": "now"}))]))
-    assert made.fix() == 0
-    assert list(made.hear([("DELETED", pod("waits")), ("DELETED", pod("ends")), ("ADDED", pod("new"))])) == []
+    made = PodGuard(frozenset(), MARK)
+    list(made.update([("ADDED", pod("waits", ready=False)), ("ADDED", pod("ends", meta={"deletionTimestamp": "now"}))]))
+    assert made.start() == 0
+    assert list(made.update([("DELETED", pod("waits")), ("DELETED", pod("ends")), ("ADDED", pod("new"))])) == []
 
 
-def test_pods_of_whoever_suffers_and_small_pods_are_not_watched() -> None:
+def test_pods_of_the_faulty_tenant_and_small_pods_are_not_watched() -> None:
     small = pod("small", meta={"labels": {MARK: "small"}})
-    watched = guard(pod("burning", space="vcluster-team"), small, pod("a"), ignore=["vcluster-team"])
-    gone = [("DELETED", pod("burning", space="vcluster-team")), ("DELETED", small)]
-    assert list(watched.hear(gone)) == []
-    assert watched.fix() == 1
+    watched = guard(pod("faulty", space="vcluster-team"), small, pod("a"), ignore=["vcluster-team"])
+    gone = [("DELETED", pod("faulty", space="vcluster-team")), ("DELETED", small)]
+    assert list(watched.update(gone)) == []
+    assert watched.start() == 1
 
 
-# --- the vigil itself
+# --- the monitor
 
 
 class Script:
-    """A feed that tells what the test, or the fake place, puts into it."""
+    """A feed of the events that the test, or the fake namespace, puts into it."""
 
     def __init__(self) -> None:
         self.news: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
@@ -158,8 +158,8 @@ class Script:
         return item
 
 
-class FakePlace:
-    """A place in which pods run as soon as they are submitted, unless ``hold`` keeps them."""
+class FakeNamespace:
+    """A workload namespace in which pods run as soon as they are submitted, unless ``hold`` is set."""
 
     def __init__(self, script: Script, source: str) -> None:
         self.script, self.source, self.namespace, self.cluster = script, source, f"t-{source}", self
@@ -194,24 +194,24 @@ def script() -> Script:
 
 
 @pytest.fixture
-def place(script: Script) -> FakePlace:
-    return FakePlace(script, "host")
+def place(script: Script) -> FakeNamespace:
+    return FakeNamespace(script, "host")
 
 
 @pytest.fixture
-def vigil(script: Script, place: FakePlace) -> Vigil:
+def monitor(script: Script, place: FakeNamespace) -> NeighbourMonitor:
     script.news.put(InformerEvent("host", "Pod", (("ADDED", pod("works")),), listed=True))
     feed: Callable[[Iterable[Any]], Script] = lambda sources: script  # noqa: E731
     one = Neighbour("host", place, "kai-scheduler", "test")  # type: ignore[arg-type]
-    return Vigil([one], limit=0.2, pause=0.0, feed=feed)
+    return NeighbourMonitor([one], limit=0.2, pause=0.0, feed=feed)
 
 
-def test_small_pods_are_timed_in_their_phase_and_taken_away(vigil: Vigil, place: FakePlace) -> None:
-    with vigil:
-        vigil.gather(2)
-        vigil.begin(DURING)
-        vigil.gather(3)
-        seen = vigil.report()
+def test_small_pods_are_timed_in_their_phase_and_deleted(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
+    with monitor:
+        monitor.gather(2)
+        monitor.begin(DURING)
+        monitor.gather(3)
+        seen = monitor.report()
     assert seen.watched == {"host": 1}
     assert seen.latency("host", BEFORE).count >= 2
     assert seen.latency("host", DURING, RUNNING).count >= 3
@@ -224,32 +224,32 @@ def test_small_pods_are_timed_in_their_phase_and_taken_away(vigil: Vigil, place:
     assert first["metadata"]["labels"]["kai.scheduler/queue"] == "test"
 
 
-def test_a_pod_that_does_not_run_is_missed(vigil: Vigil, place: FakePlace) -> None:
+def test_a_pod_that_does_not_run_is_missed(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
     place.hold.set()
-    with vigil:
-        vigil.gather(1)
-        seen = vigil.report()
+    with monitor:
+        monitor.gather(1)
+        seen = monitor.report()
     assert seen.samples[0] == Sample("host", BEFORE, None, None)
     assert seen.unserved(BEFORE)[0] == "host: not running within 0.2 s"
 
 
-def test_a_pod_that_is_refused_is_missed_and_says_why(vigil: Vigil, place: FakePlace) -> None:
+def test_a_pod_that_is_refused_is_missed_and_says_why(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
     place.refuse = ApiFailed("failed calling webhook")
-    with vigil:
-        vigil.gather(1)
-        seen = vigil.report()
+    with monitor:
+        monitor.gather(1)
+        seen = monitor.report()
     assert seen.unserved(BEFORE)[0] == "host: failed calling webhook"
 
 
-def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(vigil: Vigil, script: Script) -> None:
-    with vigil:
-        vigil.begin(DURING)
+def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(monitor: NeighbourMonitor, script: Script) -> None:
+    with monitor:
+        monitor.begin(DURING)
         script.news.put(InformerEvent("host", "Pod", (("DELETED", pod("works")),)))
         script.news.put(InformerEvent("host", "Pod", trouble="cut off"))
-        vigil.gather(3)
-        seen = vigil.report()
+        monitor.gather(3)
+        seen = monitor.report()
     (finding,) = seen.findings
-    assert (finding.neighbour, finding.phase, finding.pod, finding.what) == (
+    assert (finding.neighbour, finding.phase, finding.pod, finding.change) == (
         "host",
         DURING,
         "team/works",
@@ -258,19 +258,21 @@ def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(vigil: Vigil, 
     assert seen.gaps[0].endswith("host: cut off")
 
 
-def test_trouble_of_the_watch_reaches_whoever_waits(vigil: Vigil, script: Script, place: FakePlace) -> None:
-    with vigil:
+def test_gather_raises_errors_of_the_watch(
+    monitor: NeighbourMonitor, script: Script, place: FakeNamespace
+) -> None:
+    with monitor:
         script.news.put(ApiFailed("forbidden"))
         with pytest.raises(ApiFailed, match="forbidden"):
-            vigil.gather(10_000)
+            monitor.gather(10_000)
     assert place.cleared
 
 
 def test_neighbours_that_cannot_be_listed_are_an_error(
-    place: FakePlace, script: Script, monkeypatch: pytest.MonkeyPatch
+    place: FakeNamespace, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.e2e.noisy_neighbour.monitor.FIRST_SECONDS", 0.1)
     one = Neighbour("host", place, None, None)  # type: ignore[arg-type]
-    with pytest.raises(WaitTimeout, match="pods are listed"), Vigil([one], feed=lambda sources: script):
+    with pytest.raises(WaitTimeout, match="pods are listed"), NeighbourMonitor([one], feed=lambda sources: script):
         pytest.fail("it began")
     assert place.cleared

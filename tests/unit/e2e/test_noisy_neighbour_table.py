@@ -1,4 +1,4 @@
-"""The flames table from the figures of a run, and what the course of a fire judges and keeps."""
+"""The noisy neighbour table from the figures of a run; problems and saved figures of a monitored fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from lab.errors import LabError
 from lab.workloads.pods import fraction_pod
 from tests.e2e.noisy_neighbour import course, faults
-from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, Finding, Sample, VigilReport
+from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, Finding, MonitorReport, Sample
 from tests.e2e.noisy_neighbour.own_kai import with_class
 
 ROOT = Path(__file__).parents[3]
@@ -22,14 +22,14 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-def flames() -> Any:
+def table() -> Any:
     """The script as a module."""
-    from tests.e2e.noisy_neighbour import table as flames
+    from tests.e2e.noisy_neighbour import table
 
-    return flames
+    return table
 
 
-def report(during: float | None = 0.5, *findings: Finding) -> VigilReport:
+def report(during: float | None = 0.5, *findings: Finding) -> MonitorReport:
     times = {BEFORE: [0.4, 0.6], DURING: [during, during], AFTER: [0.4]}
     samples = tuple(
         Sample(name, phase, value, None if value is None else value + 1)
@@ -37,11 +37,11 @@ def report(during: float | None = 0.5, *findings: Finding) -> VigilReport:
         for phase, values in times.items()
         for value in values
     )
-    return VigilReport(45.0, {"host": 12, "research": 3}, samples, findings)
+    return MonitorReport(45.0, {"host": 12, "research": 3}, samples, findings)
 
 
-def kept(folder: Path, report: VigilReport, fire: str = "queues-deleted") -> Path:
-    """What ``course.keep`` writes, and where it says that it is."""
+def saved(folder: Path, report: MonitorReport, fault: str = "queues-deleted") -> Path:
+    """Run ``course.save`` and return the path that it puts into the user properties."""
     request = SimpleNamespace(
         config=SimpleNamespace(getoption=lambda name: str(folder), rootpath=folder),
         node=SimpleNamespace(user_properties=[]),
@@ -49,31 +49,31 @@ def kept(folder: Path, report: VigilReport, fire: str = "queues-deleted") -> Pat
     tenant = SimpleNamespace(name="ml", mode="own-kai", kai_version="0.9.3")
     facts = {"lab": "versions", "kubernetes": "1.34.4", "gpu_mode": "simulated"}
     own = SimpleNamespace(tenant=tenant, lab=SimpleNamespace(facts=lambda: facts))
-    path = course.keep(request, SimpleNamespace(id=fire, what="what"), own, report)  # type: ignore[arg-type]
+    path = course.save(request, SimpleNamespace(id=fault, description="description"), own, report)  # type: ignore[arg-type]
     properties = dict(request.node.user_properties)
-    assert properties["kailab.flames"] == str(path)
-    assert json.loads(properties["kailab.flames.figures"])["host"]["scheduled"][0] == 0.4
+    assert properties["kailab.noisy_neighbour"] == str(path)
+    assert json.loads(properties["kailab.noisy_neighbour.figures"])["host"]["scheduled"][0] == 0.4
     return path
 
 
 GONE = Finding("research", DURING, "team/steady", "is gone (uid 1)", 12.3)
 
 
-def test_nothing_is_wrong_when_nobody_noticed() -> None:
-    assert course.wrong(report()) == []
+def test_no_change_is_no_problem() -> None:
+    assert course.problems(report()) == []
 
 
-def test_changed_unserved_and_slow_are_all_wrong() -> None:
-    said = course.wrong(report(9.0, GONE))
-    assert said[0] == "research: pod team/steady is gone (uid 1) (during, 12 s)"
-    assert any(line.startswith("host: scheduled p50 9.00 s") for line in said)
-    assert any("not running within 45 s" in line for line in course.wrong(report(None)))
+def test_changed_unserved_and_slow_pods_are_problems() -> None:
+    found = course.problems(report(9.0, GONE))
+    assert found[0] == "research: pod team/steady is gone (uid 1) (during, 12 s)"
+    assert any(line.startswith("host: scheduled p50 9.00 s") for line in found)
+    assert any("not running within 45 s" in line for line in course.problems(report(None)))
 
 
-def test_a_row_for_each_neighbour(flames: Any, tmp_path: Path) -> None:
-    path = kept(tmp_path, report(0.5, GONE))
-    (found,) = flames.results(path.parent)
-    first, second = flames.rows(found)
+def test_a_row_for_each_neighbour(table: Any, tmp_path: Path) -> None:
+    path = saved(tmp_path, report(0.5, GONE))
+    (found,) = table.results(path.parent)
+    first, second = table.rows(found)
     assert first == (
         "queues-deleted",
         "ml (own-kai 0.9.3)",
@@ -88,63 +88,63 @@ def test_a_row_for_each_neighbour(flames: Any, tmp_path: Path) -> None:
     assert second[5:7] == ("3", "1")
 
 
-def test_missing_figures_and_missed_pods_are_seen(flames: Any, tmp_path: Path) -> None:
+def test_missing_figures_and_missed_pods_are_seen(table: Any, tmp_path: Path) -> None:
     samples = (Sample("host", BEFORE, 0.4, 1.4), Sample("host", DURING, None, None))
-    path = kept(tmp_path, VigilReport(45.0, {"host": 1}, samples))
-    (row,) = flames.rows(flames.results(path.parent)[0])
+    path = saved(tmp_path, MonitorReport(45.0, {"host": 1}, samples))
+    (row,) = table.rows(table.results(path.parent)[0])
     assert row[3] == "0.40/0.40 → 45.00/45.00 → –/–"
     assert row[-1] == "1 of 1"
 
 
-def test_the_table_is_even_and_says_what_was_noticed(flames: Any, tmp_path: Path) -> None:
-    first = kept(tmp_path, report(), "a-fire")
-    second = kept(tmp_path, report(0.5, GONE), "another-fire")
+def test_the_table_is_aligned_and_followed_by_problems(table: Any, tmp_path: Path) -> None:
+    first = saved(tmp_path, report(), "a-fault")
+    second = saved(tmp_path, report(0.5, GONE), "another-fault")
     os.utime(first, (1, 1))
     os.utime(second, (2, 2))
-    found = flames.results(first.parent)
-    assert [result["fire"] for result in found] == ["a-fire", "another-fire"]
-    lines = flames.table(found).splitlines()
+    found = table.results(first.parent)
+    assert [result["fault"] for result in found] == ["a-fault", "another-fault"]
+    lines = table.table(found).splitlines()
     assert len(lines) == 2 + 4
     assert len({len(line) for line in lines}) == 1
-    text = flames.told(found)
+    text = table.summary(found)
     assert "p50 during ≤ 3 × p50 before + 2 s" in text
     assert "Lab: lab versions, kubernetes 1.34.4, gpu_mode simulated" in text
-    assert text.endswith("NOTICED: another-fire of ml: research: pod team/steady is gone (uid 1) (during, 12 s)")
+    assert text.endswith("PROBLEM: another-fault of ml: research: pod team/steady is gone (uid 1) (during, 12 s)")
 
 
-@pytest.mark.parametrize(("said", "code"), [((), 0), ((GONE,), 1)])
-def test_exit_code(flames: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], said: Any, code: int) -> None:
-    kept(tmp_path, report(0.5, *said))
-    assert flames.main(["--artifacts", str(tmp_path)]) == code
+@pytest.mark.parametrize(("findings", "code"), [((), 0), ((GONE,), 1)])
+def test_exit_code(table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], findings: Any, code: int) -> None:
+    saved(tmp_path, report(0.5, *findings))
+    assert table.main(["--artifacts", str(tmp_path)]) == code
     assert "| queues-deleted " in capsys.readouterr().out
 
 
-def test_no_figures_are_no_success(flames: Any, tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="there are no figures"):
-        flames.main(["--artifacts", str(tmp_path)])
+def test_no_figures_is_an_error(table: Any, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="No figures in"):
+        table.main(["--artifacts", str(tmp_path)])
 
 
-def test_another_file_is_refused_by_its_name(flames: Any, tmp_path: Path) -> None:
-    (tmp_path / "flames").mkdir()
-    (tmp_path / "flames" / "other.json").write_text("{}")
+def test_another_file_is_refused_by_its_name(table: Any, tmp_path: Path) -> None:
+    (tmp_path / "noisy-neighbour").mkdir()
+    (tmp_path / "noisy-neighbour" / "other.json").write_text("{}")
     with pytest.raises(LabError, match=r"other\.json has no figures"):
-        flames.main(["--artifacts", str(tmp_path)])
+        table.main(["--artifacts", str(tmp_path)])
 
 
-def test_the_suite_runs_anew_and_its_status_counts(
-    flames: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Any
+def test_the_suite_runs_again_and_its_status_counts(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Any
 ) -> None:
-    old = kept(tmp_path, report(), "old")
+    old = saved(tmp_path, report(), "old")
 
     def suite(call: Any) -> str:
         assert not old.exists()
-        kept(tmp_path, report(), "new")
+        saved(tmp_path, report(), "new")
         return "1 failed"
 
     runner.handle([sys.executable, "-m", "pytest", "tests/e2e/test_noisy_neighbour.py"], out=suite, code=1)
     lab = SimpleNamespace(runner=runner, spec=SimpleNamespace(name="versions"))
-    monkeypatch.setattr(flames.Lab, "attach", lambda name: lab)
-    assert flames.main(["--lab", "versions", "--artifacts", str(tmp_path), "--only", "queues", "--long"]) == 1
+    monkeypatch.setattr(table.Lab, "attach", lambda name: lab)
+    assert table.main(["--lab", "versions", "--artifacts", str(tmp_path), "--only", "queues", "--long"]) == 1
     (call,) = runner.calls
     assert call.argv[call.argv.index("--lab") :][:2] == ("--lab", "versions")
     assert "--lab-long" in call.argv
@@ -152,13 +152,13 @@ def test_the_suite_runs_anew_and_its_status_counts(
     assert call.check is False
 
 
-# --- the fires
+# --- the faults
 
 
-def test_fires_have_names_of_their_own() -> None:
-    ids = [fire.id for fire in faults.fires(5)]
+def test_faults_have_unique_ids() -> None:
+    ids = [fault.id for fault in faults.repairable_faults(5)]
     assert len(ids) == len(set(ids)) == 6
-    assert "5 pods wait in it" in [fire.what for fire in faults.fires(5)]
+    assert "5 pods are pending in it" in [fault.description for fault in faults.repairable_faults(5)]
 
 
 def test_deleted_queues_come_back_as_they_were_parents_first() -> None:
@@ -172,10 +172,10 @@ def test_deleted_queues_come_back_as_they_were_parents_first() -> None:
     }
     ordered = sorted(queues, key=lambda name: faults._depth(queues[name], queues))
     assert ordered == ["a", "x", "b", "c"]
-    again = faults._again(queues["b"])
-    assert again["metadata"] == {"name": "b", "labels": {"kailab": "x"}}
-    assert again["spec"] == queues["b"]["spec"]
-    assert "status" not in again
+    manifest = faults._manifest(queues["b"])
+    assert manifest["metadata"] == {"name": "b", "labels": {"kailab": "x"}}
+    assert manifest["spec"] == queues["b"]["spec"]
+    assert "status" not in manifest
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_deleted_queues_come_back_as_they_were_parents_first() -> None:
         ({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 1}]}, False),
     ],
 )
-def test_a_crash_is_told_from_a_start(status: Json, crashed: bool) -> None:
+def test_a_crash_is_distinguished_from_a_start(status: Json, crashed: bool) -> None:
     assert faults._crashed({"metadata": {"name": "scheduler"}, "status": status}) is crashed
 
 

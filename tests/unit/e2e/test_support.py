@@ -19,8 +19,8 @@ from tests.e2e.usage_history import PORT, history_pod
 
 
 def pod(*, node: str = "", **condition: str) -> PodView:
-    said = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **condition}] if condition else []
-    return PodView.of({"spec": {"nodeName": node} if node else {}, "status": {"conditions": said}})
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **condition}] if condition else []
+    return PodView.of({"spec": {"nodeName": node} if node else {}, "status": {"conditions": conditions}})
 
 
 def test_a_pod_without_a_condition_is_not_decided() -> None:
@@ -48,7 +48,7 @@ def test_a_queue_that_is_not_known_yet_is_no_decision() -> None:
     assert not decided(view)
 
 
-def test_what_was_said_before_a_pod_was_bound_counts_no_more() -> None:
+def test_messages_from_before_a_pod_was_bound_do_not_count() -> None:
     view = pod(node="worker", message="no nodes")
     assert bound(view)
     assert refusal(view) == ""
@@ -71,9 +71,9 @@ def test_inverse_of_a_merge_patch(change: dict[str, Any], before: dict[str, Any]
 def test_the_history_answers_what_kai_asks() -> None:
     (container,) = history_pod("history", {"greedy": 1.0, "patient": 0.25})["spec"]["containers"]
     answers = {row["name"]: json.loads(row["value"])["data"] for row in container["env"]}
-    said = dict(re.findall(r"\*(\w+)\*\) echo \"\$(\w+)\"", container["command"][2]))
+    settings = dict(re.findall(r"\*(\w+)\*\) echo \"\$(\w+)\"", container["command"][2]))
     # the metrics that KAI asks for by default (usagedb/prometheus/prometheus.go)
-    assert said == {"kube_node_status_capacity": "CAPACITY", "kai_queue_allocated_gpus": "USAGE"}
+    assert settings == {"kube_node_status_capacity": "CAPACITY", "kai_queue_allocated_gpus": "USAGE"}
     assert answers["CAPACITY"] == {"resultType": "vector", "result": [{"metric": {}, "value": [0, "1.0"]}]}
     used = {sample["metric"]["queue_name"]: float(sample["value"][1]) for sample in answers["USAGE"]["result"]}
     assert used == {"greedy": 1.0, "patient": 0.25}
@@ -90,8 +90,8 @@ class Tenanted:
 
     namespace, tenant = "t", "ml"
 
-    def __init__(self, labelled: set[str], *told: tuple[str, str, str]) -> None:
-        self.labelled, self.told, self.cluster = labelled, told, self
+    def __init__(self, labelled: set[str], *events: tuple[str, str, str]) -> None:
+        self.labelled, self.events, self.cluster = labelled, events, self
 
     def inside(self, until: Callable[[PodView], bool], *names: str, what: str, **_: object) -> tuple[PodView, ...]:
         groups = {name: {"runai-gpu-group": "g"} if name in self.labelled else {} for name in names}
@@ -107,7 +107,7 @@ class Tenanted:
     def list(self, kind: str, namespace: str) -> list[dict[str, Any]]:
         return [
             {"metadata": {}, "involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message}
-            for name, reason, message in self.told
+            for name, reason, message in self.events
         ]
 
 
