@@ -258,9 +258,7 @@ def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(monitor: Neigh
     assert seen.gaps[0].endswith("host: cut off")
 
 
-def test_gather_raises_errors_of_the_watch(
-    monitor: NeighbourMonitor, script: Script, place: FakeNamespace
-) -> None:
+def test_gather_raises_errors_of_the_watch(monitor: NeighbourMonitor, script: Script, place: FakeNamespace) -> None:
     with monitor:
         script.news.put(ApiFailed("forbidden"))
         with pytest.raises(ApiFailed, match="forbidden"):

@@ -19,8 +19,9 @@ from tests.e2e.usage_history import PORT, history_pod
 
 
 def pod(*, node: str = "", **condition: str) -> PodView:
-    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **condition}] if condition else []
-    return PodView.of({"spec": {"nodeName": node} if node else {}, "status": {"conditions": conditions}})
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **condition}
+    status = {"conditions": [unschedulable] if condition else []}
+    return PodView.of({"spec": {"nodeName": node} if node else {}, "status": status})
 
 
 def test_a_pod_without_a_condition_is_not_decided() -> None:
