@@ -1,1 +1,1 @@
-"""The ``lab`` command: arguments → ``lab.operations`` → ``lab.ui`` and an exit code."""
+"""The ``lab`` command, one module per command: arguments → ``lab.operations`` → ``lab.ui`` and an exit code."""

@@ -11,29 +11,27 @@ from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Profile, Settings, print_json, spec_of
 from lab.operations.bundle import create_bundle
 from lab.supply.bundle import Bundle
-from lab.ui.lab import render_table
+from lab.ui.text_writer import render_table
 
-app = command_app(
-    help="Bundles: a folder or tar with images, charts and binaries; a lab comes up from one alone, offline."
-)
+app = command_app(no_args_is_help=True)
 Where = Annotated[Path, typer.Argument(help="Folder or .tar of a bundle.")]
 
 
 @app.command(epilog="Example: lab bundle create --out demo.tar · lab bundle create --out kai --image REF=FILE")
 def create(
-    out: Annotated[Path, typer.Option("--out", help="New folder, or a name that ends in .tar.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder, or a file name ending in .tar.")],
     file: File = None,
     profile: Profile = None,
     settings: Settings = None,
     image: Annotated[
-        list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these.")
+        list[str] | None, typer.Option("--image", metavar="REFERENCE[=ARCHIVE]", help="Only these images.")
     ] = None,
     chart: Annotated[
         list[str] | None, typer.Option("--chart", metavar="NAME[@VERSION=FILE]", help="Only these charts.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write everything a lab needs into a bundle; with --image or --chart only what is named."""
+    """Write all items of a lab into a bundle; with --image or --chart only those."""
     bundle = create_bundle(spec_of(file, profile, settings), out, tuple(image or ()), tuple(chart or ()), typer.echo)
     if as_json:
         print_json(bundle)
@@ -44,24 +42,23 @@ def create(
 
 @app.command()
 def verify(where: Where, as_json: AsJson = False) -> None:
-    """Check every file of a bundle against its manifest. Exit code 1 when one differs."""
+    """Compare every file of a bundle with its manifest. Exit code 1 if one differs."""
     bundle = Bundle.open(where)
     wrong = bundle.verify()
     if as_json:
         print_json({"ok": not wrong, "wrong": wrong})
     else:
-        typer.echo("\n".join(wrong) if wrong else f"{where}: all {len(bundle.entries)} files are whole")
+        typer.echo("\n".join(wrong) if wrong else f"{where}: all {len(bundle.entries)} files match the manifest")
     if wrong:
         raise typer.Exit(1)
 
 
 @app.command()
 def show(where: Where, as_json: AsJson = False) -> None:
-    """List what a bundle carries."""
+    """List the items of a bundle."""
     bundle = Bundle.open(where)
     if as_json:
         print_json(bundle)
         return
-
     rows = [[e.kind, e.name, e.version, f"{e.size / 2**20:.1f} MiB", e.sha256[:12]] for e in bundle.entries]
     render_table(f"{where} ({bundle.created})", ("kind", "name", "version", "size", "sha256"), rows)

@@ -1,4 +1,4 @@
-"""``lab doctor``: this machine, the GPUs of the lab that is up, and the known failures in a log."""
+"""``lab doctor``: checks of this machine and of the running lab's GPUs, and the known failures in a log."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from lab.gpu.diagnosis.host import examine
 from lab.gpu.diagnosis.symptoms import in_text, symptoms
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
-from lab.ui.findings import render_diagnosis, render_machine, render_rules, render_symptoms
+from lab.ui.findings import render_diagnosis, render_machine, render_symptoms
+from lab.ui.text_writer import render_table
 
 app = command_app()
 
 LogFile = Annotated[
     str | None,
-    typer.Option("--log", metavar="FILE", help="Name the known failures in a log or error text; '-' is stdin."),
+    typer.Option("--log", metavar="FILE", help="Name the known failures in a log or error text; '-' reads stdin."),
 ]
-Known = Annotated[bool, typer.Option("--symptoms", help="List all known failures; asks nothing of the machine.")]
+Known = Annotated[bool, typer.Option("--symptoms", help="List all known failures without checking anything.")]
 
 NOT_READY, UNKNOWN = 4, 1
 
@@ -41,22 +42,21 @@ def doctor(
     known: Known = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check this machine and the GPUs of the lab that is up; what is wrong is told with its fix.
+    """Check this machine and the GPUs of the running lab, with a fix for each problem.
 
-    Exit code 4 when a needed thing is missing. With --log: 1 when no known failure is in the text.
+    Exit code 4 if a requirement is missing. With --log: 1 if the text contains no known failure.
     """
     if known:
         _known(as_json)
     elif log is not None:
         _log(log, as_json)
     else:
-        _examine(file, profile, settings, name, as_json)
+        described = spec_of(file, profile, settings) if file or profile or settings else None
+        _examine(described, name, as_json)
 
 
-def _examine(
-    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None, as_json: bool
-) -> None:
-    spec, lab = _meant(file, profile, settings, name)
+def _examine(described: LabSpec | None, name: str | None, as_json: bool) -> None:
+    spec, lab = _target(described, name)
     here = examine(HostRunner(), spec)
     seen = diagnose(lab.context("doctor")) if lab is not None else None
     found = (*here.symptoms, *(seen.symptoms if seen else ()))
@@ -80,16 +80,8 @@ def _examine(
         raise typer.Exit(NOT_READY)
 
 
-def _meant(
-    file: Path | None, profile: str | None, settings: list[str] | None, name: str | None
-) -> tuple[LabSpec, Lab | None]:
-    """The lab file to judge the machine by, and the lab to look at; None where it is not up.
-
-    Raises:
-        SpecError: the lab file or an option is wrong.
-        NoLab: there is no lab of that name.
-    """
-    described = spec_of(file, profile, settings) if file or profile or settings else None
+def _target(described: LabSpec | None, name: str | None) -> tuple[LabSpec, Lab | None]:
+    """The lab file to check the machine against, and the lab if it runs. Raises NoLab for an unknown ``name``."""
     try:
         lab = Lab.attach(name or (described.name if described else None))
     except NoLab:
@@ -100,16 +92,15 @@ def _meant(
 
 
 def _log(log: str, as_json: bool) -> None:
-    """Name what is in a text. Raises SpecError when it cannot be read."""
     try:
         text = sys.stdin.read() if log == "-" else Path(log).expanduser().read_text(errors="replace")
     except OSError as error:
-        raise SpecError(f"--log {log}: {error.strerror}", fix="name a file that can be read, or - for stdin") from error
+        raise SpecError(f"--log {log}: {error.strerror}", fix="name a readable file, or - for stdin") from error
     found = in_text(text, "stdin" if log == "-" else Path(log).name)
     if as_json:
         print_json({"symptoms": found})
     else:
-        render_symptoms(found, nothing="no known failure is in this text; lab logs collects more of a lab")
+        render_symptoms(found, nothing="no known failure in this text; lab logs collects more about a lab")
     if not found:
         raise typer.Exit(UNKNOWN)
 
@@ -118,9 +109,6 @@ def _known(as_json: bool) -> None:
     rows = tuple(symptoms().values())
     if as_json:
         print_json({"rules": rows})
-        return
-    render_rules(
-        [[row.id, row.title, row.next.replace("{where}", "NODE")] for row in rows],
-        ("symptom", "what one sees", "fix"),
-        f"{len(rows)} known failures of the way to a GPU",
-    )
+    else:
+        cells = [[row.id, row.title, row.next.replace("{where}", "NODE")] for row in rows]
+        render_table(f"{len(rows)} known failures of the GPU path", ("symptom", "what is visible", "fix"), cells)

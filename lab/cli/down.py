@@ -27,22 +27,21 @@ def down(
     profile: Profile = None,
     name: Name = None,
     images: Annotated[bool, typer.Option("--images", help="Also remove the baked node images.")] = False,
-    host: Annotated[bool, typer.Option("--host", help="Also undo what was changed on this machine.")] = False,
+    host: Annotated[bool, typer.Option("--host", help="Also undo the host changes.")] = False,
     yes: Yes = False,
     ui: Ui = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Take the lab away from any half-made state, and prove that nothing is left."""
+    """Remove the lab in any state, and verify that nothing is left."""
     try:
         which = spec_of(file, profile, None, name).name if file or profile else name_of(name)
     except NoLab:
-        # several labs must be told apart; none at all is what 'down' is for
-
+        # With several labs a name is needed; without any, 'down' still looks for leftovers.
         if lab_names():
             raise
         which = spec_of(None, None, None).name
-    if host and not yes and not confirm("undo the changes of this machine (other labs may need them)?"):
-        raise HostNotReady("--host was not agreed to", fix="run with --yes")
+    if host and not yes and not confirm("undo the host changes (other labs may need them)?"):
+        raise HostNotReady("Undoing host changes was not approved", fix="re-run with --yes to approve it")
     bus, cancel = Bus(), threading.Event()
     with stopping(cancel), attach(bus, ui):
         report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel, unnamed=name is None)

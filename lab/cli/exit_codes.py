@@ -12,6 +12,6 @@ app = command_app()
 
 @app.command()
 def exit_codes() -> None:
-    """List what each exit code means."""
+    """List the exit codes with their meanings."""
     for code, meaning in sorted(EXIT_CODES.items()):
         typer.echo(f"{code:>4}  {meaning}")

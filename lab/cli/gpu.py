@@ -11,32 +11,31 @@ from lab.cli.options import AsJson, Name, print_json
 from lab.config.gpu_models import gpu_models
 from lab.errors import SpecError
 from lab.gpu.pools import short_name
+from lab.gpu.simulated import fault_injection
 from lab.gpu.simulated.devices import gpu_uuid
 from lab.gpu.simulated.fault_injection import GpuRef, every_gpu, find, ignored
-from lab.gpu.simulated.fault_injection import fail as let_fail
-from lab.gpu.simulated.fault_injection import heal as make_well
 from lab.gpu.simulated.health import OFF_THE_BUS, Health
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 
-app = command_app(help="Simulated GPUs: let one fail, heal it; the models a lab file can name.")
+app = command_app(no_args_is_help=True)
 
 
 @app.command(epilog="Examples: lab gpu fail worker/0 · lab gpu fail worker2/1 --xid 94 · lab gpu fail worker/0 --lost")
 def fail(
-    gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="Which GPU; the node by its full or short name.")],
-    xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error it reports.")] = 48,
+    gpu: Annotated[str, typer.Argument(metavar="NODE/INDEX", help="The GPU; the node by its full or short name.")],
+    xid: Annotated[int, typer.Option("--xid", min=1, max=999, help="The XID error that it reports.")] = 48,
     lost: Annotated[bool, typer.Option("--lost", help="It falls off the bus: XID 79, and NVML loses it.")] = False,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
+    """Make a simulated GPU fail, and wait until its node no longer offers it. 'lab up' does not heal it."""
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
     health = Health(OFF_THE_BUS, lost=True) if lost else Health(xid)
     chosen = find(ctx, gpu)
     with lab.session.locked():
-        let_fail(ctx, chosen, health)
+        fault_injection.fail(ctx, chosen, health)
     note = ignored(health)
     if as_json:
         print_json({"gpu": _row(ctx, chosen), "state": str(health), "failed": health.failed, "note": note})
@@ -46,28 +45,28 @@ def fail(
 
 @app.command(epilog="Examples: lab gpu heal worker/0 · lab gpu heal --all")
 def heal(
-    gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="Which GPUs.")] = None,
+    gpus: Annotated[list[str] | None, typer.Argument(metavar="[NODE/INDEX]...", help="The GPUs.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs of the lab.")] = False,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Heal simulated GPUs, and wait until their nodes offer them again. Starts their device plugins again."""
+    """Heal simulated GPUs, and wait until their nodes offer them again. Restarts their device plugins."""
     if bool(gpus) == every:
-        raise SpecError("name the GPUs to heal, or --all", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
+        raise SpecError("either GPUs or --all must be given", fix="lab gpu heal NODE/INDEX, or lab gpu heal --all")
     lab = Lab.attach(name)
     ctx = lab.context("gpu")
     chosen = every_gpu(ctx) if every else tuple(find(ctx, gpu) for gpu in gpus or ())
     with lab.session.locked():
-        healed = [_row(ctx, gpu) for gpu in make_well(ctx, chosen)]
+        healed = [_row(ctx, gpu) for gpu in fault_injection.heal(ctx, chosen)]
     if as_json:
         print_json({"healed": healed})
     else:
-        typer.echo("\n".join(f"{row['name']}: well again" for row in healed) or "nothing to heal: all of them are well")
+        typer.echo("\n".join(f"{row['name']}: healthy again" for row in healed) or "nothing to heal: all are healthy")
 
 
 @app.command(epilog="Example: lab gpu models --json")
 def models(as_json: AsJson = False) -> None:
-    """List the GPU models that a lab file can name by their short names, with the figures of the real ones."""
+    """List the GPU models that a lab file can name, with the figures of the real GPUs."""
     if as_json:
         print_json(gpu_models())
         return

@@ -1,4 +1,4 @@
-"""``lab kai``: what the lab knows of KAI."""
+"""``lab kai``: KAI's version lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from lab.cli.options import AsJson, print_json
 from lab.kai import lines
 from lab.ui.kai_versions import render_kai_versions
 
-app = command_app(help="What the lab knows of NVIDIA KAI Scheduler, by version.")
-
-
-@app.callback()
-def _several() -> None:
-    """Keep ``versions`` a command of its own, although it is the only one."""
+app = command_app(no_args_is_help=True)
+app.callback()(lambda: None)  # keeps ``versions`` a subcommand, although it is the only one
 
 
 @app.command(epilog="Examples: lab kai versions · lab kai versions --json")

@@ -15,7 +15,7 @@ app = command_app()
 
 @app.command(epilog="Examples: kubectl --kubeconfig $(lab kubeconfig) get pods -A · lab kubeconfig my-vcluster")
 def kubeconfig(
-    tenant: Annotated[str | None, typer.Argument(help="A tenant; without it the lab's own cluster.")] = None,
+    tenant: Annotated[str | None, typer.Argument(help="A tenant. Default: the lab's own cluster.")] = None,
     name: Name = None,
 ) -> None:
     """Print the path of a kubeconfig of the lab."""

@@ -14,9 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 
 
 def command_app(**more: Any) -> typer.Typer:
-    """A Typer application with the settings all commands share."""
+    """A Typer application with the settings that all commands share; ``more`` overrides them."""
     shared: dict[str, Any] = {
-        "no_args_is_help": "help" in more,
         "add_completion": False,
         "rich_markup_mode": None,
         "pretty_exceptions_enable": False,
@@ -26,12 +25,10 @@ def command_app(**more: Any) -> typer.Typer:
 
 
 def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer.Typer:
-    """A group of commands, each the ``app`` of a module of its name in ``package``.
+    """A group of commands in ``package``: ``exit-codes`` is the ``app`` of the module ``exit_codes``.
 
-    Args:
-        package: where the modules are; command ``exit-codes`` is ``PACKAGE.exit_codes``.
-        summaries: a line of help for each command, in the order of the help page.
-        more: settings of the group.
+    ``summaries`` has the help line of each command, in the order of the help page. A group without a help text of its
+    own gets it from there.
     """
 
     class LazyGroup(TyperGroup):  # typer carries its own click since 0.20, so its types are not named here
@@ -44,6 +41,7 @@ def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer
             module = importlib.import_module(f"{package}.{cmd_name.replace('-', '_')}")
             command = typer.main.get_command(module.app)
             command.name = cmd_name
+            command.help = command.help or summaries[cmd_name]
             return command
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -52,6 +50,6 @@ def lazy_group(package: str, summaries: Mapping[str, str], **more: Any) -> typer
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
-    app = command_app(cls=LazyGroup, **more)
+    app = command_app(cls=LazyGroup, no_args_is_help=True, **more)
     app.callback()(lambda: None)
     return app

@@ -1,4 +1,4 @@
-"""``lab lint``: what will go wrong with manifests, before they are applied."""
+"""``lab lint``: reports what will go wrong with manifests before they are applied."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from lab.kai import line_of
 from lab.lint import RULES, LintContext, lint_files
 from lab.lint.setting import setting_of
 from lab.session.session import Session, name_of
-from lab.ui.findings import render_by_file, render_rules
+from lab.ui.findings import render_by_file
+from lab.ui.text_writer import render_table
 
 app = command_app()
 
 
 @app.command(epilog="Examples: lab lint pod.yaml · lab lint manifests/ --kai 0.9.8 · lab lint --rules")
 def lint(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files, or folders.")] = None,
-    kai: Annotated[str | None, typer.Option("--kai", help="For this KAI version instead of the lab's.")] = None,
-    anywhere: Annotated[bool, typer.Option("--anywhere", help="Not for a lab: queues and GPUs are not known.")] = False,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="YAML files or folders.")] = None,
+    kai: Annotated[str | None, typer.Option("--kai", help="KAI version. Default: the lab's.")] = None,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="For no lab: queues and GPUs are unknown.")] = False,
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="For this tenant: its own KAI version, queues and nodes.")
     ] = None,
@@ -35,22 +36,26 @@ def lint(
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what will go wrong with manifests on this KAI version. Exit code 12 when there is an error among it.
+    """Report what will go wrong with manifests on this KAI version. Exit code 12 if a finding is an error.
 
-    Without -f, --profile or --name the lab that is up counts, else the lab file here or the profile demo.
+    The lab is given by -f, --profile or --name; default: the running lab, else the lab file here or the profile demo.
     """
     if rules:
-        rows = RULES.values()
         if as_json:
-            print_json({"rules": tuple(rows)})
+            print_json({"rules": tuple(RULES.values())})
         else:
-            render_rules([[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in rows])
+            render_table("", (), [[(rule.id, "bold"), rule.title, (rule.source, "dim")] for rule in RULES.values()])
         return
     if not files:
         raise SpecError("no file to lint", fix="lab lint FILE..., or lab lint --rules")
     if anywhere and tenant:
-        raise SpecError("--anywhere knows no tenants", fix="leave --anywhere or --tenant out")
-    setting = _setting(file, profile, settings, name, kai, anywhere, tenant)
+        raise SpecError("--anywhere and --tenant are mutually exclusive", fix="omit one of them")
+    if anywhere:
+        setting = LintContext(line_of(kai or LabSpec().kai.version))
+    else:
+        changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
+        inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
+        setting = setting_of(_spec(file, profile, changed, name), **inside)
     findings = lint_files(files, setting)
     if as_json:
         print_json({"findings": findings})
@@ -60,23 +65,12 @@ def lint(
         raise typer.Exit(12)
 
 
-def _setting(
-    file: Path | None,
-    profile: str | None,
-    settings: list[str] | None,
-    name: str | None,
-    kai: str | None,
-    anywhere: bool,
-    tenant: str | None,
-) -> LintContext:
-    changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
-    inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
-    if anywhere:
-        return LintContext(line_of(kai or LabSpec().kai.version))
+def _spec(file: Path | None, profile: str | None, changed: list[str], name: str | None) -> LabSpec:
+    """The lab file that is described, else the running lab's, else the default one."""
     if not (file or profile or changed):
         try:
-            return setting_of(Session.attached(name_of(name)).spec, **inside)
+            return Session.attached(name_of(name)).spec
         except NoLab:
             if name:
                 raise
-    return setting_of(spec_of(file, profile, changed), **inside)
+    return spec_of(file, profile, changed)

@@ -19,10 +19,10 @@ app = command_app()
 def logs(
     name: Name = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.")] = None,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds to spend.")] = 60.0,
+    budget: Annotated[float, typer.Option("--budget", help="Time limit in seconds.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Collect events, objects and logs of the lab into a folder, within a time budget."""
+    """Collect events, objects and logs of the lab into a folder, within a time limit."""
     lab = Lab.attach(name)
     folder = out or Path(f"kailab-logs-{lab.spec.name}")
     files = collect_lab(lab, folder, budget=budget)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they resolve to."""
+"""Options that several commands share, and their meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from lab.config import LabSpec, resolve_spec
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
+from lab.kube import Cluster
 from lab.serialization import document
 from lab.session.lab import Lab
 
@@ -19,40 +20,68 @@ File = Annotated[
 ]
 Profile = Annotated[str | None, typer.Option("--profile", help="Shipped lab file: demo, cpu, gpu, gpus or minimal.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. gpu.perNode=4.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, such as gpu.perNode=4.")
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", help="Which lab. Default: KAILAB_LAB, lab.yaml's, or the only one.")
+    str | None, typer.Option("--name", help="Name of the lab. Default: KAILAB_LAB, lab.yaml's, or the only one.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print plain data on stdout.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Agree to the changes of this machine that are listed.")]
-Require = Annotated[list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail unless it is there: kai.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve the listed host changes.")]
+Require = Annotated[list[str] | None, typer.Option("--require", metavar="WHAT", help="Fail if it is missing: kai.")]
 Ui = Annotated[str, typer.Option("--ui", help="auto, board, plain, github, gitlab or json.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Read any cluster instead of a lab.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="Context in --kubeconfig. Default: its current one.")]
 
 
 def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None = None) -> LabSpec:
-    """The lab file that the options mean. Raises SpecError."""
+    """The lab file that the options describe. Raises SpecError."""
     return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
 
 
 def lab_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None) -> Lab:
-    """The lab that the options mean, up or not. Raises SpecError."""
+    """The lab that the options describe, running or not. Raises SpecError."""
     return Lab.of(spec_of(file, profile, settings, name))
 
 
+def cluster_of(name: str | None, kubeconfig: Path | None, context: str | None) -> Cluster | None:
+    """The cluster of ``--kubeconfig``, or None if the options mean a lab. Raises SpecError."""
+    if kubeconfig is None:
+        if context is not None:
+            raise SpecError("--context needs --kubeconfig", fix="add --kubeconfig FILE")
+        return None
+    if name is not None:
+        raise SpecError("--name and --kubeconfig are mutually exclusive", fix="omit one of them")
+    if not kubeconfig.expanduser().is_file():
+        raise SpecError(f"--kubeconfig {kubeconfig}: no such file", fix="name an existing kubeconfig file")
+    return Cluster(kubeconfig.expanduser(), context)
+
+
 def required(require: list[str] | None) -> frozenset[str]:
-    """The things named by --require, also separated by commas. Raises SpecError for an unknown one."""
+    """Values of ``--require``, which may also be separated by commas. Raises SpecError for an unknown one."""
     names = frozenset(name.strip() for entry in require or [] for name in entry.split(",") if name.strip())
     if unknown := sorted(names - {"kai"}):
-        raise SpecError(f"--require {unknown[0]}: not known", fix="known: kai")
+        raise SpecError(f"--require {unknown[0]}: unknown value", fix="use --require kai")
     return names
 
 
 def print_json(data: Any) -> None:
-    """Write a document to stdout."""
+    """Print a document on stdout."""
     typer.echo(json.dumps(document(data), indent=1))
 
 
+def write_text(file: Path, text: str, option: str, mode: str = "w") -> None:
+    """Write the file that an option names; mode ``x`` keeps an existing one. Raises LabError."""
+    try:
+        with file.open(mode) as target:
+            target.write(text)
+    except FileExistsError:
+        raise SpecError(f"{file} already exists", fix=f"name another file with {option}") from None
+    except OSError as error:
+        raise LabError(f"{file} cannot be written: {error.strerror}", fix=f"name another file with {option}") from error
+
+
 def confirm(question: str) -> bool:
-    """Ask on a terminal; elsewhere the answer is no."""
+    """Ask on a terminal; return False without one."""
     return sys.stdin.isatty() and typer.confirm(question, err=True)

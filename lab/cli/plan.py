@@ -19,7 +19,7 @@ def plan(
     require: Require = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every step, what it will do to this machine, where everything comes from. Changes nothing."""
+    """Show every step, its changes to this machine, and the source of each item. Changes nothing."""
     report = plan_lab(lab_of(file, profile, settings, name), required(require))
     print_json(report) if as_json else render_plan(report)
     if report.plan.missing:

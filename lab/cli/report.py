@@ -1,4 +1,4 @@
-"""``lab report``: the lab and the last run of its suites as one HTML page."""
+"""``lab report``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write. Default: kailab-report-NAME.html here.")
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser of this machine.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write an HTML page: the lab's facts and GPUs, how it came up, its last run of the suites."""
+    """Write an HTML page: the lab's facts and GPUs, how it came up, the last run of its suites."""
     lab = Lab.attach(name)
     now = report_of(lab)
     path = write_page(out or Path(f"kailab-report-{now.lab}.html"), now)

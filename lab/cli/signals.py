@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks running steps to stop, the second ends the process."""
+"""Ctrl-C and SIGTERM: the first one stops running steps, the second one ends the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stopping(cancel: threading.Event) -> Iterator[None]:
         if cancel.is_set():
             os._exit(128 + number)
         cancel.set()
-        sys.stderr.write("\nstopping: running commands are asked to end (again to leave at once)\n")
+        sys.stderr.write("\nstopping: waiting for running commands (press again to exit at once)\n")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -15,7 +15,7 @@ app = command_app()
 
 @app.command(epilog="Examples: lab status · lab status --name demo --json")
 def status(name: Name = None, as_json: AsJson = False) -> None:
-    """How the lab stands: each step, tenants, kubeconfigs. Exit code 5 when something is not ready."""
+    """Show the state of each step, the tenants and the kubeconfigs. Exit code 5 if a step is not ready."""
     report = lab_status(Lab.attach(name))
     print_json(report) if as_json else render_status(report)
     if not report.ok:

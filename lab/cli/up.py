@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lab.cli.lazy import command_app
 from lab.cli.options import (
     AsJson,
@@ -42,17 +40,11 @@ def up(
     """Bring the lab up, or finish what an earlier run began. Running it twice changes nothing."""
     lab = lab_of(file, profile, settings, name)
     needs = required(require)
-    with stopping(lab.session.cancel), attach(lab.bus, "json" if ui == "json" else ui):
-        report = bring_up(lab, require=needs, ask=_asker(yes))
+    with stopping(lab.session.cancel), attach(lab.bus, ui):
+        report = bring_up(lab, require=needs, ask=(lambda _: True) if yes else _approve)
     print_json(report) if as_json else render_up(report)
 
 
-def _asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
-    def ask(effects: tuple[Effect, ...]) -> bool:
-        if yes:
-            return True
-
-        render_effects(effects)
-        return confirm("make these changes?")
-
-    return ask
+def _approve(effects: tuple[Effect, ...]) -> bool:
+    render_effects(effects)
+    return confirm("make these changes?")

@@ -1,10 +1,10 @@
-"""Faces of a run: subscribers that draw events, on stderr; stdout stays free for results."""
+"""Live displays of a run on stderr, and results as text on stdout."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
@@ -15,10 +15,10 @@ MODES = ("auto", "board", "plain", "github", "gitlab", "json")
 
 
 class Renderer(Protocol):
-    """Draws events; ``close`` gives the terminal back and may be called twice."""
+    """Draws events; ``close`` restores the terminal and may be called twice."""
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
+        """Draw an event."""
         ...
 
     def close(self) -> None:
@@ -27,7 +27,7 @@ class Renderer(Protocol):
 
 
 def choose(stream: TextIO, env: Mapping[str, str]) -> str:
-    """The face for ``stream``: the CI system's, a board on a terminal, plain lines elsewhere."""
+    """The display for ``stream``: the CI system's, the board on a terminal, else plain lines."""
     if env.get("GITHUB_ACTIONS") == "true":
         return "github"
     if env.get("GITLAB_CI"):
@@ -39,48 +39,35 @@ def choose(stream: TextIO, env: Mapping[str, str]) -> str:
 def attach(
     bus: Bus, mode: str = "auto", stream: TextIO | None = None, env: Mapping[str, str] | None = None
 ) -> Iterator[Renderer]:
-    """Draw the events of ``bus`` while the context lasts.
-
-    Args:
-        bus: where the events come from.
-        mode: the face; auto chooses by stream and environment.
-        stream: where to draw; stderr when None.
-        env: the environment; this process's when None.
-
-    Raises:
-        SpecError: there is no such mode.
-    """
+    """Draw the events of ``bus`` on ``stream`` (default: stderr) during the context. Raises SpecError."""
     if mode not in MODES:
-        raise SpecError(f"no face is called {mode!r}", fix=f"take one of: {', '.join(MODES)}")
+        raise SpecError(f"--ui {mode}: no such display", fix=f"use one of: {', '.join(MODES)}")
     stream = sys.stderr if stream is None else stream
     env = os.environ if env is None else env
-    face = _make(choose(stream, env) if mode == "auto" else mode, stream, env)
-    stop = bus.subscribe(face)
+    display = _create(choose(stream, env) if mode == "auto" else mode, stream, env)
+    stop = bus.subscribe(display)
     try:
-        yield face
+        yield display
     finally:
         stop()
-        face.close()
+        display.close()
 
 
-def _make(mode: str, stream: TextIO, env: Mapping[str, str]) -> Renderer:
-    """Import only the face that is used: rich alone costs a good part of the start-up time."""
-    if mode == "board":
-        from lab.ui.board import Board
+def _create(mode: str, stream: TextIO, env: Mapping[str, str]) -> Renderer:
+    """Import only the display that is used: rich takes a large part of the start-up time."""
+    match mode:
+        case "board":
+            from lab.ui.board import Board
 
-        return Board(stream)
-    if mode == "json":
-        from lab.ui.jsonl import JsonLines
+            return Board(stream)
+        case "json":
+            from lab.ui.jsonl import JsonLines
 
-        return JsonLines(stream)
-    if mode in ("github", "gitlab"):
-        from lab.ui.ci import GitHub, GitLab
+            return JsonLines(stream)
+        case "github" | "gitlab":
+            from lab.ui.ci import GitHub, GitLab
 
-        faces: dict[str, Callable[[], Renderer]] = {
-            "github": lambda: GitHub(stream, env.get("GITHUB_STEP_SUMMARY")),
-            "gitlab": lambda: GitLab(stream),
-        }
-        return faces[mode]()
+            return GitLab(stream) if mode == "gitlab" else GitHub(stream, env.get("GITHUB_STEP_SUMMARY"))
     from lab.ui.plain import Plain
 
     return Plain(stream)

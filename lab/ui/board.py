@@ -1,7 +1,7 @@
-"""The face for terminals: a live board, one line per step.
+"""The display for terminals: a live board with one line per step, in plan order.
 
-What fits the terminal stays in plan order. When it does not fit, steps that ended move above the board as
-plain lines, and steps that wait are counted in one line. Imports rich; import this module late.
+If the steps do not fit the terminal, those that ended move above the board as plain lines, and the others that do not
+fit are counted in one line. Imports rich; import this module late.
 """
 
 from __future__ import annotations
@@ -31,25 +31,22 @@ STYLES = {
 }
 _TIME = 12
 """Width of the column of times: ``1 h 02 min`` and two spaces."""
-_BAR_LEAVES = 14
-"""Cells that a bar must leave to the words about the progress."""
+_TEXT_ROOM = 14
+"""Cells that a progress bar must leave for the text."""
 
 
 class Board:
     """Draws a run on a terminal; between runs, notices are plain lines.
 
-    Args:
-        stream: the terminal.
-        console: drawn on instead of one for ``stream``; for tests.
-        clock: monotonic seconds.
+    Tests pass a ``console`` for ``stream``, and a ``clock`` of monotonic seconds.
     """
 
     def __init__(
         self, stream: TextIO, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.console = console or Console(file=stream, highlight=False, emoji=False, markup=False)
-        self.words = Terminal(self.console.encoding)
-        self.story = RunState()
+        self.terminal = Terminal(self.console.encoding)
+        self.run = RunState()
         self._clock = clock
         self._zero = clock()
         self._above: set[str] = set()
@@ -61,7 +58,7 @@ class Board:
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self.close()
-        self.story.feed(event)
+        self.run.feed(event)
         match event:
             case RunStarted():
                 self._zero = self._clock() - event.at
@@ -78,31 +75,31 @@ class Board:
                 self._end(event)
 
     def close(self) -> None:
-        """Give the terminal back; what the board showed stays as plain lines."""
+        """Restore the terminal; the rows of the board stay as plain lines."""
         if self._live is None:
             return
         with contextlib.suppress(OSError):
             self._live.stop()
         self._live = None
-        for row in self.story.rows.values():
+        for row in self.run.rows.values():
             if row.id not in self._above and row.state != "waiting":
                 self._print_row(row)
 
     def _end(self, event: RunFinished) -> None:
         self.close()
         state = "changed" if event.ok else "failed"
-        self.console.print(Text(self.words.clean(self.story.summary(event)), f"bold {STYLES[state]}"), soft_wrap=True)
+        self.console.print(Text(self.terminal.clean(self.run.summary(event)), f"bold {STYLES[state]}"), soft_wrap=True)
 
     def _notice(self, event: Notice) -> None:
         warning = event.level == "warning"
         line = Text(f"{event.level}: ", "bold yellow" if warning else "bold blue")
-        self.console.print(line.append(self.words.clean(event.text), "yellow" if warning else ""))
+        self.console.print(line.append(self.terminal.clean(event.text), "yellow" if warning else ""))
 
     def _make_room(self) -> None:
         """Move ended steps above the board while its rows do not fit."""
         room = self.console.size.height - 4  # the footer, a blank line, one line of waiting steps, the cursor
-        for row in list(self.story.rows.values()):
-            kept = [r for r in self.story.rows.values() if r.id not in self._above]
+        for row in list(self.run.rows.values()):
+            kept = [r for r in self.run.rows.values() if r.id not in self._above]
             if len(kept) <= room:
                 return
             if row.ended and row.id not in self._above:
@@ -115,17 +112,17 @@ class Board:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The live region, never higher than the terminal."""
         width, room = options.max_width, console.size.height - 4
-        rows = [row for row in self.story.rows.values() if row.id not in self._above]
+        rows = [row for row in self.run.rows.values() if row.id not in self._above]
         shown = rows
         if len(rows) > room:
-            # Running first: what moves is what one looks for.
+            # Running steps first.
             order = {"running": 0, "waiting": 2}
             best = sorted(range(len(rows)), key=lambda n: (order.get(rows[n].state, 1), n))[: max(1, room)]
             shown = [rows[n] for n in sorted(best)]
         for row in shown:
             yield self.line(row, width)
         if hidden := len(rows) - len(shown):
-            yield Text(f" {self.words.ellipsis} and {hidden} more", "dim", no_wrap=True, overflow="crop")
+            yield Text(f" {self.terminal.ellipsis} and {hidden} more", "dim", no_wrap=True, overflow="crop")
         yield self._footer(width)
 
     def line(self, row: StepRow, width: int) -> Text:
@@ -133,9 +130,9 @@ class Board:
         now = self._clock() - self._zero
         running = row.state == "running"
         style = STYLES[row.state]
-        glyph = self.words.spinner(now) if running and self._live else self.words.glyph(row.state)
+        glyph = self.terminal.spinner(now) if running and self._live else self.terminal.glyph(row.state)
         took = whole_seconds(now - row.began) if running else row.took
-        longest = max((len(r.title) for r in self.story.rows.values()), default=0)
+        longest = max((len(r.title) for r in self.run.rows.values()), default=0)
         room = max(10, width - 3 - _TIME)
         left = min(longest, max(room * 2 // 5, 24), room)
         text = Text(f" {glyph} ", style, no_wrap=True, overflow="crop")
@@ -145,7 +142,7 @@ class Board:
         return text.append(f"{took:>{_TIME}}", "" if running else "dim")
 
     def _middle(self, row: StepRow, width: int) -> Text:
-        """What is said about a step: progress and bar while it runs, a note when it ended."""
+        """Progress text and bar of a running step, or the note of one that ended."""
         if row.ended:
             return self._fit(row.note, width, STYLES[row.state])
         if row.state == "waiting":
@@ -154,34 +151,34 @@ class Board:
             return self._fit(row.text, width, "dim")
         figures = f" {row.count:>7}"
         bar_width = min(24, width // 3)
-        if width - bar_width - len(figures) < _BAR_LEAVES:
+        if width - bar_width - len(figures) < _TEXT_ROOM:
             bar_width = 0
-        full, empty = self.words.bar((row.done or 0) / (row.total or 1), bar_width)
+        full, empty = self.terminal.bar((row.done or 0) / (row.total or 1), bar_width)
         text = self._fit(row.text, width - bar_width - len(figures) - 1, "dim")
         return text.append(" ").append(full, "cyan").append(empty, "dim").append(figures)
 
     def _footer(self, width: int) -> Text:
         now = self._clock() - self._zero
-        ended = sum(row.ended for row in self.story.rows.values())
-        parts = [self.story.name, f"{ended} of {count(len(self.story.rows), 'step')}", whole_seconds(now)]
-        if self.story.estimate:
-            left = self.story.estimate - now
+        ended = sum(row.ended for row in self.run.rows.values())
+        parts = [self.run.name, f"{ended} of {count(len(self.run.rows), 'step')}", whole_seconds(now)]
+        if self.run.estimate:
+            left = self.run.estimate - now
             parts.append(
                 f"about {whole_seconds(left)} left"
                 if left >= 1
-                else f"longer than the usual {whole_seconds(self.story.estimate)}"
+                else f"longer than usual ({whole_seconds(self.run.estimate)})"
             )
-        if failed := self.story.count("failed"):
+        if failed := self.run.count("failed"):
             parts.append(f"{failed} failed")
-        text = Text(f"\n {f' {self.words.dot} '.join(parts)}", "bold", no_wrap=True, overflow="crop")
+        text = Text(f"\n {f' {self.terminal.dot} '.join(parts)}", "bold", no_wrap=True, overflow="crop")
         text.truncate(width + 1)
         return text
 
     def _fit(self, text: str, width: int, style: str = "") -> Text:
         """``text`` in exactly ``width`` cells, cut at the end, or in the middle of a path or reference."""
-        fitted = Text(self.words.clean(text), style)
+        fitted = Text(self.terminal.clean(text), style)
         if fitted.cell_len > width:
-            mark = self.words.ellipsis[: max(0, width)]
+            mark = self.terminal.ellipsis[: max(0, width)]
             tail = Text("" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style)
             fitted.truncate(max(0, width - len(mark) - tail.cell_len))
             fitted.append(mark).append_text(tail)

@@ -86,7 +86,7 @@ def _tables(comparison: Comparison, words: Terminal) -> Iterator[Table]:
 
 
 def _table(title: str, words: Terminal, *heads: str) -> Table:
-    style = box.SIMPLE_HEAD if words.rich else box.ASCII2
+    style = box.SIMPLE_HEAD if words.unicode else box.ASCII2
     table = Table(title=Text(words.clean(title)), title_justify="left", title_style="bold", box=style, expand=False)
     for number, head in enumerate(heads):
         table.add_column(Text(words.clean(head)), overflow="fold", style="" if number else "bold")

@@ -1,4 +1,4 @@
-"""Explanations as text: a pod's reasons, and a whole lab's picture."""
+"""Explanations as text: the reasons of one pod, or an overview of a whole lab."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lab.explain import Explanation, Overview
 from lab.explain.overview import ClusterOverview
+from lab.text import count
 from lab.ui.findings import write_finding
 from lab.ui.text_writer import Cell, TextWriter
 
@@ -23,45 +24,42 @@ _STAGES = {
 }
 
 
-def render_explained(told: Explanation, console: Console | None = None) -> None:
-    """Where a pod stands, and every reason with its evidence and next action."""
+def render_explained(explanation: Explanation, console: Console | None = None) -> None:
+    """The state of a pod, and every reason with its evidence and next action."""
     page = TextWriter(console)
-    where = f"  {told.side}" if told.side else ""
     page.line(
-        (f"{told.kind} {told.namespace}/{told.name}", "bold"),
-        ("  " + told.summary, _STAGES[told.stage.value]),
-        (where, "dim"),
+        (f"{explanation.kind} {explanation.namespace}/{explanation.name}", "bold"),
+        ("  " + explanation.summary, _STAGES[explanation.stage.value]),
+        (f"  {explanation.side}" if explanation.side else "", "dim"),
     )
-    page.columns([[(title, "dim"), text] for title, text in (told.facts or {}).items()], indent=2)
-    for finding in told.findings:
+    page.columns([[(title, "dim"), text] for title, text in (explanation.facts or {}).items()], indent=2)
+    for finding in explanation.findings:
         page.blank()
         write_finding(page, finding)
-    if not told.findings:
+    if not explanation.findings:
         page.blank()
-        page.sentence(*_nothing(page, told))
-    for kinds in told.unread:
-        page.sentence((page.words.glyph("warn"), "yellow"), f"not read: {kinds}; rules that need it said nothing")
+        if explanation.settled:
+            page.marked("ok", "no problem found")
+        else:
+            page.marked("warn", "no rule explains it: lab logs collects events, objects and logs")
+    for kinds in explanation.unread:
+        page.marked("warn", f"not read: {kinds}; rules that need it were skipped")
 
 
-def _nothing(page: TextWriter, told: Explanation) -> tuple[tuple[str, str], str]:
-    if told.settled:
-        return (page.words.glyph("ok"), "green"), "nothing is wrong with it"
-    return (page.words.glyph("warn"), "yellow"), "no rule knows why: lab logs collects events, objects and logs"
-
-
-def render_picture(seen: Overview, console: Console | None = None) -> None:
-    """Every side: components, nodes and GPUs, queues, and all pods that are not well."""
+def render_overview(overview: Overview, console: Console | None = None) -> None:
+    """Each cluster: KAI's components, nodes and GPUs, queues, and all pods with problems."""
     page = TextWriter(console)
-    for number, side in enumerate(seen.sides):
+    for number, side in enumerate(overview.sides):
         if number:
             page.blank()
         _side(page, side)
     page.blank()
-    count = sum(len(side.unwell) for side in seen.sides)
-    if seen.well:
-        page.line((f"{page.words.glyph('ok')} ", "green"), "nothing is wrong")
+    if overview.well:
+        page.marked("ok", "no problem found")
     else:
-        page.line((f"{count} pods or workloads are not well; lab explain NAMESPACE/POD tells all of one", "bold"))
+        unwell = sum(len(side.unwell) for side in overview.sides)
+        words = f"{count(unwell, 'pod')} or workloads with problems; lab explain NAMESPACE/POD has the details of one"
+        page.line((words, "bold"))
 
 
 def _side(page: TextWriter, side: ClusterOverview) -> None:
@@ -80,15 +78,12 @@ def _side(page: TextWriter, side: ClusterOverview) -> None:
         rows.append([("node", "dim"), info.node.name, "; ".join([*state, gpus, *parts])])
     page.columns(rows, indent=2)
     for line in side.queues:
-        page.sentence((" ", ""), line, indent=1)
+        page.paragraph(" ", line, indent=1)
     for line in side.troubles:
-        page.sentence((page.words.glyph("fail"), "bold red"), line, indent=1)
-    for told in side.unwell:
-        page.sentence(
-            (page.words.glyph("warn"), _STAGES[told.stage.value]),
-            (f"{told.kind} {told.namespace}/{told.name}: {told.summary}", "bold"),
-            indent=1,
-        )
-        for finding in told.findings[:2]:
-            page.sentence((finding.rule, "dim"), finding.what, indent=3)
-            page.sentence((page.words.glyph("next"), "cyan"), (finding.next, "cyan"), indent=5)
+        page.marked("fail", line, indent=1)
+    for pod in side.unwell:
+        title = f"{pod.kind} {pod.namespace}/{pod.name}: {pod.summary}"
+        page.paragraph((page.terminal.glyph("warn"), _STAGES[pod.stage.value]), (title, "bold"), indent=1)
+        for finding in pod.findings[:2]:
+            page.paragraph((finding.rule, "dim"), finding.what, indent=3)
+            page.marked("next", (finding.next, "cyan"), indent=5)

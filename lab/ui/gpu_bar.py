@@ -1,15 +1,15 @@
-"""How a GPU is drawn in a terminal: signs and colours of its states, the bar of its pods, one cell in a strip.
+"""How a terminal draws a GPU: the bar of its pods, and one cell in a strip.
 
-Everything reads without colour too: states have a sign and a word, pods in a bar have letters.
+Colours are never needed to read it: states have a sign and a word, pods have letters.
 """
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 
 from rich.text import Text
 
+from lab.gpu.map.legend import SIGNS, letter
 from lab.gpu.map.model import Gpu, GpuState
 from lab.ui.terminal import Terminal
 
@@ -20,51 +20,35 @@ STYLES = {
     GpuState.OVER: "bold red",
     GpuState.UNHEALTHY: "bold yellow",
 }
-_SIGNS = {
-    GpuState.FREE: ("○", "."),
-    GpuState.SHARED: ("◐", "%"),
-    GpuState.WHOLE: ("●", "#"),
-    GpuState.OVER: ("✗", "X"),
-    GpuState.UNHEALTHY: ("!", "!"),
-}
-_SEGMENTS = tuple(
-    f"bold {colours}"
-    for colours in ("black on cyan", "black on green", "black on magenta", "black on yellow", "white on blue")
-)
+_PODS = ("black on cyan", "black on green", "black on magenta", "black on yellow", "white on blue")
 _LEVELS = ("▁▂▃▄▅▆▇█", "12345678")
-LETTERS = string.ascii_lowercase
 
 
-def sign(state: GpuState, words: Terminal) -> str:
+def sign(state: GpuState, terminal: Terminal) -> str:
     """The sign of a state."""
-    return _SIGNS[state][0 if words.rich else 1]
-
-
-def letter(number: int) -> str:
-    """What the pod of this number is called on its GPU; after z there are only plus signs."""
-    return LETTERS[number] if number < len(LETTERS) else "+"
+    return SIGNS[state][0 if terminal.unicode else 1]
 
 
 def style_of(number: int) -> str:
-    """The colours of the pod of this number on its GPU."""
-    return _SEGMENTS[number % len(_SEGMENTS)]
+    """Style of a GPU's n-th pod."""
+    return f"bold {_PODS[number % len(_PODS)]}"
 
 
-def bar(gpu: Gpu, width: int, words: Terminal) -> Text:
-    """The whole GPU in ``width`` cells: each pod its letter over its share, the rest dots."""
+def bar(gpu: Gpu, width: int, terminal: Terminal) -> Text:
+    """A GPU in ``width`` cells: each pod's letter over its share, then dots."""
     shares = [holder.share or 0.0 for holder in gpu.holders]
     text = Text()
     for number, cells in enumerate(segments(shares, width)):
         text.append(letter(number) * cells, style_of(number))
-    rest = "!" if gpu.state is GpuState.UNHEALTHY else words.dot if words.rich else "."
-    style = STYLES[gpu.state] if gpu.state is GpuState.UNHEALTHY else "dim"
-    return text.append(rest * (width - text.cell_len), style)
+    unhealthy = gpu.state is GpuState.UNHEALTHY
+    rest = "!" if unhealthy else terminal.dot if terminal.unicode else "."
+    return text.append(rest * (width - text.cell_len), STYLES[gpu.state] if unhealthy else "dim")
 
 
 def segments(shares: Sequence[float], width: int) -> list[int]:
-    """How many of ``width`` cells each share gets: in proportion, one at least while there are enough.
+    """Number of the ``width`` cells for each share: in proportion, at least 1 while there are enough.
 
-    Shares of more than 1 together are drawn over the whole width.
+    Shares of more than 1 in total fill the whole width.
     """
     total = max(1.0, sum(shares))
     ends = [round(sum(shares[: n + 1]) / total * width) for n in range(len(shares))]
@@ -79,17 +63,14 @@ def segments(shares: Sequence[float], width: int) -> list[int]:
     return cells
 
 
-def full_scale(words: Terminal) -> str:
-    """The signs of a strip from nearly empty to full, as a legend."""
-    levels = _LEVELS[0 if words.rich else 1]
-    return f"{levels[0]} to {levels[-1]}"
+def levels(terminal: Terminal) -> str:
+    """Signs of a strip's cells, from nearly empty to full."""
+    return _LEVELS[0 if terminal.unicode else 1]
 
 
-def cell(gpu: Gpu, words: Terminal) -> Text:
-    """One GPU in one character: how full it is, or the sign of what it is."""
+def cell(gpu: Gpu, terminal: Terminal) -> Text:
+    """A GPU in one character: its level if it is shared, else the sign of its state."""
     if gpu.state is GpuState.SHARED:
-        levels = _LEVELS[0 if words.rich else 1]
-        return Text(levels[min(7, max(0, round(gpu.used * 8) - 1))], STYLES[gpu.state])
-    if gpu.state is GpuState.WHOLE and words.rich:
-        return Text("█", STYLES[gpu.state])
-    return Text(sign(gpu.state, words), STYLES[gpu.state])
+        return Text(levels(terminal)[min(7, max(0, round(gpu.used * 8) - 1))], STYLES[gpu.state])
+    full = gpu.state is GpuState.WHOLE and terminal.unicode
+    return Text("█" if full else sign(gpu.state, terminal), STYLES[gpu.state])

@@ -1,4 +1,4 @@
-"""The face for programs: one event per line as JSON, in the order they happened."""
+"""Events as lines of JSON, for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.serialization import to_json
 
 
 class JsonLines:
-    """Writes each event as one line of ASCII JSON and flushes it; ``event`` names its kind."""
+    """Writes each event as a line of ASCII JSON; ``event`` names its kind."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -20,4 +20,4 @@ class JsonLines:
         self._stream.flush()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no terminal state to restore."""

@@ -1,4 +1,4 @@
-"""A plan as text: the steps, what changes on this machine, where everything comes from, what cannot be had."""
+"""A plan as text: the steps, host changes, the source of each item, missing items."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ SOURCES = {"present": "here", "bundle": "bundle", "registry": "download", "build
 
 
 def render_plan(report: PlanReport, console: Console | None = None) -> None:
-    """What ``lab up`` would do, in the order it would be looked at."""
+    """What ``lab up`` would do."""
     page = TextWriter(console)
     plan = report.plan
     page.line((f"Plan for lab {plan.spec.name}", "bold"))
-    told_notices(page, plan.notices)
+    write_notices(page, plan.notices)
     page.columns(fact_rows(plan.facts), indent=2)
     _steps(page, report)
     if plan.host_effects:
-        page.heading("Changes of this machine", "lab up asks first, or --yes")
-        told_effects(page, plan.host_effects)
-    _doctor(page, report)
+        page.heading("Host changes", "lab up asks first; --yes approves them")
+        write_effects(page, plan.host_effects)
+    if bad := [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]:
+        page.heading("Host checks", "lab doctor shows the fixes")
+        page.columns([[sign(page, finding.severity), finding.title, finding.what] for finding in bad])
     _supply(page, report)
     page.blank()
     todo = sum(_state(report, step.id) != "ready" for step in plan.steps)
-    about = f", about {whole_seconds(report.estimate)} by earlier runs" if report.estimate and todo else ""
+    about = f", about {whole_seconds(report.estimate)} according to earlier runs" if report.estimate and todo else ""
     page.line((f"{count(todo, 'step')} of {len(plan.steps)} to do{about}. Nothing was changed.", "bold"))
 
 
-def told_notices(page: TextWriter, notices: Sequence[str]) -> None:
-    """What must not be overlooked."""
+def write_notices(page: TextWriter, notices: Sequence[str]) -> None:
+    """Write warnings about a lab."""
     for text in notices:
-        page.sentence((page.words.glyph("warn"), "bold yellow"), (text, "bold yellow"), indent=2)
+        page.marked("warn", (text, "bold yellow"), indent=2)
 
 
-def told_effects(page: TextWriter, effects: Sequence[Effect]) -> None:
-    """Changes and, under each, what undoes it."""
+def write_effects(page: TextWriter, effects: Sequence[Effect]) -> None:
+    """Write changes and, under each, how to undo it."""
     for effect in effects:
-        page.sentence((page.words.glyph("warn"), "yellow"), effect.what, indent=2)
+        page.marked("warn", effect.what, indent=2)
         if effect.undo:
             page.line((f"undone by: {effect.undo}", "dim"), indent=4)
 
 
 def fact_rows(facts: Mapping[str, str]) -> list[list[Cell]]:
-    """A lab's facts as rows of a title and a sentence."""
+    """Rows of a title and a sentence from a lab's facts."""
     nodes = facts.get("nodes", "")
     cluster = [
         facts.get("provider", ""),
@@ -68,7 +70,7 @@ def fact_rows(facts: Mapping[str, str]) -> list[list[Cell]]:
     if facts.get("kai_version"):
         scheduler = f"KAI {facts['kai_version']}"
     elif facts.get("no_kai"):
-        scheduler = f"the default one; {facts['no_kai']}"
+        scheduler = f"the default scheduler; {facts['no_kai']}"
     rows = {
         "cluster": ", ".join(part for part in cluster if part),
         "GPUs": gpus,
@@ -84,13 +86,13 @@ def _state(report: PlanReport, step: str) -> str:
 
 
 def _steps(page: TextWriter, report: PlanReport) -> None:
-    page.heading("Steps", "+ to make  ~ to mend  = as planned")
+    page.heading("Steps", "+ create  ~ update  = as planned")
     width = max((len(step.title) for step in report.plan.steps), default=0)
     for step in report.plan.steps:
         state, seen = _state(report, step.id), report.seen.get(step.id)
         detail = seen.detail if seen and state != "absent" else ""
         title = (f"{step.title:<{width}}", "dim" if state == "ready" else "bold")
-        page.columns([[(page.words.glyph(state), STATES[state]), title, (detail, "dim")]])
+        page.columns([[(page.terminal.glyph(state), STATES[state]), title, (detail, "dim")]])
         for line in seen.diff if seen else ():
             page.line((line, "yellow"), indent=6)
         if state != "ready":
@@ -98,31 +100,21 @@ def _steps(page: TextWriter, report: PlanReport) -> None:
             page.columns([[(effect.where, "dim"), effect.what] for effect in effects], indent=6)
 
 
-def _doctor(page: TextWriter, report: PlanReport) -> None:
-    bad = [finding for finding in report.findings if finding.severity not in ("ok", "skipped")]
-    if not bad:
-        return
-    page.heading("This machine", "lab doctor shows the fixes")
-    page.columns([[sign(page, finding.severity), finding.title, finding.what] for finding in bad])
-
-
 def _supply(page: TextWriter, report: PlanReport) -> None:
     choices = [choice for choice in report.plan.choices if choice.available]
     counts = Counter(SOURCES[choice.source] for choice in choices)
     page.heading("Supply", ", ".join(f"{count} {source}" for source, count in counts.items()))
-    names = [f"{choice.item.name} {choice.item.version}".strip() for choice in choices]
-    page.columns(
-        [
-            [c.item.kind, name, (SOURCES[c.source], "cyan"), (c.where, "dim")]
-            for c, name in zip(choices, names, strict=True)
-        ]
-    )
+    rows: list[list[Cell]] = []
+    for choice in choices:
+        name = f"{choice.item.name} {choice.item.version}".strip()
+        rows.append([choice.item.kind, name, (SOURCES[choice.source], "cyan"), (choice.where, "dim")])
+    page.columns(rows)
     if not report.plan.missing:
         return
-    page.heading("Cannot be had")
+    page.heading("Not available")
     for choice in report.plan.missing:
-        page.line((f"{page.words.glyph('fail')} ", "bold red"), str(choice.item), indent=1)
+        page.line((f"{page.terminal.glyph('fail')} ", "bold red"), str(choice.item), indent=1)
         for why in choice.why:
             page.line((why, "dim"), indent=5)
     for fix in dict.fromkeys(choice.fix for choice in report.plan.missing if choice.fix):
-        page.sentence((page.words.glyph("next"), "cyan"), (fix, "cyan"), indent=1)
+        page.marked("next", (fix, "cyan"), indent=1)

@@ -1,4 +1,4 @@
-"""What has happened so far in a run, as every face needs it."""
+"""The state of a run, built from its events; the live displays share it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,28 @@ class StepRow:
 
     @property
     def note(self) -> str:
-        """What to say next to the title of a step that ended."""
+        """Text beside the title of a step that ended."""
         if self.state == "changed":
-            # The engine's detail is what was seen before the change.
+            # The engine's detail is the state before the change.
             return f"was: {self.detail}" if self.detail else ""
         return f"{self.state}: {self.detail}" if self.detail else self.state
 
     @property
     def took(self) -> str:
-        """The time of a step that did or looked at something."""
+        """Duration of a step that ran; empty for others."""
         return seconds(self.seconds) if self.ended and self.state != "blocked" else ""
 
     @property
     def count(self) -> str:
-        """Progress in figures: ``3/12``, percent for large totals (bytes), empty when unknown."""
+        """Progress in figures: ``3/12``, percent for large totals (bytes), empty if unknown."""
         if not self.total or self.done is None:
             return ""
         return f"{self.done}/{self.total}" if self.total < 1000 else f"{self.done * 100 // self.total}%"
+
+    @property
+    def progress(self) -> str:
+        """Progress in words and figures."""
+        return " ".join(part for part in (self.text, self.count) if part)
 
 
 @dataclass
@@ -59,7 +64,7 @@ class RunState:
     rows: dict[str, StepRow] = field(default_factory=dict)
 
     def feed(self, event: Event) -> StepRow | None:
-        """Take an event; returns the row it is about, if it is about one."""
+        """Apply an event; returns the row that it is about, if any."""
         match event:
             case RunStarted():
                 self.lab, self.verb, self.estimate = event.lab, event.verb, event.estimate
@@ -71,7 +76,7 @@ class RunState:
                 row.state = "running"
             case StepProgress():
                 row = self._row(event.step)
-                if row.state == "waiting":  # a step may speak while it looks, before it does anything
+                if row.state == "waiting":  # a step may report progress while it observes
                     row.state, row.began = "running", event.at
                 row.text, row.done, row.total = event.text, event.done, event.total
             case StepFinished():
@@ -86,15 +91,16 @@ class RunState:
         return self.rows.setdefault(step, StepRow(step, step))
 
     def count(self, state: str) -> int:
-        """How many steps are in ``state``."""
+        """Number of steps in a state."""
         return sum(row.state == state for row in self.rows.values())
 
     @property
     def name(self) -> str:
-        """The command this run belongs to: ``lab up demo``."""
+        """The command of the run: ``lab up demo``."""
         return f"lab {self.verb} {self.lab}".strip()
 
     def summary(self, end: RunFinished) -> str:
+        """The run in one line."""
         counts = [f"{n} {state}" for state in OUTCOMES if (n := self.count(state))]
         if left := self.count("waiting"):
             counts.append(f"{left} not started")

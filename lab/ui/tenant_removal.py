@@ -1,18 +1,18 @@
-"""How the removal of a tenant went: the moments with their seconds, what was cut short, what is left."""
+"""The removal of a tenant as text: milestones, shortened grace periods, leftovers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab import text
 from lab.tenants.removal.timeline import Milestone, Removal
+from lab.text import count
 from lab.ui.text_writer import Cell, TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _NAMES = 12
-"""How many pods whose grace was cut are named; ``--json`` has all."""
+"""Pods with a shortened grace period that are listed; ``--json`` lists all."""
 
 
 def render_removal(removal: Removal, console: Console | None = None) -> None:
@@ -20,30 +20,22 @@ def render_removal(removal: Removal, console: Console | None = None) -> None:
     page = TextWriter(console)
     took = f"  {removal.seconds:.1f} s"
     if removal.left:
-        page.line((f"Tenant {removal.tenant} is not wholly gone", "bold red"), took)
-        page.columns([[(page.words.glyph("fail"), "red"), what] for what in removal.left], indent=2)
+        page.line((f"Tenant {removal.tenant} was only partly removed", "bold red"), took)
+        page.columns([[page.sign("fail"), what] for what in removal.left], indent=2)
     else:
-        page.line((f"Tenant {removal.tenant} is gone", "bold green"), f"{took}, checked: nothing of it is left")
-    page.columns([_row(page, moment) for moment in removal.milestones], indent=2)
+        page.line((f"Tenant {removal.tenant} is removed", "bold green"), f"{took}, no leftovers found")
+    page.columns([_row(page, milestone) for milestone in removal.milestones], indent=2)
     if removal.disturbed:
-        page.line(("pods of others that did not come through unharmed", "bold red"), indent=2)
-        page.columns([[(page.words.glyph("fail"), "red"), what] for what in removal.disturbed], indent=4)
-    _cut(page, removal)
+        page.line(("disturbed pods of others", "bold red"), indent=2)
+        page.columns([[page.sign("fail"), what] for what in removal.disturbed], indent=4)
+    if removal.cut_grace and removal.grace is not None:
+        pods = count(len(removal.cut_grace), "pod")
+        text = f"{pods} got {removal.grace:g} s to stop, less than their own grace period"
+        page.marked("warn", (text, "yellow"), indent=2)
+        page.items(removal.cut_grace, "-", _NAMES, indent=4)
 
 
-def _row(page: TextWriter, moment: Milestone) -> list[Cell]:
-    reached = moment.seconds is not None
-    sign: Cell = (page.words.glyph("ok" if reached else "fail"), "green" if reached else "red")
-    at = f"{moment.seconds:>6.1f} s" if moment.seconds is not None else "       -"
-    return [sign, at, moment.name, (moment.detail, "dim" if reached else "red")]
-
-
-def _cut(page: TextWriter, removal: Removal) -> None:
-    count = len(removal.cut_grace)
-    if not count or removal.grace is None:
-        return
-    pods = text.count(count, "pod")
-    said = f"{pods} got {removal.grace:g} s to stop, less than their own grace"
-    page.sentence((page.words.glyph("warn"), "yellow"), (said, "yellow"), indent=2)
-    more = [f"{page.words.ellipsis} and {count - _NAMES} more"] if count > _NAMES else []
-    page.columns([["-", line] for line in [*removal.cut_grace[:_NAMES], *more]], indent=4, gap=1)
+def _row(page: TextWriter, milestone: Milestone) -> list[Cell]:
+    reached = milestone.seconds is not None
+    at = f"{milestone.seconds:>6.1f} s" if reached else "       -"
+    return [page.sign("ok" if reached else "fail"), at, milestone.name, (milestone.detail, "dim" if reached else "red")]

@@ -1,4 +1,4 @@
-"""How faces write: glyphs, times, and text that any terminal can take."""
+"""Signs, and text that any terminal can show."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 @dataclass(frozen=True)
 class Terminal:
-    """Glyphs and text for one output encoding.
-
-    Args:
-        encoding: of the stream; anything but a Unicode one gets ASCII glyphs.
-    """
+    """Signs and text for one output encoding; all but Unicode encodings get ASCII signs."""
 
     encoding: str = "utf-8"
 
     @property
-    def rich(self) -> bool:
-        """Whether the encoding can write every character."""
+    def unicode(self) -> bool:
         try:
             return codecs.lookup(self.encoding).name.startswith("utf")
         except LookupError:
@@ -30,37 +25,35 @@ class Terminal:
 
     def glyph(self, state: str) -> str:
         """The sign of a step's state or outcome, or of a finding."""
-        return _GLYPHS[state][0 if self.rich else 1]
+        return _GLYPHS[state][0 if self.unicode else 1]
 
     def spinner(self, seconds: float) -> str:
-        """The running glyph at a point in time; ten frames a second."""
-        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if self.rich else "|/-\\"
+        """The sign of a running step at a point in time; ten frames per second."""
+        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if self.unicode else "|/-\\"
         return frames[int(seconds * 10) % len(frames)]
 
     @property
     def ellipsis(self) -> str:
-        return "…" if self.rich else "..."
+        return "…" if self.unicode else "..."
 
     @property
     def dot(self) -> str:
-        return "·" if self.rich else "-"
+        return "·" if self.unicode else "-"
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:
         """The filled and the empty part of a progress bar of ``width`` characters."""
         filled = round(max(0.0, min(1.0, fraction)) * width)
-        full, empty = ("━", "─") if self.rich else ("#", ".")
+        full, empty = ("━", "─") if self.unicode else ("#", ".")
         return full * filled, empty * (width - filled)
 
     def clean(self, text: str, *, indent: bool = False) -> str:
-        """``text`` as one line without escape sequences, in characters that the encoding has.
+        """``text`` as one line without escape sequences, in characters of the encoding.
 
-        Args:
-            text: anything, also from other people's programs.
-            indent: keep leading blanks.
+        Leading blanks are removed unless ``indent`` is set.
         """
         line = _CONTROLS.sub(" ", _ESCAPES.sub("", text.expandtabs(4))).rstrip()
         line = line if indent else line.lstrip()
-        if self.rich:
+        if self.unicode:
             return line.encode("utf-8", "replace").decode("utf-8")
         line = line.translate(_ASCII)
         try:

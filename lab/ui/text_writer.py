@@ -1,4 +1,4 @@
-"""Text blocks on a rich console: headings, columns with a hanging last one, lines to be pasted."""
+"""Blocks of text on a rich console: headings, tables, paragraphs behind a sign, lines that can be copied."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 Cell = tuple[str, str] | str
 """Text, or text and its rich style."""
 
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "next": "cyan"}
+"""Style of a sign."""
+
 _LAST = 24
-"""Cells below which a last column is no longer folded into its column."""
+"""Width in cells below which the last column is not wrapped."""
 
 
 class TextWriter:
-    """Writes blocks of text to one stream.
-
-    Args:
-        console: where to; made for stdout or stderr when None.
-        stderr: write to stderr.
-    """
+    """Writes blocks of text to a console; without one, to stdout or stderr."""
 
     def __init__(self, console: Console | None = None, *, stderr: bool = False) -> None:
         if console is None:
@@ -34,26 +32,44 @@ class TextWriter:
             stream = sys.stderr if stderr else sys.stdout
             console = Console(file=stream, highlight=False, emoji=False, markup=False)
         self.console = console
-        self.words = Terminal(console.encoding)
+        self.terminal = Terminal(console.encoding)
 
     def line(self, *cells: Cell, indent: int = 0) -> None:
-        """One line of cells, never folded or cut: commands and paths in it can be copied."""
+        """Write one line, never wrapped or cut: commands and paths in it can be copied."""
         self._print(self._text(*cells, indent=indent))
 
     def blank(self) -> None:
-        """An empty line."""
         self._print(self._text())
 
     def heading(self, text: str, note: str = "") -> None:
         self.blank()
         self.line((text, "bold"), (f"  {note}" if note else "", "dim"))
 
-    def sentence(self, sign: Cell, text: Cell, indent: int = 0) -> None:
-        """A paragraph behind a sign, folded under itself."""
+    def sign(self, name: str) -> tuple[str, str]:
+        """The sign ``ok``, ``warn``, ``fail``, ``skip`` or ``next`` in its style."""
+        return self.terminal.glyph(name), STYLES[name]
+
+    def marked(self, sign: str, text: Cell, indent: int = 0) -> None:
+        """Write a paragraph behind a sign."""
+        self.paragraph(self.sign(sign), text, indent)
+
+    def next(self, action: str, indent: int = 0) -> None:
+        """Write the next action."""
+        self.marked("next", (f"next: {action}", STYLES["next"]), indent)
+
+    def paragraph(self, sign: Cell, text: Cell, indent: int = 0) -> None:
+        """Write a paragraph behind any sign, wrapped under itself."""
         self.columns([[sign, text]], indent=indent, gap=1)
 
+    def items(self, lines: Sequence[str], sign: Cell, limit: int, indent: int = 1, more: str = "") -> None:
+        """Write a paragraph per line behind a sign, ``limit`` lines at most; then how many are left out."""
+        for line in lines[:limit]:
+            self.paragraph(sign, line, indent)
+        if len(lines) > limit:
+            self.line((f"{self.terminal.ellipsis} and {len(lines) - limit} more{more}", "dim"), indent=indent)
+
     def columns(self, rows: Sequence[Sequence[Cell]], indent: int = 1, gap: int = 2) -> None:
-        """Aligned rows; on a terminal the last column folds under itself, in a pipe it stays on its line."""
+        """Write aligned rows; a terminal wraps the last column under itself, a pipe never wraps."""
         cells = [[self._text(cell) for cell in row] for row in rows]
         count = max((len(row) for row in cells), default=0)
         widths = [max((row[n].cell_len for row in cells if len(row) > n + 1), default=0) for n in range(count)]
@@ -63,27 +79,45 @@ class TextWriter:
                 cell.pad_right(widths[n] + gap - cell.cell_len)
                 start.append_text(cell)
             room = self.console.width - start.cell_len
-            folded = self.console.is_terminal and room >= _LAST
-            parts = row[-1].wrap(self.console, room) if folded else [row[-1]]
-            margin = " " * start.cell_len
+            wrapped = self.console.is_terminal and room >= _LAST
+            parts = row[-1].wrap(self.console, room) if wrapped else [row[-1]]
+            margin = self._text(indent=start.cell_len)
             for number, part in enumerate(parts or [self._text()]):
                 part.rstrip()
-                line = start if number == 0 else self._text(margin, keep=True)
-                self._print(line.append_text(part))
+                self._print((margin.copy() if number else start).append_text(part))
 
-    def _text(self, *cells: Cell, indent: int = 0, keep: bool = False) -> Text:
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], indent: int = 1) -> None:
+        """Write rows under dim headings."""
+        self.columns([[(heading, "dim") for heading in headings], *rows], indent)
+
+    def _text(self, *cells: Cell, indent: int = 0) -> Text:
         from rich.text import Text
 
         text = Text(" " * indent)
         for cell in cells:
             words, style = (cell, "") if isinstance(cell, str) else cell
-            text.append(words if keep else self._clean(words), style or None)
+            text.append(self._clean(words), style or None)
         return text
 
     def _clean(self, words: str) -> str:
         trailing = " " * (len(words) - len(words.rstrip(" ")))
-        return self.words.clean(words, indent=True) + trailing if words.strip() else words
+        return self.terminal.clean(words, indent=True) + trailing if words.strip() else words
 
     def _print(self, text: Text) -> None:
         text.rstrip()
         self.console.print(text, soft_wrap=True)
+
+
+def render_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[Cell]], console: Console | None = None, note: str = ""
+) -> None:
+    """Write a title and a table; without rows only ``none``."""
+    page = TextWriter(console)
+    if title:
+        page.line((title, "bold"), (f"  {note}" if note else "", "dim"))
+    if not rows:
+        page.line(("none", "dim"), indent=1)
+    elif headings:
+        page.table(headings, rows)
+    else:
+        page.columns(rows)

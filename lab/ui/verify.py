@@ -1,52 +1,51 @@
-"""What ``lab verify`` found, as text."""
+"""The result of ``lab verify`` as text."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from lab.findings import Severity
 from lab.invariants import InvariantReport, InvariantResult
 from lab.text import seconds
-from lab.ui.findings import sign
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SHOWN = 5
-"""Violations of one invariant that are told in full."""
+"""Violations of one invariant that are listed with their evidence."""
 
-_SEVERITIES: dict[str, Severity] = {"held": "ok", "broken": "error", "not judged": "skipped"}
+_SIGNS = {"held": "ok", "broken": "fail", "not judged": "skip"}
 
 
 def render_verify(report: InvariantReport, title: str, console: Console | None = None) -> None:
-    """Each invariant, held, broken or not judged; the evidence under those that are broken."""
+    """The state of each invariant, with the evidence of violations."""
     page = TextWriter(console)
-    verdict = ("all that was judged holds", "bold green") if report.ok else ("broken", "bold red")
+    verdict = ("all checked invariants hold", "bold green") if report.ok else ("broken", "bold red")
     page.line((f"{title}: ", "bold"), verdict, f"  watched for {seconds(report.seconds)}")
-    names = [_name(one) for one in report.results]
+    names = [
+        one.invariant.id + (f" ({one.side.removeprefix('tenant ')})" if one.side else "") for one in report.results
+    ]
     width = max(map(len, names), default=0)
     for name, one in zip(names, report.results, strict=True):
-        glyph, style = sign(page, _SEVERITIES[one.state])
+        glyph, style = page.sign(_SIGNS[one.state])
         page.columns([[(glyph, style), f"{name:<{width}}", (f"{one.state:<10}", style), _detail(one)]])
         for violation in one.violations[:SHOWN]:
             head, *evidence = violation.lines()
             page.line((head, "red"), indent=5)
             for line in evidence:
-                page.line((line, ""), indent=5)
+                page.line(line, indent=5)
         if len(one.violations) > SHOWN:
             page.line((f"and {len(one.violations) - SHOWN} more", "dim"), indent=5)
         for breach in one.waiting:
-            page.line((f"wrong for less than {one.invariant.grace:g} s: {breach.what}", "yellow"), indent=5)
+            page.line(
+                (f"breach within its grace period of {one.invariant.grace:g} s: {breach.what}", "yellow"), indent=5
+            )
     page.blank()
-    counts = {state: sum(one.state == state for one in report.results) for state in _SEVERITIES}
-    page.line(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    counts: Counter[str] = Counter(one.state for one in report.results)
+    page.line(", ".join(f"{counts[state]} {state}" for state in _SIGNS if counts[state]))
     for gap in report.gaps:
-        page.line((f"{page.words.glyph('warn')} not seen without a break: {gap}", "yellow"))
-
-
-def _name(result: InvariantResult) -> str:
-    return result.invariant.id + (f" ({result.side.removeprefix('tenant ')})" if result.side else "")
+        page.line((f"{page.terminal.glyph('warn')} gap in the watch: {gap}", "yellow"))
 
 
 def _detail(result: InvariantResult) -> tuple[str, str]:

@@ -25,7 +25,7 @@ app = command_app()
     " · lab tenant add team-x --file team-x.yaml --nodes worker2,worker3"
 )
 def add(
-    tenant: Annotated[str, typer.Argument(metavar="NAME", help="Its name; unique in the lab.")],
+    tenant: Annotated[str, typer.Argument(metavar="NAME", help="Its name, unique in the lab.")],
     mode: Annotated[str | None, typer.Option("--mode", help="host-kai, own-kai or default.")] = None,
     kai: Annotated[str | None, typer.Option("--kai", metavar="VERSION", help="own-kai: the KAI inside.")] = None,
     kubernetes: Annotated[
@@ -33,11 +33,11 @@ def add(
     ] = None,
     vcluster: Annotated[str | None, typer.Option("--vcluster", metavar="VERSION", help="vCluster's version.")] = None,
     nodes: Annotated[
-        str | None, typer.Option("--nodes", metavar="N|NAME,...", help="Workers for it alone: how many, or which.")
+        str | None, typer.Option("--nodes", metavar="N|NAME,...", help="Dedicated workers: how many, or which.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="Most whole GPUs its pods may ask for.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="Quota of whole GPUs.")] = None,
     values: Annotated[
-        Path | None, typer.Option("--values", metavar="FILE", help="A vcluster.yaml of your own, merged last.")
+        Path | None, typer.Option("--values", metavar="FILE", help="Your own vcluster.yaml, merged last.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="The tenant as in tenants[] of a lab file.")
@@ -47,7 +47,7 @@ def add(
     ui: Ui = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Add a tenant to the lab that runs, or finish what an earlier add began. Refused before anything is touched."""
+    """Add a tenant to the running lab, or finish what an earlier add began. Invalid requests change nothing."""
     options = {
         "mode": mode or ("own-kai" if kai and not file else None),
         "kaiVersion": kai,

@@ -24,18 +24,16 @@ app = command_app()
 def connect(
     tenant: TenantName,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Run with KUBECONFIG set to the tenant's.")
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Command to run with KUBECONFIG set.")
     ] = None,
     name: Name = None,
 ) -> None:
-    """Enter a tenant by its private kubeconfig; yours is not touched. Without a command, print what sets KUBECONFIG."""
+    """Run a command with a tenant's private kubeconfig; yours is not changed. Without a command, print the setting."""
     lab = Lab.attach(name)
     path = kubeconfig(lab, tenant)
     if not command:
         typer.echo(f"export KUBECONFIG={shlex.quote(str(path))}")
-        typer.echo(
-            f"# then, for example: kubectl get pods -A    (or: lab tenant connect {tenant} -- kubectl get pods -A)"
-        )
+        typer.echo(f"# example: kubectl get pods -A    (or: lab tenant connect {tenant} -- kubectl get pods -A)")
         return
     if command[0] in ("kubectl", "helm") and shutil.which(command[0]) is None:
         command = [str(lab.tool(command[0])), *command[1:]]

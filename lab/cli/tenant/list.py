@@ -13,7 +13,7 @@ app = command_app()
 
 @app.command(epilog="Examples: lab tenant list · lab tenant list --name demo --json")
 def list_(name: Name = None, as_json: AsJson = False) -> None:
-    """List the tenants: mode, versions, own nodes, GPUs, pods, whether each answers. One added later has a '+'."""
+    """List the tenants: mode, versions, dedicated nodes, GPUs, pods, API. Those added later are marked '+'."""
     lab = Lab.attach(name)
     found = states(lab)
     print_json(found) if as_json else render_tenants(found, lab.spec.name)

@@ -1,16 +1,15 @@
-"""Options that the commands of ``lab tenant`` share: the tenant's name with its completion, and what options mean."""
+"""Options that the commands of ``lab tenant`` share, and their meaning."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from lab.cli.options import print_json
+from lab.cli.options import confirm, print_json
 from lab.engine.step import Effect
 from lab.errors import SpecError
 from lab.operations.tenant.rehearse import Rehearsal
@@ -20,10 +19,10 @@ from lab.ui.tenants import render_changes
 
 
 def complete_tenant(incomplete: str) -> list[str]:
-    """Names of tenants for the shell, by the saved state of the labs of this machine; no cluster is asked."""
+    """Names of tenants for the shell, from the saved state of the labs on this machine."""
     names: set[str] = set()
     labs: tuple[str, ...] = ()
-    with suppress(Exception):  # a shell that completes must never show a traceback
+    with suppress(Exception):  # completion must never show a traceback
         labs = lab_names()
     for lab in labs:
         with suppress(Exception):
@@ -33,40 +32,40 @@ def complete_tenant(incomplete: str) -> list[str]:
 
 
 AgreedForAll = Annotated[
-    bool, typer.Option("--yes", "-y", help="Agree to what changes for everybody: KAI on the host.")
+    bool, typer.Option("--yes", "-y", help="Approve changes that affect the whole lab: KAI on the host.")
 ]
 TenantName = Annotated[str, typer.Argument(metavar="NAME", help="A tenant of the lab.", autocompletion=complete_tenant)]
 
 
 def nodes_of(text: str | None) -> int | list[str] | None:
-    """``--nodes``: a number of workers, or their short names."""
+    """Value of ``--nodes``: a number of workers, or their short names."""
     if text is None:
         return None
     return int(text) if text.isdecimal() else [word.strip() for word in text.split(",") if word.strip()]
 
 
 def grace_of(text: str) -> float | None:
-    """``--grace``: seconds, or None for ``own``. Raises SpecError."""
+    """Value of ``--grace``: seconds, or None for ``own``. Raises SpecError."""
     if text == "own":
         return None
     try:
         return float(text)
     except ValueError:
-        raise SpecError(f"--grace {text}: must be 'own' or seconds", fix="--grace own, or --grace 5") from None
+        raise SpecError(f"--grace {text}: must be 'own' or seconds", fix="use --grace own, or --grace 5") from None
 
 
 def asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
-    """Asks for what changes for everybody in the lab; says it in any case."""
+    """A function that prints changes that affect the whole lab, and asks for approval unless ``yes``."""
 
     def ask(effects: tuple[Effect, ...]) -> bool:
         render_changes(effects)
-        return yes or (sys.stdin.isatty() and typer.confirm("make these changes?", err=True))
+        return yes or confirm("make these changes?")
 
     return ask
 
 
 def print_rehearsal(report: Rehearsal, as_json: bool) -> None:
-    """Print a rehearsal; exit code 1 for a red one."""
+    """Print a rehearsal; exit code 1 if it failed."""
     if as_json:
         print_json(report)
     else:

@@ -25,17 +25,17 @@ app = command_app()
 def remove(
     tenant: TenantName,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="own|SECONDS", help="Time its pods get to end; own: each its own.")
+        str, typer.Option("--grace", metavar="own|SECONDS", help="Grace period of its pods; own: each pod's own.")
     ] = "1",
     check_gpus: Annotated[
-        bool, typer.Option("--check-gpus", "--canary", help="Verify by a pod that its GPUs are free.")
+        bool, typer.Option("--check-gpus", "--canary", help="Verify with pods that its GPUs are free.")
     ] = False,
     name: Name = None,
     yes: AgreedForAll = False,
     ui: Ui = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Take a tenant away with all that is in it, and prove it. Exit code 7 when something of it is left."""
+    """Remove a tenant with everything in it, and verify that nothing is left. Exit code 7 for leftovers."""
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = remove_tenant(lab, tenant, grace=grace_of(grace), check_gpus=check_gpus, ask=asker(yes))

@@ -20,12 +20,12 @@ app = command_app()
 @app.command(epilog="Examples: lab tenant rollback team-ml · lab tenant rollback team-ml --to 0.9.3")
 def rollback(
     tenant: TenantName,
-    to: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="Default: the version before.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="Default: the previous version.")] = None,
     name: Name = None,
     ui: Ui = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Bring the KAI of a tenant back to the version before; running pods and fractions stay, and it is timed."""
+    """Return the KAI of a tenant to the previous version while pods keep running, and time it."""
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = roll_back(lab, tenant, to)

@@ -24,7 +24,7 @@ def status(
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """How tenants stand, step by step. Exit code 5 when something is not ready."""
+    """Show the state of tenants, step by step. Exit code 5 if a step is not ready."""
     lab = Lab.attach(name)
     found = status_of(lab, [tenant] if tenant else [])
     print_json(found) if as_json else render_tenant_status(found, lab.spec.name)

@@ -24,15 +24,17 @@ def upgrade(
     tenant: TenantName,
     kai: Annotated[str, typer.Option("--kai", metavar="VERSION", help="The KAI version to rehearse.")],
     vcluster: Annotated[
-        str | None, typer.Option("--vcluster", metavar="VERSION", help="Another vCluster version too, first.")
+        str | None, typer.Option("--vcluster", metavar="VERSION", help="First change the vCluster version.")
     ] = None,
-    suites: Annotated[bool, typer.Option("--suites/--no-suites", help="Run the suites in it afterwards.")] = True,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay on the new version whatever the suites say.")] = False,
+    suites: Annotated[
+        bool, typer.Option("--suites/--no-suites", help="Run the suites in the tenant afterwards.")
+    ] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the new version even if the suites fail.")] = False,
     name: Name = None,
     ui: Ui = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Rehearse another KAI version in a tenant: snapshot, upgrade, suites, verdict; back to before when it is red."""
+    """Rehearse another KAI version in a tenant: snapshot, upgrade, suites; rolls back if it fails."""
     lab = Lab.attach(name)
     with stopping(lab.session.cancel), attach(lab.bus, ui):
         report = rehearse(lab, tenant, kai, vcluster=vcluster or "", suites=suites, keep=keep)

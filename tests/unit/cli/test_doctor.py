@@ -219,6 +219,6 @@ def test_the_machine_has_a_line_each_and_counts() -> None:
         " ✗  NVIDIA GPU  Docker's default runtime is runc",
         "               → lab up --yes",
         "",
-        "1 good, 1 failed",
-        "→ lab up --yes makes the changes that it knows",
+        "1 passed, 1 failed",
+        "→ lab up --yes applies the known fixes",
     ]

@@ -19,7 +19,7 @@ from lab.explain import LabSnapshot, NoSuchPod, explained, overview_of
 from lab.explain.wait_evidence import wait_evidence
 from lab.operations import explain
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from lab.ui.explain import render_explained, render_picture
+from lab.ui.explain import render_explained, render_overview
 from lab.workloads.namespace import WorkloadNamespace
 from tests.support.explain_world import SPACE, Scene, pod, queue, synced
 
@@ -114,10 +114,10 @@ def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: LabSn
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        ((), "name a pod"),
-        (("p", "--all"), "do not go together"),
+        ((), "no pod named"),
+        (("p", "--all"), "mutually exclusive"),
         (("p", "--context", "c"), "--context needs --kubeconfig"),
-        (("p", "--tenant", "t", "--kubeconfig", "k"), "--tenant is for labs"),
+        (("p", "--tenant", "t", "--kubeconfig", "k"), "--tenant and --kubeconfig are mutually exclusive"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -133,7 +133,7 @@ def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     assert done.exit_code == 0
     assert "KAI  0.16.8, all 7 components are up" in done.output
     assert "queue test: nothing used, no bounds" in done.output
-    assert "2 pods or workloads are not well" in done.output
+    assert "2 pods or workloads with problems" in done.output
     assert json.loads(run(monkeypatch, stuck, "--all", "--json").stdout)["well"] is False
 
 
@@ -171,17 +171,17 @@ def test_text_without_a_reason_and_with_kinds_unread() -> None:
     scene.pending(ago=1)
     scene.absent.add("Event")
     lines = drawn(120, render_explained, scene.explain())
-    assert "! no rule knows why: lab logs collects events, objects and logs" in lines
-    assert lines[-1].startswith("! not read: Event; rules that need it said nothing")
+    assert "! no rule explains it: lab logs collects events, objects and logs" in lines
+    assert lines[-1].startswith("! not read: Event; rules that need it were skipped")
 
 
 def test_text_of_a_pod_that_is_well() -> None:
     told = Scene().add(pod(node="worker-1", ready=True)).explain()
-    assert drawn(120, render_explained, told)[-1] == "✓ nothing is wrong with it"
+    assert drawn(120, render_explained, told)[-1] == "✓ no problem found"
 
 
 def test_text_of_a_picture_that_is_well() -> None:
-    assert drawn(120, render_picture, overview_of(LabSnapshot(Scene().world)))[-1] == "✓ nothing is wrong"
+    assert drawn(120, render_overview, overview_of(LabSnapshot(Scene().world)))[-1] == "✓ no problem found"
 
 
 def test_lab_is_read_with_its_tenants(take: list[str]) -> None:

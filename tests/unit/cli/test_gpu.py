@@ -75,8 +75,8 @@ def test_fail_and_heal(up: FakeLab) -> None:
             up.world.serve()
 
     up.world.api.cluster.meanwhile = again
-    assert run("heal", "--all") == "worker2/1: well again\n"
-    assert run("heal", "worker2/1") == "nothing to heal: all of them are well\n"
+    assert run("heal", "--all") == "worker2/1: healthy again\n"
+    assert run("heal", "worker2/1") == "nothing to heal: all are healthy\n"
     assert up.locks == 3
 
 
@@ -94,6 +94,6 @@ def test_lost_means_off_the_bus(up: FakeLab) -> None:
 
 @pytest.mark.parametrize("argv", [["heal"], ["heal", "worker/0", "--all"]])
 def test_heal_wants_gpus_or_all(up: FakeLab, argv: list[str]) -> None:
-    with pytest.raises(SpecError, match="name the GPUs to heal, or --all"):
+    with pytest.raises(SpecError, match="either GPUs or --all must be given"):
         run(*argv)
     assert up.locks == 0

@@ -101,8 +101,8 @@ def test_any_cluster_by_its_kubeconfig(lab: Any, tmp_path: Path) -> None:
     ("args", "what"),
     [
         (["--context", "prod"], "--context needs --kubeconfig"),
-        (["--kubeconfig", "/missing/config"], "there is no file /missing/config"),
-        (["--kubeconfig", "/missing/config", "--name", "demo"], "--name and --kubeconfig are two clusters"),
+        (["--kubeconfig", "/missing/config"], "no such file"),
+        (["--kubeconfig", "/missing/config", "--name", "demo"], "--name and --kubeconfig are mutually exclusive"),
     ],
 )
 def test_options_that_contradict_each_other(lab: Any, args: list[str], what: str) -> None:

@@ -65,7 +65,7 @@ def state(**more: Any) -> TenantState:
 
 def test_add(world: TenancyWorld) -> None:
     done = run("add", "team-b", "--mode", "default", "--gpus", "2", "--nodes", "worker2")
-    assert "Tenant team-b is there" in done.stdout
+    assert "Tenant team-b is ready" in done.stdout
     assert "lab tenant connect team-b -- kubectl get pods -A" in done.stdout
     assert (world.lab().tenants[2].quota.gpus, world.lab().tenants[2].nodes) == (2, ("worker2",))
     again = json.loads(run("add", "team-b", "--mode", "default", "--gpus", "2", "--nodes", "worker2", "--json").stdout)
@@ -81,8 +81,8 @@ def test_a_kai_version_means_a_kai_of_its_own(world: TenancyWorld) -> None:
 def test_remove(world: TenancyWorld) -> None:
     world.removal = Removal("ml", (Milestone("namespace gone", 5.2),), None)
     done = run("remove", "ml", "--grace", "own")
-    assert "Tenant ml is gone" in done.stdout
-    assert "everybody's again: worker3" in done.stdout
+    assert "Tenant ml is removed" in done.stdout
+    assert "shared again: worker3" in done.stdout
     assert world.removed == [("ml", None)]
     with pytest.raises(SpecError, match="--grace soon"):
         run("remove", "file", "--grace", "soon")
@@ -99,7 +99,7 @@ def test_list_and_status(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("lab.cli.tenant.list.states", lambda *_: (state(),))
     assert run("list").stdout == (
         "tenant ml: ready; mode own-kai; KAI 0.16.8; Kubernetes 1.34.4; vCluster 0.36.1; own nodes worker3;"
-        " GPUs 0.75 on 1 of 2; pods 3 running, 1 pending; API answers; kubeconfig /s/ml; added to the lab that runs\n"
+        " GPUs 0.75 on 1 of 2; pods 3 running, 1 pending; API ready; kubeconfig /s/ml; added to the running lab\n"
     )
     assert json.loads(run("list", "--json").stdout)[0]["gpus_used"] == 0.75
     steps = (("kai:ml", "KAI in ml", Observed.drifted("differs", ["chart 0.9.3 → 0.16.8"])),)
@@ -178,11 +178,11 @@ def test_a_version_that_is_another_one_than_wanted_is_told() -> None:
 def test_status_of_a_tenant_that_is_ready() -> None:
     steps = (("tenant:ml", "vCluster ml", Observed.ready("https://127.0.0.1:41000")),)
     text = shown(render_tenant_status, (TenantStatus(state(), steps),), "demo")
-    assert "Tenant ml is ready  own-kai, added to the lab that runs" in text
+    assert "Tenant ml is ready  own-kai, added to the running lab" in text
     assert "next:" not in text
 
 
 def test_changes_for_others_are_told_with_what_undoes_them() -> None:
     text = shown(render_changes, (Effect("cluster", "KAI is upgraded", "lab tenant remove"),))
-    assert "Changes for everybody in this lab" in text
+    assert "Changes that affect the whole lab" in text
     assert "undone by: lab tenant remove" in text

@@ -151,7 +151,7 @@ def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:
     trouble = InformerEvent("/", "Pod", trouble="reset by peer")
     text = text_of(verified(clock, *lists(*FINE), trouble, *storm, seconds=30), "ascii")
     assert "and 2 more" in text
-    assert "! not seen without a break:" in text
+    assert "! gap in the watch:" in text
     assert "x  gpu-fractions" in text
 
 
@@ -198,7 +198,7 @@ def bad(clock: FakeClock) -> Judged:
 def test_the_command_verifies_the_lab(monkeypatch: pytest.MonkeyPatch, good: Judged) -> None:
     result = invoke(monkeypatch, good, "--for", "5")
     assert result.exit_code == 0
-    assert "lab demo: all that was judged holds" in result.stdout
+    assert "lab demo: all checked invariants hold" in result.stdout
     assert good.asked["seconds"] == 5
     assert [scope.name for scope in good.asked["scopes"]] == [""]
 
@@ -234,7 +234,7 @@ def test_any_cluster_can_be_verified(monkeypatch: pytest.MonkeyPatch, good: Judg
     file.write_text("{}")
     result = invoke(monkeypatch, good, "--kubeconfig", str(file), "--context", "prod")
     assert result.exit_code == 0
-    assert "prod: all that was judged holds" in result.stdout
+    assert "prod: all checked invariants hold" in result.stdout
     (scope,) = good.asked["scopes"]
     assert (scope.cluster.kubeconfig, scope.cluster.context) == (file, "prod")
 

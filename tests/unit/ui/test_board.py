@@ -119,7 +119,7 @@ def test_footer_when_the_estimate_is_used_up(clock: FakeClock) -> None:
     clock.advance(100)
     footer = screen.region()[-1]
     screen.board.close()
-    assert "longer than the usual 1 min 00 s" in footer
+    assert "longer than usual (1 min 00 s)" in footer
 
 
 def test_region_is_lower_than_a_small_terminal_and_shows_what_runs(clock: FakeClock) -> None:

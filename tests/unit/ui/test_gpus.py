@@ -116,7 +116,7 @@ def test_low_window_keeps_the_summary_and_what_stands_below() -> None:
     assert len(shown) == 24
     assert shown[0].startswith(" GPUs of lab demo")
     assert shown[-1] == "last change"
-    assert any("more lines: a higher window shows them" in line for line in shown)
+    assert any("more lines: enlarge the window to see them" in line for line in shown)
 
 
 def test_escape_sequences_in_messages_are_taken_out() -> None:

@@ -7,10 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from lab.engine.run import RunRecord, StepRecord
 from lab.errors import LabError, StepFailed
-from lab.ui.lab import render_error, render_run, render_table
-from lab.ui.text_writer import TextWriter
+from lab.ui.lab import render_error
+from lab.ui.text_writer import TextWriter, render_table
 
 
 def console(width: int = 80, *, terminal: bool = True, encoding: str = "utf-8") -> tuple[Console, io.BytesIO]:
@@ -85,7 +84,7 @@ def test_table_is_aligned_and_has_no_trailing_blanks() -> None:
 def test_empty_table_says_so() -> None:
     made, raw = console()
     render_table("Bundle", ("kind",), [], made)
-    assert text(raw) == ["Bundle", " nothing"]
+    assert text(raw) == ["Bundle", " none"]
 
 
 def test_last_column_folds_under_itself() -> None:
@@ -95,24 +94,3 @@ def test_last_column_folds_under_itself() -> None:
     assert len(lines) > 1
     assert all(line.startswith("     word") for line in lines[1:])
     assert max(map(len, lines)) <= 40
-
-
-def test_run_slowest_last() -> None:
-    record = RunRecord(
-        "up",
-        [
-            StepRecord("kai", "changed", 34.0),
-            StepRecord("host", "unchanged", 0.1, "docker"),
-            StepRecord("queues", "failed", 2.0, "no"),
-        ],
-        errors=[("queues", LabError("no"))],
-        seconds=36.1,
-    )
-    made, raw = console()
-    render_run(record, made)
-    assert text(raw) == [
-        "lab up: failed in 36.1 s",
-        " =        0.1 s  host    unchanged  docker",
-        " ✗        2.0 s  queues  failed     no",
-        " ✓       34.0 s  kai     changed",
-    ]

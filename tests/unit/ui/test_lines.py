@@ -248,7 +248,7 @@ def test_faces_draw_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unknown_face_is_refused() -> None:
-    with pytest.raises(SpecError, match="no face is called 'bord'") as caught, attach(Bus(), "bord"):
+    with pytest.raises(SpecError, match="--ui bord: no such display") as caught, attach(Bus(), "bord"):
         pass
     assert "board" in caught.value.fix
 

@@ -91,11 +91,11 @@ def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
     assert (last.target.kai_version, last.done) == ("0.9.8", True)
     text = said(found)
     for words in (
-        "KAI 0.9.8 → 0.16.8 in tenant ml: green",
+        "KAI 0.9.8 → 0.16.8 in tenant ml: passed",
         "first pod scheduled",
         "11.5 s",
         "4 passed",
-        "not tried: the tenant has no free GPU",
+        "skipped: the tenant has no free GPU",
         "tenant ml has KAI 0.16.8 now",
     ):
         assert words in text
@@ -136,7 +136,7 @@ def test_keep_stays_on_red(bench: Bench) -> None:
     bench.suites = Suites(ran=True, failed=("x",))
     found = rehearse(bench.lab, "ml", "0.16.8", keep=True)
     assert (found.green, found.kept, found.now, bench.log) == (False, True, "0.16.8", ["0.16.8"])
-    assert "although the verdict is red" in said(found)
+    assert "although the rehearsal failed" in said(found)
 
 
 def test_what_breaks_off_on_the_way_back_is_told(bench: Bench) -> None:
@@ -146,7 +146,7 @@ def test_what_breaks_off_on_the_way_back_is_told(bench: Bench) -> None:
     last = last_change(bench.paths, "ml")
     assert last is not None
     assert last.target.kai_version == "0.9.8", "a rollback goes on with it"
-    assert "half way" in said(found)
+    assert "the change is incomplete" in said(found)
 
 
 def test_cut_off_it_is_not_taken_back(bench: Bench) -> None:

@@ -115,13 +115,13 @@ def test_table_of_a_removal_that_went_well() -> None:
     )
     removal = Removal("team-a", milestones, 1, cut_grace=tuple(f"default/p{n} (30 s)" for n in range(14)))
     assert rendered(removal).splitlines() == [
-        "Tenant team-a is gone  6.5 s, checked: nothing of it is left",
+        "Tenant team-a is removed  6.5 s, no leftovers found",
         "  ✓     2.0 s  pods gone       12 pods",
         "  ✓     6.5 s  namespace gone",
         "  ✓    30.0 s  ready again",
-        "  ! 14 pods got 1 s to stop, less than their own grace",
+        "  ! 14 pods got 1 s to stop, less than their own grace period",
         *(f"    - default/p{n} (30 s)" for n in range(12)),
-        "    - … and 2 more",
+        "    … and 2 more",
     ]
     assert to_json(removal)["seconds"] == 6.5
 
@@ -135,7 +135,7 @@ def test_table_of_a_removal_that_did_not() -> None:
         disturbed=("Pod a/b is gone",),
     )
     text = rendered(removal)
-    assert "Tenant team-a is not wholly gone" in text
+    assert "Tenant team-a was only partly removed" in text
     assert "✗  ClusterRole x" in text
     assert "✗         -  GPUs free  no pod ran" in text
     assert "✗  Pod a/b is gone" in text
