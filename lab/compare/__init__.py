@@ -1,6 +1,6 @@
-"""The same workload in two tenants, side by side: when pods start, where they land, who is evicted, what is written.
+"""Runs the same workload in two tenants and compares them: start times, placement, evictions, labels and annotations.
 
-``compare`` runs it; ``measure`` and ``written`` are pure and work on what ``record`` saw.
+``compare`` runs it; ``measure`` and ``annotation_diff`` are pure and use what ``record`` saw.
 """
 
 from lab.compare.compare import compare

@@ -1,12 +1,13 @@
-"""What the schedulers wrote on the workload's pods, and the PodGroups they made, compared key by key. Pure.
+"""Labels, annotations and PodGroups that the schedulers wrote, compared key by key. Pure.
 
-Values that name one run (UIDs, UUIDs, random endings, the pod itself) are put as ``<uid>`` and the like, so that what
-remains different is a difference of the versions.
+Values that identify one run (UIDs, UUIDs, random suffixes, names) are replaced by ``<uid>`` and the like, so that the
+remaining differences are those of the versions.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,34 +25,30 @@ _FOREIGN = re.compile(
     r"^(vcluster\.loft\.sh/|([a-z0-9-]+\.)*kubernetes\.io/|([a-z0-9-]+\.)*k8s\.io/|cni\.|kubectl\.)"
     rf"|^({OWNER_LABEL}|controller-uid|job-name|pod-template-hash|controller-revision-hash)$"
 )
-"""Keys that Kubernetes, vCluster or the lab write, not a scheduler."""
+"""Keys that Kubernetes, vCluster or kailab write, not a scheduler."""
 
 _FORMS = (
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"-[a-z0-9]{7}-shared-gpu\b"), "-<random>-shared-gpu"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.+Z-]+"), "<time>"),
 )
 """binder/common/gpusharingconfigmap/config_map.go, KAI 0.16.8: seven random characters before ``-shared-gpu``."""
-
-_AGES = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.+Z-]+")
 
 
 @dataclass(frozen=True)
 class SchedulerMarks:
-    """What one run's scheduler wrote."""
+    """What the scheduler of one run wrote."""
 
     keys: Mapping[tuple[str, str, str], str]
-    """Lane, ``annotation`` or ``label``, and what the key means → ``key: form of the value``."""
+    """Lane, ``annotation`` or ``label``, and the key's meaning → ``key: normalized value``."""
     groups: Mapping[str, str]
-    """Workload → its PodGroups in words."""
+    """Workload → description of its PodGroups."""
 
 
-def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) -> SchedulerMarks:
-    """What the scheduler of a run wrote.
+def marks_of(recording: Recording, planned: Sequence[Planned], *, by_host: bool) -> SchedulerMarks:
+    """What the scheduler of a run wrote: all keys that were not in the ``planned`` objects.
 
-    Args:
-        recording: what was seen.
-        planned: what was created; what stood on it was not written by a scheduler.
-        by_host: the host's KAI schedules, and writes on the host's side of the pods.
+    With ``by_host`` the host's KAI schedules, and writes on the synced pods.
     """
     lives = histories(recording)
     lanes = lanes_of(lives)
@@ -59,7 +56,7 @@ def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) ->
     members: dict[str, list[PodView]] = {}
     for uid, seen in lives.items():
         workload = workload_of(seen[0].pod.view)
-        own = _last(recording, uid, HOST) if by_host else seen[-1]
+        own = _last_on_host(recording, uid) if by_host else seen[-1]
         if own is None:
             continue
         members.setdefault(workload, []).append(own.pod.view)
@@ -68,13 +65,13 @@ def wrote(recording: Recording, planned: Sequence[Planned], *, by_host: bool) ->
             keys[lanes[uid], kind, name] = text
     side = HOST if by_host else TENANT
     known = {one.group.name: one.group for one in recording.groups if one.side == side}
-    return SchedulerMarks(keys, {workload: _in_words(pods, known) for workload, pods in members.items()})
+    return SchedulerMarks(keys, {workload: _describe(pods, known) for workload, pods in members.items()})
 
 
 def differences(a: SchedulerMarks, b: SchedulerMarks) -> tuple[Difference, ...]:
-    """Keys that only one has, or has in another form, each with the pods where it is so; then PodGroups."""
+    """Keys that only one side has, or with another value, each with its pods; then PodGroups."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
-    # A pod that one side never had says nothing of keys.
+    # A pod that only one side has tells nothing about keys.
     both = {lane for lane, *_ in a.keys} & {lane for lane, *_ in b.keys}
     for at in sorted({*a.keys, *b.keys}):
         lane, kind, name = at
@@ -93,15 +90,10 @@ def differences(a: SchedulerMarks, b: SchedulerMarks) -> tuple[Difference, ...]:
 
 
 def form(value: str, *views: PodView) -> str:
-    """A value without what names one run only.
-
-    Args:
-        value: as written.
-        views: the pod as both sides have it.
-    """
+    """Normalize a value by the pod as both sides see it."""
     for view in views:
         owner = view.owner.partition("/")[2]
-        # The longer ones first: a pod's name begins with that of its owner.
+        # Longer names first: a pod's name begins with its owner's.
         for text, word in (
             (view.uid, "<uid>"),
             (view.name, "<name>"),
@@ -111,11 +103,11 @@ def form(value: str, *views: PodView) -> str:
             value = re.sub(rf"(?<![a-z0-9]){re.escape(text)}(?![a-z0-9])", word, value) if text else value
     for pattern, word in _FORMS:
         value = pattern.sub(word, value)
-    return _AGES.sub("<time>", value)
+    return value
 
 
-def _last(recording: Recording, uid: str, side: str) -> PodSeen | None:
-    return next((one for one in reversed(recording.pods) if (one.uid, one.side) == (uid, side)), None)
+def _last_on_host(recording: Recording, uid: str) -> PodSeen | None:
+    return next((one for one in reversed(recording.pods) if (one.uid, one.side) == (uid, HOST)), None)
 
 
 def _keys(own: PodSeen, virtual: PodView, doc: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
@@ -132,7 +124,7 @@ def _keys(own: PodSeen, virtual: PodView, doc: Mapping[str, object]) -> Iterator
 
 
 def _in_manifest(doc: Mapping[str, object], part: str) -> set[str]:
-    """The keys of labels or annotations of a manifest and of its pod template."""
+    """The labels or annotations of a manifest and of its pod template."""
     spec = doc.get("spec")
     template = spec.get("template") if isinstance(spec, Mapping) else None
     keys: set[str] = set()
@@ -143,18 +135,16 @@ def _in_manifest(doc: Mapping[str, object], part: str) -> set[str]:
     return keys
 
 
-def _in_words(pods: Sequence[PodView], known: Mapping[str, PodGroupView]) -> str:
-    """The PodGroups of one workload's pods: how many, and what each is."""
-    names = [pod.pod_group for pod in pods]
-    if not any(names):
-        return ""
-    said: dict[str, int] = {}
-    for name in sorted({*names} - {""}):
-        group, size = known.get(name), names.count(name)
-        words = count(size, "pod")
+def _describe(pods: Sequence[PodView], known: Mapping[str, PodGroupView]) -> str:
+    """The PodGroups of one workload's pods: how many, and their fields."""
+    names = Counter(pod.pod_group for pod in pods)
+    found: Counter[str] = Counter()
+    for name in sorted(names):
+        group, words = known.get(name), count(names[name], "pod")
         if group is not None:
-            of = group.owner.partition("/")[0] or "nobody"
+            owner = group.owner.partition("/")[0] or "none"
             rank = group.priority_class or "no class"
-            words = f"minMember {group.min_member}, {rank}, queue {group.queue}, of a {of}, {words}"
-        said[words] = said.get(words, 0) + 1
-    return "; ".join(f"{count} × ({words})" for words, count in said.items())
+            words = f"minMember {group.min_member}, {rank}, queue {group.queue}, owner {owner}, {words}"
+        if name:
+            found[words] += 1
+    return "; ".join(f"{count} × ({words})" for words, count in found.items())

@@ -1,4 +1,4 @@
-"""KAI's labels and annotations by what they mean, however a version spells them."""
+"""The meaning of KAI's labels and annotations, in the spelling of every version."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import asdict
 from lab.kai import VersionLine, line_of, lines
 
 WRITTEN = frozenset({"received_type", "shared_gpu_configmap", "reserved_gpu", "gpu_group", "gpu_groups", "top_owner"})
-"""What only KAI itself writes; in a workload file it means nothing."""
+"""Keys that only KAI writes; they have no meaning in a workload file."""
 
 NEEDED = frozenset({"fraction", "gpu_memory", "num_devices", "fraction_container", "pod_group"})
-"""What a pod cannot go without: leaving it out would make another workload of it."""
+"""Keys without which a workload would be a different one."""
 
 
 @functools.cache
 def meanings() -> Mapping[str, str]:
-    """Key → the field of ``lab.kai.Keys`` that it is, over the first, tested and last release of all known lines."""
+    """Key → its field of ``lab.kai.Keys``, from the first, tested and last release of all known lines."""
     found: dict[str, str] = {}
     for line in lines().values():
         for version in (line.first, line.version, line.last):
@@ -26,7 +26,7 @@ def meanings() -> Mapping[str, str]:
 
 
 def meaning(key: str) -> str:
-    """The field of ``lab.kai.Keys`` that a label or annotation is; empty: none of KAI's."""
+    """The field of ``lab.kai.Keys`` of a label or annotation; empty for keys that are not KAI's."""
     if found := meanings().get(key):
         return found
     prefixes = {prefix for prefix, field in meanings().items() if field == "gpu_groups"}
@@ -34,5 +34,5 @@ def meaning(key: str) -> str:
 
 
 def spelled(line: VersionLine, field: str) -> str:
-    """The key by which a version calls it; empty: this version has none."""
+    """The key of a field in a version; empty if the version does not have it."""
     return str(getattr(line.keys, field))

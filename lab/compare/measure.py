@@ -1,16 +1,16 @@
-"""Figures of one run from what was recorded. Pure.
+"""Figures of one run from its recording. Pure.
 
-Times come from the tenant's own pods: what whoever submits the workload sees, in every mode alike. Devices come from
-the map of GPUs, read when the run had come to rest.
+Times come from the tenant's own pods, so they mean the same in every tenant mode. GPUs come from the GPU map, read when
+the run had settled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lab.compare.model import ComparedGpu, Fairness, Letter, Packing, PodRun, Run
-from lab.compare.recording import HOST, TENANT, EvictSeen, PodSeen, Recording
+from lab.compare.recording import TENANT, PodSeen, Recording
 from lab.compare.workload import Planned
 from lab.gpu.map.model import Gpu, GpuMap, Holder, asked
 from lab.objects.views import PodView
@@ -21,14 +21,13 @@ _HASH_LABEL = "pod-template-hash"
 
 @dataclass(frozen=True)
 class Round:
-    """What a run was."""
+    """Identifies a run; ``namespace`` is the one in the tenant."""
 
     letter: Letter
     number: int
     order: int
     tenant: str
     namespace: str
-    """In the tenant."""
 
 
 def measure(
@@ -42,34 +41,18 @@ def measure(
 ) -> Run:
     """The figures of a run.
 
-    Args:
-        what: which run.
-        recording: what was seen.
-        planned: what was created.
-        gpus: the map of GPUs when the run had come to rest.
-        why: by the name of a pending pod, why it is pending.
-        memory: MiB of one GPU by node, for pods that ask for GPU memory.
-        notes: what else is to be known.
+    ``gpus`` is the map when the run had settled, ``why`` explains pending pods by name, ``memory`` is MiB per GPU by
+    node, for pods that request GPU memory.
     """
     lives = histories(recording)
     lanes = lanes_of(lives)
-    mine = [
-        (holder, gpu)
-        for holder, gpu in gpus.holders
-        if (holder.tenant, holder.namespace) == (what.tenant, what.namespace)
-    ]
-    pods = [_pod(lanes[uid], seen, recording, planned, memory) for uid, seen in lives.items()]
-    pods = [
-        replace(
-            pod,
-            devices=tuple(gpu.title for holder, gpu in mine if gpu is not None and holder.name == pod.name)
-            if pod.state in ("running", "starting")
-            else (),
-            why=why.get(pod.name, ()) if pod.state == "pending" else (),
-        )
-        for pod in pods
-    ]
-    lane_by_name = {pod.name: pod.lane for pod in pods}
+    own = (what.tenant, what.namespace)
+    mine = [(holder, gpu) for holder, gpu in gpus.holders if (holder.tenant, holder.namespace) == own]
+    on: dict[str, list[str]] = {}
+    for holder, gpu in mine:
+        if gpu is not None:
+            on.setdefault(holder.name, []).append(gpu.title)
+    pods = [_pod(lanes[uid], seen, recording, planned, memory, on, why) for uid, seen in lives.items()]
     return Run(
         letter=what.letter,
         number=what.number,
@@ -77,14 +60,14 @@ def measure(
         seconds=round(recording.seconds, 3),
         settled=recording.settled,
         pods=tuple(sorted(pods, key=lambda pod: (pod.created, pod.lane))),
-        packing=packing(mine, lane_by_name),
+        packing=packing(mine, {pod.name: pod.lane for pod in pods}),
         fairness=fairness(pods, recording.seconds),
         notes=(*recording.troubles, *notes),
     )
 
 
 def histories(recording: Recording) -> dict[str, list[PodSeen]]:
-    """The sightings of each of the tenant's pods, in the order in which the pods were seen first; by UID."""
+    """The recorded states of each of the tenant's pods by UID, in the order in which the pods were seen first."""
     found: dict[str, list[PodSeen]] = {}
     for seen in recording.pods:
         if seen.side == TENANT:
@@ -93,7 +76,7 @@ def histories(recording: Recording) -> dict[str, list[PodSeen]]:
 
 
 def lanes_of(lives: Mapping[str, Sequence[PodSeen]]) -> dict[str, str]:
-    """What pairs pods of two runs, by UID: a bare pod's name, else the workload's and a number in order of creation."""
+    """Names that pair pods of two runs, by UID: a bare pod's name, else the workload's and a number by creation."""
     counts: dict[str, int] = {}
     lanes: dict[str, str] = {}
     for uid, seen in lives.items():
@@ -107,7 +90,7 @@ def lanes_of(lives: Mapping[str, Sequence[PodSeen]]) -> dict[str, str]:
 
 
 def workload_of(view: PodView) -> str:
-    """``Kind/name`` of what was created for a pod: itself, or its owner; of a Deployment not its ReplicaSet."""
+    """``Kind/name`` of the object that was created for a pod: itself, or its owner; not a Deployment's ReplicaSet."""
     kind, _, name = (view.owner or f"Pod/{view.name}").partition("/")
     digest = view.labels.get(_HASH_LABEL, "")
     if kind == "ReplicaSet" and digest and name.endswith(f"-{digest}"):
@@ -118,10 +101,9 @@ def workload_of(view: PodView) -> str:
 def fairness(pods: Sequence[PodRun], end: float) -> Fairness:
     """Jain's index of GPU-seconds per queue over the run: (Σx)² / (n·Σx²).
 
-    x is what a queue's pods held: GPUs times seconds from the node they got until they were taken away, had ended, or
-    the run ended. n counts the queues that the workload names for pods with GPUs, also those that got nothing. 1: all
-    queues had the same; 1/n: one queue had everything. Quotas and weights are not in it: two equal queues should come
-    off equal.
+    x is the GPU time of a queue's pods: GPUs times seconds from their node until they were evicted, had ended, or the
+    run ended. n counts the queues that the workload names for pods with GPUs, also those without any GPU time. 1: all
+    queues had the same; 1/n: one queue had everything. It ignores quotas and weights: use equal queues.
     """
     held: dict[str, float] = {pod.queue: 0.0 for pod in pods if pod.queue and pod.gpus}
     for pod in pods:
@@ -134,14 +116,12 @@ def fairness(pods: Sequence[PodRun], end: float) -> Fairness:
 
 
 def packing(mine: Sequence[tuple[Holder, Gpu | None]], lanes: Mapping[str, str]) -> Packing:
-    """How pods lie on GPUs.
+    """Placement of the workload's pods on GPUs.
 
-    Args:
-        mine: the workload's pods with each GPU they are on; None where nobody told.
-        lanes: lane by a pod's name in the tenant.
+    ``mine`` has each pod with each of its GPUs, None if unknown; ``lanes`` the lane by a pod's name in the tenant.
     """
     gpus: dict[tuple[str, str, int | None], Gpu] = {}
-    names = {(holder.uid) for holder, _ in mine}
+    names = {holder.uid for holder, _ in mine}
     for _, gpu in mine:
         if gpu is not None:
             gpus[gpu.node, gpu.uuid, gpu.index if gpu.uuid else id(gpu)] = gpu
@@ -157,7 +137,13 @@ def packing(mine: Sequence[tuple[Holder, Gpu | None]], lanes: Mapping[str, str])
 
 
 def _pod(
-    lane: str, seen: Sequence[PodSeen], recording: Recording, planned: Sequence[Planned], memory: Mapping[str, int]
+    lane: str,
+    seen: Sequence[PodSeen],
+    recording: Recording,
+    planned: Sequence[Planned],
+    memory: Mapping[str, int],
+    on: Mapping[str, Sequence[str]],
+    why: Mapping[str, tuple[str, ...]],
 ) -> PodRun:
     first, last = seen[0], seen[-1]
     view = last.pod.view
@@ -165,6 +151,7 @@ def _pod(
     sent = next((one.at for one in recording.created if one.workload == workload), first.at)
     left = next((one.at for one in seen if one.gone or one.pod.view.deleting or one.pod.view.ended), None)
     running = _first(seen, lambda one: one.phase in ("Running", "Succeeded"))
+    state = _state(last, running)
     return PodRun(
         lane=lane,
         workload=workload,
@@ -177,9 +164,10 @@ def _pod(
         running=running,
         gone=None if left is None else round(left, 3),
         node=view.node,
-        devices=(),
-        state=_state(last, running),
+        devices=tuple(on.get(view.name, ())) if state in ("running", "starting") else (),
+        state=state,
         evicted=_evicted(seen, recording),
+        why=why.get(view.name, ()) if state == "pending" else (),
     )
 
 
@@ -202,16 +190,16 @@ def _state(last: PodSeen, running: float | None) -> str:
 
 
 def _evicted(seen: Sequence[PodSeen], recording: Recording) -> str:
-    """By what a pod was taken away before the end; nobody but KAI and kube-scheduler deletes pods of the workload."""
-    taken = next((one for one in seen if one.gone or one.pod.view.deleting), None)
-    if taken is None or taken.pod.view.phase == "Succeeded":
+    """KAI's action that evicted a pod; ``deleted`` without an event, as only KAI and kube-scheduler delete its pods."""
+    deleted = next((one for one in seen if one.gone or one.pod.view.deleting), None)
+    if deleted is None or deleted.pod.view.phase == "Succeeded":
         return ""
     uid = seen[0].uid
     groups = {one.pod.view.pod_group for one in recording.pods if one.uid == uid} - {""}
-    told: list[EvictSeen] = [one for one in recording.evictions if one.group in groups and one.action]
-    return min(told, key=lambda one: abs(one.at - taken.at)).action if told else "deleted"
+    events = [one for one in recording.evictions if one.group in groups and one.action]
+    return min(events, key=lambda one: abs(one.at - deleted.at)).action if events else "deleted"
 
 
 def reservations_of(recording: Recording) -> frozenset[str]:
-    """The GPU groups that pods of the run were in, as seen from either side."""
-    return frozenset(group for one in recording.pods if one.side in (TENANT, HOST) for group in one.pod.view.gpu_groups)
+    """The GPU groups of the run's pods, as seen from either side."""
+    return frozenset(group for one in recording.pods for group in one.pod.view.gpu_groups)

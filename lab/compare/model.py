@@ -1,4 +1,4 @@
-"""What a comparison says, as frozen data. Times are seconds; shares are GPUs (0.5 is half of one)."""
+"""The result of a comparison, as frozen data. Times are seconds; shares are GPUs (0.5 is half of one)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Side:
     scheduler: str
     """In words: ``KAI 0.9.3 in the tenant``."""
     kai: str
-    """KAI's version; empty where the default scheduler places the pods."""
+    """KAI's version; empty if the default scheduler places the pods."""
     kubernetes: str
     nodes: tuple[str, ...]
-    """The nodes that are this tenant's alone; none: it shares those that are nobody's."""
+    """Its dedicated nodes; empty if it shares the lab's."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How a figure is spread over pods; None where there are none."""
+    """Distribution of a figure over pods; None without pods."""
 
     count: int
     least: float | None = None
@@ -46,16 +46,13 @@ class Spread:
         found = sorted(values)
         if not found:
             return cls(0)
-
-        def rank(part: float) -> float:
-            return found[max(0, math.ceil(part * len(found)) - 1)]
-
-        return cls(len(found), found[0], rank(0.5), rank(0.95))
+        p50, p95 = (found[math.ceil(part * len(found)) - 1] for part in (0.5, 0.95))
+        return cls(len(found), found[0], p50, p95)
 
 
 @dataclass(frozen=True)
 class PodRun:
-    """One pod of one run. Moments are seconds after the run began; None: it did not come to that."""
+    """One pod of one run. Times are seconds after the run began; None if it did not get that far."""
 
     lane: str
     """Pairs it with the pod of the other tenant: its name, or its workload and a number."""
@@ -63,24 +60,24 @@ class PodRun:
     """``Kind/name`` in the workload file."""
     name: str
     queue: str
-    """As the workload file names it, also where the tenant has no queues."""
+    """As in the workload file, even if the tenant has no queues."""
     asked: str
     gpus: float
     created: float
-    """A bare pod: its creation was sent. A workload's pod: it was seen first."""
+    """When its creation was requested; for a pod of a controller, when it was seen first."""
     scheduled: float | None
     running: float | None
     gone: float | None
-    """Its deletion began, or it had ended."""
+    """When its deletion began, or it had ended."""
     node: str
     devices: tuple[str, ...]
-    """GPUs it was on when the run ended, as ``GPU 0 of NODE (GPU-1b4e28ba)``."""
+    """Its GPUs when the run ended, as ``GPU 0 of NODE (GPU-1b4e28ba)``."""
     state: str
     """running, succeeded, failed, evicted, starting or pending."""
     evicted: str = ""
-    """By what: preempt, reclaim, consolidation, as KAI tells it, or ``deleted``."""
+    """KAI's action: preempt, reclaim or consolidation; ``deleted`` without an event of KAI."""
     why: tuple[str, ...] = ()
-    """Why it is pending, as ``lab explain`` says it."""
+    """Why it is pending, according to ``lab explain``."""
 
     @property
     def to_scheduled(self) -> float | None:
@@ -98,48 +95,48 @@ class PodRun:
 
 @dataclass(frozen=True)
 class ComparedGpu:
-    """One GPU that the workload was on when the run ended."""
+    """One GPU of the workload when the run ended."""
 
     node: str
     title: str
     uuid: str
-    """Empty where nobody told."""
+    """Empty if unknown."""
     fill: float
-    """GPUs of it that pods of the workload hold."""
+    """Share that pods of the workload hold."""
     others: float
-    """GPUs of it that other pods hold."""
+    """Share that other pods hold."""
     pods: tuple[str, ...]
     """Lanes."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How the workload lies on the GPUs when the run ended."""
+    """The workload's GPUs when the run ended."""
 
     devices: tuple[ComparedGpu, ...]
     placed: float
-    """GPUs that its pods hold together."""
+    """Sum of the shares that its pods hold."""
     unplaced: int = 0
-    """Pods on a node whose GPU nobody told."""
+    """Pods on a node whose GPU is unknown."""
 
     @property
     def touched(self) -> int:
-        """How many GPUs it is on."""
+        """Number of GPUs that it uses."""
         return len(self.devices)
 
     @property
     def least(self) -> int:
-        """GPUs that the same shares need at least."""
+        """Smallest number of GPUs that could hold the same shares."""
         return math.ceil(round(self.placed, 6))
 
     @property
     def stranded(self) -> float:
-        """What is free on the GPUs that it is on, in GPUs: no pod that wants a whole one can have it."""
+        """Free share of the GPUs that it uses: no pod that wants a whole GPU can have it."""
         return round(sum(max(0.0, 1.0 - device.fill - device.others) for device in self.devices), 6)
 
     @property
     def fragmentation(self) -> float:
-        """``stranded`` by ``touched``: 0 where every GPU it is on is full."""
+        """``stranded`` divided by ``touched``: 0 if every GPU that it uses is full."""
         return round(self.stranded / self.touched, 4) if self.touched else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -149,12 +146,12 @@ class Packing:
 
 @dataclass(frozen=True)
 class Fairness:
-    """How equal the queues came off: see ``lab.compare.measure.fairness``."""
+    """GPU time per queue: see ``lab.compare.measure.fairness``."""
 
     gpu_seconds: tuple[tuple[str, float], ...]
     """Queue and its GPU-seconds, by name."""
     jain: float | None
-    """Jain's index; None without queues, or where none had a GPU."""
+    """Jain's index; None if no queue had a GPU."""
 
 
 @dataclass(frozen=True)
@@ -163,12 +160,12 @@ class Run:
 
     letter: Letter
     number: int
-    """Which round, from 1."""
+    """The round, from 1."""
     order: int
-    """Which of the round's runs it was, from 1; both are 1 when they ran at once."""
+    """Position in the round, from 1; both are 1 if they ran at once."""
     seconds: float
     settled: bool
-    """Whether all had come to rest; otherwise time was up first."""
+    """Whether all pods settled before the timeout."""
     pods: tuple[PodRun, ...]
     packing: Packing
     fairness: Fairness
@@ -176,7 +173,7 @@ class Run:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """Lanes in the order in which they began to run."""
+        """Lanes in the order in which their pods began to run."""
         began = sorted((pod.running, pod.lane) for pod in self.pods if pod.running is not None)
         return tuple(lane for _, lane in began)
 
@@ -207,13 +204,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Difference:
-    """What the two tenants' schedulers wrote differently, of the last round."""
+    """A difference in what the schedulers wrote in the last round."""
 
     kind: Literal["annotation", "label", "PodGroup"]
     name: str
-    """What the key means in ``lab.kai.Keys``, or the key itself; of a PodGroup its workload."""
+    """The key's field of ``lab.kai.Keys``, or the key itself; of a PodGroup its workload."""
     a: str
-    """Key and form of the value in A, or the PodGroups in words; empty: only B has it."""
+    """Key and normalized value in A, or a description of the PodGroups; empty if only B has it."""
     b: str
     lanes: tuple[str, ...]
 
@@ -230,8 +227,8 @@ class Comparison:
     runs: tuple[Run, ...]
     """In the order in which they ran."""
     differences: tuple[Difference, ...]
-    told: tuple[str, ...]
-    """What was changed or left out to make the workload fit, and what lint said."""
+    notes: tuple[str, ...]
+    """Adaptations of the workload to the tenants, and lint's warnings."""
     clock: str = CLOCK
 
     @property
@@ -240,7 +237,7 @@ class Comparison:
 
     @property
     def order(self) -> str:
-        """In which order the runs took place, in words."""
+        """The order of the runs, such as ``1A, 1B, 2B, 2A``."""
         if self.at_once:
             return "both at once"
         return ", ".join(f"{run.number}{run.letter.upper()}" for run in self.runs)
@@ -252,11 +249,11 @@ class Comparison:
         return tuple(run for run in self.runs if run.letter == letter)
 
     def scheduled(self, letter: Letter) -> Spread:
-        """Seconds to a node over all rounds, for the pods that got one."""
+        """Seconds to a node over all rounds, of the pods that got one."""
         return Spread.of(p.to_scheduled for r in self.of(letter) for p in r.pods if p.to_scheduled is not None)
 
     def running(self, letter: Letter) -> Spread:
-        """Seconds to phase Running over all rounds, for the pods that came to it."""
+        """Seconds to phase Running over all rounds, of the pods that reached it."""
         return Spread.of(p.to_running for r in self.of(letter) for p in r.pods if p.to_running is not None)
 
     def as_json(self) -> dict[str, Any]:
@@ -266,7 +263,7 @@ class Comparison:
             "order": self.order,
             "rounds": self.rounds,
             "at_once": self.at_once,
-            "told": self.told,
+            "notes": self.notes,
             "sides": {
                 side.letter: {
                     **vars(side),

@@ -1,7 +1,4 @@
-"""Records one run: what the watches of a tenant and of the host say of the workload's pods, with local arrival times.
-
-Nothing is asked twice and nobody sleeps: a thread takes the news and stamps it, whoever waits is woken by it.
-"""
+"""Records one run by the watches of a tenant and of the host, with local arrival times."""
 
 from __future__ import annotations
 
@@ -10,8 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 
-from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, evictions
-from lab.compare.settling import SettledPod
+from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, Settling, evictions
 from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
@@ -25,31 +21,26 @@ _LIST_SECONDS = 30.0
 
 
 class ComparisonRecorder:
-    """A context manager that follows a place from both sides.
+    """A context manager that follows a tenant's workload namespace from both sides; ``clock`` is monotonic."""
 
-    Args:
-        place: in a tenant.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, place: WorkloadNamespace, clock: Callable[[], float] = time.monotonic) -> None:
-        self._place = place
+    def __init__(self, workloads: WorkloadNamespace, clock: Callable[[], float] = time.monotonic) -> None:
+        self._workloads = workloads
         self._clock = clock
         self._began = clock()
-        sources = [InformerSource(TENANT, place.cluster, _KINDS), InformerSource(HOST, place.host, _KINDS)]
-        self._loop = EventLoop(Informers(sources), self._note, f"record {place.tenant}")
+        sources = [InformerSource(TENANT, workloads.cluster, _KINDS), InformerSource(HOST, workloads.host, _KINDS)]
+        self._loop = EventLoop(Informers(sources), self._note, f"record {workloads.tenant}")
         self._created: list[Created] = []
         self._pods: list[PodSeen] = []
         self._groups: list[GroupSeen] = []
         self._evictions: list[EvictSeen] = []
         self._troubles: list[str] = []
-        self._standing = SettledPod()
+        self._settling = Settling()
 
     def __enter__(self) -> ComparisonRecorder:
         with ExitStack() as stack:
             stack.enter_context(self._loop)
             if not self._loop.wait_for(lambda: {(TENANT, "Pod"), (HOST, "Pod")} <= self._loop.listed, _LIST_SECONDS):
-                what = f"the pods of tenant {self._place.tenant} and of the host were not listed"
+                what = f"pods of tenant {self._workloads.tenant} and of the host were not listed"
                 raise WaitTimeout(f"{what} within {_LIST_SECONDS:g} s", evidence=self._troubles, fix="lab status")
             stack.pop_all()
         self._began = self._clock()
@@ -61,32 +52,27 @@ class ComparisonRecorder:
         self._loop.__exit__(kind, error, trace)
 
     def sent(self, workload: str) -> None:
-        """The creation of an object is sent now."""
+        """Record that the request to create an object is sent now."""
         with self._loop.changed:
             self._created.append(Created(self._now(), workload))
 
-    def rest(self, expected: int, deadline: float) -> bool:
-        """Wait until so many pods were seen and all have come to rest; False when time was up first.
+    def settle(self, expected: int, deadline: float) -> bool:
+        """Wait until ``expected`` pods were seen and all are settled; False ``deadline`` seconds after the beginning.
 
-        Args:
-            expected: how many pods there must have been.
-            deadline: seconds after the beginning of the run.
-
-        Raises:
-            ApiFailed, Interrupted: what following met.
+        Raises ApiFailed and Interrupted of the watches.
         """
         with self._loop.changed:
             while True:
                 self._loop.check()
                 now = self._now()
-                calm = self._standing.calm(expected)
-                wake = deadline if calm is None else min(deadline, self._standing.moved + calm)
+                calm = self._settling.calm(expected)
+                wake = deadline if calm is None else min(deadline, self._settling.changed + calm)
                 if now >= wake:
-                    return calm is not None and now >= self._standing.moved + calm
+                    return calm is not None and now >= self._settling.changed + calm
                 self._loop.changed.wait(wake - now)
 
     def recording(self, settled: bool) -> Recording:
-        """Everything so far."""
+        """Everything recorded so far."""
         with self._loop.changed:
             return Recording(
                 self._now(),
@@ -107,29 +93,25 @@ class ComparisonRecorder:
         for change, obj in item.changes:
             if item.kind == "Pod":
                 self._pod(item.source, obj, gone=change == "DELETED")
-            elif item.kind == "PodGroup" and change != "DELETED":
-                self._group(item.source, obj)
-            elif item.kind == "Event" and change != "DELETED" and self._here(item.source, obj):
-                self._evictions += evictions(self._now(), obj)
+            elif change != "DELETED" and self._may_own(item.source, obj):
+                if item.kind == "PodGroup":
+                    self._groups.append(GroupSeen(self._now(), item.source, PodGroupView.of(obj)))
+                else:
+                    self._evictions += evictions(self._now(), obj)
 
     def _pod(self, side: str, obj: Obj, *, gone: bool) -> None:
         pod = PodInfo.of(obj)
-        mine = pod.synced.namespace == self._place.namespace
-        if side == HOST:
-            mine = mine and pod.tenant == self._place.tenant
-        if not mine:
+        if pod.synced.namespace != self._workloads.namespace or (side == HOST and pod.tenant != self._workloads.tenant):
             return
         uid = pod.view.uid if side == TENANT else pod.synced.uid
         seen = PodSeen(self._now(), side, uid, pod, gone)
         self._pods.append(seen)
         if side == TENANT:
-            self._standing.note(seen)
+            self._settling.note(seen)
 
-    def _group(self, side: str, obj: Obj) -> None:
-        if self._here(side, obj):
-            self._groups.append(GroupSeen(self._now(), side, PodGroupView.of(obj)))
-
-    def _here(self, side: str, obj: Obj) -> bool:
-        """Whether an object can belong to the workload by its namespace."""
+    def _may_own(self, side: str, obj: Obj) -> bool:
+        """Whether an object's namespace is the workload's."""
         space = parts(obj)[0].get("namespace", "")
-        return bool(space == (self._place.namespace if side == TENANT else tenant_namespace(self._place.tenant)))
+        return bool(
+            space == (self._workloads.namespace if side == TENANT else tenant_namespace(self._workloads.tenant))
+        )

@@ -1,12 +1,12 @@
-"""What one run showed, as frozen views with local arrival times; moments are seconds after the run began."""
+"""The recording of one run: frozen views with local arrival times in seconds after the run began. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lab.objects.fields import Obj, annotations_of, parts
 from lab.objects.kai import PodGroupView
-from lab.objects.views import EventView
+from lab.objects.views import EventView, PodView
 from lab.snapshot.pod_info import PodInfo
 
 TENANT, HOST = "tenant", "host"
@@ -14,10 +14,16 @@ TENANT, HOST = "tenant", "host"
 ACTION_ANNOTATION = "evictor-action-type"
 """On KAI's Evict events: reclaim, preempt or consolidation (default_status_updater.go, KAI 0.7.11 to 0.17.0)."""
 
+CALM = 2.0
+"""Seconds without a change after which a workload whose pods all run is settled."""
+
+PATIENT = 10.0
+"""The same if pods are refused: KAI may still evict or move others for them, a cycle takes about a second."""
+
 
 @dataclass(frozen=True)
 class PodSeen:
-    """A pod at the moment ``at``, named as its owner sees it; ``uid`` is the tenant's also on the host."""
+    """A pod at the time ``at``, named as its owner sees it; ``uid`` is the tenant's also on the host."""
 
     at: float
     side: str
@@ -28,7 +34,7 @@ class PodSeen:
 
 @dataclass(frozen=True)
 class GroupSeen:
-    """A PodGroup at the moment ``at``."""
+    """A PodGroup at the time ``at``."""
 
     at: float
     side: str
@@ -37,7 +43,7 @@ class GroupSeen:
 
 @dataclass(frozen=True)
 class EvictSeen:
-    """KAI's word that it evicted a pod of a PodGroup."""
+    """KAI's event about the eviction of a pod of a PodGroup."""
 
     at: float
     group: str
@@ -46,7 +52,7 @@ class EvictSeen:
 
 @dataclass(frozen=True)
 class Created:
-    """The creation of an object was sent."""
+    """The request to create an object."""
 
     at: float
     workload: str
@@ -54,7 +60,7 @@ class Created:
 
 @dataclass(frozen=True)
 class Recording:
-    """All of one run, moments in seconds after its beginning."""
+    """Everything recorded in ``seconds``."""
 
     seconds: float
     settled: bool
@@ -66,8 +72,40 @@ class Recording:
 
 
 def evictions(at: float, obj: Obj) -> list[EvictSeen]:
-    """What an event says about an eviction by KAI: one, or nothing."""
+    """The eviction that an event reports, if it is one of KAI's."""
     event = EventView.of(obj)
     if event.reason != "Evict" or event.kind != "PodGroup":
         return []
     return [EvictSeen(at, event.name, annotations_of(parts(obj)[0]).get(ACTION_ANNOTATION, ""))]
+
+
+@dataclass
+class Settling:
+    """The state of each pod of a tenant, and when one changed last."""
+
+    changed: float = 0.0
+    states: dict[str, str] = field(default_factory=dict)
+    """UID → ``progress`` of the pod."""
+
+    def note(self, pod: PodSeen) -> None:
+        state = "gone" if pod.gone else progress(pod.pod.view)
+        if self.states.get(pod.uid) != state:
+            self.states[pod.uid] = state
+            self.changed = pod.at
+
+    def calm(self, expected: int) -> float | None:
+        """Seconds without a change after which the pods are settled; None while pods are missing or on their way."""
+        states = {state.partition(" ")[0] for state in self.states.values()}
+        if len(self.states) < expected or "moving" in states:
+            return None
+        return PATIENT if "refused" in states else CALM
+
+
+def progress(pod: PodView) -> str:
+    """``done``, ``refused``, or ``moving`` with the pod's state."""
+    if pod.ended or (pod.phase == "Running" and pod.ready and not pod.deleting):
+        return "done"
+    refused = any((c.type, c.status, c.reason) == ("PodScheduled", "False", "Unschedulable") for c in pod.conditions)
+    if not pod.node and refused and not pod.deleting:
+        return "refused"
+    return f"moving {pod.phase} {pod.node} {pod.deleting}"

@@ -1,4 +1,4 @@
-"""Who schedules in a tenant, read from what runs there: a tenant's KAI may have been upgraded since the lab file."""
+"""The scheduler of a tenant, read from the cluster: its KAI may have been upgraded since the lab file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ _READ_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Target:
-    """A tenant as the place of a workload."""
+    """A tenant in which a workload runs."""
 
     side: Side
     line: VersionLine | None
-    """What holds for its KAI; None where the default scheduler places its pods."""
+    """Version line of its KAI; None with the default scheduler."""
     scheduler_name: str
     """spec.schedulerName of its pods."""
     setting: LintContext
-    """What its manifests meet, for lint."""
     queues: tuple[str, ...]
-    """Its leaf queues; none without KAI."""
+    """Its leaf queues; empty without KAI."""
 
     @property
     def tenant(self) -> str:
@@ -41,42 +40,36 @@ class Target:
 
     @property
     def by_host(self) -> bool:
-        """Whether the host's KAI schedules its pods, and writes on them there."""
+        """Whether the host's KAI schedules its pods, and writes on the synced pods."""
         return self.side.mode == "host-kai"
 
 
 def target_of(lab: Lab, letter: Letter, name: str) -> Target:
-    """The tenant of that name, and who schedules in it now.
+    """The tenant of that name with its current scheduler.
 
-    Raises:
-        NoLab: the lab has no such tenant.
-        LabError: KAI should schedule there, and is not found.
-        ApiFailed: a cluster does not answer.
+    Raises NoLab for an unknown tenant, LabError if its KAI is not found, and ApiFailed.
     """
     tenant = next((one for one in lab.tenants if one.name == name), None)
     if tenant is None:
         known = ", ".join(one.name for one in lab.tenants) or "none"
-        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab status")
+        raise NoLab(f"lab {lab.spec.name!r} has no tenant {name!r} (tenants: {known})", fix="lab tenant list")
     nodes = tuple(
         sorted(node.name for node in map(NodeView.of, lab.cluster.list("Node")) if node.labels.get(NODE_LABEL) == name)
     )
     if tenant.mode == "default" or (tenant.mode == "host-kai" and lab.spec.scheduler != "kai"):
         side = Side(letter, name, tenant.mode, "the default scheduler", "", tenant.kubernetes, nodes)
-        setting = LintContext(line_of(lab.spec.kai.version))
-        return Target(side, None, DEFAULT_SCHEDULER, setting, ())
+        return Target(side, None, DEFAULT_SCHEDULER, LintContext(line_of(lab.spec.kai.version)), ())
     inside = tenant.mode == "own-kai"
     spec = inner_spec(lab.spec, tenant) if inside else lab.spec
     where = "in the tenant" if inside else "of the host"
-    found = installation(
-        take(lab.tenant(name) if inside else lab.cluster, kinds=("Deployment", "Pod"), timeout=_READ_SECONDS)
-    )
+    cluster = lab.tenant(name) if inside else lab.cluster
+    found = installation(take(cluster, kinds=("Deployment", "Pod"), timeout=_READ_SECONDS))
     if found is None:
-        raise LabError(f"tenant {name} ({tenant.mode}): no KAI is found {where}", fix="lab status")
+        raise LabError(f"tenant {name} ({tenant.mode}): no KAI found {where}", fix="lab status")
     version = found.version or spec.kai.version
     line = line_of(version)
     side = Side(letter, name, tenant.mode, f"KAI {version} {where}", version, tenant.kubernetes, nodes)
     # Tenants that were added to a running lab are not in its file.
     whole = lab.spec.model_copy(update={"tenants": tuple(lab.tenants)})
-    setting = setting_of(whole, name, version)
     queues = spec.leaf_queues or line.default_queues[-1:]
-    return Target(side, line, found.scheduler_name, setting, queues)
+    return Target(side, line, found.scheduler_name, setting_of(whole, name, version), queues)

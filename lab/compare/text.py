@@ -1,11 +1,11 @@
-"""A comparison in words: the rows that the table and the page both show. Pure."""
+"""A comparison in words: the rows that the terminal and the page both show. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from lab.compare.model import Comparison, Letter, PodRun, Run, Side, Spread
+from lab.compare.model import Comparison, Letter, PodRun, Run, Spread
 from lab.text import count
 
 NONE = "none"
@@ -13,18 +13,17 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure for both sides."""
+    """One figure for both sides, with an explanation."""
 
     name: str
     a: str
     b: str
     note: str = ""
-    """What it means."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The pods of one lane in one round; None where a side had none."""
+    """The pods of one lane in one round; None for a side without it."""
 
     lane: str
     a: PodRun | None
@@ -32,32 +31,28 @@ class Pair:
 
 
 def figures(comparison: Comparison) -> tuple[Figure, ...]:
-    """The summary. Figures of a run stand once for each round, first round first."""
+    """The summary. Figures of runs are listed by round."""
 
-    def both(name: str, tell: Callable[[Letter], str], note: str = "") -> Figure:
-        return Figure(name, tell("a"), tell("b"), note)
+    def both(name: str, words: Callable[[Letter], str], note: str = "") -> Figure:
+        return Figure(name, words("a"), words("b"), note)
 
-    def each(tell: Callable[[Run], str]) -> Callable[[Letter], str]:
-        return lambda letter: " · ".join(tell(run) for run in comparison.of(letter)) or NONE
+    def each(words: Callable[[Run], str]) -> Callable[[Letter], str]:
+        return lambda letter: " · ".join(words(run) for run in comparison.of(letter)) or NONE
 
-    sides: dict[Letter, Side] = {"a": comparison.a, "b": comparison.b}
+    side = comparison.side
     return (
-        both("scheduler", lambda letter: sides[letter].scheduler),
-        both("mode, Kubernetes", lambda letter: f"{sides[letter].mode}, {sides[letter].kubernetes}"),
-        both("own nodes", lambda letter: ", ".join(sides[letter].nodes) or NONE),
+        both("scheduler", lambda letter: side(letter).scheduler),
+        both("mode, Kubernetes", lambda letter: f"{side(letter).mode}, {side(letter).kubernetes}"),
+        both("own nodes", lambda letter: ", ".join(side(letter).nodes) or NONE),
         both("seconds to scheduled", lambda letter: spread(comparison.scheduled(letter)), "least / median / p95"),
         both("seconds to running", lambda letter: spread(comparison.running(letter)), "least / median / p95"),
-        both("GPUs touched", each(_touched), "in brackets: that the same shares need at least"),
+        both("GPUs used", each(_used), "in brackets: the minimum for the same shares"),
         both("free on those GPUs", each(lambda run: f"{run.packing.stranded:g}"), "in GPUs"),
-        both(
-            "fragmentation",
-            each(lambda run: f"{run.packing.fragmentation * 100:.0f} %"),
-            "free by touched; 0 %: all full",
-        ),
+        both("fragmentation", each(lambda run: f"{run.packing.fragmentation * 100:.0f} %"), "free / used; 0 %: full"),
         both("evictions", each(lambda run: str(len(run.evictions)))),
         both("pending at the end", each(lambda run: str(len(run.pending)))),
-        both("fairness", each(_fairness), "Jain's index of GPU-seconds per queue; 1: all alike"),
-        both("came to rest", each(lambda run: f"{'yes' if run.settled else 'no'}, {run.seconds:.1f} s")),
+        both("fairness", each(_fairness), "Jain's index of GPU-seconds per queue; 1: all equal"),
+        both("settled", each(lambda run: f"{'yes' if run.settled else 'no'}, {run.seconds:.1f} s")),
     )
 
 
@@ -72,7 +67,7 @@ def pairs(comparison: Comparison, number: int) -> tuple[Pair, ...]:
 
 
 def order_of_starts(comparison: Comparison, number: int) -> str:
-    """The order in which pods began to run in a round, in words."""
+    """The order in which the pods of a round began to run."""
     runs = {run.letter: run.starts for run in comparison.runs if run.number == number}
     a, b = runs.get("a", ()), runs.get("b", ())
     if a == b:
@@ -81,14 +76,12 @@ def order_of_starts(comparison: Comparison, number: int) -> str:
 
 
 def where(pod: PodRun) -> str:
-    """Where a pod is, or was, or that it is nowhere."""
-    if pod.devices:
-        return ", ".join(pod.devices)
-    return pod.node or "no node"
+    """The GPUs or the node of a pod."""
+    return ", ".join(pod.devices) or pod.node or "no node"
 
 
 def state(pod: PodRun) -> str:
-    """How it ended up."""
+    """The state of a pod at the end."""
     return f"evicted: {pod.evicted}" if pod.evicted and pod.evicted != "deleted" else pod.evicted or pod.state
 
 
@@ -96,26 +89,33 @@ def spread(found: Spread) -> str:
     """``0.41 / 0.90 / 2.10, 9 pods``."""
     if found.least is None or found.p50 is None or found.p95 is None:
         return NONE
-    pods = count(found.count, "pod")
-    return f"{found.least:.2f} / {found.p50:.2f} / {found.p95:.2f}, {pods}"
+    return f"{found.least:.2f} / {found.p50:.2f} / {found.p95:.2f}, {count(found.count, 'pod')}"
 
 
 def moment(value: float | None) -> str:
-    """Seconds, or that there are none."""
+    """Seconds, or a dash."""
     return "–" if value is None else f"{value:.2f}"
 
 
-def _touched(run: Run) -> str:
-    unplaced = f", {run.packing.unplaced} pods on GPUs nobody told" if run.packing.unplaced else ""
+def remarks(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Pending pods with their reasons, notes on runs, and notes on the comparison: a title and its lines."""
+    for run in comparison.runs:
+        title = f"round {run.number}, {run.letter.upper()}"
+        for pod in run.pending:
+            yield f"{title}: {pod.lane} is pending{':' if pod.why else '; no reason found'}", pod.why
+        yield from ((f"{title}: {note}", ()) for note in run.notes)
+    yield from ((note, ()) for note in comparison.notes)
+
+
+def _used(run: Run) -> str:
+    unplaced = f", {run.packing.unplaced} pods on unknown GPUs" if run.packing.unplaced else ""
     return f"{run.packing.touched} ({run.packing.least}){unplaced}"
 
 
 def _fairness(run: Run) -> str:
     held = ", ".join(f"{queue} {seconds:g}" for queue, seconds in run.fairness.gpu_seconds)
-    if run.fairness.jain is None:
-        return NONE
-    return f"{run.fairness.jain:.3f} ({held})"
+    return NONE if run.fairness.jain is None else f"{run.fairness.jain:.3f} ({held})"
 
 
 def _list(lanes: Iterable[str]) -> str:
-    return ", ".join(lanes) or "nobody"
+    return ", ".join(lanes) or NONE

@@ -1,6 +1,7 @@
-"""A manifest file made fit for a tenant: namespace, owner label, scheduler, queue, and keys as its KAI spells them.
+"""Adapts a workload file to a tenant: namespace, owner label, scheduler, queue, and keys as its KAI spells them.
 
-What a tenant cannot express is refused when the workload would be another one without it, and told otherwise.
+What a tenant cannot express is an error if the workload would be a different one without it; otherwise it is left out
+with a note.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from lab.lint import Manifest, ManifestDocument, lint, refuse
 Json = dict[str, Any]
 
 WAVE_ANNOTATION = "kailab.dev/wave"
-"""On a document: a whole number, 0 where it is missing. A wave is created when the one before has come to rest."""
+"""On a document: a number, by default 0. A wave is created when the previous one has settled."""
 
 KINDS = ("Pod", "Job", "Deployment", "StatefulSet", "ReplicaSet", "ConfigMap", "Service", "PodGroup")
-"""What a workload may consist of; all of it is namespaced, and gone with the run."""
+"""Supported kinds: all are namespaced, and are deleted with the run's namespace."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Planned:
     """``Kind/name``."""
     wave: int
     pods: int
-    """How many pods it makes, or is."""
+    """Number of pods that it creates or is."""
     queue: str
-    """As the workload file names it; empty: none."""
+    """As in the workload file; empty without one."""
 
     @property
     def kind(self) -> str:
@@ -49,8 +50,8 @@ class Fitted:
     """The workload for one tenant."""
 
     objects: tuple[Planned, ...] = ()
-    told: tuple[str, ...] = ()
-    """What was changed or left out, and what lint said, a sentence each."""
+    notes: tuple[str, ...] = ()
+    """Changes, omissions and lint's warnings, a sentence each."""
 
     @property
     def waves(self) -> tuple[tuple[Planned, ...], ...]:
@@ -59,49 +60,48 @@ class Fitted:
         return tuple(tuple(one for one in self.objects if one.wave == number) for number in numbers)
 
     def placed(self, namespace: str, lab: str) -> Fitted:
-        """The same in a namespace, with the lab's label. PodGroups get the namespace into their name.
+        """The workload in a namespace, with the lab's label; the names of PodGroups get the namespace as a prefix.
 
-        KAI's scheduler knows PodGroups by name alone (cache/cluster_info/cluster_info.go, KAI 0.16).
+        KAI's scheduler identifies PodGroups by name alone (cache/cluster_info/cluster_info.go, KAI 0.16).
         """
         groups = {one.doc["metadata"]["name"] for one in self.objects if one.kind == "PodGroup"}
-        return replace(
-            self, objects=tuple(replace(o, doc=_placed(o.doc, namespace, lab, groups)) for o in self.objects)
-        )
+        placed = (replace(one, doc=_placed(one.doc, namespace, lab, groups)) for one in self.objects)
+        return replace(self, objects=tuple(placed))
 
 
 @dataclass
 class _Notes:
-    """What comes up while one document is made fit."""
+    """Notes and errors about one document."""
 
-    title: str
-    told: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def fit(documents: Sequence[ManifestDocument], target: Target) -> Fitted:
-    """The workload for a tenant, checked by lint as it will be applied there.
+    """Adapt the workload to a tenant, and lint the result.
 
-    Raises:
-        ManifestsRefused: it cannot be expressed in this tenant, or lint finds an error.
+    Raises ManifestsRefused if the tenant cannot express it, or lint finds an error.
     """
-    objects, told, refused = [], [], []
-    changed = []
+    objects: list[Planned] = []
+    changed: list[ManifestDocument] = []
+    notes: list[str] = []
+    errors: list[str] = []
     for document in documents:
         manifest = Manifest(copy.deepcopy(document.data), document)
-        notes = _Notes(str(manifest))
-        _refuse_kind(manifest, target, notes)
-        if not notes.refused:
-            objects.append(_planned(manifest, target, notes))
+        title, own = str(manifest), _Notes()
+        _check_kind(manifest, target, own)
+        if not own.errors:
+            objects.append(_planned(manifest, target, own))
             changed.append(replace(document, data=manifest.obj))
-        told += [f"{target.tenant}: {notes.title}: {text}" for text in notes.told]
-        refused += [f"{document.file}:{document.line(())}: {notes.title}: {text}" for text in notes.refused]
-    if refused or not any(one.pods for one in objects):
+        notes += [f"{target.tenant}: {title}: {text}" for text in own.notes]
+        errors += [f"{document.file}:{document.line(())}: {title}: {text}" for text in own.errors]
+    if errors or not any(one.pods for one in objects):
         raise ManifestsRefused(
             f"tenant {target.tenant} ({target.side.scheduler}) cannot run this workload as it is written",
-            evidence=refused or ["there is no pod in it"],
-            fix="take it out of the workload file, or compare tenants that can both do it",
+            evidence=errors or ["it contains no pods"],
+            fix="remove it from the workload file, or compare tenants that both support it",
         )
-    return Fitted(tuple(objects), (*told, *_linted(changed, target)))
+    return Fitted(tuple(objects), (*notes, *_linted(changed, target)))
 
 
 def _linted(documents: Sequence[ManifestDocument], target: Target) -> Iterator[str]:
@@ -115,24 +115,24 @@ def _linted(documents: Sequence[ManifestDocument], target: Target) -> Iterator[s
     return (f"{target.tenant}: {one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 
 
-def _refuse_kind(manifest: Manifest, target: Target, notes: _Notes) -> None:
+def _check_kind(manifest: Manifest, target: Target, notes: _Notes) -> None:
     kind, line = manifest.kind, target.line
     if kind not in KINDS:
-        notes.refused.append(f"a workload consists of {', '.join(KINDS)}")
+        notes.errors.append(f"unsupported kind; use {', '.join(KINDS)}")
     elif not manifest.meta.get("name"):
-        notes.refused.append("it needs a name of its own: pods of the two tenants are paired by name")
+        notes.errors.append("metadata.name is missing: pods of the two tenants are paired by name")
     elif kind == "PodGroup" and line is None:
-        notes.refused.append("the default scheduler knows no PodGroups")
+        notes.errors.append("the default scheduler does not support PodGroups")
     elif kind == "PodGroup" and target.by_host:
-        notes.refused.append("a tenant on the host's KAI has no PodGroups: they are on the host")
+        notes.errors.append("PodGroups of a host-kai tenant exist on the host only")
 
 
 def _planned(manifest: Manifest, target: Target, notes: _Notes) -> Planned:
-    """Change the manifest in place, and say what it is."""
+    """Adapt the manifest in place, and return it with its facts."""
     obj, pod = manifest.obj, manifest.pod
     kind, name = manifest.kind, manifest.name
     obj.pop("status", None)
-    manifest.meta.pop("namespace", None)  # every run has a namespace of its own
+    manifest.meta.pop("namespace", None)  # every run has its own namespace
     queue = _queue_of(manifest)
     wave = _wave(manifest, notes)
     for meta in (manifest.meta, *([pod.meta] if pod is not None and pod.at else [])):
@@ -145,9 +145,9 @@ def _planned(manifest: Manifest, target: Target, notes: _Notes) -> Planned:
         if target.line is not None and scheduled and not queue and target.queues:
             queue = target.queues[0]
             pod.meta.setdefault("labels", {})[spelled(target.line, "queue")] = queue
-            notes.told.append(f"it names no queue and goes to {queue}")
+            notes.notes.append(f"no queue given: uses {queue}")
         if target.by_host and kind == "Job" and any(meaning(key) == "min_member" for key in manifest.annotations):
-            notes.told.append("no gang: the host's KAI sees its pods without the Job that owns them")
+            notes.notes.append("no gang: the host's KAI sees its pods without their Job")
     return Planned(obj, f"{kind}/{name}", wave, _pods(manifest), queue)
 
 
@@ -163,7 +163,7 @@ def _wave(manifest: Manifest, notes: _Notes) -> int:
     annotations = manifest.meta.get("annotations")
     text = str(annotations.pop(WAVE_ANNOTATION, 0)) if isinstance(annotations, dict) else "0"
     if not text.isdecimal():
-        notes.refused.append(f"{WAVE_ANNOTATION}: {text!r} is no whole number")
+        notes.errors.append(f"{WAVE_ANNOTATION}: {text!r} must be a number")
         return 0
     return int(text)
 
@@ -175,32 +175,32 @@ def _translated(found: Mapping[str, Any], target: Target, notes: _Notes) -> Iter
         if not what:
             yield key, value
         elif what in WRITTEN:
-            notes.told.append(f"{key} is left out: KAI writes it itself")
+            notes.notes.append(f"{key} is left out: KAI writes it itself")
         elif line is not None and (name := spelled(line, what)):
             if name != key:
-                notes.told.append(f"{key} is called {name} there")
+                notes.notes.append(f"{key} is spelled {name} there")
             yield name, value
         else:
-            missing = (
-                f"KAI {line.version} has no such key" if line is not None else "the default scheduler knows no such key"
-            )
-            (notes.refused if what in NEEDED else notes.told).append(
-                f"{key}: {missing}" if what in NEEDED else f"{key}: {value} is left out: {missing}"
-            )
+            scheduler = "the default scheduler" if line is None else f"KAI {line.version}"
+            missing = f"{scheduler} has no such key"
+            if what in NEEDED:
+                notes.errors.append(f"{key}: {missing}")
+            else:
+                notes.notes.append(f"{key}: {value} is left out: {missing}")
 
 
 def _schedule(spec: Json, target: Target, notes: _Notes) -> None:
     names = {line.scheduler_name for line in lines().values()} | {target.scheduler_name, ""}
     asked = str(spec.get("schedulerName") or "")
     if asked == DEFAULT_SCHEDULER and target.line is not None:
-        notes.told.append(f"it goes to {DEFAULT_SCHEDULER} by its own wish")
+        notes.notes.append(f"schedulerName {DEFAULT_SCHEDULER} is kept")
     elif asked not in names | {DEFAULT_SCHEDULER}:
-        notes.refused.append(f"there is no scheduler {asked!r}; leave schedulerName out for the tenant's own")
+        notes.errors.append(f"unknown scheduler {asked!r}; omit schedulerName to use the tenant's own")
     else:
         spec["schedulerName"] = target.scheduler_name
     classes = {name for line in lines().values() for name in line.priority_classes}
     if target.line is None and spec.get("priorityClassName") in classes:
-        notes.told.append(f"priorityClassName: {spec.pop('priorityClassName')} is left out: it is one of KAI's")
+        notes.notes.append(f"priorityClassName: {spec.pop('priorityClassName')} is left out: it is one of KAI's")
 
 
 def _pods(manifest: Manifest) -> int:
@@ -217,7 +217,7 @@ def _pods(manifest: Manifest) -> int:
 
 
 def _placed(doc: Json, namespace: str, lab: str, groups: set[str]) -> Json:
-    """A copy in the namespace; ``groups`` are the PodGroups that come along."""
+    """A copy in the namespace; references to the PodGroups ``groups`` follow their names."""
     new = copy.deepcopy(doc)
     meta = new["metadata"]
     meta["namespace"] = namespace

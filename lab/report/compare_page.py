@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lab.compare.model import ComparedGpu, Comparison, PodRun, Run, Side
-from lab.compare.text import figures, order_of_starts, pairs, state
+from lab.compare.text import figures, order_of_starts, pairs, remarks, state
 from lab.report.templates import render
 from lab.report.timing_chart import LEAST, TimingBar, TimingChart, TimingLane, bar
 
@@ -41,8 +41,7 @@ def compare_page(comparison: Comparison) -> str:
             }
             for number in range(1, comparison.rounds + 1)
         ],
-        pending=[(run, pod) for run in comparison.runs for pod in run.pending],
-        notes=[(run, note) for run in comparison.runs for note in run.notes],
+        remarks=list(remarks(comparison)),
     )
 
 
