@@ -142,5 +142,5 @@ def two_sides() -> Comparison:
         Difference("annotation", "node_pool", "kai.scheduler/nodepool: x", "", ("a", "b")),
         Difference("PodGroup", "Job/gang", "1 × (minMember 2)", "2 × (minMember 1)", ()),
     )
-    told = ("team-ml: Job gang: <i>batch-min-member</i> is left out",)
-    return Comparison("demo", a, b, 2, at_once=False, runs=runs, differences=rows, told=told)
+    notes = ("team-ml: Job gang: <i>batch-min-member</i> is left out",)
+    return Comparison("demo", a, b, 2, at_once=False, runs=runs, differences=rows, notes=notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.compare.annotation_diff import SchedulerMarks, differences, form, wrote
+from lab.compare.annotation_diff import SchedulerMarks, differences, form, marks_of
 from lab.compare.model import Difference
 from tests.support.compare_world import HOST, SPACE, group, planned, recording, seen
 
@@ -19,14 +19,14 @@ def test_what_stood_in_the_manifest_or_is_kubernetes_own_was_not_written() -> No
     doc = {"metadata": {"annotations": {"mine": "1"}, "labels": {"kai.scheduler/queue": "test"}}}
     notes = {"mine": "1", "vcluster.loft.sh/object-uid": "x", "kubernetes.io/config": "y", "pod-group-name": "pg"}
     record = recording(annotated("a", notes, labels={"kailab": "demo", "job-name": "a"}))
-    found = wrote(record, [planned("a", doc=doc)], by_host=False)
+    found = marks_of(record, [planned("a", doc=doc)], by_host=False)
     assert found.keys == {("a", "annotation", "pod_group"): "pod-group-name: pg"}
 
 
 def test_what_stood_in_a_template_was_not_written() -> None:
     doc = {"spec": {"template": {"metadata": {"labels": {"kai.scheduler/queue": "test", "app": "j"}}}}}
     record = recording(seen("j-x", 1.0, labels={"app": "j"}, meta={"owner": "Job/j"}))
-    assert wrote(record, [planned("j", kind="Job", doc=doc)], by_host=False).keys == {}
+    assert marks_of(record, [planned("j", kind="Job", doc=doc)], by_host=False).keys == {}
 
 
 def test_names_of_one_run_are_no_difference() -> None:
@@ -37,7 +37,7 @@ def test_names_of_one_run_are_no_difference() -> None:
             "runai/shared-gpu-configmap": f"{name}-{random}-shared-gpu",
         }
         record = recording(annotated(name, notes, labels={"runai-gpu-group": uuid, f"runai-gpu-group/{uuid}": uuid}))
-        both.append(wrote(record, [planned("a")], by_host=False))
+        both.append(marks_of(record, [planned("a")], by_host=False))
     assert differences(*both) == ()
     texts = set(both[0].keys.values())
     assert "pod-group-name: pg-<name>-<uid>" in texts
@@ -47,9 +47,9 @@ def test_names_of_one_run_are_no_difference() -> None:
 
 def test_the_hosts_kai_writes_on_the_hosts_pod() -> None:
     record = recording(annotated("a", {}), annotated("a", {"received-resource-type": "Regular"}, side=HOST))
-    on_host = wrote(record, [planned("a")], by_host=True).keys
+    on_host = marks_of(record, [planned("a")], by_host=True).keys
     assert on_host["a", "annotation", "received_type"] == "received-resource-type: Regular"
-    assert ("a", "annotation", "received_type") not in wrote(record, [planned("a")], by_host=False).keys
+    assert ("a", "annotation", "received_type") not in marks_of(record, [planned("a")], by_host=False).keys
 
 
 def test_short_names_are_replaced_as_whole_words_only() -> None:
@@ -98,13 +98,13 @@ def test_pod_groups_in_words() -> None:
     for names in (("pg", "pg"), ("pg-1", "pg-2")):
         pods = [seen(f"j-{n}", 1.0, group=name, meta={"owner": "Job/j"}) for n, name in enumerate(names)]
         made = tuple(group(name, minimum=3 - len({*names}), of="Job/j") for name in dict.fromkeys(names))
-        both.append(wrote(recording(*pods, groups=made), [planned("j", kind="Job")], by_host=False))
-    assert both[0].groups == {"Job/j": "1 × (minMember 2, train, queue test, of a Job, 2 pods)"}
-    assert both[1].groups == {"Job/j": "2 × (minMember 1, train, queue test, of a Job, 1 pod)"}
+        both.append(marks_of(recording(*pods, groups=made), [planned("j", kind="Job")], by_host=False))
+    assert both[0].groups == {"Job/j": "1 × (minMember 2, train, queue test, owner Job, 2 pods)"}
+    assert both[1].groups == {"Job/j": "2 × (minMember 1, train, queue test, owner Job, 1 pod)"}
     rows = [row for row in differences(*both) if row.kind == "PodGroup"]
     assert [(row.name, row.a, row.b) for row in rows] == [("Job/j", both[0].groups["Job/j"], both[1].groups["Job/j"])]
 
 
 def test_pods_without_a_group_have_no_words() -> None:
-    found = wrote(recording(seen("a", 1.0)), [planned("a")], by_host=False)
+    found = marks_of(recording(seen("a", 1.0)), [planned("a")], by_host=False)
     assert found.groups == {"Pod/a": ""}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lab.compare.annotation_diff import SchedulerMarks
-from lab.compare.compare import apart, compare, pending
+from lab.compare.compare import by_pod, compare, pending
 from lab.compare.measure import Round, measure
 from lab.compare.target import Target
 from lab.compare.workload import fit
@@ -85,7 +85,7 @@ def with_nodes(found: Target, *nodes: str) -> Target:
 @pytest.mark.parametrize("nodes", [((), ("w2",)), (("w1",), ()), (("w1",), ("w1", "w2"))])
 def test_at_once_needs_nodes_of_their_own(ran: Any, monkeypatch: pytest.MonkeyPatch, nodes: Any) -> None:
     tenants(monkeypatch, one=with_nodes(target(), *nodes[0]), two=with_nodes(target(), *nodes[1]))
-    with pytest.raises(SpecError, match="nodes of their own"):
+    with pytest.raises(SpecError, match="dedicated nodes"):
         compare(lab(), "one", "two", documents(), at_once=True)
     assert ran == []
 
@@ -105,7 +105,7 @@ def test_what_one_tenant_cannot_do_is_refused_before_the_other_runs(ran: Any, mo
 
 
 def test_no_rounds_are_refused() -> None:
-    with pytest.raises(SpecError, match="0 rounds"):
+    with pytest.raises(SpecError, match="--rounds must be at least 1"):
         compare(lab(), "one", "two", documents(), rounds=0)
 
 
@@ -118,8 +118,8 @@ def test_pending_pods_are_those_without_a_node_at_the_end() -> None:
 
 def test_lines_of_an_explanation_go_to_their_pods() -> None:
     lines = ["Pod ns/a: Pending", "why [x]: y", "Pod ns/a-2: Pending", "why [z]: w"]
-    assert apart("ns", ["a", "a-2"], lines) == {"a": tuple(lines[:2]), "a-2": tuple(lines[2:])}
-    assert apart("ns", ["a", "b"], ["no explanation: slow"]) == dict.fromkeys("ab", ("no explanation: slow",))
+    assert by_pod("ns", ["a", "a-2"], lines) == {"a": tuple(lines[:2]), "a-2": tuple(lines[2:])}
+    assert by_pod("ns", ["a", "b"], ["no explanation: slow"]) == dict.fromkeys("ab", ("no explanation: slow",))
 
 
 # One run, over scripted APIs.
@@ -142,8 +142,8 @@ def scripted(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyP
     """A lab with the tenant ``ml`` whose namespace is always ``ns``; pods of it come to rest at once."""
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
-    monkeypatch.setattr("lab.compare.settling.CALM", 0.02)
-    monkeypatch.setattr("lab.compare.settling.PATIENT", 0.02)
+    monkeypatch.setattr("lab.compare.recording.CALM", 0.02)
+    monkeypatch.setattr("lab.compare.recording.PATIENT", 0.02)
     monkeypatch.setattr("lab.workloads.namespace.secrets.token_hex", lambda _: "abc123")
     monkeypatch.setattr(run_module.GpuSource, "of", lambda _: SimpleNamespace(read=lambda: EMPTY))
     monkeypatch.setattr(
@@ -207,7 +207,7 @@ def test_time_is_up_and_later_waves_are_not_created(scripted: Any, tenant_api: F
     later["metadata"]["annotations"] = {"kailab.dev/wave": "1"}
     found, _ = one_run(scripted, cpu_pod("a"), later, timeout=0.3)
     assert not found.settled
-    assert "not at rest within 0.3 s; 1 later waves were not created" in found.notes
+    assert "not settled within 0.3 s; 1 later waves were not created" in found.notes
 
 
 def test_what_is_refused_half_way_is_taken_away_owners_first(scripted: Any, tenant_api: FakeApi) -> None:

@@ -37,9 +37,9 @@ def test_figures_stand_once_for_each_round(comparison: Comparison) -> None:
     found = {figure.name: (figure.a, figure.b) for figure in figures(comparison)}
     assert found["evictions"] == ("0 · 0", "1 · 0")
     assert found["pending at the end"] == ("0 · 0", "1 · 0")
-    assert found["GPUs touched"][0] == "2 (2) · 2 (2)"
+    assert found["GPUs used"][0] == "2 (2) · 2 (2)"
     assert found["seconds to scheduled"] == ("0.50 / 0.90 / 1.90, 6 pods", "0.50 / 0.90 / 1.90, 5 pods")
-    assert found["came to rest"][1] == "no, 10.0 s · yes, 10.0 s"
+    assert found["settled"][1] == "no, 10.0 s · yes, 10.0 s"
     assert found["own nodes"] == ("worker2", "none")
 
 
@@ -88,7 +88,13 @@ def test_plain_lines_in_a_pipe(comparison: Comparison) -> None:
 def test_tables_on_a_terminal(comparison: Comparison) -> None:
     text = said(comparison, width=100)
     assert max(map(len, text.splitlines())) <= 100
-    for words in ("A  team-ml", "B  team-research", "seconds to running", "What was written differently", "no room"):
+    for words in (
+        "A  team-ml",
+        "B  team-research",
+        "seconds to running",
+        "Differences in labels, annotations and PodGroups",
+        "no room",
+    ):
         assert words in text
     assert "╭" not in said(comparison, width=100, encoding="ascii")
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lab.compare.record import ComparisonRecorder
-from lab.compare.recording import EvictSeen, evictions
-from lab.compare.settling import CALM, PATIENT, SettledPod, stands
+from lab.compare.recording import CALM, PATIENT, EvictSeen, Settling, evictions, progress
 from lab.errors import ApiFailed
 from lab.kube import Cluster, informers, reflector
 from lab.workloads.namespace import WorkloadNamespace
@@ -89,7 +88,7 @@ def test_both_sides_are_recorded_and_strangers_are_not(
         go.set()
         arrived = lambda: bool(len(recorder._pods) == 3 and recorder._groups and recorder._evictions)  # noqa: E731
         assert recorder._loop.wait_for(arrived, 30.0)
-        assert not recorder.rest(2, 0.0), "a second pod never came"
+        assert not recorder.settle(2, 0.0), "a second pod never came"
         found = recorder.recording(False)
     by_side = {side: [one.pod.view.phase for one in found.pods if one.side == side] for side in (TENANT, HOST)}
     assert by_side == {TENANT: ["Pending", "Running"], HOST: ["Pending"]}
@@ -105,11 +104,11 @@ def test_both_sides_are_recorded_and_strangers_are_not(
 def test_rest_comes_after_calm(
     place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("lab.compare.settling.CALM", 0.05)
+    monkeypatch.setattr("lab.compare.recording.CALM", 0.05)
     serve(tenant_api, Stream(("ADDED", pod("a", "Running"))))
     serve(host_api, Stream())
     with ComparisonRecorder(place) as recorder:
-        assert recorder.rest(1, 30.0)
+        assert recorder.settle(1, 30.0)
         assert recorder.recording(True).seconds < 20
 
 
@@ -134,7 +133,7 @@ def test_what_following_met_is_raised_where_somebody_waits(
     with ComparisonRecorder(place) as recorder:
         recorder._loop.fail(ApiFailed("gone"))
         with pytest.raises(ApiFailed, match="gone"):
-            recorder.rest(1, 30.0)
+            recorder.settle(1, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +165,11 @@ REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": 
     ],
 )
 def test_how_a_pod_stands(more: dict[str, Any], wanted: str) -> None:
-    assert stands(seen("a", 0.0, **more).pod.view) == wanted
+    assert progress(seen("a", 0.0, **more).pod.view) == wanted
 
 
-def standing(*pods: Any) -> SettledPod:
-    found = SettledPod()
+def standing(*pods: Any) -> Settling:
+    found = Settling()
     for one in pods:
         found.note(one)
     return found
@@ -187,4 +186,4 @@ def test_calm_depends_on_who_is_still_on_the_way() -> None:
 
 def test_only_what_matters_counts_as_a_change() -> None:
     found = standing(*life("a", running=2.0), seen("a", 9.0, node="worker", ready=True, annotations={"new": "1"}))
-    assert found.moved == 2.0
+    assert found.changed == 2.0

@@ -41,7 +41,7 @@ def test_namespace_owner_label_and_scheduler_become_the_tenants_own() -> None:
 
 
 def test_nothing_is_told_of_what_fits() -> None:
-    assert fitted(gpu_pod("a"), fraction_pod("b", fraction=0.5)).told == ()
+    assert fitted(gpu_pod("a"), fraction_pod("b", fraction=0.5)).notes == ()
 
 
 def test_the_written_documents_stay_as_they_are() -> None:
@@ -57,7 +57,7 @@ def test_the_default_scheduler_gets_no_queue_and_is_told_so() -> None:
     assert one.doc["spec"]["schedulerName"] == "default-scheduler"
     assert "kai.scheduler/queue" not in one.doc["metadata"].get("labels", {})
     assert one.queue == "test", "fairness is still by the queue of the workload file"
-    (told,) = found.told
+    (told,) = found.notes
     assert "kai.scheduler/queue: test is left out" in told
     assert told.startswith("ml: Pod a: ")
 
@@ -65,8 +65,8 @@ def test_the_default_scheduler_gets_no_queue_and_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("doc", "words"),
     [
-        (fraction_pod("a", fraction=0.5), "gpu-fraction: the default scheduler knows no such key"),
-        (pod_group("g", queue="test", minimum=2), "knows no PodGroups"),
+        (fraction_pod("a", fraction=0.5), "gpu-fraction: the default scheduler has no such key"),
+        (pod_group("g", queue="test", minimum=2), "does not support PodGroups"),
     ],
 )
 def test_what_the_default_scheduler_cannot_do_is_refused(doc: Json, words: str) -> None:
@@ -88,22 +88,24 @@ def test_priority_classes_of_kai_are_left_out_for_the_default_scheduler() -> Non
     doc["spec"]["priorityClassName"] = "train"
     found = fitted(doc, to=target("", mode="default"))
     assert "priorityClassName" not in found.objects[0].doc["spec"]
-    assert any("priorityClassName: train is left out" in told for told in found.told)
+    assert any("priorityClassName: train is left out" in told for told in found.notes)
     assert fitted(doc).objects[0].doc["spec"]["priorityClassName"] == "train"
 
 
 def test_a_gang_that_an_old_kai_does_not_know_is_told() -> None:
     training = job("training", cpu_pod(), pods=2, minimum=2)
-    assert not fitted(training).told
+    assert not fitted(training).notes
     old = fitted(training, to=target("0.7.11"))
     assert "annotations" not in old.objects[0].doc["metadata"] or not old.objects[0].doc["metadata"]["annotations"]
-    assert any("kai.scheduler/batch-min-member: 2 is left out: KAI 0.7.11 has no such key" in told for told in old.told)
-    assert any("no gang" in told for told in fitted(training, to=target(mode="host-kai")).told)
+    assert any(
+        "kai.scheduler/batch-min-member: 2 is left out: KAI 0.7.11 has no such key" in told for told in old.notes
+    )
+    assert any("no gang" in told for told in fitted(training, to=target(mode="host-kai")).notes)
 
 
 def test_a_container_of_its_own_for_the_fraction_is_refused_where_it_is_not_known() -> None:
     doc = with_notes(fraction_pod("a", fraction=0.5), **{"gpu-fraction-container-name": "main"})
-    assert not fitted(doc).told
+    assert not fitted(doc).notes
     with pytest.raises(ManifestsRefused) as caught:
         fitted(doc, to=target("0.7.11"))
     assert "gpu-fraction-container-name: KAI 0.7.11 has no such key" in caught.value.evidence[0]
@@ -118,7 +120,7 @@ def test_keys_are_spelled_as_the_version_spells_them(version: str, key: str, wri
     doc["metadata"]["labels"][written] = "pool"
     found = fitted(doc, to=target(version))
     assert found.objects[0].doc["metadata"]["labels"][key] == "pool"
-    assert bool(found.told) is (written != key)
+    assert bool(found.notes) is (written != key)
 
 
 def test_keys_are_translated_in_templates_too() -> None:
@@ -132,14 +134,14 @@ def test_keys_are_translated_in_templates_too() -> None:
 def test_what_kai_writes_itself_is_left_out() -> None:
     found = fitted(with_notes(cpu_pod("a"), **{"received-resource-type": "Fraction"}))
     assert "received-resource-type" not in found.objects[0].doc["metadata"]["annotations"]
-    assert any("KAI writes it itself" in told for told in found.told)
+    assert any("KAI writes it itself" in told for told in found.notes)
 
 
 def test_a_pod_without_a_queue_goes_to_the_tenants_first_leaf() -> None:
     found = fitted(cpu_pod("a", queue=None))
     assert found.objects[0].doc["metadata"]["labels"]["kai.scheduler/queue"] == "test"
     assert found.objects[0].queue == "test"
-    assert any("it names no queue and goes to test" in told for told in found.told)
+    assert any("no queue given: uses test" in told for told in found.notes)
 
 
 def test_lint_refuses_a_queue_that_the_tenant_does_not_have() -> None:
@@ -151,20 +153,20 @@ def test_lint_refuses_a_queue_that_the_tenant_does_not_have() -> None:
 def test_a_pod_may_insist_on_the_default_scheduler_and_on_no_other() -> None:
     found = fitted(cpu_pod("a", scheduler="default-scheduler", queue=None), cpu_pod("b"))
     assert found.objects[0].doc["spec"]["schedulerName"] == "default-scheduler"
-    assert any("by its own wish" in told for told in found.told)
+    assert any("is kept" in told for told in found.notes)
     with pytest.raises(ManifestsRefused) as caught:
         fitted(cpu_pod("a", scheduler="volcano"))
-    assert "no scheduler 'volcano'" in caught.value.evidence[0]
+    assert "unknown scheduler 'volcano'" in caught.value.evidence[0]
 
 
 @pytest.mark.parametrize(
     ("doc", "words"),
     [
-        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}, "a workload consists of"),
-        ({"global": {"tag": "v1"}}, "a workload consists of"),
-        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "there is no pod in it"),
-        ({**cpu_pod("x"), "metadata": {"generateName": "x-"}}, "a name of its own"),
-        (with_notes(cpu_pod("x"), **{WAVE_ANNOTATION: "soon"}), "no whole number"),
+        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}, "unsupported kind"),
+        ({"global": {"tag": "v1"}}, "unsupported kind"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "it contains no pods"),
+        ({**cpu_pod("x"), "metadata": {"generateName": "x-"}}, "metadata.name is missing"),
+        (with_notes(cpu_pod("x"), **{WAVE_ANNOTATION: "soon"}), "must be a number"),
     ],
 )
 def test_what_is_no_workload_is_refused(doc: Json, words: str) -> None:
@@ -189,7 +191,7 @@ def test_gangs_by_hand_get_a_name_of_their_own_in_own_kai_tenants_only() -> None
     assert (group.pods, group.queue) == (0, "test")
     with pytest.raises(ManifestsRefused) as caught:
         fitted(*docs, to=target(mode="host-kai"))
-    assert "they are on the host" in caught.value.evidence[0]
+    assert "exist on the host only" in caught.value.evidence[0]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_the_example_fits_every_version(version: str) -> None:
     found = fit(parse(text, "mixed.yaml"), target(version))
     assert [sum(one.pods for one in wave) for wave in found.waves] == [7, 1]
     gang = ("0.14.7", "0.16.8", "0.17.0")
-    assert any("batch-min-member" in told for told in found.told) is (version not in gang)
+    assert any("batch-min-member" in told for told in found.notes) is (version not in gang)
 
 
 def test_meanings_of_keys() -> None:
