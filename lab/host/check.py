@@ -17,7 +17,7 @@ HERE = "this machine"
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What the planned lab requires of the machine, in the lab file's terms; ``kubernetes`` is empty if unknown."""
+    """Requirements of the planned lab, in the lab file's terms; ``kubernetes`` is empty if unknown."""
 
     kubernetes: str = ""
     engine: str = "auto"

@@ -113,7 +113,7 @@ class HostFacts:
     kvm: bool = False
 
     def engine(self, wanted: str = "auto") -> EngineFacts | None:
-        """The wanted engine, or for ``auto`` the first one, if it is running."""
+        """The wanted engine if it is running, or for ``auto`` the first running one."""
         names = engines.NAMES if wanted == "auto" else (wanted,)
         running = {engine.name: engine for engine in self.engines if engine.running}
         return next((running[name] for name in names if name in running), None)
