@@ -14,7 +14,7 @@ _WORKERS: Loc = ("cluster", "workers")
 _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB"}
 
 
-def broken(spec: LabFields) -> Iterator[BrokenRule]:
+def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the section."""
     yield from _pools(spec)
     if spec.gpu.mode in ("auto", "simulated"):
@@ -91,7 +91,7 @@ def _refused_by_kubelets(domain: str) -> bool:
     return own and parts[-3:] not in (["kubelet", "kubernetes", "io"], ["node", "kubernetes", "io"])
 
 
-def doubtful(spec: LabFields) -> Iterator[str]:
+def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     gpu = spec.gpu
     if gpu.mode == "none":

@@ -20,7 +20,7 @@ class LabSpec(LabFields):
     @model_validator(mode="after")
     def _apply_rules(self) -> LabSpec:
         errors = []
-        for rule in (rule for part in _RULES for rule in part.broken(self)):
+        for rule in (rule for part in _RULES for rule in part.violations(self)):
             kind = PydanticCustomError(rules.RULE, "{what}", {"what": rule.what, "about": rule.about})
             errors.append(InitErrorDetails(type=kind, loc=rule.loc, input=None))
         if errors:
@@ -29,7 +29,7 @@ class LabSpec(LabFields):
 
     def warnings(self) -> tuple[str, ...]:
         """Warnings about values that are valid but probably unintended, each with the path of the field."""
-        return tuple(warning for part in _RULES for warning in part.doubtful(self))
+        return tuple(warning for part in _RULES for warning in part.warnings(self))
 
 
 def type_at(loc: rules.Loc) -> Any:

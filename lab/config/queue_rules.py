@@ -14,7 +14,7 @@ from lab.text import perhaps
 _RESOURCES: tuple[Literal["gpu", "cpu", "memory"], ...] = ("gpu", "cpu", "memory")
 
 
-def broken(spec: LabFields) -> Iterator[BrokenRule]:
+def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the host's queues."""
     yield from shape(spec.queues, ("queues",))
     if spec.scheduler != "default":
@@ -45,7 +45,7 @@ def shape(queues: Sequence[QueueSpec], at: Loc) -> Iterator[BrokenRule]:
 def levels(queues: Sequence[QueueSpec], at: Loc, kai: str, version: Loc) -> Iterator[BrokenRule]:
     """Rules about the depth of the tree in a KAI version, whose place in the lab file is ``version``."""
     line = known_line(kai)
-    # doubtful() warns about a version that is not in any line
+    # warnings() reports about a version that is not in any line
     if line is None or not line.queue_levels or not line.exact:
         return
     more = next((other.first for other in lines().values() if not other.queue_levels), "")
@@ -75,7 +75,7 @@ def _chain(queue: QueueSpec, by_name: dict[str, QueueSpec]) -> list[str]:
     return chain
 
 
-def doubtful(spec: LabFields) -> Iterator[str]:
+def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about the host's queues."""
     if spec.scheduler == "default":
         if spec.queues:

@@ -37,7 +37,7 @@ def prefix(loc: Loc) -> str:
     return f"{dotted(loc)}: " if loc else ""
 
 
-def broken(spec: LabFields) -> Iterator[BrokenRule]:
+def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the cluster and its KAI."""
     about: tuple[Loc, ...] = (("cluster", "provider"),)
     for key, value in (("kubeconfig", spec.cluster.kubeconfig), ("context", spec.cluster.context)):
@@ -77,7 +77,7 @@ def duplicates(at: Loc, names: Sequence[str]) -> Iterator[BrokenRule]:
             yield BrokenRule((*at, index, "name"), f"'{name}' is already used by {dotted((*at, first))}")
 
 
-def doubtful(spec: LabFields) -> Iterator[str]:
+def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     # kubelet 1.35 has failCgroupV1 on by default.
     if spec.cluster.provider == "kind" and release(spec.cluster.kubernetes)[:2] > (1, 34):

@@ -23,7 +23,7 @@ _OWN_KAI_ONLY = {"kai_values": "kaiValues", "gpu_sharing": "gpuSharing", "queues
 """Without kai_version, whose message names the value."""
 
 
-def broken(spec: LabFields) -> Iterator[BrokenRule]:
+def violations(spec: LabFields) -> Iterator[BrokenRule]:
     """Violated rules of the section."""
     yield from duplicates(("tenants",), [tenant.name for tenant in spec.tenants])
     for index, tenant in enumerate(spec.tenants):
@@ -168,7 +168,7 @@ def _isolates_since(line: VersionLine) -> str:
     return line.version
 
 
-def doubtful(spec: LabFields) -> Iterator[str]:
+def warnings(spec: LabFields) -> Iterator[str]:
     """Warnings about values that are valid but probably unintended."""
     if spec.gpu.mode == "auto" and spec.cluster.provider == "kind":
         for index, what in _excess_quotas(spec):

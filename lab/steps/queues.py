@@ -68,18 +68,14 @@ def temporary_queues(
 
 
 def parents_first(queues: Iterable[QueueSpec]) -> list[QueueSpec]:
-    """Queues in order, but each after its parent."""
-    waiting = list(queues)
-    done: list[QueueSpec] = []
-    names: set[str] = set()
-    while waiting:
-        free = [queue for queue in waiting if queue.parent is None or queue.parent in names]
-        if not free:  # a parent outside of these queues; the lab file's rules refuse cycles
-            return [*done, *waiting]
-        done += free
-        names.update(queue.name for queue in free)
-        waiting = [queue for queue in waiting if queue.name not in names]
-    return done
+    """Queues by their depth in the tree, otherwise in order. The lab file's rules refuse cycles."""
+    by_name = {queue.name: queue for queue in queues}
+
+    def depth(queue: QueueSpec) -> int:
+        parent = by_name.get(queue.parent or "")
+        return 0 if parent is None else 1 + depth(parent)
+
+    return sorted(by_name.values(), key=depth)
 
 
 def _document(queue: QueueSpec, lab: str) -> dict[str, Any]:

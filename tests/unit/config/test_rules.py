@@ -1,4 +1,4 @@
-"""What goes together, and what is only doubtful. What is refused stands in config_cases/."""
+"""Valid combinations of values, and warnings. Refused ones are in config_cases/."""
 
 from __future__ import annotations
 
