@@ -59,7 +59,7 @@ def merged(*layers: Mapping[str, Any]) -> Json:
 
 
 def value_at(values: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path, or None."""
+    """The value at a dotted path, or None, also for an empty path."""
     here: Any = values
     for key in path.split("."):
         if not isinstance(here, Mapping):
@@ -69,10 +69,10 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def with_value(path: str, value: object) -> Json:
-    """Values with only ``value`` at a dotted path."""
-    for key in reversed(path.split(".")):
+    """Values with only ``value`` at a dotted path; empty for an empty path, which means that a chart lacks the key."""
+    for key in reversed(path.split(".") if path else ()):
         value = {key: value}
-    return dict(value) if isinstance(value, dict) else {}
+    return dict(value) if path and isinstance(value, dict) else {}
 
 
 def installed(cluster: Cluster, name: str, namespace: str) -> Release | None:

@@ -18,7 +18,7 @@ def kai_values(spec: LabSpec) -> dict[str, Any]:
     line = line_of(spec.kai.version)
     # Registry and tag equal the published chart's defaults. They are set because the .tgz of some GitHub releases names
     # a registry that lacks their images (defect registry-of-release-asset).
-    images = merged(with_value(line.helm.registry, line.registry), _set(line.helm.tag, line.tag))
+    images = merged(with_value(line.helm.registry, line.registry), with_value(line.helm.tag, line.tag))
     sharing = with_value(line.helm.gpu_sharing, spec.kai.gpu_sharing)
     base = base_values("kai", line.base) if line.base else {}
     return merged(base, images, sharing, _runtime_classes(spec, line), _isolation(spec, line), spec.kai.values)
@@ -33,7 +33,7 @@ def _isolation(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     """
     if not beside_host_kai(spec):
         return {}
-    return merged(_set(line.helm.namespace_selector, HOST_KAI), _set(line.helm.node_pool_key, NODE_LABEL))
+    return merged(with_value(line.helm.namespace_selector, HOST_KAI), with_value(line.helm.node_pool_key, NODE_LABEL))
 
 
 def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
@@ -43,19 +43,9 @@ def _runtime_classes(spec: LabSpec, line: VersionLine) -> dict[str, Any]:
     NVML. Without GPUs that RuntimeClass does not exist, and pods that name it are refused.
     """
     name = RUNTIME_CLASS if has_gpus(spec) else ""
-    reservation = _set(line.helm.reservation_class, name) if name else {}
-    workload = _set(line.helm.workload_class, name) if name or line.workload_class_clearable else {}
+    reservation = with_value(line.helm.reservation_class, name) if name else {}
+    workload = with_value(line.helm.workload_class, name) if name or line.workload_class_clearable else {}
     return merged(reservation, workload)
-
-
-def _set(key: str, value: object) -> dict[str, Any]:
-    """Values with a key of the chart; empty if this version lacks the key."""
-    return with_value(key, value) if key else {}
-
-
-def _value(values: dict[str, Any], key: str) -> Any:
-    """The value of a key of the chart; None if this version lacks the key."""
-    return value_at(values, key) if key else None
 
 
 def own_hooks(spec: LabSpec) -> bool:
@@ -72,14 +62,14 @@ def own_hooks(spec: LabSpec) -> bool:
 def makes_default_queues(spec: LabSpec) -> bool:
     """Whether this chart creates default queues with these values."""
     line = line_of(spec.kai.version)
-    return bool(line.default_queues) and _value(kai_values(spec), line.helm.default_queues) is not False
+    return bool(line.default_queues) and value_at(kai_values(spec), line.helm.default_queues) is not False
 
 
 def release_values(spec: LabSpec) -> dict[str, Any]:
     """The release's values: ``kai_values``, without the default queues if the lab creates them."""
     values = kai_values(spec)
     key = line_of(spec.kai.version).helm.default_queues
-    return merged(values, _set(key, value=False)) if own_hooks(spec) else values
+    return merged(values, with_value(key, value=False)) if own_hooks(spec) else values
 
 
 def kai_images(spec: LabSpec) -> tuple[str, ...]:
@@ -88,10 +78,10 @@ def kai_images(spec: LabSpec) -> tuple[str, ...]:
     names = set(line.images)
     if not own_hooks(spec):
         names.update(line.hook_images)
-    if _value(values, line.helm.cluster_autoscaling):
+    if value_at(values, line.helm.cluster_autoscaling):
         names.update(line.scaling_images)
-    registry, tag = _value(values, line.helm.registry), _value(values, line.helm.tag) or line.tag
-    suffix = "-fips" if _value(values, line.helm.fips) else ""
+    registry, tag = value_at(values, line.helm.registry), value_at(values, line.helm.tag) or line.tag
+    suffix = "-fips" if value_at(values, line.helm.fips) else ""
     return tuple(f"{registry}/{name}:{tag}{suffix}" for name in sorted(names))
 
 
@@ -102,7 +92,7 @@ def kai_deployments(spec: LabSpec) -> tuple[str, ...]:
     if line.component_switch:
         keys = {name: line.deployments[name] for name in line.deployments if name in line.by_operator}
         off = {name for name, key in keys.items() if value_at(values, f"{key}.enabled") is False}
-    if _value(values, line.helm.default_shard) is False:
+    if value_at(values, line.helm.default_shard) is False:
         off.add(line.scheduler_app)
-    more = (line.scaling_deployment,) if _value(values, line.helm.cluster_autoscaling) else ()
+    more = (line.scaling_deployment,) if value_at(values, line.helm.cluster_autoscaling) else ()
     return (*(name for name in line.deployments if name not in off), *more)
