@@ -20,6 +20,7 @@ from lab.gpu.simulated.health import Health, failures_on
 from lab.gpu.simulated.nvml_build import node_arch, source_digest
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.fields import Obj
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
 from lab.session.context import LabContext
@@ -35,8 +36,6 @@ _PODS_SECONDS = 120.0
 # The kubelet reports a change of its devices with its next status, at most 10 s later.
 _ALLOCATABLE_SECONDS = 90.0
 _PERMANENT = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError")
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -132,13 +131,7 @@ class GpuPlugin(LabStep):
         )
         ctx.progress("waiting for the kubelets to offer the GPUs")
         try:
-            cluster.wait(
-                "Node",
-                lambda nodes: not offer_differences(offers, nodes),
-                labels=f"{GPU_PRESENT_LABEL}=true",
-                timeout=_ALLOCATABLE_SECONDS,
-                what=f"the GPU nodes offer {', '.join(f'{name}: {offer}' for name, offer in offers.items())}",
-            )
+            wait_for_offers(cluster, offers, timeout=_ALLOCATABLE_SECONDS)
         except WaitTimeout as error:
             raise WaitTimeout(error.what, evidence=[*error.evidence, *_log_tails(cluster)], fix=error.fix) from error
 
@@ -147,7 +140,7 @@ class GpuPlugin(LabStep):
         fix = f"kubectl -n {NAMESPACE} logs -l {SELECTOR}"
         require_planned(self.observe(ctx), "GPUs are not offered as planned", fix)
 
-    def documents(self) -> list[Json]:
+    def documents(self) -> list[dict[str, Any]]:
         """The shipped manifests with the lab's label and the hash of the GPUs."""
         import yaml
 
@@ -176,11 +169,11 @@ class GpuPlugin(LabStep):
         manifest = (assets("manifests") / "gpu" / "device-plugin.yaml").read_text()
         return hashlib.sha256(json.dumps([*self.config(), manifest]).encode()).hexdigest()[:16]
 
-    def _serving(self, pods: Iterable[Json], starts: Mapping[str, datetime]) -> dict[str, str]:
+    def _serving(self, pods: Iterable[Obj], starts: Mapping[str, datetime]) -> dict[str, str]:
         """Node → plugin pod that runs with the planned GPUs since the node's last start."""
         return {view.node: view.name for pod in pods if self._serves(view := PodView.of(pod), pod, starts)}
 
-    def _serves(self, view: PodView, pod: Json, starts: Mapping[str, datetime]) -> bool:
+    def _serves(self, view: PodView, pod: Obj, starts: Mapping[str, datetime]) -> bool:
         # After a restart of its node a pod still shows its old status, until the kubelet writes a new one.
         states = [status.get("state") or {} for status in pod.get("status", {}).get("containerStatuses") or []]
         started = [state["running"]["startedAt"] for state in states if (state.get("running") or {}).get("startedAt")]
@@ -217,7 +210,7 @@ def require_plugins(cluster: Cluster, nodes: Iterable[str], error: type[LabError
     return ready
 
 
-def offer_differences(offers: Offers, nodes: Sequence[Json]) -> list[str]:
+def offer_differences(offers: Offers, nodes: Sequence[Obj]) -> list[str]:
     """Return a line for each node that does not offer what it should."""
     seen = {view.name: view.gpus for view in map(NodeView.of, nodes)}
     return [
@@ -225,6 +218,18 @@ def offer_differences(offers: Offers, nodes: Sequence[Json]) -> list[str]:
         for name, offer in offers.items()
         if seen.get(name, 0) not in offer
     ]
+
+
+def wait_for_offers(cluster: Cluster, offers: Offers, *, timeout: float, hold: float = 0.0) -> None:
+    """Wait until the nodes offer their GPUs, and for ``hold`` seconds more. Raises WaitTimeout."""
+    cluster.wait(
+        "Node",
+        lambda nodes: not offer_differences(offers, nodes),
+        labels=f"{GPU_PRESENT_LABEL}=true",
+        timeout=timeout,
+        hold=hold,
+        what=f"kubelets offer GPUs: {', '.join(f'{name}: {offer}' for name, offer in offers.items())}",
+    )
 
 
 def node_starts(ctx: LabContext) -> dict[str, datetime]:
@@ -245,7 +250,7 @@ def _log_tails(cluster: Cluster) -> list[str]:
     return lines
 
 
-def _permanent_failure(pods: Sequence[Json]) -> str | None:
+def _permanent_failure(pods: Sequence[Obj]) -> str | None:
     for view in map(PodView.of, pods):
         for waiting in view.waiting:
             crashed = waiting.reason == "CrashLoopBackOff" and view.restarts >= 3

@@ -28,6 +28,8 @@ DISCOVERY = ("/usr/bin/gpu-feature-discovery", "--oneshot", "--no-timestamp", "-
 _DISCOVERED = re.compile(r"^(nvidia\.com/[A-Za-z0-9._-]+)=([A-Za-z0-9._-]*)$", re.MULTILINE)
 _OWN = re.compile(r"nvidia\.com/(cuda|gfd|gpu|mig|mps|vgpu)\.(?!present$|deploy\.)")
 
+_GPU_NODES = f"{GPU_PRESENT_LABEL}=true"
+
 Labels = Mapping[str, Mapping[str, str]]
 """Name of a node → its labels."""
 
@@ -65,7 +67,7 @@ class GpuLabels(LabStep):
         }
 
     def observe(self, ctx: LabContext) -> Observed:
-        present = _gpu_node_labels(ctx)
+        present = labels_by_node(ctx.cluster(), _GPU_NODES)
         expected = self.expected(ctx, present)
         seen = {name: present.get(name, {}) for name in expected}
         if not any(key in seen[name] for name, labels in expected.items() for key in labels):
@@ -85,7 +87,7 @@ class GpuLabels(LabStep):
         cluster = ctx.cluster()
         names = gpu_node_names(ctx)
         plugins = require_plugins(cluster, names)
-        present = _gpu_node_labels(ctx)
+        present = labels_by_node(ctx.cluster(), _GPU_NODES)
         found = on_nodes(names, lambda name: discovered(cluster.exec(plugins[name], NAMESPACE, DISCOVERY, timeout=60)))
         for name, labels in found.items():
             stale = {key: None for key in present.get(name, {}) if _OWN.match(key) and key not in labels}
@@ -103,7 +105,3 @@ def discovered(output: str) -> dict[str, str]:
     if not labels:
         raise StepFailed("GPU feature discovery found no GPU", evidence=output.splitlines()[-12:], fix="lab up again")
     return labels
-
-
-def _gpu_node_labels(ctx: LabContext) -> Labels:
-    return labels_by_node(ctx.cluster(), f"{GPU_PRESENT_LABEL}=true")

@@ -56,6 +56,8 @@ class LabFiles:
     """The script in ``kind/gpu`` that reports the node's state."""
     timeout: ClassVar[float]
     """Seconds for the script."""
+    marker: ClassVar[str]
+    """Path of a file that only kailab writes."""
     programs: ClassVar[tuple[str, ...]]
     """Programs of NVIDIA's container toolkit that the node needs in /usr/bin."""
 
@@ -77,8 +79,8 @@ class LabFiles:
         raise NotImplementedError
 
     def untouched(self, state: NodeState) -> bool:
-        """Whether kailab never wrote GPU files to the node."""
-        raise NotImplementedError
+        """Whether kailab never wrote its files to the node."""
+        return self.marker not in state.sums
 
     def differences(self, state: NodeState) -> list[str]:
         """One line for each difference between the node and the plan."""

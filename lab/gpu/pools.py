@@ -55,11 +55,8 @@ def pool_of(gpu: GpuSpec, node: str) -> NodePool | None:
     if not gpu.pools:
         return pools[0]
     found = re.search(r"-worker(\d*)$", node)
-    if found is None:
-        return None
-    index = int(found[1] or 1) - 1
     workers = [pool for pool in pools for _ in range(pool.nodes)]
-    return workers[index] if index < len(workers) else None
+    return dict(enumerate(workers, 1)).get(int(found[1] or 1)) if found else None
 
 
 def describe_gpus(spec: LabSpec) -> str:

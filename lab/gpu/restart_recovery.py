@@ -68,14 +68,11 @@ def lost_pods(ctx: LabContext) -> tuple[list[PodInfo], list[PodInfo], list[PodIn
     Reservation pods come first, so that no new pod joins their groups. Raises ApiFailed.
     """
     pods = [pod for pod in map(PodInfo.of, ctx.cluster().list("Pod")) if not pod.view.deleting]
-    reservations = [pod for pod in pods if _reserves(pod) and pod.view.phase == "Failed"]
+    # Pods of the host's KAI, and copies of those of a tenant's own KAI.
+    reserving = [pod for pod in pods if pod.synced.namespace == RESERVATION_APP]
+    reservations = [pod for pod in reserving if pod.view.phase == "Failed"]
     groups = {group for pod in reservations for group in pod.view.gpu_groups}
-    others = [pod for pod in pods if not _reserves(pod)]
+    others = [pod for pod in pods if pod.synced.namespace != RESERVATION_APP]
     fractions = [pod for pod in others if not pod.view.ended and groups & set(pod.view.gpu_groups)]
     rejected = [pod for pod in others if pod.view.phase == "Failed" and pod.view.reason == _REJECTED]
     return reservations, fractions, rejected
-
-
-def _reserves(pod: PodInfo) -> bool:
-    """Whether a KAI created the pod to hold a GPU: the host's, or a tenant's (by its copy on the host)."""
-    return pod.synced.namespace == RESERVATION_APP

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.errors import Interrupted, LabError
@@ -18,7 +18,9 @@ from lab.gpu.nodes import on_nodes
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.node_state import RealFiles
 from lab.gpu.pools import pools_by_node, short_name
-from lab.gpu.simulated.devices import gpus_of
+from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
+from lab.gpu.simulated.node_files import NodeFiles
+from lab.host.nvml import GpuDevice
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot, take
@@ -55,16 +57,12 @@ def expected(ctx: LabContext) -> dict[str, Expected]:
     spec = ctx.spec
     if spec.cluster.provider != "kind" or spec.gpu.mode == "none":
         return {}
-    if spec.gpu.mode == "nvidia":
-        programs = tuple(f"/usr/bin/{name}" for name in RealFiles.programs)
-        return {
-            node: Expected({gpu.uuid: gpu.minor for gpu in gpus}, programs, real=True)
-            for node, gpus in recorded(ctx.journal).items()
-        }
-    return {
-        node: Expected({gpu.uuid: gpu.minor for gpu in gpus_of(spec.name, node, spec.gpu)})
-        for node in pools_by_node(spec)
-    }
+    real = spec.gpu.mode == "nvidia"
+    programs = tuple(f"/usr/bin/{name}" for name in (RealFiles if real else NodeFiles).programs)
+    gpus: Mapping[str, Sequence[GpuDevice | SimulatedGpu]] = (
+        recorded(ctx.journal) if real else {node: gpus_of(spec.name, node, spec.gpu) for node in pools_by_node(spec)}
+    )
+    return {node: Expected({gpu.uuid: gpu.minor for gpu in own}, programs, real) for node, own in gpus.items()}
 
 
 def diagnose(ctx: LabContext) -> Diagnosis:

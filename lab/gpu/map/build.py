@@ -77,10 +77,10 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[str]:
     """Place all pods, except those on nodes that no longer exist; returns contradictions."""
-    notes = [
-        f"reservation pod {pod.key} has failed, so nothing holds its GPU: {_after_failure(pod)}"
-        for pod in allocation.by_role(GpuRole.FAILED_RESERVATION)
-    ]
+    notes = []
+    for pod in allocation.by_role(GpuRole.FAILED_RESERVATION):
+        fix = f"delete pod {pod.synced.title} inside tenant {pod.tenant}" if pod.tenant else "'lab up' deletes it"
+        notes.append(f"reservation pod {pod.key} has failed, so nothing holds its GPU: {fix}")
     reserved: dict[str, dict[tuple[str, str], int]] = {name: {} for name in drafts}
     for pod in allocation.by_role(GpuRole.RESERVATION):
         if (draft := drafts.get(pod.view.node)) is None:
@@ -105,9 +105,3 @@ def _place(drafts: Mapping[str, NodeDraft], allocation: GpuAllocation) -> list[s
         if pod.view.node in drafts:
             drafts[pod.view.node].place_sharing(pod, reserved[pod.view.node])
     return notes
-
-
-def _after_failure(pod: PodInfo) -> str:
-    if not pod.tenant:
-        return "'lab up' deletes it"
-    return f"delete pod {pod.synced.title} inside tenant {pod.tenant}"

@@ -101,9 +101,10 @@ def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
             free.remove(gpu)
 
     def refuse(node: str, what: str) -> SpecError:
+        holders = {gpu.uuid: f"assigned to {holder}" for holder, held in shares.items() for gpu in held}
         return SpecError(
             f"GPUs of {short_name(spec.name, node)}: {what}",
-            evidence=[f"GPU {gpu.index}: {gpu.name} {gpu.uuid}: {_state(gpu, shares)}" for gpu in gpus],
+            evidence=[f"GPU {gpu.index}: {gpu.name} {gpu.uuid}: {holders.get(gpu.uuid, 'free')}" for gpu in gpus],
             fix="correct gpu.devices or the devices of its pool; 'nvidia-smi -L' lists the machine's GPUs",
         )
 
@@ -128,8 +129,3 @@ def assign(spec: LabSpec, gpus: Sequence[GpuDevice]) -> Shares:
         left = len(rest) - at
         give(node, free[: -(-len(free) // left)])
     return {node: shares[node] for node in wanted}
-
-
-def _state(gpu: GpuDevice, shares: Shares) -> str:
-    holder = next((node for node, held in shares.items() if gpu in held), None)
-    return f"assigned to {holder}" if holder else "free"

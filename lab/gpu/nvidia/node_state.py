@@ -26,6 +26,7 @@ class RealFiles(LabFiles):
 
     script = "nvidia/state.sh"
     timeout = 60
+    marker = SCRIPT
     programs = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
 
     @classmethod
@@ -68,9 +69,6 @@ class RealFiles(LabFiles):
         if not self.gpus:
             return ["got no GPU when it was created"] if gpus else []
         return [] if state.handler else ["containerd has no runtime handler 'nvidia'"]
-
-    def untouched(self, state: NodeState) -> bool:
-        return SCRIPT not in state.sums
 
     def differences(self, state: NodeState) -> list[str]:
         lines = super().differences(state)

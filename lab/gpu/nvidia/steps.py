@@ -57,9 +57,16 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
         return f"{'; '.join(held)} ({self.spec.gpu.strategy})"
 
     def install(self, ctx: LabContext, files: Mapping[str, RealFiles], states: Mapping[str, NodeState]) -> None:
-        for node, wanted in files.items():
-            for name in wanted.missing_programs(states[node]) if wanted.gpus else ():
-                _copy_program(ctx, node, name)
+        missing = {node: wanted.missing_programs(states[node]) for node, wanted in files.items() if wanted.gpus}
+        for node, name in ((node, name) for node, names in missing.items() for name in names):
+            program = ctx.run.which(name)
+            if program is None:
+                raise LabError(
+                    f"{name} is missing on {node} and on this machine",
+                    evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
+                    fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
+                )
+            ctx.engine.copy_in(node, program, f"/usr/bin/{name}")
         ctx.progress("assigning GPUs to the nodes", 0, len(states))
         on_nodes(files, lambda name: ctx.engine.exec(name, ["sh", "-s"], stdin=files[name].installer(), timeout=120))
 
@@ -117,15 +124,3 @@ def _expected(gpus: tuple[GpuDevice, ...], labels: Mapping[str, str]) -> dict[st
     if not fitting:
         return {GPU_PRODUCT_LABEL: list(dict.fromkeys(product_label(gpu.name) for gpu in gpus))}
     return {GPU_MEMORY_LABEL: list(dict.fromkeys(str(gpu.memory_mib) for gpu in fitting))}
-
-
-def _copy_program(ctx: LabContext, node: str, name: str) -> None:
-    """Copy a program of the toolkit from this machine, as the node image lacks it."""
-    program = ctx.run.which(name)
-    if program is None:
-        raise LabError(
-            f"{name} is missing on {node} and on this machine",
-            evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
-            fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
-        )
-    ctx.engine.copy_in(node, program, f"/usr/bin/{name}")

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lab.errors import LabError, SpecError, WaitTimeout
-from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, offer_differences, plugin_pods, require_plugins
+from lab.gpu.device_plugin import NAMESPACE, SELECTOR, Offer, plugin_pods, require_plugins, wait_for_offers
 from lab.gpu.nodes import gpu_node_names
 from lab.gpu.pools import short_name
 from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
 from lab.gpu.simulated.health import APPLICATION_XIDS, HEALTHY, Failures, Health, failures_on, with_failures
 from lab.gpu.simulated.node_files import NVML_CONFIG, nvml_config
-from lab.kai.names import GPU_PRESENT_LABEL
 from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext
 from lab.text import perhaps
@@ -127,7 +126,7 @@ def _heal_node(ctx: LabContext, node: str, before: Failures, rest: Failures) -> 
         timeout=_SECONDS,
         what=f"the device plugin runs on {node} again",
     )
-    _wait(ctx, node, Offer(total), hold=hold)
+    wait_for_offers(cluster, {node: Offer(total)}, timeout=_SECONDS, hold=hold)
     if rest:
         after = Offer.of(total, rest.values())
         _fail_until_noticed(ctx, node, {}, rest, replace(after, gpus=total - after.failed, failed=0))
@@ -142,24 +141,13 @@ def _fail_until_noticed(ctx: LabContext, node: str, before: Failures, after: Fai
     for left in reversed(range(_TRIES)):
         _write(ctx, node, after)
         try:
-            _wait(ctx, node, offer, timeout=_SECONDS if left == 0 else _NOTICE_SECONDS)
+            wait_for_offers(ctx.cluster(), {node: offer}, timeout=_SECONDS if left == 0 else _NOTICE_SECONDS)
         except WaitTimeout:
             if left == 0:
                 raise
             _write(ctx, node, before, "sleep 1")
         else:
             return
-
-
-def _wait(ctx: LabContext, node: str, offer: Offer, *, timeout: float = _SECONDS, hold: float = 0.0) -> None:
-    ctx.cluster().wait(
-        "Node",
-        lambda nodes: not offer_differences({node: offer}, nodes),
-        labels=f"{GPU_PRESENT_LABEL}=true",
-        timeout=timeout,
-        hold=hold,
-        what=f"{node} offers {offer} GPUs",
-    )
 
 
 def _offered(ctx: LabContext, node: str) -> int:

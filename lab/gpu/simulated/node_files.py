@@ -139,6 +139,7 @@ class NodeFiles(LabFiles):
 
     script = "state.sh"
     timeout = 30
+    marker = f"{HOME}/gpu-devices"
     programs = ("nvidia-container-runtime", "nvidia-ctk")
 
     @property
@@ -171,9 +172,6 @@ class NodeFiles(LabFiles):
     def obstacles(self, state: NodeState, *, gpus: bool) -> list[str]:
         missing = [f"/usr/bin/{name} is missing" for name in self.missing_programs(state)]
         return missing if state.handler else [*missing, "containerd has no runtime handler 'nvidia'"]
-
-    def untouched(self, state: NodeState) -> bool:
-        return not state.sums and not state.all("library")
 
     def differences(self, state: NodeState) -> list[str]:
         lines = super().differences(state)

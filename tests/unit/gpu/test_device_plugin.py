@@ -115,7 +115,7 @@ def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: GpuW
     world.plan(*WORKERS)
     world.api.cluster.meanwhile = lambda: world.serve(gpus=1) if not world.api.of_kind("Pod") else None
     world.api.cluster.patience = 0.1
-    with pytest.raises(WaitTimeout, match=f"offer {WORKERS[0]}: 2, {WORKERS[1]}: 2") as failed:
+    with pytest.raises(WaitTimeout, match=f"offer GPUs: {WORKERS[0]}: 2, {WORKERS[1]}: 2") as failed:
         GpuPlugin(SPEC).apply(world.ctx)
     assert f"plugin-{WORKERS[0]}: log of plugin-{WORKERS[0]}" in failed.value.evidence
 

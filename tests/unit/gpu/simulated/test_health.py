@@ -123,7 +123,7 @@ def test_an_error_that_a_starting_plugin_missed_happens_again(world: GpuWorld) -
 
 
 def test_a_plugin_that_never_notices_is_told(world: GpuWorld) -> None:
-    with pytest.raises(WaitTimeout, match=f"{NODE} offers 1 GPUs"):
+    with pytest.raises(WaitTimeout, match=f"kubelets offer GPUs: {NODE}: 1"):
         fail(world.ctx, GpuRef(NODE, 0), ECC)
 
 
@@ -213,7 +213,7 @@ def test_the_kubelets_word_must_hold_where_it_may_be_old(
         fail(world.ctx, GpuRef(NODE, index), ECC)
     world.offer(NODE, offered)
     heal(world.ctx, [GpuRef(NODE, failed[0])])
-    holds = [wait.hold for wait in world.api.cluster.waits if wait.what == f"{NODE} offers 2 GPUs"]
+    holds = [wait.hold for wait in world.api.cluster.waits if wait.what == f"kubelets offer GPUs: {NODE}: 2"]
     assert holds == [held]
 
 
