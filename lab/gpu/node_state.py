@@ -38,7 +38,7 @@ class NodeState:
     @property
     def sums(self) -> dict[str, str]:
         """Path → sha256."""
-        return {path: digest for digest, _, path in (line.partition("  ") for line in self.lines.get("sum", ()))}
+        return {path.strip(): digest for digest, _, path in (line.partition(" ") for line in self.lines.get("sum", ()))}
 
     @property
     def handler(self) -> bool:

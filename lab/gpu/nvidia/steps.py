@@ -58,15 +58,16 @@ class RealGpuNodes(GpuNodesStep[RealFiles]):
 
     def install(self, ctx: LabContext, files: Mapping[str, RealFiles], states: Mapping[str, NodeState]) -> None:
         missing = {node: wanted.missing_programs(states[node]) for node, wanted in files.items() if wanted.gpus}
-        for node, name in ((node, name) for node, names in missing.items() for name in names):
-            program = ctx.run.which(name)
-            if program is None:
-                raise LabError(
-                    f"{name} is missing on {node} and on this machine",
-                    evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
-                    fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
-                )
-            ctx.engine.copy_in(node, program, f"/usr/bin/{name}")
+        for node, names in missing.items():
+            for name in names:
+                program = ctx.run.which(name)
+                if program is None:
+                    raise LabError(
+                        f"{name} is missing on {node} and on this machine",
+                        evidence=[f"needed in /usr/bin: {', '.join(RealFiles.programs)}"],
+                        fix="install NVIDIA's container toolkit 1.18 or newer on this machine, then lab up again",
+                    )
+                ctx.engine.copy_in(node, program, f"/usr/bin/{name}")
         ctx.progress("assigning GPUs to the nodes", 0, len(states))
         on_nodes(files, lambda name: ctx.engine.exec(name, ["sh", "-s"], stdin=files[name].installer(), timeout=120))
 
