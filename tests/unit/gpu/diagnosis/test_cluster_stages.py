@@ -1,4 +1,4 @@
-"""The way of a GPU in the cluster, and what its pods say: from worlds in which one thing is wrong."""
+"""GPU path in the cluster, and evidence from its pods: snapshots in which one thing is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a GPU through a node: what diagnose.sh printed, and what is wrong in it, in words that the table knows."""
+"""GPU path in a node: facts from diagnose.sh, and problems in words that the symptoms match."""
 
 from __future__ import annotations
 
