@@ -26,7 +26,7 @@ HOME = "/usr/local/lib/kailab"
 
 NVML_CONFIG = "/etc/kailab/nvml.conf"
 USAGE = "/etc/kailab/usage"
-"""What runs on the node's GPUs, in the format of kind/nvml/nvml_usage.c."""
+"""Record of the processes on the node's GPUs, in the format of kind/nvml/nvml_usage.c."""
 CDI_SPEC = "/etc/cdi/kailab.json"
 RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 RUNTIME_LOG = "/var/log/nvidia-container-runtime.log"
