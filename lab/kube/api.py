@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import shlex
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -86,10 +85,16 @@ class Api:
 
         For conditions that no watch reports. Raises Interrupted.
         """
-        deadline = time.monotonic() + timeout
-        while not until(result := check()) and time.monotonic() < deadline:
-            self.calls.pause(interval)
-        return result
+        from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+
+        retrying = Retrying(
+            stop=stop_after_delay(timeout),
+            wait=wait_fixed(interval),
+            retry=retry_if_not_result(until),
+            sleep=self.calls.pause,
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )
+        return retrying(check)
 
     def healthy(self, timeout: float = 2.0) -> bool:
         """Whether the API server reports ready within ``timeout`` seconds."""

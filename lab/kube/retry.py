@@ -26,15 +26,22 @@ def retry(
     It stops after ``timeout`` seconds or ``attempts`` calls. Calls are ``interval`` seconds apart; with
     ``max_interval`` the interval doubles up to that. ``sleep`` may raise Interrupted, like ``RestClient.pause``.
     """
-    start = time.monotonic()
-    attempt = 1
-    while True:
-        try:
-            return call()
-        except ApiFailed as error:
-            late = timeout is not None and time.monotonic() - start >= timeout
-            if late or attempt == attempts or not when(error):
-                raise
-        sleep(interval)
-        attempt += 1
-        interval = interval if max_interval is None else min(2 * interval, max_interval)
+    from tenacity import (
+        Retrying,
+        retry_if_exception,
+        stop_after_attempt,
+        stop_after_delay,
+        stop_never,
+        wait_exponential,
+        wait_fixed,
+    )
+
+    retrying = Retrying(
+        stop=(stop_after_delay(timeout) if timeout is not None else stop_never)
+        | (stop_after_attempt(attempts) if attempts is not None else stop_never),
+        wait=wait_fixed(interval) if max_interval is None else wait_exponential(multiplier=interval, max=max_interval),
+        retry=retry_if_exception(lambda error: isinstance(error, ApiFailed) and when(error)),
+        sleep=sleep,
+        reraise=True,
+    )
+    return retrying(call)
