@@ -11,6 +11,12 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def one_line(text: str, longest: int = 300) -> str:
+    """The text with single spaces, cut after ``longest`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[:longest] + "…"
+
+
 def seconds(value: float, digits: int = 1) -> str:
     """An elapsed time: ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``; ``digits`` apply below a minute."""
     return f"{max(value, 0.0):.{digits}f} s" if value < 59.95 else whole_seconds(value)

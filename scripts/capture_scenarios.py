@@ -125,7 +125,7 @@ class Stage:
             "facts": {key: self.lab.facts().get(key, "") for key in ("kai_version", "kubernetes", "gpu_mode")},
             "host": trimmed(worlds.host, spaces),
             "tenants": [
-                {"name": t.name, "own": t.own_scheduler, "world": trimmed(t.world, spaces)}
+                {"name": t.name, "own": t.own_scheduler, "world": trimmed(t.snapshot, spaces)}
                 for t in worlds.tenants
                 if t.name == self.tenant
             ],

@@ -1,6 +1,6 @@
-"""Why a pod does not run: rules over frozen views, each with its evidence and one next action.
+"""Explains why a pod does not run: pure rules over cluster snapshots, with evidence and one next action each.
 
-Pure: everything works on snapshots that were read before. ``lab.operations.explain`` reads those of a lab.
+``lab.operations.explain`` reads the snapshots of a lab.
 """
 
 from lab.explain.diagnosis import explain

@@ -1,7 +1,7 @@
-"""What components said about a pod, sorted by who speaks: admission, scheduler, binder, kubelet.
+"""Messages about a pod, grouped by component: admission, scheduler, binder, kubelet.
 
-Events stay for an hour after what they tell of is over. So of each reporter only the newest word on a subject
-counts, and a condition, which is kept up to date, comes before any event.
+Events outlive their cause by an hour. So only the newest event of each reason and reporter counts, and conditions,
+which are kept up to date, come first.
 """
 
 from __future__ import annotations
@@ -10,40 +10,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.objects.views import EventView, PodView
+from lab.text import one_line
 
 REFUSALS = ("FailedCreate", "SyncError", "SyncWarning")
-"""Controllers that may not make a pod; vCluster's syncer (pkg/patcher/apply.go, pods/syncer.go, v0.36.1)."""
+"""Of controllers that cannot create a pod; of vCluster's syncer (pkg/patcher/apply.go, pods/syncer.go, v0.36.1)."""
 VERDICTS = ("Unschedulable", "FailedScheduling", "NotReady", "StaleJob", "Pipelined", "Evict", "Preempted")
-"""KAI's scheduler (status_updater/default_status_updater.go, 0.7.11 to 0.17.0) and kube-scheduler."""
+"""Of KAI's scheduler (status_updater/default_status_updater.go, 0.7.11 to 0.17.0) and of kube-scheduler."""
 BIND_ERRORS = ("BindingError", "FailedBinding")
 PLACED = ("Scheduled", "Bound")
-_LONG = 400
 
 
 @dataclass(frozen=True)
 class ComponentMessage:
-    """One thing that a component said."""
+    """One message of a component."""
 
-    who: str
+    sender: str
     """``event FailedScheduling (default-scheduler)``, ``condition PodScheduled``, …"""
     text: str
 
     @property
     def line(self) -> str:
-        words = " ".join(self.text.split())
-        return f"{self.who}: {words if len(words) <= _LONG else words[:_LONG] + '…'}"
+        return f"{self.sender}: {one_line(self.text, 400)}"
 
 
 def of_event(event: EventView) -> ComponentMessage:
-    """An event as a saying."""
-    when = f" at {event.last:%H:%M:%S}" if event.last else ""
-    often = f" ×{event.count}" if event.count > 1 else ""
-    by = f" ({event.reporter})" if event.reporter else ""
-    return ComponentMessage(f"event {event.reason}{by}{when}{often}", event.message)
+    """Return the message of an event."""
+    reporter = f" ({event.reporter})" if event.reporter else ""
+    time = f" at {event.last:%H:%M:%S}" if event.last else ""
+    times = f" ×{event.count}" if event.count > 1 else ""
+    return ComponentMessage(f"event {event.reason}{reporter}{time}{times}", event.message)
 
 
 def of_conditions(pod: PodView, *types: str) -> tuple[ComponentMessage, ...]:
-    """The pod's conditions of these types that are not True."""
+    """Return the pod's conditions of these types that are not True."""
     return tuple(
         ComponentMessage(f"condition {c.type}={c.status} ({c.reason})", c.message)
         for c in pod.conditions
@@ -52,7 +51,7 @@ def of_conditions(pod: PodView, *types: str) -> tuple[ComponentMessage, ...]:
 
 
 def newest(events: Iterable[EventView], reasons: Iterable[str]) -> tuple[EventView, ...]:
-    """The newest event of each reason and reporter; ``events`` are oldest first."""
+    """Return the newest event of each reason and reporter; ``events`` are oldest first."""
     wanted, last = frozenset(reasons), {}
     for event in events:
         if event.reason in wanted:
@@ -60,9 +59,14 @@ def newest(events: Iterable[EventView], reasons: Iterable[str]) -> tuple[EventVi
     return tuple(reversed(last.values()))
 
 
-def unique(sayings: Iterable[ComponentMessage]) -> tuple[ComponentMessage, ...]:
-    """Each text once, the first who said it."""
+def unique(messages: Iterable[ComponentMessage]) -> tuple[ComponentMessage, ...]:
+    """Return the first message of each text."""
     kept: dict[str, ComponentMessage] = {}
-    for saying in sayings:
-        kept.setdefault(" ".join(saying.text.split()), saying)
+    for message in messages:
+        kept.setdefault(" ".join(message.text.split()), message)
     return tuple(kept.values())
+
+
+def pod_line(pod: PodView) -> str:
+    """Return a pod with its phase and why it waits, for evidence."""
+    return f"pod {pod.namespace}/{pod.name}: {pod.phase}, {', '.join(pod.waiting_reasons) or 'not ready'}"

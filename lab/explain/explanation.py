@@ -1,4 +1,4 @@
-"""An explanation: how far a pod has come, and why it gets no further."""
+"""An explanation: the stage that a pod has reached, and why it does not get further."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lab.findings import Certainty, Finding
 
 
 class PodStage(StrEnum):
-    """How far a pod has come; every rule names the stages in which it makes sense."""
+    """The stage of a pod; every rule names the stages in which it applies."""
 
     MISSING = "missing"
-    """A workload wants pods, and some of them were never created."""
+    """A workload wants pods that were never created."""
     UNBOUND = "unbound"
     """No node yet."""
     BOUND = "bound"
@@ -28,7 +28,7 @@ class PodStage(StrEnum):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a pod does not run, or that it does."""
+    """Why a pod does not run, or that it runs."""
 
     namespace: str
     name: str
@@ -36,45 +36,34 @@ class Explanation:
     """Pod, or the kind of the workload whose pods are missing."""
     stage: PodStage
     summary: str
-    """Where it stands, in a line."""
+    """The pod's state in one line."""
     findings: tuple[Finding, ...]
     """The most fundamental first."""
     side: str = ""
     unread: tuple[str, ...] = ()
-    """Kinds that could not be read: rules that need them said nothing."""
+    """Kinds that could not be read; the rules that need them found nothing."""
     facts: Mapping[str, str] | None = None
-    """What the pod asks for and where it goes: queue, PodGroup, scheduler, node, …"""
+    """Requests, queue, PodGroup, scheduler, node, …"""
 
     @property
     def settled(self) -> bool:
-        """Whether it runs or has succeeded, or a reason was found why it does not."""
+        """Whether it runs, has succeeded, or has a known reason not to run."""
         return bool(self.findings) or self.stage in (PodStage.RUNNING, PodStage.SUCCEEDED)
 
     def lines(self, most: int = 3) -> list[str]:
-        """Short plain text for the evidence of a failed wait: the ``most`` first reasons."""
-        title = f"{self.kind} {self.namespace}/{self.name}: {self.summary}"
-        told = []
+        """Return the first ``most`` reasons as short plain text, for the evidence of a failed wait."""
+        lines = [f"{self.kind} {self.namespace}/{self.name}: {self.summary}"]
         for finding in self.findings[:most]:
-            sure = "" if finding.certainty is Certainty.CERTAIN else f" ({finding.certainty.value})"
-            told.append(f"why [{finding.rule}]{sure}: {finding.what}")
-            told += [f"  {line}" for line in finding.evidence[:4]]
-            told.append(f"  next: {finding.next}")
+            certainty = "" if finding.certainty is Certainty.CERTAIN else f" ({finding.certainty.value})"
+            lines.append(f"why [{finding.rule}]{certainty}: {finding.what}")
+            lines += [f"  {line}" for line in finding.evidence[:4]]
+            lines.append(f"  next: {finding.next}")
         if len(self.findings) > most:
             tenant = f" --tenant {self.side.removeprefix('tenant ')}" if self.side.startswith("tenant ") else ""
-            more = f"lab explain {self.namespace}/{self.name}{tenant}"
-            told.append(f"… and {len(self.findings) - most} more reasons: {more}")
-        return [title, *told]
+            command = f"lab explain {self.namespace}/{self.name}{tenant}"
+            lines.append(f"… and {len(self.findings) - most} more reasons: {command}")
+        return lines
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "side": self.side,
-            "stage": self.stage.value,
-            "summary": self.summary,
-            "settled": self.settled,
-            "facts": dict(self.facts or {}),
-            "findings": [finding.as_json() for finding in self.findings],
-            "unread": list(self.unread),
-        }
+        names = ("kind", "namespace", "name", "side", "stage", "summary", "settled", "facts", "findings", "unread")
+        return {name: getattr(self, name) for name in names} | {"facts": self.facts or {}}

@@ -1,4 +1,4 @@
-"""KAI as it is found in a cluster: its version, its components and how they stand, and how it was set up."""
+"""KAI as installed in a cluster: its version, its components and their options."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from lab.objects.views import PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
 _ENOUGH = 3
-"""Deployments by which KAI is known: one name alone, such as admission or scheduler, may be anybody's."""
+"""Deployments that identify KAI: other software also uses single names, such as admission or scheduler."""
 
-SCHEDULER, BINDER, GROUPER, ADMISSION = "scheduler", "binder", "podgrouper", "admission"
-QUEUES, GROUPS, OPERATOR = "queuecontroller", "podgroupcontroller", "operator"
+SCHEDULER, BINDER, GROUPER, ADMISSION, OPERATOR = "scheduler", "binder", "podgrouper", "admission", "operator"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Component:
     args: tuple[str, ...]
     pods: tuple[PodView, ...]
     missing: bool = False
-    """This version has it, and the cluster has no such Deployment."""
+    """This version has the component, and the cluster has no such Deployment."""
 
     @property
     def up(self) -> bool:
@@ -42,7 +41,7 @@ class Component:
         return self.have > 0
 
     def option(self, name: str) -> str | None:
-        """The value of a flag, however it is written; None when it is not given."""
+        """Return the value of a flag in any notation; None if it is not set."""
         for number, arg in enumerate(self.args):
             if arg == f"--{name}":
                 following = self.args[number + 1] if number + 1 < len(self.args) else ""
@@ -52,7 +51,7 @@ class Component:
         return None
 
     def state(self) -> tuple[str, ...]:
-        """How it stands, in a line, and why its pods wait."""
+        """Return its availability in one line, then why its pods wait."""
         title = f"Deployment {self.namespace}/{self.deployment}"
         if self.missing:
             return (f"{title} does not exist",)
@@ -69,106 +68,84 @@ class KaiInstallation:
     """A KAI installation."""
 
     version: str
-    """By the tag of its images; empty when that is no version."""
+    """From the tag of its images; empty if the tag is not a version."""
     line: VersionLine
     namespace: str
     components: Mapping[str, Component]
 
     def component(self, role: str) -> Component | None:
-        """A component of this version, also one that is missing; None where the version has none."""
+        """Return a component of this version, even if it is missing; None if the version does not have it."""
         return self.components.get(role)
+
+    def _option(self, role: str, name: str) -> str:
+        component = self.component(role)
+        return (component.option(name) if component else None) or ""
 
     @property
     def scheduler_name(self) -> str:
         """spec.schedulerName of the pods that it schedules."""
-        scheduler = self.component(SCHEDULER)
-        return (scheduler.option("scheduler-name") if scheduler else None) or self.line.scheduler_name
-
-    @property
-    def gpu_sharing(self) -> bool | None:
-        """Whether fractions are allowed; None when that cannot be told."""
-        # The webhook is in the binder up to 0.7, later in admission (cmd/binder/app/options.go@v0.7.11).
-        served = self.component(ADMISSION) or self.component(BINDER)
-        if served is None or served.missing:
-            return None
-        return served.option("gpu-sharing-enabled") == "true"
+        return self._option(SCHEDULER, "scheduler-name") or self.line.scheduler_name
 
     @property
     def queue_key(self) -> str:
-        """Label that names the queue."""
-        grouper = self.component(GROUPER)
-        return (grouper.option("queue-label-key") if grouper else None) or self.line.keys.queue
+        """The label that names the queue."""
+        return self._option(GROUPER, "queue-label-key") or self.line.keys.queue
 
     @property
     def pool_key(self) -> str:
-        """Label of nodes and PodGroups that divides them among shards; empty: nothing does."""
-        scheduler = self.component(SCHEDULER)
-        return (scheduler.option("nodepool-label-key") if scheduler else None) or self.line.keys.node_pool
+        """The label that assigns nodes and PodGroups to shards; empty if nothing does."""
+        return self._option(SCHEDULER, "nodepool-label-key") or self.line.keys.node_pool
 
     @property
     def pools(self) -> frozenset[str]:
-        """Label values that this installation's schedulers serve; empty text: nodes without the label."""
-        values = {
-            c.option("partition-label-value") or ""
-            for role, c in self.components.items()
-            if role == SCHEDULER or role.startswith(f"{SCHEDULER}:")
-        }
-        return frozenset(values)
+        """Label values that its schedulers serve; the empty value: nodes without the label."""
+        roles = (role for role in self.components if role.partition(":")[0] == SCHEDULER)
+        return frozenset(self._option(role, "partition-label-value") for role in roles)
 
     @property
     def namespace_selector(self) -> dict[str, str]:
         """Labels that a namespace needs for its pods to get a PodGroup; empty: none."""
-        grouper = self.component(GROUPER)
-        text = (grouper.option("namespace-label-selector") if grouper else None) or ""
+        text = self._option(GROUPER, "namespace-label-selector")
         return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 
 
 @functools.lru_cache(maxsize=4)
-def installation(world: ClusterSnapshot) -> KaiInstallation | None:
-    """KAI in this cluster, or None: the namespace that has most of its Deployments, at least three."""
+def installation(snapshot: ClusterSnapshot) -> KaiInstallation | None:
+    """Return KAI in the namespace with most of its Deployments; None if none has at least three."""
     known = {name for line in lines().values() for name in line.deployments}
-    homes: dict[str, list[Obj]] = {}
-    for obj in world.of("Deployment"):
+    found: dict[str, list[Obj]] = {}
+    for obj in snapshot.of("Deployment"):
         meta = parts(obj)[0]
         if meta.get("name") in known:
-            homes.setdefault(meta.get("namespace", ""), []).append(obj)
-    namespace = max(sorted(homes), key=lambda home: len(homes[home]), default="")
-    if len(homes.get(namespace, ())) < _ENOUGH:
+            found.setdefault(meta.get("namespace", ""), []).append(obj)
+    namespace = max(sorted(found), key=lambda name: len(found[name]), default="")
+    if len(found.get(namespace, ())) < _ENOUGH:
         return None
-    version = _version(homes[namespace])
+    version = _version(found[namespace])
     line = _line(version)
     components = {}
     for name, role in line.deployments.items():
-        found = world.get("Deployment", name, namespace)
+        existing = snapshot.get("Deployment", name, namespace)
         components[role] = (
             Component(role, name, namespace, 1, 0, (), (), missing=True)
-            if found is None
-            else _component(role, found, world)
+            if existing is None
+            else _component(role, existing, snapshot)
         )
-    for obj in world.of("Deployment"):  # one more scheduler for every further shard
+    for obj in snapshot.of("Deployment"):  # every further shard has one more scheduler
         meta = parts(obj)[0]
         if meta.get("namespace") == namespace and meta.get("name") not in line.deployments and _schedules(obj):
-            components[f"{SCHEDULER}:{meta['name']}"] = _component(SCHEDULER, obj, world)
+            components[f"{SCHEDULER}:{meta['name']}"] = _component(SCHEDULER, obj, snapshot)
     return KaiInstallation(version, line, namespace, components)
 
 
-def _component(role: str, obj: Obj, world: ClusterSnapshot) -> Component:
+def _component(role: str, obj: Obj, snapshot: ClusterSnapshot) -> Component:
     meta, spec, _ = parts(obj)
+    name, namespace = meta.get("name", ""), meta.get("namespace", "")
     have, want = rollout(obj)
-    chosen = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
-    return Component(
-        role=role,
-        deployment=meta.get("name", ""),
-        namespace=meta.get("namespace", ""),
-        want=want,
-        have=have,
-        args=tuple(str(arg) for container in _containers(obj) for arg in container.get("args") or []),
-        pods=tuple(
-            pod
-            for pod in world.pods
-            if chosen and pod.namespace == meta.get("namespace") and chosen <= pod.labels.items()
-        ),
-    )
+    args = tuple(str(arg) for container in _containers(obj) for arg in container.get("args") or [])
+    labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
+    pods = (pod for pod in snapshot.pods if labels and pod.namespace == namespace and labels <= pod.labels.items())
+    return Component(role, name, namespace, want, have, args, tuple(pods))
 
 
 def _containers(obj: Obj) -> list[Obj]:
@@ -181,18 +158,15 @@ def _schedules(obj: Obj) -> bool:
 
 
 def _version(objs: list[Obj]) -> str:
-    """The tag of the images; the one most of them have."""
-    tags: list[str] = []
-    for obj in objs:
-        for container in _containers(obj):
-            found = re.search(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$", str(container.get("image", "")))
-            if found:
-                tags.append(found[1].removesuffix("-fips"))
-    return max(sorted(set(tags)), key=tags.count) if tags else ""
+    """Return the most frequent image tag."""
+    images = (str(container.get("image", "")) for obj in objs for container in _containers(obj))
+    found = (re.search(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$", image) for image in images)
+    tags = [match[1].removesuffix("-fips") for match in found if match]
+    return max(sorted(set(tags)), key=tags.count, default="")
 
 
 def _line(version: str) -> VersionLine:
-    """What holds for the version; the newest line for one that is unknown or not told."""
+    """Return the version's line; the newest line for an unknown version."""
     try:
         return line_of(version)
     except SpecError:

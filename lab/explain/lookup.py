@@ -1,4 +1,4 @@
-"""From a name to the case: the pod, or the workload whose pods are missing; or near names."""
+"""Finds the pod for a name, or the workload whose pods are missing; otherwise suggests similar names."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from lab.objects.synced import SyncedObject
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 
-_NEAR = 6
+_SUGGESTIONS = 6
 
 
 class NoSuchPod(SpecError):
-    """The pod, workload or tenant that was asked about does not exist."""
+    """The requested pod, workload or tenant does not exist."""
 
     title = "explain"
 
 
 @dataclass(frozen=True)
 class TenantSnapshot:
-    """A tenant, read."""
+    """A snapshot of a tenant's cluster."""
 
     name: str
-    world: ClusterSnapshot
+    snapshot: ClusterSnapshot
     own_scheduler: bool
     """Whether the tenant's own scheduler places its pods (own-kai, or the virtual scheduler)."""
     command: tuple[str, ...] = ("kubectl",)
@@ -36,7 +36,7 @@ class TenantSnapshot:
 
 @dataclass(frozen=True)
 class LabSnapshot:
-    """The clusters in which a pod can be: the host, and its tenants."""
+    """Snapshots of the host and its tenants."""
 
     host: ClusterSnapshot
     tenants: tuple[TenantSnapshot, ...] = ()
@@ -44,97 +44,90 @@ class LabSnapshot:
     """The kubectl command line for the host."""
 
     def cases(self, name: str, namespace: str, tenant: str = "") -> tuple[PodContext, ...]:
-        """The case as asked for, and the same pod on the other side of a vCluster.
+        """Return the context of a pod, and of the same pod on the host for a tenant's pod.
 
         Raises:
-            NoSuchPod: there is no such pod, workload or tenant; the evidence has near names.
+            NoSuchPod: the pod, workload or tenant does not exist; the evidence has similar names.
         """
+        by_name = {one.name: one for one in self.tenants}
         if not tenant:
             obj = find(self.host, name, namespace)
-            owner = SyncedObject.of(obj).tenant if obj.get("kind", "Pod") == "Pod" else ""
-            of = next((t for t in self.tenants if t.name == owner), None)
-            return self._of_host(obj, of) if of else (PodContext(self.host, obj, self._side, command=self.command),)
-        of = next((t for t in self.tenants if t.name == tenant), None)
-        if of is None:
-            known = ", ".join(t.name for t in self.tenants) or "none"
-            raise NoSuchPod(f"there is no tenant {tenant!r} (tenants: {known})", fix="lab status")
-        obj = find(of.world, name, namespace)
-        synced = self._synced(of, obj)
-        host = SyncedCounterpart(self.host, synced, "host", tenant)
-        virtual = PodContext(of.world, obj, f"tenant {tenant}", host, of.own_scheduler, of.command)
-        return (virtual,) if synced is None else (virtual, self._host_case(synced, of, obj))
+            synced = SyncedObject.of(obj)
+            owner = by_name.get(synced.tenant) if obj.get("kind", "Pod") == "Pod" else None
+            if owner is not None:
+                return (self._on_host(obj, owner, owner.snapshot.get("Pod", synced.name, synced.namespace)),)
+            return (PodContext(self.host, obj, "host" if self.tenants else "", command=self.command),)
+        owner = by_name.get(tenant)
+        if owner is None:
+            raise NoSuchPod(
+                f"the lab has no tenant {tenant!r} (tenants: {', '.join(by_name) or 'none'})", fix="lab status"
+            )
+        obj = find(owner.snapshot, name, namespace)
+        on_host = self._synced(tenant, obj)
+        counterpart = SyncedCounterpart(self.host, on_host, "host", tenant)
+        virtual = PodContext(owner.snapshot, obj, f"tenant {tenant}", counterpart, owner.own_scheduler, owner.command)
+        return (virtual,) if on_host is None else (virtual, self._on_host(on_host, owner, obj))
 
-    @property
-    def _side(self) -> str:
-        return "host" if self.tenants else ""
+    def _on_host(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:
+        counterpart = SyncedCounterpart(tenant.snapshot, virtual, f"tenant {tenant.name}", tenant.name)
+        return PodContext(self.host, obj, "host", counterpart, not tenant.own_scheduler, self.command)
 
-    def _of_host(self, obj: Obj, tenant: TenantSnapshot) -> tuple[PodContext, ...]:
-        synced = SyncedObject.of(obj)
-        virtual = tenant.world.get("Pod", synced.name, synced.namespace)
-        return (self._host_case(obj, tenant, virtual),)
-
-    def _host_case(self, obj: Obj, tenant: TenantSnapshot, virtual: Obj | None) -> PodContext:
-        twin = SyncedCounterpart(tenant.world, virtual, f"tenant {tenant.name}", tenant.name)
-        return PodContext(self.host, obj, "host", twin, not tenant.own_scheduler, self.command)
-
-    def _synced(self, tenant: TenantSnapshot, obj: Obj) -> Obj | None:
-        """The pod that the syncer made of a tenant's pod."""
+    def _synced(self, tenant: str, obj: Obj) -> Obj | None:
+        """Return the host's pod for a tenant's pod."""
         meta = parts(obj)[0]
-        wanted = tenant.name, meta.get("namespace"), meta.get("name")
+        wanted = tenant, meta.get("namespace"), meta.get("name")
         synced = ((pod, SyncedObject.of(pod)) for pod in self.host.of("Pod"))
         return next((pod for pod, of in synced if (of.tenant, of.namespace, of.name) == wanted), None)
 
 
-def find(world: ClusterSnapshot, name: str, namespace: str) -> Obj:
-    """A pod by name, else a workload of that name: the pod of it that is worst off, unless pods are missing.
+def find(snapshot: ClusterSnapshot, name: str, namespace: str) -> Obj:
+    """Return the pod of that name, or the workload of that name: its pod in the worst state, unless pods are missing.
 
     Raises:
-        NoSuchPod: neither exists; says which names are near, and in which namespaces the name does exist.
+        NoSuchPod: neither exists; it has similar names, and other namespaces with that name.
     """
     for kind in ("Pod", *WORKLOADS):
-        if (obj := world.get(kind, name, namespace)) is not None:
-            return _pod_of(world, {**obj, "kind": kind}) or {**obj, "kind": kind}
-    pods = [pod for pod in world.pods if pod.namespace == namespace]
-    near = difflib.get_close_matches(name, [pod.name for pod in pods], _NEAR, 0.5)
-    near += [pod.name for pod in pods if pod.name.startswith(name) and pod.name not in near]
-    elsewhere = sorted({pod.namespace for pod in world.pods if pod.name == name})
-    evidence = [f"{namespace}/{one}" for one in near[:_NEAR]]
-    evidence += [f"there is a pod {other}/{name}" for other in elsewhere]
-    if not evidence and pods:
-        evidence = [f"{len(pods)} pods in {namespace}: {', '.join(sorted(pod.name for pod in pods)[:_NEAR])}"]
+        if (obj := snapshot.get(kind, name, namespace)) is not None:
+            return _pod_of(snapshot, {**obj, "kind": kind}) or {**obj, "kind": kind}
+    names = [pod.name for pod in snapshot.pods if pod.namespace == namespace]
+    similar = difflib.get_close_matches(name, names, _SUGGESTIONS, 0.5)
+    similar += [one for one in names if one.startswith(name) and one not in similar]
+    elsewhere = sorted({pod.namespace for pod in snapshot.pods if pod.name == name})
+    evidence = [f"{namespace}/{one}" for one in similar[:_SUGGESTIONS]]
+    evidence += [f"pod {other}/{name} exists" for other in elsewhere]
+    if not evidence and names:
+        evidence = [f"{len(names)} pods in {namespace}: {', '.join(sorted(names)[:_SUGGESTIONS])}"]
     if elsewhere:
         fix = f"name the namespace: {elsewhere[0]}/{name}"
-    elif near:
-        fix = f"take one of these: {namespace}/{near[0]}"
+    elif similar:
+        fix = f"use a name such as {namespace}/{similar[0]}"
     else:
-        spaces = sorted({pod.namespace for pod in world.pods})
-        fix = f"check name and namespace; namespaces with pods: {', '.join(spaces) or 'none'}"
-    raise NoSuchPod(f"there is no pod or workload {namespace}/{name}", evidence=evidence, fix=fix)
+        namespaces = sorted({pod.namespace for pod in snapshot.pods})
+        fix = f"check name and namespace; namespaces with pods: {', '.join(namespaces) or 'none'}"
+    raise NoSuchPod(f"no pod or workload {namespace}/{name} exists", evidence=evidence, fix=fix)
 
 
-def _pod_of(world: ClusterSnapshot, obj: Obj) -> Obj | None:
-    """The pod to look at for a workload that has all of its pods: one that is not Ready, if there is any."""
+def _pod_of(snapshot: ClusterSnapshot, obj: Obj) -> Obj | None:
+    """Return a pod of a workload that has all of its pods; one that is not Ready, if any."""
     if obj["kind"] == "Pod":
         return None
     view = WorkloadView.of(obj)
     if view.paused or view.have < view.want:
         return None
     title = f"{view.kind}/{view.name}"
-    titles = {title} | {
-        f"ReplicaSet/{made.name}"
-        for made in (WorkloadView.of({**raw, "kind": "ReplicaSet"}) for raw in world.of("ReplicaSet"))
-        if (made.namespace, made.owner) == (view.namespace, title)
-    }
-    mine = [
+    sets = (WorkloadView.of({**raw, "kind": "ReplicaSet"}) for raw in snapshot.of("ReplicaSet"))
+    owners = {title}
+    owners |= {f"ReplicaSet/{s.name}" for s in sets if (s.namespace, s.owner) == (view.namespace, title)}
+    pods = [
         (pod.ready, pod.name, raw)
-        for raw, pod in zip(world.of("Pod"), world.pods, strict=True)
-        if pod.namespace == view.namespace and pod.owner in titles
+        for raw, pod in zip(snapshot.of("Pod"), snapshot.pods, strict=True)
+        if pod.namespace == view.namespace and pod.owner in owners
     ]
-    return {**min(mine, key=lambda one: one[:2])[2], "kind": "Pod"} if mine else None
+    return {**min(pods, key=lambda one: one[:2])[2], "kind": "Pod"} if pods else None
 
 
 def explain_pod(
-    world: ClusterSnapshot,
+    host: ClusterSnapshot,
     namespace: str,
     name: str,
     *,
@@ -142,23 +135,17 @@ def explain_pod(
     tenant: str = "",
     command: tuple[str, ...] = ("kubectl",),
 ) -> list[str]:
-    """Short text for the evidence of a failed wait; empty when the pod is well, or is not there. Never raises LabError.
+    """Explain a pod in short text for the evidence of a failed wait; empty if it runs or does not exist.
 
-    Args:
-        world: the lab's own cluster.
-        namespace: the pod's namespace.
-        name: the pod's name.
-        tenants: the tenants that were read.
-        tenant: the tenant in which ``namespace`` and ``name`` are; empty for the host.
-        command: the kubectl command line for the host.
+    ``namespace`` and ``name`` are those in ``tenant``, if one is named; ``command`` is the host's kubectl command line.
     """
     try:
-        told = explained(LabSnapshot(world, tenants, command), name, namespace, tenant)
+        explanation = explained(LabSnapshot(host, tenants, command), name, namespace, tenant)
     except NoSuchPod:
         return []
-    return told.lines() if told.findings else []
+    return explanation.lines() if explanation.findings else []
 
 
-def explained(worlds: LabSnapshot, name: str, namespace: str, tenant: str = "") -> Explanation:
-    """The explanation of one pod by name. Raises NoSuchPod where there is none of that name."""
-    return explain(*worlds.cases(name, namespace, tenant))
+def explained(lab: LabSnapshot, name: str, namespace: str, tenant: str = "") -> Explanation:
+    """Explain a pod by name. Raises NoSuchPod."""
+    return explain(*lab.cases(name, namespace, tenant))

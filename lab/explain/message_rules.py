@@ -1,4 +1,4 @@
-"""Rules that read what a component said: rows of messages.toml and kubelet.toml."""
+"""Rules that match the messages of components: rows of messages.toml and kubelet.toml."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lab.explain.rule import Find, PodRule
 from lab.findings import Finding, PatternRule, Registry, load
 
 _FILES = ("messages.toml", "kubelet.toml")
-_STREAMS = ("refusals", "verdicts", "bind_errors", "kubelet")
+_STREAMS = ("refusals", "verdicts", "bind_errors", "kubelet", "failure")
 """Attributes of PodContext."""
 
 
 @functools.cache
 def patterns() -> Registry[PatternRule]:
-    """The rows. Raises LabError when one is not well-formed."""
+    """Load the rows. Raises LabError for an invalid one."""
     return load((Path(__file__).with_name(name) for name in _FILES), _STREAMS)
 
 
 def message_rules() -> tuple[PodRule, ...]:
-    """The rules of all rows, in their order. Raises LabError when a row is not well-formed."""
+    """Return a rule for each row, in order. Raises LabError for an invalid row."""
     return tuple(
         PodRule(row.id, row.title, _finder(row), row.source, row.general, stages=tuple(map(PodStage, row.stages)))
         for row in patterns().values()
@@ -31,23 +31,24 @@ def message_rules() -> tuple[PodRule, ...]:
 
 
 def _finder(row: PatternRule) -> Find:
-    def find(case: PodContext) -> Finding | None:
+    def find(ctx: PodContext) -> Finding | None:
         for stream in _STREAMS:
-            messages: tuple[ComponentMessage, ...] = getattr(case, stream) if stream in row.streams else ()
+            messages: tuple[ComponentMessage, ...] = getattr(ctx, stream) if stream in row.streams else ()
             for message in messages:
-                if match := row.search(message.text, message.who if stream == "kubelet" else ""):
-                    return row.finding(match, (message.line,), _names(case))
+                if match := row.search(message.text, message.sender if stream == "kubelet" else ""):
+                    return row.finding(match, (message.line,), _names(ctx))
         return None
 
     return find
 
 
-def _names(case: PodContext) -> dict[str, str]:
+def _names(ctx: PodContext) -> dict[str, str]:
     return {
-        "title": case.title,
-        "pod": case.pod.name,
-        "namespace": case.pod.namespace,
-        "queue": case.queue_name,
-        "scheduler": case.pod.scheduler_name,
-        "kubectl": case.kubectl(),
+        "title": ctx.title,
+        "pod": ctx.pod.name,
+        "namespace": ctx.pod.namespace,
+        "node": ctx.pod.node,
+        "queue": ctx.queue_name,
+        "scheduler": ctx.pod.scheduler_name,
+        "kubectl": ctx.kubectl(),
     }

@@ -1,11 +1,11 @@
-"""All rules: those of each theme in its file, and those that read messages; the most fundamental first."""
+"""All rules: those of each theme in its file, and those that match messages; the most fundamental first."""
 
 from __future__ import annotations
 
 import functools
 
 from lab.errors import LabError
-from lab.explain import rules as _rules  # noqa: F401 - enters the rules into the registry
+from lab.explain import rules as _rules  # noqa: F401 - registers the rules
 from lab.explain.message_rules import message_rules
 from lab.explain.rule import RULES, PodRule
 from lab.findings import Registry
@@ -29,17 +29,13 @@ THEMES = (
     "container",
     "told",
 )
-"""In the order in which a pod meets them: a reason further up makes those below it moot."""
+"""In the order of a pod's life: a reason further up makes those below it irrelevant."""
 
 
 @functools.cache
 def all_rules() -> tuple[PodRule, ...]:
-    """Every rule, by theme.
-
-    Raises:
-        LabError: an id is there twice, or its theme is not known.
-    """
+    """Return every rule, sorted by theme. Raises LabError for a duplicate id or an unknown theme."""
     found = Registry(RULES.area, (*RULES.values(), *message_rules()))
-    if strange := [rule.id for rule in found.values() if rule.theme not in THEMES]:
-        raise LabError(f"explain: no such theme: {', '.join(strange)}")
+    if unknown := [rule.id for rule in found.values() if rule.theme not in THEMES]:
+        raise LabError(f"explain: unknown theme of rules {', '.join(unknown)}")
     return tuple(sorted(found.values(), key=lambda rule: THEMES.index(rule.theme)))

@@ -1,4 +1,4 @@
-"""A rule about pods, and the decorator that registers one."""
+"""Rules about pods, and the decorator that registers them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 from lab.explain.explanation import PodStage
 from lab.explain.pod_context import PodContext
-from lab.findings import Certainty, Finding, Registry, Rule, Severity
+from lab.findings import Certainty, Finding, Registry, Rule, Severity, title_of
 
 UNBOUND = (PodStage.UNBOUND,)
 BOUND = (PodStage.BOUND,)
 WAITING = (PodStage.UNBOUND, PodStage.BOUND)
+STARTED = (PodStage.BOUND, PodStage.RUNNING)
+ALIVE = (PodStage.UNBOUND, *STARTED)
+FAILED = (PodStage.FAILED,)
 REFUSED = (PodStage.MISSING, PodStage.UNBOUND)
-"""Where a refusal at admission shows: no pod at all, or a tenant's pod that the host did not take."""
+"""Stages in which admission has refused a pod: no pod at all, or a tenant's pod that the host refused."""
 
 _SEVERITIES: Mapping[Certainty, Severity] = MappingProxyType(
     {Certainty.CERTAIN: "error", Certainty.LIKELY: "warning", Certainty.POSSIBLE: "note"}
@@ -29,38 +32,34 @@ class PodRule(Rule[[PodContext]]):
     """A rule about one pod; its id is ``theme.name``."""
 
     stages: tuple[PodStage, ...] = ()
-    """When it is asked."""
+    """Stages of a pod in which it applies."""
 
     @property
     def theme(self) -> str:
-        """The first part of the id."""
         return self.id.partition(".")[0]
 
-    def apply(self, case: PodContext) -> tuple[Finding, ...]:
-        """What it finds in a pod of one of its stages; the less certain, the less severe."""
-        if case.stage not in self.stages:
+    def apply(self, ctx: PodContext) -> tuple[Finding, ...]:
+        """Return its findings on a pod in one of its stages; the less certain, the less severe."""
+        if ctx.stage not in self.stages:
             return ()
         return tuple(
-            replace(one, subject=case.title, side=one.side or case.side, severity=_SEVERITIES[one.certainty])
-            for one in super().apply(case)
+            replace(one, subject=ctx.title, side=one.side or ctx.side, severity=_SEVERITIES[one.certainty])
+            for one in super().apply(ctx)
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The row of this rule in the table of rules."""
-        return {**super().as_json(), "stages": [stage.value for stage in self.stages]}
+        return {**super().as_json(), "stages": self.stages}
 
 
 RULES: Registry[PodRule] = Registry("explain")
-"""The rules of ``lab/explain/rules``, in the order in which they are defined."""
+"""The rules of ``lab/explain/rules``, in the order of their definition."""
 
 
-def rule(
-    rule_id: str, title: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False
-) -> Callable[[Find], Find]:
-    """Put the decorated function into the registry."""
+def rule(rule_id: str, stages: tuple[PodStage, ...], source: str, *, general: bool = False) -> Callable[[Find], Find]:
+    """Register the decorated function as a rule; its docstring begins with the rule's title (``title_of``)."""
 
-    def enter(find: Find) -> Find:
-        RULES.add(PodRule(rule_id, title, find, source, general, stages=stages))
+    def register(find: Find) -> Find:
+        RULES.add(PodRule(rule_id, title_of(find), find, source, general, stages=stages))
         return find
 
-    return enter
+    return register

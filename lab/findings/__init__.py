@@ -5,6 +5,6 @@ Host checks, lint, explain, GPU diagnosis and invariants have their own rules an
 
 from lab.findings.finding import Certainty, Finding, Severity
 from lab.findings.pattern_rules import PatternRule, load
-from lab.findings.rule import Registry, Rule
+from lab.findings.rule import Registry, Rule, title_of
 
-__all__ = ["Certainty", "Finding", "PatternRule", "Registry", "Rule", "Severity", "load"]
+__all__ = ["Certainty", "Finding", "PatternRule", "Registry", "Rule", "Severity", "load", "title_of"]

@@ -12,9 +12,7 @@ from typing import Any
 from lab.errors import LabError
 from lab.findings.finding import Certainty, Finding
 from lab.findings.rule import Registry
-
-_LONG = 300
-"""Shown characters of a matched group."""
+from lab.text import one_line
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class PatternRule:
 
     def finding(self, match: re.Match[str], evidence: Iterable[str], names: Mapping[str, str]) -> Finding:
         """Return the finding for a match; ``names`` fill the placeholders that the pattern does not."""
-        words = {**names, **{name: _short(text) for name, text in match.groupdict().items()}}
+        words = {**names, **{name: one_line(text or "") for name, text in match.groupdict().items()}}
         return Finding(
             " ".join(self.what.format_map(words).split()),
             " ".join(self.next.format_map(words).split()),
@@ -101,8 +99,3 @@ def _rule(key: str, row: Mapping[str, Any], streams: Collection[str], flags: re.
         "certainty": Certainty(row.get("certainty", "certain")),
     }
     return PatternRule(id=key, **values)
-
-
-def _short(text: str | None) -> str:
-    words = " ".join((text or "").split())
-    return words if len(words) <= _LONG else words[:_LONG] + "…"

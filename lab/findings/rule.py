@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -45,6 +46,11 @@ class Rule(Generic[P]):
 
     def as_json(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "source": self.source, "general": self.general}
+
+
+def title_of(find: Callable[..., object]) -> str:
+    """Return the title of a rule: its function's docstring up to the first period, colon or semicolon."""
+    return re.split(r"[.:;](?:\s|$)", find.__doc__ or "", maxsplit=1)[0]
 
 
 class _Identified(Protocol):

@@ -110,6 +110,15 @@ class QueueView:
         )
 
 
+def queue_path(name: str, parents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a queue and its ancestors, nearest first; ends before an unknown name and before a repeated one."""
+    path: list[str] = []
+    while name in parents and name not in path:
+        path.append(name)
+        name = parents[name]
+    return tuple(path)
+
+
 @dataclass(frozen=True)
 class BindRequestView:
     """A BindRequest (scheduling.run.ai/v1alpha2), named like its pod and deleted soon after the bind.

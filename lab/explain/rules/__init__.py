@@ -1,4 +1,4 @@
-"""The rules that look at objects, one file a theme; those that read messages are rows of the .toml files."""
+"""The rules that read objects, one file per theme; those that match messages are rows of the .toml files."""
 
 import lab.explain.rules.binding
 import lab.explain.rules.components
@@ -10,4 +10,4 @@ import lab.explain.rules.queues
 import lab.explain.rules.reservation
 import lab.explain.rules.spec
 import lab.explain.rules.tenants
-import lab.explain.rules.volumes  # noqa: F401 - enters the rules
+import lab.explain.rules.volumes  # noqa: F401 - registers the rules

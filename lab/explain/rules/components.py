@@ -1,9 +1,10 @@
-"""KAI's own components, and kube-scheduler: a pod waits for the one whose turn it is."""
+"""Rules about KAI's components and kube-scheduler."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from lab.explain.component_messages import pod_line
 from lab.explain.installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import REFUSED, UNBOUND, rule
@@ -11,167 +12,149 @@ from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
 
 _SILENT = timedelta(seconds=60)
-_TROUBLE = ("rror", "panic", "Fail", "forbidden", "Unauthorized")
+_ERROR_WORDS = ("rror", "panic", "Fail", "forbidden", "Unauthorized")
 
 
-def _down(case: PodContext, component: Component, job: str) -> Finding:
-    operator = case.kai.component(OPERATOR) if case.kai else None
-    told = list(component.state())
+def _down(ctx: PodContext, component: Component, effect: str) -> Finding:
+    operator = ctx.kai.component(OPERATOR) if ctx.kai else None
+    evidence = list(component.state())
     if operator is not None and not operator.up:
-        told += list(operator.state())
-    told += list(case.world.logs.get(component.deployment, ())[-3:])
-    where = ["-n", component.namespace]
-    action = case.kubectl("get", "deployment,pods", *where)
+        evidence += operator.state()
+    evidence += ctx.snapshot.logs.get(component.deployment, ())[-3:]
+    namespace = ["-n", component.namespace]
+    action = ctx.kubectl("get", "deployment,pods", *namespace)
     if not component.want and not component.missing:
-        action = case.kubectl("scale", "deployment", component.deployment, *where, "--replicas=1")
-    return Finding(f"KAI's {component.deployment} does not run: {job}", action, tuple(told))
+        action = ctx.kubectl("scale", "deployment", component.deployment, *namespace, "--replicas=1")
+    return Finding(f"KAI's {component.deployment} does not run: {effect}", action, tuple(evidence))
 
 
-@rule("kai.pod-grouper-down", "KAI's pod-grouper is down", UNBOUND, "pkg/podgrouper/pod_controller.go")
-def pod_grouper_down(case: PodContext) -> Finding | None:
-    """Without it a pod gets no PodGroup, and the scheduler does not see it."""
-    grouper = case.kai.component(GROUPER) if case.kai else None
-    if not case.by_kai or grouper is None or grouper.up or case.pod.pod_group:
+@rule("kai.pod-grouper-down", UNBOUND, "pkg/podgrouper/pod_controller.go")
+def pod_grouper_down(ctx: PodContext) -> Finding | None:
+    """KAI's pod-grouper is down."""
+    grouper = ctx.kai_component(GROUPER)
+    if grouper is None or grouper.up or ctx.pod.pod_group:
         return None
-    return _down(case, grouper, f"it gives {case.title} no PodGroup, and without one the scheduler does not see it")
+    return _down(ctx, grouper, f"{ctx.title} gets no PodGroup, without which the scheduler ignores it")
 
 
-@rule("kai.scheduler-down", "KAI's scheduler is down", UNBOUND, "cmd/scheduler")
-def scheduler_down(case: PodContext) -> Finding | None:
-    """Nobody chooses a node."""
-    scheduler = case.kai.component(SCHEDULER) if case.kai else None
-    if not case.by_kai or scheduler is None or scheduler.up or case.request is not None:
+@rule("kai.scheduler-down", UNBOUND, "cmd/scheduler")
+def scheduler_down(ctx: PodContext) -> Finding | None:
+    """KAI's scheduler is down."""
+    scheduler = ctx.kai_component(SCHEDULER)
+    if scheduler is None or scheduler.up or ctx.bind_request is not None:
         return None
-    return _down(case, scheduler, f"nobody chooses a node for {case.title}")
+    return _down(ctx, scheduler, f"{ctx.title} gets no node")
 
 
-@rule("kai.binder-down", "KAI's binder is down", UNBOUND, "pkg/binder/controllers/bindrequest_controller.go")
-def binder_down(case: PodContext) -> Finding | None:
-    """The scheduler has chosen, and nobody binds."""
-    binder = case.kai.component(BINDER) if case.kai else None
-    if not case.by_kai or binder is None or binder.up or case.request is None or case.request.phase == "Succeeded":
+@rule("kai.binder-down", UNBOUND, "pkg/binder/controllers/bindrequest_controller.go")
+def binder_down(ctx: PodContext) -> Finding | None:
+    """KAI's binder is down."""
+    binder, request = ctx.kai_component(BINDER), ctx.bind_request
+    if binder is None or binder.up or request is None or request.phase == "Succeeded":
         return None
-    return _down(case, binder, f"the scheduler chose node {case.request.node} for {case.title}, and nobody binds it")
+    return _down(ctx, binder, f"the scheduler chose node {request.node} for {ctx.title}, and nothing binds it")
 
 
-@rule("kai.admission-down", "KAI's admission is down", REFUSED, "failurePolicy Fail; issues #104, #227")
-def admission_down(case: PodContext) -> Finding | None:
-    """Pods cannot be created while the webhook does not answer; before 0.13 this holds for every pod."""
-    kai = case.kai
+@rule("kai.admission-down", REFUSED, "failurePolicy Fail; issues #104, #227")
+def admission_down(ctx: PodContext) -> Finding | None:
+    """KAI's admission is down.
+
+    Pods cannot be created while the webhook does not answer; before 0.13 this affects every pod.
+    """
+    kai = ctx.kai
     webhook = (kai.component(ADMISSION) or kai.component(BINDER)) if kai else None
     if kai is None or webhook is None or webhook.up:
         return None
-    told = [saying for saying in case.refusals if "failed calling webhook" in saying.text]
-    if not told:
+    refusals = [message.line for message in ctx.refusals if "failed calling webhook" in message.text]
+    if not refusals:
         return None
-    whom = "KAI's pods" if kai.line.webhook_only_kai_pods else "all pods of the cluster"
-    found = _down(case, webhook, f"its webhook refuses {whom}")
-    return Finding(found.what, found.next, (told[0].line, *found.evidence))
+    pods = "KAI's pods" if kai.line.webhook_only_kai_pods else "all pods of the cluster"
+    found = _down(ctx, webhook, f"the API server refuses {pods}, because its webhook does not answer")
+    return Finding(found.what, found.next, (refusals[0], *found.evidence))
 
 
-@rule(
-    "kai.no-shard",
-    "No SchedulingShard",
-    UNBOUND,
-    "the operator makes one scheduler per SchedulingShard (0.10 and later)",
-)
-def no_shard(case: PodContext) -> Finding | None:
-    """Without a shard there is no scheduler."""
-    kai = case.kai
-    if kai is None or not case.by_kai or not kai.line.has_shards or not case.world.has("SchedulingShard"):
+@rule("kai.no-shard", UNBOUND, "the operator creates one scheduler per SchedulingShard (0.10 and later)")
+def no_shard(ctx: PodContext) -> Finding | None:
+    """No SchedulingShard exists."""
+    if ctx.kai is None or not ctx.by_kai or not ctx.kai.line.has_shards or not ctx.snapshot.has("SchedulingShard"):
         return None
-    if case.world.of("SchedulingShard"):
+    if ctx.snapshot.of("SchedulingShard"):
         return None
     return Finding(
-        "there is no SchedulingShard, so KAI's operator runs no scheduler",
-        "make the shard default again: upgrade KAI's release",
+        "no SchedulingShard exists, so KAI's operator runs no scheduler",
+        "recreate the shard default: upgrade KAI's release",
     )
 
 
-@rule(
-    "kai.crd-missing",
-    "A CRD that KAI needs is missing",
-    UNBOUND,
-    "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com",
-)
-def crd_missing(case: PodContext) -> Finding | None:
-    """KAI 0.7's scheduler only logs list errors without kueue's Topology; every pod waits without an event."""
-    kai = case.kai
-    if kai is None or not case.by_kai or not case.world.has("CustomResourceDefinition"):
+@rule("kai.crd-missing", UNBOUND, "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com")
+def crd_missing(ctx: PodContext) -> Finding | None:
+    """A CRD that KAI needs is missing.
+
+    Without kueue's Topology, KAI 0.7's scheduler only logs list errors; every pod waits without an event.
+    """
+    kai = ctx.kai
+    if kai is None or not ctx.by_kai or not ctx.snapshot.has("CustomResourceDefinition"):
         return None
-    there = {parts(crd)[0].get("name") for crd in case.world.of("CustomResourceDefinition")}
-    lacking = sorted({*kai.line.crds, *kai.line.needs_crds} - there)
-    if not lacking:
+    installed = {parts(crd)[0].get("name") for crd in ctx.snapshot.of("CustomResourceDefinition")}
+    missing = sorted({*kai.line.crds, *kai.line.needs_crds} - installed)
+    if not missing:
         return None
     return Finding(
-        f"KAI {kai.version or kai.line.version} needs CRDs that are not installed: {', '.join(lacking)}",
-        "install them; KAI's own come with its chart",
-        certainty=Certainty.CERTAIN if not case.verdicts else Certainty.POSSIBLE,
+        f"KAI {kai.version or kai.line.version} needs CRDs that are not installed: {', '.join(missing)}",
+        "install them; KAI's own are in its chart",
+        certainty=Certainty.CERTAIN if not ctx.verdicts else Certainty.POSSIBLE,
     )
 
 
-@rule(
-    "kai.kubernetes-too-new",
-    "Kubernetes is too new for this KAI",
-    UNBOUND,
-    "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038",
-)
-def kubernetes_too_new(case: PodContext) -> Finding | None:
-    """Lines before 0.9.4 wait for an API that 1.34 does not serve any more."""
-    kai = case.kai
-    if kai is None or not case.by_kai or not kai.line.kubernetes_max or case.verdicts:
+@rule("kai.kubernetes-too-new", UNBOUND, "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038")
+def kubernetes_too_new(ctx: PodContext) -> Finding | None:
+    """Kubernetes is too new for this KAI.
+
+    Lines before 0.9.4 wait for an API that 1.34 no longer serves.
+    """
+    kai = ctx.kai
+    if kai is None or not ctx.by_kai or not kai.line.kubernetes_max or ctx.verdicts:
         return None
     newest = tuple(int(number) for number in kai.line.kubernetes_max.split("."))
-    versions = {node.kubelet_version for node in case.world.nodes if node.kubelet_version}
-    over = sorted(v for v in versions if tuple(int(n) for n in v.removeprefix("v").split(".")[:2]) > newest)
-    if not over:
+    versions = {node.kubelet_version for node in ctx.snapshot.nodes if node.kubelet_version}
+    newer = sorted(v for v in versions if tuple(int(n) for n in v.removeprefix("v").split(".")[:2]) > newest)
+    if not newer:
         return None
     return Finding(
-        f"KAI {kai.version} runs on Kubernetes {kai.line.kubernetes_max} or older, and this is {over[-1]}",
-        "take KAI 0.9.4 or later, or an older Kubernetes (a vCluster may have its own version)",
+        f"KAI {kai.version} supports Kubernetes up to {kai.line.kubernetes_max}, and this is {newer[-1]}",
+        "use KAI 0.9.4 or later, or an older Kubernetes (a vCluster may have its own version)",
         certainty=Certainty.LIKELY,
     )
 
 
-@rule(
-    "kai.silent",
-    "KAI's scheduler says nothing",
-    UNBOUND,
-    "a healthy scheduler tells of every pod in each cycle, 1 s",
-    general=True,
-)
-def silent(case: PodContext) -> Finding | None:
-    """The pod has its PodGroup, the scheduler runs, and there is no word for a minute."""
-    scheduler = case.kai.component(SCHEDULER) if case.kai else None
-    if not case.by_kai or scheduler is None or not scheduler.up or case.request or case.verdicts:
+@rule("kai.silent", UNBOUND, "a healthy scheduler reports on every pod in each cycle, 1 s", general=True)
+def silent(ctx: PodContext) -> Finding | None:
+    """KAI's scheduler reports nothing: no message for a minute, although it runs and the pod has its PodGroup."""
+    scheduler = ctx.kai_component(SCHEDULER)
+    if scheduler is None or not scheduler.up or ctx.bind_request or ctx.verdicts:
         return None
-    if not case.pod.pod_group or case.age < _SILENT:
+    if not ctx.pod.pod_group or ctx.age < _SILENT:
         return None
-    logs = [line for line in case.world.logs.get(scheduler.deployment, ()) if any(word in line for word in _TROUBLE)]
+    logs = ctx.snapshot.logs.get(scheduler.deployment, ())
     return Finding(
-        f"KAI's scheduler runs and has said nothing about {case.title} for {case.age.total_seconds():.0f} s",
-        case.kubectl("logs", "-n", scheduler.namespace, f"deployment/{scheduler.deployment}", "--tail=50"),
-        tuple(logs[-3:]),
+        f"KAI's scheduler runs and has reported nothing about {ctx.title} for {ctx.age.total_seconds():.0f} s",
+        ctx.kubectl("logs", "-n", scheduler.namespace, f"deployment/{scheduler.deployment}", "--tail=50"),
+        tuple(line for line in logs if any(word in line for word in _ERROR_WORDS))[-3:],
         Certainty.POSSIBLE,
     )
 
 
-@rule(
-    "kai.kube-scheduler-down", "kube-scheduler is down", UNBOUND, "Kubernetes: static pod kube-scheduler in kube-system"
-)
-def kube_scheduler_down(case: PodContext) -> Finding | None:
-    """Where the control plane shows its pods."""
-    if not case.schedules or case.pod.scheduler_name not in ("", "default-scheduler") or case.verdicts:
+@rule("kai.kube-scheduler-down", UNBOUND, "Kubernetes: static pod kube-scheduler in kube-system")
+def kube_scheduler_down(ctx: PodContext) -> Finding | None:
+    """The kube-scheduler is down."""
+    if not ctx.schedules or ctx.pod.scheduler_name not in ("", "default-scheduler") or ctx.verdicts:
         return None
-    mine = [
-        pod
-        for pod in case.world.pods
-        if pod.namespace == "kube-system" and pod.labels.get("component") == "kube-scheduler"
-    ]
-    if not mine or any(pod.ready for pod in mine):
+    system = (pod for pod in ctx.snapshot.pods if pod.namespace == "kube-system")
+    pods = [pod for pod in system if pod.labels.get("component") == "kube-scheduler"]
+    if not pods or any(pod.ready for pod in pods):
         return None
     return Finding(
-        "kube-scheduler does not run, so no pod of the default scheduler is placed",
-        case.kubectl("describe", "pod", mine[0].name, "-n", "kube-system"),
-        tuple(f"pod {pod.name}: {pod.phase}, {', '.join(pod.waiting_reasons) or 'not ready'}" for pod in mine),
+        "kube-scheduler does not run, so it places no pod",
+        ctx.kubectl("describe", "pod", pods[0].name, "-n", "kube-system"),
+        tuple(map(pod_line, pods)),
     )

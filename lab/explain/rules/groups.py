@@ -1,4 +1,4 @@
-"""The PodGroup: a pod without one is not seen by KAI's scheduler, and a gang waits for all of its pods."""
+"""Rules about PodGroups: KAI's scheduler ignores pods without one, and a gang waits for all of its pods."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
+from lab.text import one_line
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')
 """PodGrouperWarning that every bare pod may get (issue #499)."""
@@ -19,192 +20,156 @@ _PATIENCE = timedelta(seconds=10)
 _SKIP = "kai.scheduler/skip-podgrouper"
 
 
-@rule(
-    "group.namespace-left-out",
-    "KAI leaves the namespace alone",
-    UNBOUND,
-    "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector",
-)
-def namespace_left_out(case: PodContext) -> Finding | None:
-    """An installation that opts in by namespace label gives pods elsewhere no PodGroup."""
-    kai = case.kai
-    space = case.world.get("Namespace", case.pod.namespace)
-    if kai is None or not case.by_kai or case.pod.pod_group or space is None or not kai.namespace_selector:
+@rule("group.namespace-left-out", UNBOUND, "podgrouper --namespace-label-selector; chart global.namespaceLabelSelector")
+def namespace_left_out(ctx: PodContext) -> Finding | None:
+    """KAI ignores the namespace: it is installed to watch only namespaces with a label."""
+    kai, namespace = ctx.kai, ctx.snapshot.get("Namespace", ctx.pod.namespace)
+    if kai is None or not ctx.by_kai or ctx.pod.pod_group or namespace is None:
         return None
     if HOST_KAI_LABEL in kai.namespace_selector:
-        return None  # the lab's own label: tenant.not-opted-in says more
-    there = labels_of(parts(space)[0])
-    lacking = [f"{key}={value}" for key, value in kai.namespace_selector.items() if there.get(key) != value]
-    if not lacking:
+        return None  # the lab's own label: tenant.not-opted-in explains more
+    labels = labels_of(parts(namespace)[0])
+    missing = [f"{key}={value}" for key, value in kai.namespace_selector.items() if labels.get(key) != value]
+    if not missing:
         return None
     return Finding(
-        f"KAI looks only at namespaces labelled {', '.join(lacking)}, and {case.pod.namespace} is not",
-        case.kubectl("label", "namespace", case.pod.namespace, *lacking),
+        f"KAI watches only namespaces labelled {', '.join(missing)}, and {ctx.pod.namespace} is not",
+        ctx.kubectl("label", "namespace", ctx.pod.namespace, *missing),
     )
 
 
-@rule(
-    "group.skipped", "The pod-grouper is told to skip it", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)"
-)
-def skipped(case: PodContext) -> Finding | None:
-    """The annotation makes sense only with a PodGroup of one's own."""
-    if not case.by_kai or case.annotation(_SKIP) != "true" or case.group is not None:
+@rule("group.skipped", UNBOUND, "pkg/podgrouper/pod_controller.go (0.15 and later)")
+def skipped(ctx: PodContext) -> Finding | None:
+    """An annotation makes the pod-grouper skip the pod."""
+    if not ctx.by_kai or ctx.pod.annotations.get(_SKIP) != "true" or ctx.group is not None:
         return None
     return Finding(
-        f"{case.title} has the annotation {_SKIP}=true and no PodGroup: the scheduler does not see it",
-        "remove the annotation, or make a PodGroup and name it in the annotation pod-group-name",
+        f"{ctx.title} has the annotation {_SKIP}=true and no PodGroup: the scheduler ignores it",
+        "remove the annotation, or create a PodGroup and name it in the annotation pod-group-name",
     )
 
 
-@rule(
-    "group.warned",
-    "The pod-grouper cannot make the PodGroup",
-    UNBOUND,
-    "event PodGrouperWarning, pkg/podgrouper/pod_controller.go",
-)
-def warned(case: PodContext) -> Finding | None:
-    """Owners that cannot be read, several owners, a PodGroup that is refused."""
-    if not case.by_kai or case.group is not None:
+@rule("group.warned", UNBOUND, "event PodGrouperWarning, pkg/podgrouper/pod_controller.go")
+def warned(ctx: PodContext) -> Finding | None:
+    """The pod-grouper cannot create the PodGroup: unreadable or several owners, or the API server refuses it."""
+    if not ctx.by_kai or ctx.group is not None:
         return None
-    told = [e for e in newest(case.events, ["PodGrouperWarning"]) if not _NOISE.match(e.message)]
-    if not told:
+    warnings = [e for e in newest(ctx.events, ["PodGrouperWarning"]) if not _NOISE.match(e.message)]
+    if not warnings:
         return None
     return Finding(
-        f"KAI's pod-grouper cannot make a PodGroup for {case.title}: {' '.join(told[0].message.split())[:300]}",
-        "cure what the message names; the pod-grouper tries again by itself",
-        (of_event(told[0]).line,),
+        f"KAI's pod-grouper cannot create a PodGroup for {ctx.title}: {one_line(warnings[0].message)}",
+        "fix the cause in the message; the pod-grouper retries by itself",
+        (of_event(warnings[0]).line,),
     )
 
 
-@rule("group.none", "No PodGroup yet", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second")
-def none_yet(case: PodContext) -> Finding | None:
-    """The pod-grouper runs, and has not done its work."""
-    grouper = case.kai.component(GROUPER) if case.kai else None
-    if not case.by_kai or grouper is None or not grouper.up or case.pod.pod_group or case.age < _PATIENCE:
+@rule("group.none", UNBOUND, "pkg/podgrouper: annotation pod-group-name within a second")
+def none_yet(ctx: PodContext) -> Finding | None:
+    """The pod has no PodGroup yet: the pod-grouper runs and has not created it."""
+    grouper = ctx.kai_component(GROUPER)
+    if grouper is None or not grouper.up or ctx.pod.pod_group or ctx.age < _PATIENCE:
         return None
-    if case.annotation(_SKIP) == "true":
+    if ctx.pod.annotations.get(_SKIP) == "true":
         return None
-    logs = [line for line in case.world.logs.get(grouper.deployment, ()) if case.pod.name in line]
+    logs = [line for line in ctx.snapshot.logs.get(grouper.deployment, ()) if ctx.pod.name in line]
     return Finding(
-        f"{case.title} has no PodGroup after {case.age.total_seconds():.0f} s, so the scheduler does not see it",
-        case.kubectl("logs", "-n", grouper.namespace, f"deployment/{grouper.deployment}", "--tail=50"),
+        f"{ctx.title} has no PodGroup after {ctx.age.total_seconds():.0f} s, so the scheduler ignores it",
+        ctx.kubectl("logs", "-n", grouper.namespace, f"deployment/{grouper.deployment}", "--tail=50"),
         tuple(logs[-3:]),
         Certainty.LIKELY,
     )
 
 
-@rule(
-    "group.missing",
-    "The PodGroup does not exist",
-    UNBOUND,
-    "pod_controller.go: ownerless pods with pod-group-name are left alone",
-)
-def missing(case: PodContext) -> Finding | None:
-    """A name that the pod brought along, or a PodGroup that somebody deleted."""
-    if not case.by_kai or not case.pod.pod_group or case.group is not None or not case.world.has("PodGroup"):
+@rule("group.missing", UNBOUND, "pod_controller.go: ownerless pods with pod-group-name are left alone")
+def missing(ctx: PodContext) -> Finding | None:
+    """The PodGroup does not exist: the pod came with its name, or it was deleted."""
+    if not ctx.by_kai or not ctx.pod.pod_group or ctx.group is not None or not ctx.snapshot.has("PodGroup"):
         return None
     return Finding(
-        f"{case.title} names PodGroup {case.pod.pod_group}, which does not exist in {case.pod.namespace}",
-        "make that PodGroup, or remove the annotation pod-group-name so that KAI makes one",
+        f"{ctx.title} names PodGroup {ctx.pod.pod_group}, which does not exist in {ctx.pod.namespace}",
+        "create that PodGroup, or remove the annotation pod-group-name so that KAI creates one",
     )
 
 
-@rule(
-    "group.node-pool",
-    "The PodGroup is for another scheduling shard",
-    UNBOUND,
-    "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go",
-)
-def node_pool(case: PodContext) -> Finding | None:
-    """A shard looks only at PodGroups with its own label value."""
-    if not case.by_kai or case.kai is None or case.group is None or not case.kai.pool_key:
+@rule("group.node-pool", UNBOUND, "scheduler --nodepool-label-key, --partition-label-value; cluster_info.go")
+def node_pool(ctx: PodContext) -> Finding | None:
+    """The PodGroup is for another scheduling shard."""
+    if not ctx.by_kai or ctx.kai is None or ctx.group is None or not ctx.kai.pool_key:
         return None
-    pool = case.group.labels.get(case.kai.pool_key, "")
-    if pool in case.kai.pools:
+    pool = ctx.group.labels.get(ctx.kai.pool_key, "")
+    if pool in ctx.kai.pools:
         return None
-    served = ", ".join(sorted(p or "(without the label)" for p in case.kai.pools))
+    served = ", ".join(sorted(p or "(without the label)" for p in ctx.kai.pools))
     return Finding(
-        f"PodGroup {case.group.name} is labelled {case.kai.pool_key}={pool}, and no scheduler serves that pool",
-        "remove the label from the workload, or make a SchedulingShard for the pool",
+        f"PodGroup {ctx.group.name} is labelled {ctx.kai.pool_key}={pool}, and no scheduler serves that pool",
+        "remove the label from the workload, or create a SchedulingShard for the pool",
         (f"pools that are served: {served}",),
     )
 
 
-@rule(
-    "group.gives-up",
-    "KAI does not try again",
-    UNBOUND,
-    "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1",
-)
-def gives_up(case: PodContext) -> Finding | None:
-    """With schedulingBackoff 1 one failed attempt on this node pool is the last."""
-    if not case.by_kai or case.group is None or not case.group.refusals:
+@rule("group.gives-up", UNBOUND, "cluster_info.go, isPodGroupUpForScheduler: schedulingBackoff 1")
+def gives_up(ctx: PodContext) -> Finding | None:
+    """KAI does not retry: with schedulingBackoff 1, one failed attempt on a node pool is the last."""
+    if not ctx.by_kai or ctx.group is None or not ctx.group.refusals:
         return None
-    obj = case.world.get("PodGroup", case.group.name, case.group.namespace) or {}
+    obj = ctx.snapshot.get("PodGroup", ctx.group.name, ctx.group.namespace) or {}
     backoff = parts(obj)[1].get("schedulingBackoff")
     if backoff is None or int(backoff) == -1:
         return None
-    edit = case.kubectl("edit", "podgroup", case.group.name, "-n", case.group.namespace)
+    edit = ctx.kubectl("edit", "podgroup", ctx.group.name, "-n", ctx.group.namespace)
     return Finding(
-        f"PodGroup {case.group.name} has schedulingBackoff {backoff} and failed once: KAI does not look at it again",
+        f"PodGroup {ctx.group.name} has schedulingBackoff {backoff} and failed once: KAI does not retry it",
         f"set spec.schedulingBackoff to -1: {edit}",
-        tuple(f"{r.reason}: {r.message}" for r in case.group.refusals[:2]),
+        tuple(f"{r.reason}: {r.message}" for r in ctx.group.refusals[:2]),
         Certainty.LIKELY,
     )
 
 
-@rule(
-    "group.queue-differs",
-    "The PodGroup is in another queue than the label says",
-    UNBOUND,
-    "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later",
-)
-def queue_differs(case: PodContext) -> Finding | None:
-    """Changing the label of a pod that exists does nothing."""
-    if not case.by_kai or case.group is None or case.kai is None:
+@rule("group.queue-differs", UNBOUND, "pkg/podgrouper/podgroup/handler.go: spec.queue is not changed later")
+def queue_differs(ctx: PodContext) -> Finding | None:
+    """The PodGroup is in another queue than the label names: a later change of the label has no effect."""
+    if not ctx.by_kai or ctx.group is None or ctx.kai is None:
         return None
-    label = labels_of(parts(case.pod_obj)[0]).get(case.kai.queue_key)
-    owner = case.workload.labels.get(case.kai.queue_key) if case.workload else None
-    wanted = owner or label
-    if not wanted or wanted == case.group.queue:
+    key = ctx.kai.queue_key
+    wanted = (ctx.workload.labels.get(key) if ctx.workload else None) or ctx.pod.labels.get(key)
+    if not wanted or wanted == ctx.group.queue:
         return None
     return Finding(
-        f"{case.title} is labelled for queue {wanted}, and its PodGroup stays in queue {case.group.queue}",
-        f"delete the workload and make it anew, or edit PodGroup {case.group.name}",
-        (f"label {case.kai.queue_key}={wanted}", f"PodGroup {case.group.name}: spec.queue {case.group.queue}"),
+        f"{ctx.title} is labelled for queue {wanted}, and its PodGroup stays in queue {ctx.group.queue}",
+        f"recreate the workload, or edit PodGroup {ctx.group.name}",
+        (f"label {key}={wanted}", f"PodGroup {ctx.group.name}: spec.queue {ctx.group.queue}"),
         Certainty.LIKELY,
     )
 
 
-@rule(
-    "gang.too-few", "Pods of the gang are missing", UNBOUND, "event NotReady on the PodGroup, default_status_updater.go"
-)
-def too_few(case: PodContext) -> Finding | None:
-    """A PodGroup with minMember N is not looked at before N pods exist."""
-    group = case.group
-    if group is None or not case.by_kai or len(case.mates) >= group.min_member:
+@rule("gang.too-few", UNBOUND, "event NotReady on the PodGroup, default_status_updater.go")
+def too_few(ctx: PodContext) -> Finding | None:
+    """Pods of the gang are missing: the scheduler ignores a PodGroup until minMember pods exist."""
+    group = ctx.group
+    if group is None or not ctx.by_kai or len(ctx.group_pods) >= group.min_member:
         return None
-    events = newest(case.world.events_about(group.uid), ["NotReady"])
-    told = [f"PodGroup {group.name}: minMember {group.min_member}, {len(case.mates)} pods exist"]
-    told += [of_event(event).line for event in events[:1]]
+    events = newest(ctx.snapshot.events_about(group.uid), ["NotReady"])
+    evidence = [f"PodGroup {group.name}: minMember {group.min_member}, {len(ctx.group_pods)} pods exist"]
+    evidence += [of_event(event).line for event in events[:1]]
     return Finding(
-        f"the PodGroup of {case.title} starts with {group.min_member} pods, and {len(case.mates)} exist",
-        f"see why the others are not made: {case.kubectl('get', 'pods,events', '-n', case.pod.namespace)}",
-        tuple(told),
+        f"the PodGroup of {ctx.title} needs {group.min_member} pods to start, and {len(ctx.group_pods)} exist",
+        f"find out why the others are missing: {ctx.kubectl('get', 'pods,events', '-n', ctx.pod.namespace)}",
+        tuple(evidence),
     )
 
 
-@rule("gang.gated", "Pods of the gang are gated", UNBOUND, "default_status_updater.go: N are gated")
-def gated(case: PodContext) -> Finding | None:
-    """Gated pods do not count for the gang."""
-    if case.group is None or not case.by_kai:
+@rule("gang.gated", UNBOUND, "default_status_updater.go: N are gated")
+def gated(ctx: PodContext) -> Finding | None:
+    """Pods of the gang are gated: gated pods do not count for minMember."""
+    if ctx.group is None or not ctx.by_kai:
         return None
-    objs = [case.world.get("Pod", pod.name, pod.namespace) or {} for pod in case.mates]
+    objs = [ctx.snapshot.get("Pod", pod.name, pod.namespace) or {} for pod in ctx.group_pods]
     names = [parts(obj)[0].get("name", "") for obj in objs if parts(obj)[1].get("schedulingGates")]
-    if not names or len(case.mates) - len(names) >= case.group.min_member or case.pod.name in names:
+    if not names or len(objs) - len(names) >= ctx.group.min_member or ctx.pod.name in names:
         return None
     return Finding(
         f"{len(names)} pods of the PodGroup have scheduling gates, and without them it has fewer than minMember",
-        f"see who gates {names[0]}: {case.kubectl('get', 'pod', names[0], '-n', case.pod.namespace, '-o', 'yaml')}",
-        (f"PodGroup {case.group.name}: minMember {case.group.min_member}", f"gated: {', '.join(names[:5])}"),
+        f"find out what gates {names[0]}: {ctx.kubectl('get', 'pod', names[0], '-n', ctx.pod.namespace, '-o', 'yaml')}",
+        (f"PodGroup {ctx.group.name}: minMember {ctx.group.min_member}", f"gated: {', '.join(names[:5])}"),
     )

@@ -1,289 +1,219 @@
-"""A vCluster between the person and the pod: what the syncer did not carry over, in either direction."""
+"""Rules about tenants' pods: what vCluster's syncer did not copy, in either direction."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from lab.config.labels import HOST_KAI
-from lab.explain.explanation import PodStage
-from lab.explain.pod_context import PodContext
-from lab.explain.rule import BOUND, UNBOUND, WAITING, rule
+from lab.explain.component_messages import pod_line
+from lab.explain.pod_context import PodContext, SyncedCounterpart
+from lab.explain.rule import ALIVE, BOUND, UNBOUND, WAITING, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
+from lab.objects.views import PodView
 
 _PATIENCE = timedelta(seconds=15)
 _SYNCER = "vCluster 0.36.1, pkg/controllers/resources/pods/syncer.go"
+_LABEL = ",".join(f"{key}={value}" for key, value in HOST_KAI.items())
 
 
-@rule(
-    "tenant.class-not-synced",
-    "The host does not have, or does not lend, its class",
-    UNBOUND,
-    f"{_SYNCER}, applyLimitByClass",
-)
-def class_not_synced(case: PodContext) -> Finding | None:
-    """RuntimeClasses and PriorityClasses come from the host, by selector."""
-    told = [s for s in case.refusals if "did not sync pod" in s.text]
-    if not told:
+def _host_pod(ctx: PodContext) -> PodView | None:
+    """Return the host's pod for a tenant's pod."""
+    return ctx.counterpart.pod if ctx.counterpart is not None and ctx.counterpart.side == "host" else None
+
+
+def _unsynced(ctx: PodContext) -> SyncedCounterpart | None:
+    """Return the host's side for a tenant's pod that the host does not have."""
+    counterpart = ctx.counterpart
+    return counterpart if counterpart and counterpart.side == "host" and counterpart.obj is None else None
+
+
+@rule("tenant.syncer-down", UNBOUND, "vCluster: pod app=vcluster,release=NAME holds API server and syncer")
+def syncer_down(ctx: PodContext) -> Finding | None:
+    """The vCluster's control plane is down: no syncer copies the pod to the host."""
+    host = _unsynced(ctx)
+    if host is None:
         return None
-    sort = "runtime" if "runtime class" in told[0].text else "priority"
+    labels = {"app": "vcluster", "release": host.tenant}
+    pods = [pod for pod in host.snapshot.pods if labels.items() <= pod.labels.items()]
+    if any(pod.ready for pod in pods) or not host.snapshot.has("Pod"):
+        return None
     return Finding(
-        f"the vCluster does not pass {case.title} on: the host lacks its {sort} class, or does not lend it",
-        f"take a class of the host, or widen sync.fromHost.{sort}Classes.selector",
-        (told[0].line,),
+        f"the control plane of vCluster {host.tenant} does not run, so {ctx.title} is not copied to the host",
+        "find out why on the host: kubectl get pods -A -l app=vcluster",
+        tuple(map(pod_line, pods)) or ("no pod with app=vcluster of that release on the host",),
     )
 
 
-@rule(
-    "tenant.sync-error",
-    "The host did not take the pod",
-    UNBOUND,
-    "vCluster 0.36.1, pkg/patcher/apply.go: event SyncError",
-    general=True,
-)
-def sync_error(case: PodContext) -> Finding | None:
-    """Admission happens on the host: in the tenant, creating the pod succeeds."""
-    told = [s for s in case.refusals if s.text.startswith("Error")]
-    if not told:
+@rule("tenant.not-synced", UNBOUND, _SYNCER)
+def not_synced(ctx: PodContext) -> Finding | None:
+    """The host does not have the pod, and nothing refused it."""
+    host = _unsynced(ctx)
+    if host is None or ctx.schedules or ctx.refusals or ctx.age < _PATIENCE or syncer_down(ctx) is not None:
         return None
     return Finding(
-        f"the tenant has {case.title}, and the host refused it: {' '.join(told[0].text.split())[:300]}",
-        "change the pod as the message says; it is the host that refuses",
-        (told[0].line,),
-    )
-
-
-@rule(
-    "tenant.syncer-down",
-    "The vCluster's control plane is down",
-    UNBOUND,
-    "vCluster: pod app=vcluster,release=NAME holds API server and syncer",
-)
-def syncer_down(case: PodContext) -> Finding | None:
-    """Nobody carries the pod to the host."""
-    twin = case.twin
-    if twin is None or twin.side != "host" or twin.obj is not None:
-        return None
-    mine = [
-        pod
-        for pod in twin.world.pods
-        if pod.labels.get("app") == "vcluster" and pod.labels.get("release") == twin.tenant
-    ]
-    if any(pod.ready for pod in mine) or not twin.world.has("Pod"):
-        return None
-    told = [f"pod {p.namespace}/{p.name}: {p.phase}, {', '.join(p.waiting_reasons) or 'not ready'}" for p in mine]
-    return Finding(
-        f"the control plane of vCluster {twin.tenant} does not run, so nobody carries {case.title} to the host",
-        "see why on the host: kubectl get pods -A -l app=vcluster",
-        tuple(told) or ("no pod with app=vcluster of that release on the host",),
-    )
-
-
-@rule("tenant.not-synced", "The host does not have the pod", UNBOUND, _SYNCER)
-def not_synced(case: PodContext) -> Finding | None:
-    """Neither carried over nor refused."""
-    twin = case.twin
-    if twin is None or twin.side != "host" or twin.obj is not None or case.schedules or case.refusals:
-        return None
-    if case.age < _PATIENCE or syncer_down(case) is not None:
-        return None
-    return Finding(
-        f"the host has no pod for {case.title} after {case.age.total_seconds():.0f} s, and nobody says why",
-        f"see the syncer's log on the host: kubectl logs -A -l app=vcluster,release={twin.tenant} --tail=50",
+        f"the host has no pod for {ctx.title} after {ctx.age.total_seconds():.0f} s, and no event explains it",
+        f"read the syncer's log on the host: kubectl logs -A -l app=vcluster,release={host.tenant} --tail=50",
         certainty=Certainty.LIKELY,
     )
 
 
-@rule(
-    "tenant.queue-only-inside",
-    "The queue exists in the tenant, not on the host",
-    UNBOUND,
-    "host-kai: the host's KAI schedules, so the host's queues count",
-)
-def queue_only_inside(case: PodContext) -> Finding | None:
-    """Queue objects of a vCluster mean nothing to the host's KAI."""
-    if not _unknown_here(case) or case.side != "host" or case.twin is None:
+def _queue_elsewhere(ctx: PodContext) -> SyncedCounterpart | None:
+    """Return the other side of the vCluster if the queue exists only there."""
+    counterpart = ctx.counterpart
+    if counterpart is None or not ctx.by_kai or ctx.queue is not None or not ctx.snapshot.has("Queue"):
         return None
+    return counterpart if counterpart.snapshot.get("Queue", ctx.queue_name) is not None else None
+
+
+def _wrong_side(ctx: PodContext, what: str, where: str) -> Finding:
+    names = ", ".join(queue.name for queue in ctx.snapshot.queues) or "none exist"
     return Finding(
-        f"queue {case.queue_name} exists in tenant {case.twin.tenant} only, and the host's KAI schedules its pods",
-        f"make the queue on the host, or label the pod with one of: {_names(case)}",
-        tuple(saying.line for saying in case.verdicts[:1]),
+        f"queue {ctx.queue_name} exists {what}",
+        f"create the queue {where}, or label the pod with one of: {names}",
+        tuple(message.line for message in ctx.verdicts[:1]),
     )
 
 
-@rule(
-    "tenant.queue-only-on-host",
-    "The queue exists on the host, not in the tenant",
-    UNBOUND,
-    "own-kai: the tenant's KAI schedules, so the tenant's queues count",
-)
-def queue_only_on_host(case: PodContext) -> Finding | None:
-    """A tenant with its own KAI has its own queue tree."""
-    if not _unknown_here(case) or case.side == "host" or case.twin is None:
+@rule("tenant.queue-only-inside", UNBOUND, "host-kai: the host's KAI schedules, so the host's queues count")
+def queue_only_inside(ctx: PodContext) -> Finding | None:
+    """The queue exists in the tenant, not on the host: the host's KAI schedules the pod."""
+    tenant = _queue_elsewhere(ctx)
+    if tenant is None or ctx.side != "host":
+        return None
+    return _wrong_side(ctx, f"in tenant {tenant.tenant} only, and the host's KAI schedules its pods", "on the host")
+
+
+@rule("tenant.queue-only-on-host", UNBOUND, "own-kai: the tenant's KAI schedules, so the tenant's queues count")
+def queue_only_on_host(ctx: PodContext) -> Finding | None:
+    """The queue exists on the host, not in the tenant: the tenant's own KAI schedules the pod."""
+    host = _queue_elsewhere(ctx)
+    if host is None or ctx.side == "host":
+        return None
+    return _wrong_side(ctx, f"on the host only, and tenant {host.tenant} has its own KAI", "in the tenant")
+
+
+@rule("tenant.node-not-synced", UNBOUND, f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant")
+def node_not_synced(ctx: PodContext) -> Finding | None:
+    """The tenant does not have the node to which the host bound the pod."""
+    host = _host_pod(ctx)
+    if host is None or not host.node or not ctx.snapshot.has("Node"):
+        return None
+    if any(node.name == host.node for node in ctx.snapshot.nodes):
         return None
     return Finding(
-        f"queue {case.queue_name} exists on the host only, and tenant {case.twin.tenant} has a KAI of its own",
-        f"make the queue in the tenant, or label the pod with one of: {_names(case)}",
-        tuple(saying.line for saying in case.verdicts[:1]),
-    )
-
-
-def _unknown_here(case: PodContext) -> bool:
-    twin = case.twin
-    if twin is None or not case.by_kai or case.queue is not None or not case.world.has("Queue"):
-        return False
-    return twin.world.get("Queue", case.queue_name) is not None
-
-
-def _names(case: PodContext) -> str:
-    return ", ".join(queue.name for queue in case.world.queues) or "none exist"
-
-
-@rule(
-    "tenant.node-not-synced",
-    "The tenant does not know the node",
-    UNBOUND,
-    f"{_SYNCER}, ensureNode: the syncer waits until the node is in the tenant",
-)
-def node_not_synced(case: PodContext) -> Finding | None:
-    """The host has bound the pod, and the tenant cannot be told where."""
-    twin = case.twin
-    host = twin.pod if twin is not None and twin.side == "host" else None
-    if host is None or not host.node or not case.world.has("Node"):
-        return None
-    if any(node.name == host.node for node in case.world.nodes):
-        return None
-    return Finding(
-        f"the host runs {case.title} on node {host.node}, which the tenant does not know",
-        "let the tenant see the node: sync.fromHost.nodes and its selector",
+        f"the host runs {ctx.title} on node {host.node}, which the tenant does not have",
+        "sync the node to the tenant: sync.fromHost.nodes and its selector",
         (f"host pod {host.namespace}/{host.name} on {host.node}: {host.phase}",),
     )
 
 
 @rule(
     "tenant.class-blanked",
-    "The priority class did not reach the host",
     UNBOUND,
     "vCluster 0.36.1, pods/translate/translator.go: blanked without sync.fromHost.priorityClasses",
 )
-def class_blanked(case: PodContext) -> Finding | None:
-    """KAI then takes the class by the pod's kind."""
-    twin = case.twin
-    if twin is None or case.side != "host" or twin.obj is None:
+def class_blanked(ctx: PodContext) -> Finding | None:
+    """The priority class did not reach the host; KAI then chooses the class by the pod's kind."""
+    tenant = ctx.counterpart
+    if tenant is None or ctx.side != "host" or tenant.obj is None:
         return None
-    wanted = parts(twin.obj)[1].get("priorityClassName")
-    if not wanted or parts(case.pod_obj)[1].get("priorityClassName"):
+    wanted = parts(tenant.obj)[1].get("priorityClassName")
+    if not wanted or ctx.spec.get("priorityClassName"):
         return None
     return Finding(
-        f"priority class {wanted} of the tenant's pod did not reach the host: KAI goes by its own default",
-        "set sync.fromHost.priorityClasses.enabled, or use the label priorityClassName, which passes",
-        (f"PodGroup's class: {case.group.priority_class}",) if case.group else (),
+        f"priority class {wanted} of the tenant's pod did not reach the host: KAI uses its own default",
+        "set sync.fromHost.priorityClasses.enabled, or use the label priorityClassName, which is synced",
+        (f"PodGroup's class: {ctx.group.priority_class}",) if ctx.group else (),
         Certainty.POSSIBLE,
     )
 
 
 @rule(
     "tenant.two-kais",
-    "The host's KAI meddles with a tenant that has its own",
     WAITING,
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
 )
-def two_kais(case: PodContext) -> Finding | None:
-    """Fractions of such a tenant never start, or are deleted by the host's binder."""
-    twin = case.twin
-    if twin is None or case.side == "host" or not case.by_kai or twin.obj is None or twin.pod is None:
+def two_kais(ctx: PodContext) -> Finding | None:
+    """The host's KAI interferes with a tenant that has its own.
+
+    Fractions of such a tenant never start, or the host's binder deletes them.
+    """
+    host, pod = ctx.counterpart, _host_pod(ctx)
+    if host is None or pod is None or not ctx.by_kai:
         return None
-    group = twin.pod.pod_group
-    foreign = bool(group) and twin.world.get("PodGroup", group, twin.pod.namespace) is not None
-    waiting = [w for w in twin.pod.waiting if "shared-gpu" in w.message and "not found" in w.message]
+    foreign = bool(pod.pod_group) and host.snapshot.get("PodGroup", pod.pod_group, pod.namespace) is not None
+    waiting = [w for w in pod.waiting if "shared-gpu" in w.message and "not found" in w.message]
     if not foreign and not waiting:
         return None
-    told = [f"host pod {twin.pod.namespace}/{twin.pod.name}: {w.reason}: {w.message}" for w in waiting]
-    told += [f"PodGroup {twin.pod.namespace}/{group} exists on the host for it"] if foreign else []
+    evidence = [f"host pod {pod.namespace}/{pod.name}: {w.reason}: {w.message}" for w in waiting]
+    evidence += [f"PodGroup {pod.namespace}/{pod.pod_group} exists on the host for it"] if foreign else []
     return Finding(
-        f"the host's KAI handles the synced pod of {case.title} as well as the tenant's KAI does",
+        f"the host's KAI handles the synced pod of {ctx.title} as well as the tenant's KAI does",
         "keep the host's KAI off the tenant's namespace: chart value global.namespaceLabelSelector, and node pools",
-        tuple(told),
+        tuple(evidence),
     )
 
 
 @rule(
     "tenant.not-opted-in",
-    "The host's KAI leaves the namespace to others",
     UNBOUND,
-    "measured: beside tenants with a KAI of their own, the lab lets the host's KAI look at labelled namespaces only",
+    "measured: beside tenants with their own KAI, the lab lets the host's KAI watch labelled namespaces only",
 )
-def not_opted_in(case: PodContext) -> Finding | None:
-    """Its webhooks change no pod there, and its pod-grouper gives none a PodGroup."""
-    space = case.world.get("Namespace", case.pod.namespace)
-    if case.side.startswith("tenant") or not case.by_kai or case.kai is None or space is None:
+def not_opted_in(ctx: PodContext) -> Finding | None:
+    """The host's KAI ignores the namespace: its webhooks change no pod there, its pod-grouper creates no PodGroup."""
+    namespace = ctx.snapshot.get("Namespace", ctx.pod.namespace)
+    if ctx.side.startswith("tenant") or not ctx.by_kai or namespace is None:
         return None
-    told = _selecting(case)
-    if not told or HOST_KAI.items() <= labels_of(parts(space)[0]).items():
+    selectors = _selectors(ctx)
+    if not selectors or HOST_KAI.items() <= labels_of(parts(namespace)[0]).items():
         return None
-    label = _label()
     return Finding(
-        f"the host's KAI looks only at namespaces labelled {label}, as tenants have a KAI of their own beside it,"
-        f" and {case.pod.namespace} is not",
-        case.kubectl("label", "namespace", case.pod.namespace, label),
-        told,
+        f"the host's KAI watches only namespaces labelled {_LABEL}, since tenants have their own KAI,"
+        f" and {ctx.pod.namespace} is not",
+        ctx.kubectl("label", "namespace", ctx.pod.namespace, _LABEL),
+        selectors,
     )
 
 
-def _selecting(case: PodContext) -> tuple[str, ...]:
-    """What of the host's KAI selects namespaces by the lab's label, as evidence."""
-    kai = case.kai
-    if kai is None:
+def _selectors(ctx: PodContext) -> tuple[str, ...]:
+    """Return where the host's KAI selects namespaces by the lab's label, as evidence."""
+    if ctx.kai is None:
         return ()
-    told = []
-    if HOST_KAI.items() <= kai.namespace_selector.items():
-        told.append(f"pod-grouper: --namespace-label-selector {_label()}")
-    for obj in case.world.of("MutatingWebhookConfiguration"):
+    found = []
+    if HOST_KAI.items() <= ctx.kai.namespace_selector.items():
+        found.append(f"pod-grouper: --namespace-label-selector {_LABEL}")
+    for obj in ctx.snapshot.of("MutatingWebhookConfiguration"):
         name = parts(obj)[0].get("name", "")
-        chosen = [(w.get("namespaceSelector") or {}).get("matchLabels") or {} for w in obj.get("webhooks") or []]
-        if name in kai.line.webhooks and any(HOST_KAI.items() <= labels.items() for labels in chosen):
-            told.append(f"webhook configuration {name}: namespaceSelector {_label()}")
-    return tuple(told)
+        labels = [(w.get("namespaceSelector") or {}).get("matchLabels") or {} for w in obj.get("webhooks") or []]
+        if name in ctx.kai.line.webhooks and any(HOST_KAI.items() <= one.items() for one in labels):
+            found.append(f"webhook configuration {name}: namespaceSelector {_LABEL}")
+    return tuple(found)
 
 
-def _label() -> str:
-    return ",".join(f"{key}={value}" for key, value in HOST_KAI.items())
-
-
-@rule(
-    "tenant.host-deleting",
-    "The host is deleting the pod",
-    (PodStage.UNBOUND, PodStage.BOUND, PodStage.RUNNING),
-    f"{_SYNCER}: physical pod is being deleted",
-)
-def host_deleting(case: PodContext) -> Finding | None:
-    """Evicted or deleted on the host; the tenant's pod follows."""
-    twin = case.twin
-    if twin is None or twin.side != "host" or twin.pod is None or not twin.pod.deleting:
+@rule("tenant.host-deleting", ALIVE, f"{_SYNCER}: physical pod is being deleted")
+def host_deleting(ctx: PodContext) -> Finding | None:
+    """The host is deleting the pod; the tenant's pod follows."""
+    host, pod = ctx.counterpart, _host_pod(ctx)
+    if host is None or pod is None or not pod.deleting:
         return None
-    group = twin.world.get("PodGroup", twin.pod.pod_group, twin.pod.namespace) if twin.pod.pod_group else None
-    events = twin.world.events_about(parts(group)[0].get("uid", "")) if group else ()
+    group = host.snapshot.get("PodGroup", pod.pod_group, pod.namespace) if pod.pod_group else None
+    events = host.snapshot.events_about(parts(group)[0].get("uid", "")) if group else ()
     return Finding(
-        f"the host is deleting the pod of {case.title}, and the tenant's pod goes with it",
-        "see on the host who deleted it: KAI's evictions are events on the PodGroup",
+        f"the host is deleting the pod of {ctx.title}, and the tenant's pod follows",
+        "find out on the host who deleted it: KAI's evictions are events on the PodGroup",
         tuple(f"event {e.reason}: {e.message}" for e in events if e.reason == "Evict")[-2:],
     )
 
 
-@rule(
-    "tenant.status-behind",
-    "The tenant has not heard yet",
-    BOUND,
-    "vCluster copies the status from the host",
-    general=True,
-)
-def status_behind(case: PodContext) -> Finding | None:
-    """Ready on the host, not yet in the tenant."""
-    twin = case.twin
-    if twin is None or twin.side != "host" or twin.pod is None or not twin.pod.ready:
+@rule("tenant.status-behind", BOUND, "vCluster copies the status from the host", general=True)
+def status_behind(ctx: PodContext) -> Finding | None:
+    """The pod is Ready on the host, and not yet in the tenant."""
+    pod = _host_pod(ctx)
+    if pod is None or not pod.ready:
         return None
     return Finding(
-        f"the host's pod of {case.title} is Ready, and the tenant has not been told yet",
-        "wait some seconds; if it stays, see the syncer's log",
+        f"the host's pod of {ctx.title} is Ready, and its status has not reached the tenant yet",
+        "wait some seconds; if it stays, read the syncer's log",
         certainty=Certainty.POSSIBLE,
     )

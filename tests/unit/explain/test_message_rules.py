@@ -1,4 +1,4 @@
-"""What components say: one real text for every row of messages.toml and kubelet.toml."""
+"""Messages of components: one recorded text for every row of messages.toml and kubelet.toml."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ NONE = "no nodes with enough resources were found: "
 SAID: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "data" / "explain_messages.toml").read_text())
 
 
-def told(rule: PodRule) -> list[str]:
-    """The rules that find something where a component says the rule's text."""
+def found(rule: PodRule) -> list[str]:
+    """The rules that find something where a component reports the rule's text."""
     scene, text = Scene(), SAID[rule.id]
     (stream,) = patterns()[rule.id].streams
-    if stream == "refusals":
+    reason, _, message = text.partition("|")
+    if rule.theme == "tenant":
+        scene.event(scene.pending(), "SyncError", text, by="vcluster")
+    elif stream == "refusals":
         template = {"spec": {"schedulerName": "kai-scheduler"}}
         job = {"kind": "Job", "metadata": meta("p", SPACE), "spec": {"template": template}}
         scene.add(job).event(job, "FailedCreate", f"Error creating: {text}", by="job-controller")
@@ -28,19 +31,19 @@ def told(rule: PodRule) -> list[str]:
     elif stream == "bind_errors":
         scene.pending(fraction=0.5)
         scene.add(request(phase="Failed", reason=text, selectedGPUGroups=["g"]))
+    elif stream == "failure":
+        scene.pending(node="worker-1", status={"phase": "Failed", "reason": reason, "message": message})
+    elif reason.startswith("Failed"):
+        made = scene.pending(node="worker-1", waiting="ContainerCreating")
+        scene.event(made, reason, message, by="kubelet")
     else:
-        reason, _, message = text.partition("|")
-        if reason.startswith("Failed"):
-            made = scene.pending(node="worker-1", waiting="ContainerCreating")
-            scene.event(made, reason, message, by="kubelet")
-        else:
-            scene.pending(node="worker-1", waiting=reason, message=message)
+        scene.pending(node="worker-1", waiting=reason, message=message)
     return ids(scene.explain())
 
 
 @pytest.mark.parametrize("rule", message_rules(), ids=lambda rule: rule.id)
-def test_a_real_text_is_understood(rule: PodRule) -> None:
-    assert told(rule)[0] == rule.id
+def test_a_recorded_message_is_recognized(rule: PodRule) -> None:
+    assert found(rule)[0] == rule.id
 
 
 def test_every_row_has_a_text() -> None:
@@ -56,7 +59,7 @@ def test_names_from_the_text_are_in_the_sentence() -> None:
     assert finding.evidence[0].startswith("event FailedMount (kubelet) at 11:59:55: MountVolume")
 
 
-def test_what_failed_before_the_containers_got_further_is_over() -> None:
+def test_failures_from_before_the_last_progress_are_outdated() -> None:
     scene = Scene()
     made = scene.pending(node="worker-1", waiting="ContainerCreating")
     scene.event(made, "FailedMount", 'MountVolume.SetUp failed for volume "v" : secret "key" not found', ago=20)
@@ -64,7 +67,7 @@ def test_what_failed_before_the_containers_got_further_is_over() -> None:
     assert ids(scene.explain()) == ["container.starting"]
 
 
-def test_what_was_said_before_the_pod_was_placed_is_over() -> None:
+def test_messages_from_before_the_placement_are_outdated() -> None:
     scene = Scene()
     made = scene.pending()
     scene.event(made, "Unschedulable", NONE + "2 node(s) didn't match pod anti-affinity rules.", ago=20)
@@ -72,7 +75,7 @@ def test_what_was_said_before_the_pod_was_placed_is_over() -> None:
     assert "nodes.pod-affinity" not in ids(scene.explain())
 
 
-def test_what_a_group_member_hears_counts_for_all() -> None:
+def test_messages_about_the_group_count_for_all_its_pods() -> None:
     scene = Scene()
     text = (
         "Resources were found for 1 pods while 2 are required for gang scheduling. Additional pods cannot be scheduled"

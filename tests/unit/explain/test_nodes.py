@@ -252,7 +252,7 @@ def test_claim_without_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("fast", "does not exist"), ("slow", "has made no volume"), ("", "without a class")]
+    ("name", "why"), [("fast", "does not exist"), ("slow", "has created no volume"), ("", "without a class")]
 )
 def test_claim_with_a_class(name: str, why: str) -> None:
     scene = Scene().add({"kind": "StorageClass", "metadata": {"name": "slow"}, "provisioner": "x"})

@@ -79,7 +79,7 @@ def test_a_leaf_without_parent_needs_a_newer_kai(version: str, found: list[str])
     assert ids(scene.explain()) == found
 
 
-@pytest.mark.parametrize(("share", "how"), [({"limit": None}, "was left out"), ({"limit": 0}, "is 0")])
+@pytest.mark.parametrize(("share", "how"), [({"limit": None}, "is not set"), ({"limit": 0}, "is 0")])
 def test_limit_of_zero(share: dict[str, float | None], how: str) -> None:
     scene = Scene().add(queue("test", "default", memory=share))
     scene.pending(says="test quota has reached the allowable limit of memory. Limit is 0 GB, currently 0 GB")

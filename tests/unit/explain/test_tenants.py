@@ -209,6 +209,6 @@ def test_synced_pod_asked_for_on_the_host_knows_its_tenant() -> None:
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1), node("worker-3"))
     worlds = LabSnapshot(host.world, (TenantSnapshot("blue", tenant.world, own_scheduler=False),))
     (case,) = worlds.cases("p-x", "vcluster-blue")
-    assert case.twin is not None
-    assert (case.twin.side, ids(explain(case))) == ("tenant blue", ["tenant.queue-only-inside"])
+    assert case.counterpart is not None
+    assert (case.counterpart.side, ids(explain(case))) == ("tenant blue", ["tenant.queue-only-inside"])
     assert SPACE == "team"
