@@ -5,9 +5,9 @@
 
 from lab.explain.diagnosis import explain
 from lab.explain.explanation import Explanation, PodStage
-from lab.explain.lookup import LabSnapshot, NoSuchPod, TenantSnapshot, explain_pod, explained, find
+from lab.explain.lookup import LabSnapshot, NoSuchPod, TenantSnapshot, explain_pod, explained
 from lab.explain.overview import Overview, overview_of
-from lab.explain.pod_context import PodContext, SyncedCounterpart
+from lab.explain.pod_context import PodContext
 from lab.explain.registry import all_rules
 from lab.explain.rule import PodRule
 
@@ -19,12 +19,10 @@ __all__ = [
     "PodContext",
     "PodRule",
     "PodStage",
-    "SyncedCounterpart",
     "TenantSnapshot",
     "all_rules",
     "explain",
     "explain_pod",
     "explained",
-    "find",
     "overview_of",
 ]

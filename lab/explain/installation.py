@@ -24,8 +24,6 @@ SCHEDULER, BINDER, GROUPER, ADMISSION, OPERATOR = "scheduler", "binder", "podgro
 class Component:
     """One Deployment of KAI."""
 
-    role: str
-    """scheduler, binder, podgrouper, admission, …: the chart's values key."""
     deployment: str
     namespace: str
     want: int
@@ -72,6 +70,7 @@ class KaiInstallation:
     line: VersionLine
     namespace: str
     components: Mapping[str, Component]
+    """By role: scheduler, binder, podgrouper, admission, …, the chart's values keys."""
 
     def component(self, role: str) -> Component | None:
         """Return a component of this version, even if it is missing; None if the version does not have it."""
@@ -127,25 +126,25 @@ def installation(snapshot: ClusterSnapshot) -> KaiInstallation | None:
     for name, role in line.deployments.items():
         existing = snapshot.get("Deployment", name, namespace)
         components[role] = (
-            Component(role, name, namespace, 1, 0, (), (), missing=True)
+            Component(name, namespace, 1, 0, (), (), missing=True)
             if existing is None
-            else _component(role, existing, snapshot)
+            else _component(existing, snapshot)
         )
     for obj in snapshot.of("Deployment"):  # every further shard has one more scheduler
         meta = parts(obj)[0]
         if meta.get("namespace") == namespace and meta.get("name") not in line.deployments and _schedules(obj):
-            components[f"{SCHEDULER}:{meta['name']}"] = _component(SCHEDULER, obj, snapshot)
+            components[f"{SCHEDULER}:{meta['name']}"] = _component(obj, snapshot)
     return KaiInstallation(version, line, namespace, components)
 
 
-def _component(role: str, obj: Obj, snapshot: ClusterSnapshot) -> Component:
+def _component(obj: Obj, snapshot: ClusterSnapshot) -> Component:
     meta, spec, _ = parts(obj)
     name, namespace = meta.get("name", ""), meta.get("namespace", "")
     have, want = rollout(obj)
     args = tuple(str(arg) for container in _containers(obj) for arg in container.get("args") or [])
     labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
     pods = (pod for pod in snapshot.pods if labels and pod.namespace == namespace and labels <= pod.labels.items())
-    return Component(role, name, namespace, want, have, args, tuple(pods))
+    return Component(name, namespace, want, have, args, tuple(pods))
 
 
 def _containers(obj: Obj) -> list[Obj]:

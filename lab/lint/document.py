@@ -1,4 +1,4 @@
-"""The objects of a manifest file, each knowing on which line its values stand."""
+"""The objects of a manifest file with the lines of their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loc = tuple[str | int, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves dates as text, as kubectl does."""
+    """A SafeLoader that keeps dates as text, as kubectl does."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's name and type
         first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
@@ -33,15 +33,15 @@ class ManifestDocument:
     node: yaml.Node
 
     def line(self, loc: Loc) -> int:
-        """The line of the key or item at ``loc``, or of the nearest thing around it."""
+        """Return the line of the key or item at ``loc``, or of its nearest existing parent."""
         return line_at(self.node, loc)
 
 
 def read(file: Path) -> tuple[ManifestDocument, ...]:
-    """The documents of a file.
+    """Read the documents of a file.
 
     Raises:
-        SpecError: it cannot be read, or is not YAML; with file, line and column.
+        SpecError: it is unreadable or not YAML; with file, line and column.
     """
     try:
         text = file.read_text("utf-8-sig")
@@ -52,29 +52,28 @@ def read(file: Path) -> tuple[ManifestDocument, ...]:
 
 
 def parse(text: str, file: str = "-") -> tuple[ManifestDocument, ...]:
-    """The documents of a text; the items of a List count one by one. Raises SpecError."""
+    """Parse the documents of a text; the items of a List are documents of their own. Raises SpecError."""
     loader = _Loader(text)
-    found: list[ManifestDocument] = []
+    documents: list[ManifestDocument] = []
     try:
         while loader.check_node():
             node = loader.get_node()
-            if node is None:
-                continue
-            found.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
+            if node is not None:
+                documents.extend(_split(ManifestDocument(file, loader.construct_document(node), node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
         raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}", fix="correct the line") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"{file}: not valid YAML: {error}", fix="correct the file") from None
-    return tuple(found)
+    return tuple(documents)
 
 
 def _split(document: ManifestDocument) -> Iterator[ManifestDocument]:
     data, node = document.data, document.node
     if isinstance(data, dict) and str(data.get("kind")).endswith("List") and isinstance(data.get("items"), list):
         items = next(value for key, value in node.value if key.value == "items")
-        for item, at in zip(data["items"], items.value, strict=True):
-            yield from _split(ManifestDocument(document.file, item, at))
+        for item, item_node in zip(data["items"], items.value, strict=True):
+            yield from _split(ManifestDocument(document.file, item, item_node))
     elif isinstance(data, dict):
         yield document

@@ -1,4 +1,4 @@
-"""What a lint rule looks at and what it says."""
+"""The input of lint rules, and their registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.findings import Finding, Registry, Rule, Severity
+from lab.findings import Finding, Registry, Rule, Severity, title_of
 from lab.kai import VersionLine
 from lab.lint.document import Loc, ManifestDocument
 
@@ -15,7 +15,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True)
 class QueueFact:
-    """A queue as far as it is known; shares by resource (cpu, memory, gpu) as written, missing ones left out."""
+    """The known part of a queue: quota and limit by resource (cpu, memory, gpu) in the units of Queues."""
 
     name: str
     parent: str = ""
@@ -25,7 +25,7 @@ class QueueFact:
 
 @dataclass(frozen=True)
 class LintContext:
-    """What the manifests will meet. None or 0 means that it is not known, and then nothing is said of it."""
+    """The cluster for which manifests are checked. None or 0 means unknown; rules that need the value find nothing."""
 
     line: VersionLine
     queues: Mapping[str, QueueFact] | None = None
@@ -34,24 +34,22 @@ class LintContext:
     gpu_memory: int = 0
     """MiB of the largest GPU."""
     gpus_per_node: int = 0
-    """GPUs of the node with most of them."""
+    """GPUs of the node with most GPUs."""
     runtime_classes: frozenset[str] | None = None
-    default_runtime_is_nvidia: bool = False
-    """Whether a container without a RuntimeClass sees its GPU; not so in the lab's nodes."""
     opt_in: Mapping[str, str] = field(default_factory=dict)
-    """Labels that a namespace must carry for KAI to look at it; empty: it looks at all."""
+    """Labels that a namespace needs for KAI to watch it; empty if KAI watches all namespaces."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Known namespaces with their labels; those in the linted files are added."""
 
 
 @dataclass(frozen=True)
-class PodPart:
+class PodTemplate:
     """The pod in a manifest: the manifest itself, or the template of a workload."""
 
     meta: Obj
     spec: Obj
     at: Loc
-    """Where metadata and spec stand in the manifest."""
+    """Location of metadata and spec in the manifest."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -63,20 +61,13 @@ class PodPart:
 
     @property
     def scheduler(self) -> str:
-        """schedulerName; empty: the default scheduler."""
+        """schedulerName; empty for the default scheduler."""
         return str(self.spec.get("schedulerName") or "")
-
-    def containers(self) -> Iterator[tuple[Loc, Obj]]:
-        """All containers, init containers last, with where each stands."""
-        for key in ("containers", "initContainers"):
-            for number, container in enumerate(self.spec.get(key) or []):
-                if isinstance(container, dict):
-                    yield (*self.at, "spec", key, number), container
 
 
 def resources_of(container: Obj, side: str) -> Obj:
-    """The ``limits`` or ``requests`` of a container; empty where they are missing or no mapping."""
-    return _mapping(_mapping(container.get("resources")).get(side))
+    """Return the ``limits`` or ``requests`` of a container; empty if they are missing or not a mapping."""
+    return mapping(mapping(container.get("resources")).get(side))
 
 
 @dataclass(frozen=True)
@@ -98,11 +89,11 @@ class Manifest:
 
     @property
     def meta(self) -> Obj:
-        return _mapping(self.obj.get("metadata"))
+        return mapping(self.obj.get("metadata"))
 
     @property
     def spec(self) -> Obj:
-        return _mapping(self.obj.get("spec"))
+        return mapping(self.obj.get("spec"))
 
     @property
     def name(self) -> str:
@@ -119,24 +110,33 @@ class Manifest:
         return _texts(self.meta.get("annotations"))
 
     def __str__(self) -> str:
-        place = f"{self.meta['namespace']}/" if self.meta.get("namespace") else ""
-        return f"{self.kind} {place}{self.name}" if self.kind else "values"
+        namespace = f"{self.meta['namespace']}/" if self.meta.get("namespace") else ""
+        return f"{self.kind} {namespace}{self.name}" if self.kind else "values"
 
     @property
-    def pod(self) -> PodPart | None:
-        """The pod it is or makes; None for other kinds."""
+    def pod(self) -> PodTemplate | None:
+        """The pod, or the pod template of a workload; None for other kinds."""
         if self.kind == "Pod":
-            return PodPart(self.meta, self.spec, ())
-        where: Loc = ("spec", "jobTemplate", "spec", "template") if self.kind == "CronJob" else ("spec", "template")
-        here: Any = self.obj
-        for word in where:
-            here = _mapping(here.get(word)) if isinstance(here, dict) else {}
-        if not _mapping(here.get("spec")).get("containers"):
+            return PodTemplate(self.meta, self.spec, ())
+        at: Loc = ("spec", "jobTemplate", "spec", "template") if self.kind == "CronJob" else ("spec", "template")
+        template = self.obj
+        for key in at:
+            template = mapping(template.get(str(key)))
+        if not mapping(template.get("spec")).get("containers"):
             return None
-        return PodPart(_mapping(here.get("metadata")), here["spec"], where)
+        return PodTemplate(mapping(template.get("metadata")), template["spec"], at)
+
+    def containers(self) -> Iterator[tuple[Loc, Obj]]:
+        """Yield the containers of its pod with their locations, init containers last."""
+        if (pod := self.pod) is None:
+            return
+        for key in ("containers", "initContainers"):
+            for number, container in enumerate(pod.spec.get(key) or []):
+                if isinstance(container, dict):
+                    yield (*pod.at, "spec", key, number), container
 
     def queue(self, key: str) -> tuple[Loc, str] | None:
-        """The queue label that KAI takes, with where it stands: the workload's own before its pods'."""
+        """Return the effective queue label with its location: the workload's own precedes that of its pods."""
         if key in self.labels:
             return ("metadata", "labels", key), self.labels[key]
         pod = self.pod
@@ -145,30 +145,31 @@ class Manifest:
         return None
 
 
-def found(at: Loc, what: str, fix: str, severity: Severity = "error") -> Finding:
-    """What a rule found: where in the object, what will happen, how to mend it."""
+def finding(at: Loc, what: str, fix: str, severity: Severity = "error") -> Finding:
+    """Return a finding about the value at a location."""
     return Finding(what, fix, severity=severity, at=at)
 
 
-Look = Callable[[Manifest, LintContext], Iterable[Finding]]
+Find = Callable[[Manifest, LintContext], Iterable[Finding]]
 
 RULES: Registry[Rule[[Manifest, LintContext]]] = Registry("lint")
-"""All rules in the order in which they are tried."""
+"""All rules in the order in which they are applied."""
 
 
-def rule(name: str, title: str, source: str) -> Callable[[Look], Look]:
-    """Put the decorated function into the registry."""
+def rule(name: str, source: str) -> Callable[[Find], Find]:
+    """Register the decorated function as a rule; its docstring begins with the rule's title (``title_of``)."""
 
-    def enter(look: Look) -> Look:
-        RULES.add(Rule(name, title, look, source))
-        return look
+    def register(find: Find) -> Find:
+        RULES.add(Rule(name, title_of(find), find, source))
+        return find
 
-    return enter
+    return register
 
 
-def _mapping(value: Any) -> Obj:
+def mapping(value: Any) -> Obj:
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def _texts(value: Any) -> Mapping[str, str]:
-    return {str(key): "" if text is None else str(text) for key, text in _mapping(value).items()}
+    return {str(key): "" if text is None else str(text) for key, text in mapping(value).items()}

@@ -1,4 +1,4 @@
-"""What manifests will meet in a lab, or in one of its tenants, from its lab file."""
+"""The lint context of a lab, or of one of its tenants, from its lab file."""
 
 from __future__ import annotations
 
@@ -9,37 +9,34 @@ from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_n
 from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.kai import line_of
-from lab.lint.model import LintContext, QueueFact
-from lab.lint.queues import default_queues, fact_of
+from lab.lint.model import LintContext
+from lab.lint.queues import RESOURCES, default_queues, fact_of
 from lab.text import nearest
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))
-"""What an own-kai tenant gets that names no queues (lab.tenants.vcluster.inner_lab)."""
+"""The queues of an own-kai tenant that names none (lab.tenants.vcluster.inner_lab)."""
 
 
 def setting_of(spec: LabSpec, tenant: str = "", version: str = "") -> LintContext:
-    """The setting of a lab. Its queues, and those that KAI's chart makes, are all the queues there are.
+    """Return the context of a lab or a tenant. Its queues and those of KAI's chart are all queues.
 
-    Args:
-        spec: the lab file.
-        tenant: the manifests are for this tenant: by its own KAI and queues, or by the host's where it has none.
-        version: of KAI, instead of the lab file's.
+    A tenant has its own KAI and queues, or the host's. ``version`` replaces the lab file's KAI version.
 
     Raises:
-        SpecError: there is no such tenant, nothing in it is KAI's, or the version is older than all that are known.
+        SpecError: the tenant does not exist or has no KAI, or the version is older than all known ones.
     """
     if not tenant:
         label = HOST_KAI if beside_host_kai(spec) else {}
-        return _setting(spec, version or spec.kai.version, spec.queues, spec.kai.gpu_sharing, _left(spec), label)
+        return _context(spec, version or spec.kai.version, spec.queues, spec.kai.gpu_sharing, _shared(spec), label)
     found = _tenant(spec, tenant)
     nodes = tenant_nodes(spec).get(tenant)
     if found.mode == "own-kai":
         queues = found.queues or TENANT_QUEUES
-        return _setting(spec, version or str(found.kai_version), queues, found.gpu_sharing, nodes)
-    return _setting(spec, version or spec.kai.version, spec.queues, spec.kai.gpu_sharing, nodes or _left(spec))
+        return _context(spec, version or str(found.kai_version), queues, found.gpu_sharing, nodes)
+    return _context(spec, version or spec.kai.version, spec.queues, spec.kai.gpu_sharing, nodes or _shared(spec))
 
 
-def _setting(
+def _context(
     spec: LabSpec,
     version: str,
     queues: Iterable[QueueSpec],
@@ -48,7 +45,7 @@ def _setting(
     opt_in: dict[str, str] | None = None,
 ) -> LintContext:
     line = line_of(version)
-    own: dict[str, QueueFact] = {queue.name: fact_of(queue.name, _document(queue)) for queue in queues}
+    own = {queue.name: fact_of(queue.name, _document(queue)) for queue in queues}
     pools = [pool for pool, name in _workers(spec) if pool.per_node and (nodes is None or name in nodes)]
     return LintContext(
         line=line,
@@ -63,35 +60,34 @@ def _setting(
 
 
 def _tenant(spec: LabSpec, name: str) -> TenantSpec:
-    names = [tenant.name for tenant in spec.tenants]
-    if name not in names:
-        near = nearest(name, names)
-        known = f"perhaps you meant {near}" if near else f"there are: {', '.join(names) or 'none'}"
-        raise SpecError(f"the lab has no tenant {name!r}", fix=known)
-    found = next(tenant for tenant in spec.tenants if tenant.name == name)
-    if found.mode == "default":
+    tenants = {tenant.name: tenant for tenant in spec.tenants}
+    if name not in tenants:
+        near = nearest(name, tenants)
+        fix = f"perhaps you meant {near}" if near else f"name one of: {', '.join(tenants) or 'none exist'}"
+        raise SpecError(f"the lab has no tenant {name!r}", fix=fix)
+    if tenants[name].mode == "default":
         raise SpecError(
             f"no KAI schedules the pods of tenant {name} (mode default), and these rules are about KAI",
-            fix="name a tenant of mode own-kai or host-kai, or leave --tenant out for the host",
+            fix="name a tenant of mode own-kai or host-kai, or omit --tenant for the host",
         )
-    return found
+    return tenants[name]
 
 
 def _workers(spec: LabSpec) -> list[tuple[Any, str]]:
-    """The GPU pool of each node, with the node's short name; empty for nodes that no tenant can have."""
+    """Return the GPU pool of each node with the node's short name; empty for nodes that no tenant can have."""
     pools = [pool for pool in spec.gpu_pools for _ in range(pool.nodes)]
     names = worker_names(spec)
     return list(zip(pools, [*names, *[""] * (len(pools) - len(names))], strict=False))
 
 
-def _left(spec: LabSpec) -> tuple[str, ...] | None:
-    """Nodes that no tenant has for itself; None: all."""
-    given = {name for names in tenant_nodes(spec).values() for name in names}
-    return tuple(name for name in worker_names(spec) if name not in given) if given else None
+def _shared(spec: LabSpec) -> tuple[str, ...] | None:
+    """Return the nodes that are not dedicated to a tenant; None for all."""
+    dedicated = {name for names in tenant_nodes(spec).values() for name in names}
+    return tuple(name for name in worker_names(spec) if name not in dedicated) if dedicated else None
 
 
 def _document(queue: QueueSpec) -> dict[str, Any]:
-    shares = {name: getattr(queue, name) for name in ("cpu", "memory", "gpu")}
+    shares = {name: getattr(queue, name) for name in RESOURCES}
     return {
         "parentQueue": queue.parent or "",
         "resources": {name: {"quota": share.quota, "limit": share.limit} for name, share in shares.items()},

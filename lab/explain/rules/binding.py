@@ -11,10 +11,7 @@ from lab.text import one_line
 
 @rule("bind.given-up", UNBOUND, "pkg/binder/controllers/bindrequest_controller.go: backoffLimit")
 def given_up(ctx: PodContext) -> Finding | None:
-    """The binder has given up.
-
-    It retries a BindRequest up to its backoffLimit; then the scheduler has to create another one.
-    """
+    """The binder has given up: it retries a BindRequest up to its backoffLimit."""
     request = ctx.bind_request
     if request is None or request.phase != "Failed" or request.backoff_limit is None:
         return None

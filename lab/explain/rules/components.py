@@ -57,10 +57,7 @@ def binder_down(ctx: PodContext) -> Finding | None:
 
 @rule("kai.admission-down", REFUSED, "failurePolicy Fail; issues #104, #227")
 def admission_down(ctx: PodContext) -> Finding | None:
-    """KAI's admission is down.
-
-    Pods cannot be created while the webhook does not answer; before 0.13 this affects every pod.
-    """
+    """KAI's admission is down: it blocks the creation of pods, and before 0.13 of pods without KAI as well."""
     kai = ctx.kai
     webhook = (kai.component(ADMISSION) or kai.component(BINDER)) if kai else None
     if kai is None or webhook is None or webhook.up:
@@ -88,10 +85,7 @@ def no_shard(ctx: PodContext) -> Finding | None:
 
 @rule("kai.crd-missing", UNBOUND, "kai 0.7: topologies.kueue.x-k8s.io; 0.9: clusterpolicies.nvidia.com")
 def crd_missing(ctx: PodContext) -> Finding | None:
-    """A CRD that KAI needs is missing.
-
-    Without kueue's Topology, KAI 0.7's scheduler only logs list errors; every pod waits without an event.
-    """
+    """A CRD that KAI needs is missing: without kueue's Topology, KAI 0.7's scheduler only logs list errors."""
     kai = ctx.kai
     if kai is None or not ctx.by_kai or not ctx.snapshot.has("CustomResourceDefinition"):
         return None
@@ -108,10 +102,7 @@ def crd_missing(ctx: PodContext) -> Finding | None:
 
 @rule("kai.kubernetes-too-new", UNBOUND, "K8s 1.34 needs KAI 0.9.4 or later; issues #1155, #2038")
 def kubernetes_too_new(ctx: PodContext) -> Finding | None:
-    """Kubernetes is too new for this KAI.
-
-    Lines before 0.9.4 wait for an API that 1.34 no longer serves.
-    """
+    """Kubernetes is too new for this KAI: lines before 0.9.4 wait for an API that 1.34 no longer serves."""
     kai = ctx.kai
     if kai is None or not ctx.by_kai or not kai.line.kubernetes_max or ctx.verdicts:
         return None

@@ -44,10 +44,7 @@ def oom(ctx: PodContext) -> Finding | None:
 
 @rule("container.crash-loop", BOUND, "waiting.reason CrashLoopBackOff")
 def crash_loop(ctx: PodContext) -> Finding | None:
-    """A container crashes repeatedly.
-
-    The kubelet waits longer before each restart, up to 5 minutes.
-    """
+    """A container crashes repeatedly: the kubelet waits longer before each restart, up to 5 minutes."""
     crashed = next((c for c in ctx.containers if c.reason == "CrashLoopBackOff"), None)
     if crashed is None or crashed.last_reason in ("OOMKilled", "StartError", "ContainerCannotRun"):
         return None  # other rules explain it

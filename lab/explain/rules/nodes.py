@@ -1,4 +1,4 @@
-"""Rules for pods that no node accepts: what would have to change on which node."""
+"""Rules for pods that no node accepts: the obstacles on each node."""
 
 from __future__ import annotations
 

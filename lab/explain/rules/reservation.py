@@ -112,10 +112,7 @@ def reservation_nvml(ctx: PodContext) -> Finding | None:
     "kubelet: UnexpectedAdmissionError, OutOfnvidia.com/gpu; observed after a node's restart",
 )
 def reservation_no_gpu(ctx: PodContext) -> Finding | None:
-    """The node gave the reservation pod no GPU.
-
-    Failed reservation pods remain, and KAI and the kubelet then count GPUs differently.
-    """
+    """The node gave the reservation pod no GPU: it remains as Failed, and KAI and the kubelet disagree on GPUs."""
     if not ctx.requests.shares_gpu or not ctx.by_kai:
         return None
     failed = [r for r in ctx.reservations if r.phase == "Failed"]

@@ -84,10 +84,7 @@ def fraction_without_kai(ctx: PodContext) -> Finding | None:
     "pkg/common/constants/constants.go: gpu-fraction, gpu-memory, gpu-fraction-num-devices in every version",
 )
 def share_key(ctx: PodContext) -> Finding | None:
-    """A key for a part of a GPU is unknown to KAI.
-
-    Every KAI ignores kai.scheduler/gpu-fraction and places such a pod like one without a GPU.
-    """
+    """A key for a part of a GPU is unknown to KAI: every version ignores kai.scheduler/gpu-fraction."""
     annotations = (key for key in ctx.pod.annotations if key not in _SHARE_KEYS)
     wrong = [f"annotation {key}" for key in annotations if key.rpartition("/")[2] in _SHARE_KEYS]
     wrong += [f"label {key}" for key in ctx.pod.labels if key.rpartition("/")[2] in _SHARE_KEYS]

@@ -1,4 +1,4 @@
-"""Rules about tenants' pods: what vCluster's syncer did not copy, in either direction."""
+"""Rules about tenants' pods: objects and states that vCluster's syncer did not copy, in either direction."""
 
 from __future__ import annotations
 
@@ -135,10 +135,7 @@ def class_blanked(ctx: PodContext) -> Finding | None:
     "measured: the host's webhook mutates the synced pod again; pod-group-name comes back from the host",
 )
 def two_kais(ctx: PodContext) -> Finding | None:
-    """The host's KAI interferes with a tenant that has its own.
-
-    Fractions of such a tenant never start, or the host's binder deletes them.
-    """
+    """The host's KAI interferes with a tenant that has its own: fractions never start, or its binder deletes them."""
     host, pod = ctx.counterpart, _host_pod(ctx)
     if host is None or pod is None or not ctx.by_kai:
         return None

@@ -1,4 +1,4 @@
-"""The rules, a file a theme; importing them enters them into the registry."""
+"""The rules, one file per theme; importing them registers them."""
 
 import lab.lint.rules.containers
 import lab.lint.rules.fractions
@@ -7,4 +7,4 @@ import lab.lint.rules.namespaces
 import lab.lint.rules.placement
 import lab.lint.rules.queue_choice
 import lab.lint.rules.queues
-import lab.lint.rules.values  # noqa: F401 - enters the rules
+import lab.lint.rules.values  # noqa: F401 - registers the rules

@@ -1,168 +1,131 @@
-"""Keys that KAI does not know, or knows in another place."""
+"""Rules about keys that KAI ignores, or reads in another place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
 
 from lab.findings import Finding
 from lab.kai import VersionLine, lines
 from lab.lint.document import Loc
-from lab.lint.model import LintContext, Manifest, found, rule
+from lab.lint.model import LintContext, Manifest, finding, mapping, rule
 from lab.text import nearest
 
 _LABELS = ("queue", "priority_class", "preemptibility", "subgroup", "node_pool", "gpu_group")
 _ON_PODS = ("fraction", "gpu_memory", "num_devices", "fraction_container", "mps")
 _ON_OWNERS = ("topology", "required_topology", "preferred_topology", "segment_size", "min_member")
 _PREFIXES = ("kai.scheduler/", "runai/", "run.ai/", "runai-")
+_TOPOLOGY = (
+    "kai.scheduler/topology",
+    "kai.scheduler/topology-required-placement",
+    "kai.scheduler/topology-preferred-placement",
+)
 
 
-def known(line: VersionLine) -> frozenset[str]:
-    """All labels and annotations of a version."""
+def _known(line: VersionLine) -> frozenset[str]:
+    """Return all labels and annotations of a version."""
     return frozenset(value for value in asdict(line.keys).values() if value)
 
 
-@rule(
-    "fraction-key-unknown",
-    "kai.scheduler/gpu-fraction and its like are ignored",
-    "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction",
-)
-def fraction_key(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """gpu-fraction or gpu-memory under a prefix, or misspelt: the pod gets no GPU, and nothing says so."""
-    keys = setting.line.keys
-    wanted = {key: key.replace("-", "").replace("_", "") for key in (keys.fraction, keys.gpu_memory)}
-    for at, key in _written(manifest):
-        bare = key.rpartition("/")[2].lower().replace("_", "").replace("-", "").removesuffix("s")
-        for right, squeezed in wanted.items():
-            if key not in (right, *asdict(keys).values()) and bare == squeezed:
-                yield found(
+def _keys(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str, str]]:
+    """Yield every label and annotation of the object and its pods: location of the mapping, key and value."""
+    pod = manifest.pod
+    for at, meta in [((), manifest.meta), *([(pod.at, pod.meta)] if pod is not None and pod.at else [])]:
+        for kind in kinds:
+            for key, value in mapping(meta.get(kind)).items():
+                yield (*at, "metadata", kind), str(key), str(value)
+
+
+@rule("fraction-key-unknown", "KAI v0.7.11 to v0.17.0, pkg/common/constants/constants.go: the key is gpu-fraction")
+def fraction_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A prefixed or misspelt gpu-fraction or gpu-memory: the pod gets no GPU, without an error."""
+    keys = ctx.line.keys
+    for at, key, _ in _keys(manifest):
+        bare = _letters(key.rpartition("/")[2].lower()).removesuffix("s")
+        for right in (keys.fraction, keys.gpu_memory):
+            if key not in (right, *asdict(keys).values()) and bare == _letters(right):
+                yield finding(
                     (*at, key),
-                    f"{key} is ignored by every KAI version: the pod is scheduled as one without a GPU",
+                    f"every KAI version ignores {key}: it schedules the pod like one without a GPU",
                     f"write the annotation {right} on the pod",
                 )
 
 
-@rule(
-    "key-unknown",
-    "a KAI key that this version does not have",
-    "pkg/common/constants/constants.go at the tag of the version",
-)
-def unknown_key(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """A key under one of KAI's prefixes that this version does not read."""
-    names = known(setting.line)
-    for at, key in _written(manifest):
-        if not key.startswith(_PREFIXES) or key in names or key.startswith(setting.line.keys.gpu_groups):
+def _letters(key: str) -> str:
+    return key.replace("_", "").replace("-", "")
+
+
+@rule("key-unknown", "pkg/common/constants/constants.go at the tag of the version")
+def unknown_key(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A KAI key that this version does not have."""
+    names = _known(ctx.line)
+    for at, key, _ in _keys(manifest):
+        if not key.startswith(_PREFIXES) or key in names or key.startswith(ctx.line.keys.gpu_groups):
             continue
-        if any(key.replace("_", "-").endswith(word) for word in ("gpu-fraction", "gpu-memory")):
-            continue  # fraction-key-unknown says it
-        since = [line.version for line in lines().values() if key in known(line)]
+        if key.replace("_", "-").endswith(("gpu-fraction", "gpu-memory")):
+            continue  # fraction-key-unknown reports it
+        since = [line.version for line in lines().values() if key in _known(line)]
         near = nearest(key, names, 0.75)
-        if since:
-            what, fix = f"{key} is not read by KAI {setting.line.version}", f"KAI {since[0]} reads it"
-        elif near:
-            what, fix = f"{key} is no key of KAI's and is ignored", f"perhaps you meant {near}"
-        else:
-            what, fix = f"{key} is no key of KAI {setting.line.version} and is ignored", "leave it out"
-        yield found((*at, key), what, fix, "warning")
+        fix = f"KAI {since[0]} reads it" if since else f"perhaps you meant {near}" if near else "remove it"
+        yield finding((*at, key), f"KAI {ctx.line.version} ignores {key}", fix, "warning")
 
 
-@rule(
-    "label-as-annotation",
-    "a key that KAI reads as a label stands among the annotations",
-    "pkg/podgrouper: the queue is read from labels only",
-)
-def label_as_annotation(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """The queue as an annotation, for one."""
-    labels = {getattr(setting.line.keys, name) for name in _LABELS} - {""}
-    for at, key in _written(manifest, ("annotations",)):
+@rule("label-as-annotation", "pkg/podgrouper: the queue is read from labels only")
+def label_as_annotation(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """An annotation that KAI reads as a label, such as the queue."""
+    labels = {getattr(ctx.line.keys, name) for name in _LABELS} - {""}
+    for at, key, _ in _keys(manifest, ("annotations",)):
         if key in labels:
-            yield found((*at, key), f"{key} is an annotation here, and KAI reads it as a label", "move it to labels")
+            yield finding((*at, key), f"{key} is an annotation here, and KAI reads it as a label", "move it to labels")
 
 
-@rule(
-    "annotation-as-label",
-    "a key that KAI reads as an annotation stands among the labels",
-    "pkg/binder/plugins/gpusharing/gpu-request: annotations of the pod",
-)
-def annotation_as_label(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """gpu-fraction as a label, for one."""
-    annotations = {getattr(setting.line.keys, name) for name in (*_ON_PODS, *_ON_OWNERS)} - {""}
-    for at, key in _written(manifest, ("labels",)):
+@rule("annotation-as-label", "pkg/binder/plugins/gpusharing/gpu-request: annotations of the pod")
+def annotation_as_label(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A label that KAI reads as an annotation, such as gpu-fraction."""
+    annotations = {getattr(ctx.line.keys, name) for name in (*_ON_PODS, *_ON_OWNERS)} - {""}
+    for at, key, _ in _keys(manifest, ("labels",)):
         if key in annotations:
-            yield found(
-                (*at, key), f"{key} is a label here, and KAI reads it as an annotation", "move it to annotations"
-            )
+            what = f"{key} is a label here, and KAI reads it as an annotation"
+            yield finding((*at, key), what, "move it to annotations")
 
 
-@rule(
-    "share-on-owner",
-    "a GPU share on the workload instead of its pods",
-    "pkg/admission: only the pod's own annotations count",
-)
-def share_on_owner(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """gpu-fraction in the metadata of a Deployment: its pods get no GPU."""
+@rule("share-on-owner", "pkg/admission: only the pod's own annotations count")
+def share_on_owner(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A GPU share on the workload instead of its pods: the pods get no GPU."""
     pod = manifest.pod
     if pod is None or not pod.at:
         return
     for name in _ON_PODS:
-        key = getattr(setting.line.keys, name)
+        key = getattr(ctx.line.keys, name)
         if key and key in manifest.annotations and key not in pod.annotations:
-            where = ".".join(map(str, pod.at))
-            yield found(
+            yield finding(
                 ("metadata", "annotations", key),
-                f"{key} stands on the {manifest.kind}, not on its pods: they are scheduled without it",
-                f"move it to {where}.metadata.annotations",
+                f"{key} is on the {manifest.kind}, not on its pods: KAI schedules them without it",
+                f"move it to {'.'.join(map(str, pod.at))}.metadata.annotations",
             )
 
 
-@rule(
-    "preemptibility-unknown",
-    "a preemptibility that KAI does not know",
-    "KAI v0.16.8, pkg/apis/scheduling/v2alpha2/podgroup_types.go",
-)
-def preemptibility(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """Only preemptible and non-preemptible count; anything else is as if it were not there."""
-    key = setting.line.keys.preemptibility
-    for at, written in _written(manifest, ("labels",)):
-        value = _value(manifest, at, written)
-        if key and written == key and value.lower() not in ("preemptible", "non-preemptible"):
-            yield found(
+@rule("preemptibility-unknown", "KAI v0.16.8, pkg/apis/scheduling/v2alpha2/podgroup_types.go")
+def preemptibility(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """An unknown preemptibility: KAI ignores it."""
+    name = ctx.line.keys.preemptibility
+    for at, key, value in _keys(manifest, ("labels",)):
+        if name and key == name and value.lower() not in ("preemptible", "non-preemptible"):
+            yield finding(
                 (*at, key),
-                f"{key}: {value} is not known, and the workload's priority decides instead",
+                f"{key}: {value} is unknown, so the workload's priority decides",
                 "write preemptible or non-preemptible",
                 "warning",
             )
 
 
-@rule("topology-not-here", "topology keys on a version without topology", "KAI CHANGELOG.md, 0.12.0")
-def topology(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """Topology-aware placement came with KAI's own Topology in 0.12."""
-    if "topology" in setting.line.features:
-        return
-    newest = replace(setting.line.keys, required_topology="kai.scheduler/topology-required-placement")
-    for at, key in _written(manifest, ("annotations",)):
-        if key in (newest.required_topology, "kai.scheduler/topology-preferred-placement", "kai.scheduler/topology"):
-            yield found(
+@rule("topology-not-here", "KAI CHANGELOG.md, 0.12.0")
+def topology(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """Topology keys on a version without topology: KAI's own Topology came with 0.12."""
+    for at, key, _ in _keys(manifest, ("annotations",)):
+        if key in _TOPOLOGY and "topology" not in ctx.line.features:
+            yield finding(
                 (*at, key),
-                f"{key} is ignored: KAI {setting.line.version} places pods without regard to topology",
-                "take KAI 0.12 or newer",
+                f"KAI {ctx.line.version} ignores {key}: it places pods without regard to topology",
+                "use KAI 0.12 or newer",
             )
-
-
-def _written(manifest: Manifest, kinds: tuple[str, ...] = ("labels", "annotations")) -> Iterator[tuple[Loc, str]]:
-    """Every label and annotation key of the object and of its pods, with the place of its mapping."""
-    pod = manifest.pod
-    parts = [((), manifest.meta), *([(pod.at, pod.meta)] if pod is not None and pod.at else [])]
-    for at, meta in parts:
-        for kind in kinds:
-            mapping = meta.get(kind)
-            for key in mapping if isinstance(mapping, dict) else ():
-                yield (*at, "metadata", kind), str(key)
-
-
-def _value(manifest: Manifest, at: Loc, key: str) -> str:
-    here: Any = manifest.obj
-    for word in at:
-        here = here[word]
-    return str(here.get(key, ""))

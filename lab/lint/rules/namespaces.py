@@ -1,37 +1,35 @@
-"""Namespaces that the host's KAI looks at, beside tenants with a KAI of their own."""
+"""Rules about namespaces that the host's KAI watches, beside tenants with their own KAI."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lab.findings import Finding
-from lab.lint.model import LintContext, Manifest, found, rule
+from lab.lint.model import LintContext, Manifest, finding, rule
 
 
 @rule(
     "namespace-opt-in",
-    "a workload in a namespace that the host's KAI leaves alone",
     "KAI global.namespaceLabelSelector: the webhooks' namespaceSelector, and --namespace-label-selector of the "
     "pod-grouper",
 )
-def opt_in(manifest: Manifest, setting: LintContext) -> Iterator[Finding]:
-    """Beside a tenant with a KAI of its own, the host's KAI is told to look at labelled namespaces only.
+def opt_in(manifest: Manifest, ctx: LintContext) -> Iterator[Finding]:
+    """A workload in a namespace that the host's KAI ignores.
 
-    Without PodGroup no pod is scheduled, and nothing says so.
+    Beside a tenant with its own KAI, the host's KAI watches labelled namespaces only. Elsewhere pods get no PodGroup
+    and are never scheduled, without an event.
     """
     pod = manifest.pod
-    if not setting.opt_in or pod is None or pod.scheduler != setting.line.scheduler_name:
+    if not ctx.opt_in or pod is None or pod.scheduler != ctx.line.scheduler_name:
         return
-    where = str(manifest.meta.get("namespace") or "default")
-    labels = setting.namespaces.get(where)
-    lacking = " ".join(f"{key}={value}" for key, value in setting.opt_in.items() if (labels or {}).get(key) != value)
-    if not lacking:
+    namespace = str(manifest.meta.get("namespace") or "default")
+    labels = ctx.namespaces.get(namespace)
+    missing = " ".join(f"{key}={value}" for key, value in ctx.opt_in.items() if (labels or {}).get(key) != value)
+    if not missing:
         return
     at = ("metadata", "namespace") if manifest.meta.get("namespace") else ("metadata",)
-    then = "no PodGroup, no fraction is set up, the pod stays Pending without an event"
-    fix = f"kubectl label namespace {where} {lacking}"
+    effect = "no PodGroup, no fraction is set up, the pod stays Pending without an event"
+    what = f"namespace {namespace} is not labelled {missing}, so KAI on the host ignores it: {effect}"
     if labels is None:
-        what = f"KAI on the host looks at namespace {where} only if that is labelled {lacking}; if not: {then}"
-        yield found(at, what, fix, "warning")
-    else:
-        yield found(at, f"namespace {where} is not labelled {lacking}, so KAI on the host leaves it alone: {then}", fix)
+        what = f"KAI on the host watches namespace {namespace} only if it is labelled {missing}; otherwise: {effect}"
+    yield finding(at, what, f"kubectl label namespace {namespace} {missing}", "warning" if labels is None else "error")

@@ -40,7 +40,7 @@ def test_json_has_rule_object_file_and_line(result: Result) -> None:
     found = next(one for one in data["findings"] if one["rule"] == "gpu-not-whole")
     assert (found["severity"], found["subject"], found["file"], found["line"]) == ("error", "Pod a", "pod.yaml", 11)
     assert found["field"] == "spec.containers.0.resources.limits.nvidia.com/gpu"
-    assert found["next"].startswith("leave it out")
+    assert found["next"].startswith("remove it")
     assert found["source"].startswith("Kubernetes")
 
 

@@ -1,4 +1,4 @@
-"""Every lint rule on a manifest that breaks it, and none of them on manifests that are well."""
+"""Every lint rule on a manifest that violates it, and none on valid manifests."""
 
 from __future__ import annotations
 
