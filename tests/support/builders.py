@@ -1,4 +1,4 @@
-"""Objects as Kubernetes and Helm keep them, for tests."""
+"""Builders of Kubernetes objects and Helm releases, for tests."""
 
 from __future__ import annotations
 
@@ -55,17 +55,80 @@ def chart_file(path: Path, name: str, files: Mapping[str, str]) -> Path:
     return path
 
 
+def metadata(name: str, namespace: str = "", **fields: Any) -> Json:
+    """Metadata with a uid; cluster-scoped objects have no namespace."""
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": name, **where, "uid": f"uid-{namespace}-{name}" if namespace else f"uid-{name}", **fields}
+
+
+def pod(
+    name: str,
+    namespace: str = "default",
+    *,
+    node: str = "",
+    scheduler: str = "",
+    phase: str = "Running",
+    ready: bool | None = None,
+    container: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> Json:
+    """A pod with one container, Ready when it is Running; ``meta`` are fields of its metadata."""
+    is_ready = phase == "Running" if ready is None else ready
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(name, namespace, **meta),
+        "spec": {
+            **({"schedulerName": scheduler} if scheduler else {}),
+            **({"nodeName": node} if node else {}),
+            "containers": [{"name": "main", **(container or {})}],
+            **(spec or {}),
+        },
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": str(is_ready)}], **(status or {})},
+    }
+
+
 def running_pod(name: str, namespace: str, *, labels: Mapping[str, str], waiting: str = "", restarts: int = 0) -> Json:
     """A pod that is Ready, or whose container waits."""
     state: Json = {"waiting": {"reason": waiting, "message": "why"}} if waiting else {"running": {}}
+    statuses = [{"name": "main", "state": state, "restartCount": restarts}]
+    phase = "Pending" if waiting else "Running"
+    return pod(name, namespace, phase=phase, status={"containerStatuses": statuses}, labels=dict(labels))
+
+
+def node(
+    name: str,
+    *,
+    gpus: int | None = None,
+    tenant: str = "",
+    ready: bool = True,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> Json:
+    """A node; ``gpus`` can be allocated, and it is dedicated to ``tenant``."""
+    labels = {**({"kailab.dev/tenant": tenant} if tenant else {}), **meta.pop("labels", {})}
+    amounts = {} if gpus is None else {"allocatable": {"nvidia.com/gpu": str(gpus)}}
     return {
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
-        "spec": {"containers": [{"name": "main"}]},
-        "status": {
-            "phase": "Pending" if waiting else "Running",
-            "conditions": [{"type": "Ready", "status": "False" if waiting else "True"}],
-            "containerStatuses": [{"name": "main", "state": state, "restartCount": restarts}],
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata(name, **{"labels": labels, **meta}),
+        "spec": {**(spec or {})},
+        "status": {**amounts, "conditions": [{"type": "Ready", "status": str(ready)}], **(status or {})},
+    }
+
+
+def queue(name: str = "test", parent: str = "", *, resources: Mapping[str, Json] | None = None, **fields: Any) -> Json:
+    """A queue of KAI; ``fields`` are fields of its metadata."""
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": metadata(name, **fields),
+        "spec": {
+            **({"parentQueue": parent} if parent else {}),
+            **({} if resources is None else {"resources": dict(resources)}),
         },
     }
 

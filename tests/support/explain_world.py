@@ -9,6 +9,7 @@ from typing import Any
 from lab.explain import Explanation, LabSnapshot, PodContext, TenantSnapshot, explain
 from lab.kai import line_of
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from tests.support import builders
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -21,15 +22,13 @@ GROUP = "group-1"
 
 
 def stamp(ago: float = 0.0) -> str:
-    """A time that many seconds before the world was read."""
+    """A time in seconds before the cluster was read."""
     return (NOW - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z")
 
 
 def meta(name: str, namespace: str = "", *, ago: float = 30.0, **more: Any) -> Json:
     """Metadata with a uid and a creation time."""
-    space = {"namespace": namespace} if namespace else {}
-    uid = f"uid-{namespace}-{name}"
-    return {"name": name, **space, "uid": uid, "creationTimestamp": stamp(ago), **more}
+    return builders.metadata(name, namespace, **{"creationTimestamp": stamp(ago), **more})
 
 
 def queue(
@@ -40,12 +39,8 @@ def queue(
     resources = {kind: {**free, **shares.get(kind, {})} for kind in ("gpu", "cpu", "memory")}
     for kind, share in shares.items():
         resources[kind] = {key: value for key, value in resources[kind].items() if share.get(key, value) is not None}
-    return {
-        "kind": "Queue",
-        "metadata": meta(name),
-        "spec": {**({"parentQueue": parent} if parent else {}), "resources": resources},
-        "status": {"allocated": allocated or {}, "allocatedNonPreemptible": firm or {}},
-    }
+    made = builders.queue(name, parent, resources=resources, creationTimestamp=stamp(30))
+    return {**made, "status": {"allocated": allocated or {}, "allocatedNonPreemptible": firm or {}}}
 
 
 def node(name: str, *, gpus: int = 2, capacity: int | None = None, taints: tuple[str, ...] = (), **more: Any) -> Json:
@@ -56,23 +51,24 @@ def node(name: str, *, gpus: int = 2, capacity: int | None = None, taints: tuple
     rows = [text.rpartition(":") for text in taints]
     ready = {"type": "Ready", "status": more.get("ready", "True"), "reason": "KubeletReady", "message": "told"}
     plain = {"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-    return {
-        "kind": "Node",
-        "metadata": meta(name, labels={**labels, **more.get("labels", {})}),
-        "spec": {
+    return builders.node(
+        name,
+        labels={**labels, **more.get("labels", {})},
+        creationTimestamp=stamp(30),
+        spec={
             "taints": [
                 {"key": body.partition("=")[0], "value": body.partition("=")[2], "effect": effect}
                 for body, _, effect in rows
             ],
             "unschedulable": more.get("cordoned", False),
         },
-        "status": {
+        status={
             "capacity": {**plain, GPU: str(gpus if capacity is None else capacity)},
             "allocatable": {**plain, GPU: str(gpus)},
             "conditions": [ready, *more.get("conditions", [])],
             "nodeInfo": {"kubeletVersion": more.get("version", "v1.34.4")},
         },
-    }
+    )
 
 
 def pod(name: str = "p", namespace: str = SPACE, *, ago: float = 30.0, **more: Any) -> Json:
@@ -101,25 +97,22 @@ def pod(name: str = "p", namespace: str = SPACE, *, ago: float = 30.0, **more: A
     state: Json = {"running": {}} if ready else {}
     if "waiting" in more:
         state = {"waiting": {"reason": more["waiting"], "message": more.get("message", "")}}
-    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    if on:
-        conditions.append({"type": "PodScheduled", "status": "True"})
-    return {
-        "kind": "Pod",
-        "metadata": meta(name, namespace, ago=ago, labels=labels, annotations=notes, **more.get("meta", {})),
-        "spec": {
-            "schedulerName": more.get("scheduler", "kai-scheduler"),
-            **({"nodeName": on} if on else {}),
-            "containers": [{"name": "main", "image": "probe:1", "resources": resources}],
-            **more.get("spec", {}),
-        },
-        "status": {
-            "phase": phase,
-            "conditions": conditions,
-            "containerStatuses": [{"name": "main", "ready": ready, "restartCount": 0, "state": state}] if on else [],
-            **more.get("status", {}),
-        },
-    }
+    statuses = [{"name": "main", "ready": ready, "restartCount": 0, "state": state}] if on else []
+    made = builders.pod(
+        name,
+        namespace,
+        node=on,
+        scheduler=more.get("scheduler", "kai-scheduler"),
+        phase=phase,
+        ready=ready,
+        container={"image": "probe:1", "resources": resources},
+        spec=more.get("spec", {}),
+        status={"containerStatuses": statuses, **more.get("status", {})},
+        **{"creationTimestamp": stamp(ago), "labels": labels, "annotations": notes, **more.get("meta", {})},
+    )
+    if on and "conditions" not in more.get("status", {}):
+        made["status"]["conditions"].append({"type": "PodScheduled", "status": "True"})
+    return made
 
 
 def group(name: str, *, queue: str = "test", refusals: Mapping[str, str] | None = None, **spec: Any) -> Json:

@@ -12,6 +12,8 @@ from lab.gpu.map.build import map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import NodeEvidence, parse
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from tests.support import builders
+from tests.support.builders import node
 
 Json = dict[str, Any]
 MODEL = "NVIDIA A100-SXM4-40GB"
@@ -69,10 +71,9 @@ class Machine:
 
     def node(self) -> Json:
         """The Node object."""
-        amounts = {"capacity": {"nvidia.com/gpu": str(self.gpus)}} if self.gpus else {}
-        if self.gpus:
-            amounts["allocatable"] = {"nvidia.com/gpu": str(self.gpus - len(self.unhealthy))}
-        return node(self.name, labels={"kailab.dev/tenant": self.tenant} if self.tenant else {}, **amounts)
+        gpus = self.gpus - len(self.unhealthy) if self.gpus else None
+        status = {"capacity": {"nvidia.com/gpu": str(self.gpus)}} if self.gpus else {}
+        return node(self.name, gpus=gpus, tenant=self.tenant, status=status)
 
 
 @dataclass
@@ -119,18 +120,6 @@ class GpuCluster:
         return map_of(self.world, {machine.name: machine.said() for machine in self.machines}, self.inside)
 
 
-def node(name: str, *, ready: bool = True, labels: Json | None = None, **status: Any) -> Json:
-    """A Node object."""
-    conditions = [{"type": "Ready", "status": str(ready)}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": labels or {}},
-        "spec": {},
-        "status": {"conditions": conditions, **status},
-    }
-
-
 def pod(
     name: str,
     *,
@@ -152,26 +141,26 @@ def pod(
     if devices:
         annotations["gpu-fraction-num-devices"] = str(devices)
     labels = {"kai.scheduler/queue": queue} if queue else {}
-    meta: Json = {"name": name, "namespace": ns, "uid": f"{tenant}/{ns}/{name}"}
+    space, full_name = ns, name
     if tenant:
         labels |= {"vcluster.loft.sh/managed-by": tenant, "vcluster.loft.sh/namespace": ns}
         annotations |= {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": ns}
-        meta |= {"name": f"{name}-x-{ns}-x-{tenant}", "namespace": f"vcluster-{tenant}"}
-    limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
-    conditions = [{"type": "Ready", "status": str(phase == "Running")}]
+        space, full_name = f"vcluster-{tenant}", f"{name}-x-{ns}-x-{tenant}"
+    made = builders.pod(
+        full_name,
+        space,
+        node=node,
+        scheduler=scheduler,
+        phase=phase,
+        container={"resources": {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}},
+        uid=f"{tenant}/{ns}/{name}",
+        labels=labels,
+        annotations=annotations,
+    )
     if why:
-        conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why})
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**meta, "labels": labels, "annotations": annotations},
-        "spec": {
-            "schedulerName": scheduler,
-            "containers": [{"name": "main", "resources": limits}],
-            **({"nodeName": node} if node else {}),
-        },
-        "status": {"phase": phase, "conditions": conditions},
-    }
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        made["status"]["conditions"].append(refusal)
+    return made
 
 
 def reserved(machine: Machine, index: int, group: str, own: str = "") -> Json:

@@ -17,6 +17,8 @@ from lab.kube import Cluster
 from lab.kube.informers import InformerEvent
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.pod_info import PodInfo
+from tests.support import builders
+from tests.support.builders import metadata
 from tests.support.fakes import FakeClock
 
 Json = dict[str, Any]
@@ -27,20 +29,16 @@ _versions = itertools.count(1)
 
 
 def meta(name: str, namespace: str = "t", **more: Any) -> Json:
-    found = {"name": name, "uid": f"uid-{namespace}-{name}", "resourceVersion": str(next(_versions)), **more}
-    return {**found, "namespace": namespace} if namespace else found
+    return metadata(name, namespace, **{"resourceVersion": str(next(_versions)), **more})
 
 
 def node(
     name: str = NODE, *, gpus: int = 2, memory: int | None = MEMORY, count: int | None = None, tenant: str = ""
 ) -> Json:
     labels = {} if memory is None else {"nvidia.com/gpu.memory": str(memory)}
-    if tenant:
-        labels["kailab.dev/tenant"] = tenant
     if count is not None:
         labels["nvidia.com/gpu.count"] = str(count)
-    status = {"allocatable": {"nvidia.com/gpu": str(gpus)}}
-    return {"kind": "Node", "metadata": meta(name, "", labels=labels), "status": status}
+    return builders.node(name, gpus=gpus, tenant=tenant, labels=labels, resourceVersion=str(next(_versions)))
 
 
 def pod(
@@ -79,15 +77,20 @@ def pod(
         notes["received-resource-type"] = received or ("Fraction" if "gpu-" in "".join(notes) else "Regular")
     elif received:
         notes["received-resource-type"] = received
-    about = meta(name, namespace, labels=marks, annotations=notes)
-    if deleting:
-        about["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     asked = {**(requests or {}), **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    container = {"name": "main", "resources": {"requests": asked, "limits": asked if gpus else {}}}
-    spec: Json = {"schedulerName": scheduler, "containers": [container]}
-    if on:
-        spec["nodeName"] = on
-    return {"kind": "Pod", "metadata": about, "spec": spec, "status": {"phase": phase}}
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    return builders.pod(
+        name,
+        namespace,
+        node=on,
+        scheduler=scheduler,
+        phase=phase,
+        container={"resources": {"requests": asked, "limits": asked if gpus else {}}},
+        labels=marks,
+        annotations=notes,
+        resourceVersion=str(next(_versions)),
+        **deleted,
+    )
 
 
 def share(name: str, fraction: float, group: str = "g1", **more: Any) -> Json:
@@ -138,7 +141,7 @@ def quota(tenant: str, **hard: str) -> Json:
 
 def queue(name: str, parent: str = "", **limits: float) -> Json:
     resources = {key: {"limit": limits.get(key, -1)} for key in ("gpu", "cpu", "memory")}
-    return {"kind": "Queue", "metadata": meta(name, ""), "spec": {"parentQueue": parent, "resources": resources}}
+    return builders.queue(name, parent, resources=resources, resourceVersion=str(next(_versions)))
 
 
 def pod_group(name: str, queue: str = "leaf", least: int = 1, namespace: str = "t", **spec: Any) -> Json:

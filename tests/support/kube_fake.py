@@ -10,6 +10,7 @@ from typing import Any
 
 from lab.kube import Cluster
 from lab.kube.transport import ExecOutcome, TransportError
+from tests.support import builders
 
 Json = dict[str, Any]
 CUT = TransportError("Connection reset by peer")
@@ -200,14 +201,8 @@ class FakeApi:
 
 def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "", **more: Any) -> Json:
     """A pod of namespace ``ns``; ``ready`` follows from the phase Running."""
-    conditions = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
-    obj: Json = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "resourceVersion": version},
-        "spec": {"containers": [{"name": "main", "image": "i"}], "schedulerName": "kai-scheduler"},
-        "status": {"phase": phase, "conditions": conditions},
-    }
+    meta = {"uid": uid or f"uid-{name}", "resourceVersion": version}
+    obj = builders.pod(name, "ns", scheduler="kai-scheduler", phase=phase, container={"image": "i"}, **meta)
     for part, values in more.items():
         obj.setdefault(part, {}).update(values)
     return obj
@@ -235,8 +230,3 @@ def event(reason: str, message: str, about: Json, at: str, **more: Any) -> Json:
 def wait_for(cluster: Cluster, predicate: Any, timeout: float = 5, **more: Any) -> list[Json]:
     """Wait for pods in ``ns``."""
     return cluster.wait("Pod", predicate, namespace="ns", timeout=timeout, what="pods run", **more)
-
-
-def queue(name: str = "test") -> Json:
-    """A queue of KAI."""
-    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": {}}

@@ -9,6 +9,7 @@ from typing import Any
 from lab.config import TenantSpec
 from lab.tenants.removal.remove import remove_tenant
 from lab.tenants.removal.timeline import Removal
+from tests.support import builders
 from tests.support.builders import ready_deployment, running_pod
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
@@ -52,15 +53,10 @@ def reservation(name: str, group: str, node: str = "worker") -> Json:
 
 
 def node(name: str, gpus: int = 2, tenant: str = "") -> Json:
-    """A node; ``tenant``: whose alone it is."""
-    labels = {"kubernetes.io/hostname": name, **({"kailab.dev/tenant": tenant} if tenant else {})}
+    """A node, dedicated to ``tenant`` if one is given."""
     taints = [{"key": "kailab.dev/tenant", "value": tenant, "effect": "NoSchedule"}] if tenant else []
-    return {
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": taints},
-        "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    labels = {"kubernetes.io/hostname": name}
+    return builders.node(name, gpus=gpus, tenant=tenant, labels=labels, spec={"taints": taints})
 
 
 class RemovalWorld(LabWorld):

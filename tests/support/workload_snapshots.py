@@ -1,36 +1,26 @@
-"""What ran before an upgrade: pods, a shared GPU's reservation, queues."""
+"""Workloads before an upgrade: pods, the reservation pod of a shared GPU, queues."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lab.tenants.upgrade.workload_snapshot import WorkloadSnapshot, snapshot_of
+from tests.support import builders
 
-Json = dict[str, Any]
 Json = dict[str, Any]
 UUID = "run.ai/reserve_for_gpu_index"
 
 
 def pod(name: str, *, space: str = "team", group: str = "", **more: Any) -> Json:
-    meta: Json = {
-        "name": name,
-        "namespace": space,
-        "uid": more.pop("uid", f"u-{name}"),
-        "labels": {},
-        "annotations": {},
-    }
-    if group:
-        meta["labels"]["runai-gpu-group"] = group
-    if pod_group := more.pop("pod_group", ""):
-        meta["annotations"]["pod-group-name"] = pod_group
-    return {
-        "metadata": meta,
-        "spec": {"nodeName": more.pop("node", "worker2"), "containers": []},
-        "status": {
-            "phase": more.pop("phase", "Running"),
-            "containerStatuses": [{"restartCount": more.pop("restarts", 0)}],
-        },
-    }
+    restarts, pod_group = more.pop("restarts", 0), more.pop("pod_group", "")
+    return builders.pod(
+        name,
+        space,
+        labels={"runai-gpu-group": group} if group else {},
+        annotations={"pod-group-name": pod_group} if pod_group else {},
+        status={"containerStatuses": [{"name": "main", "restartCount": restarts}]},
+        **{"uid": f"u-{name}", "node": "worker2", **more},
+    )
 
 
 def reservation(group: str, uuid: str = "GPU-1", uid: str = "u-res") -> Json:
@@ -42,7 +32,7 @@ def reservation(group: str, uuid: str = "GPU-1", uid: str = "u-res") -> Json:
 
 def queue(name: str, parent: str = "", quota: float = 1.0) -> Json:
     shares = {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}
-    return {"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": shares}}
+    return builders.queue(name, parent, resources=shares)
 
 
 def seen(

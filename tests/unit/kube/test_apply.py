@@ -8,7 +8,8 @@ import pytest
 
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
-from tests.support.kube_fake import CUT, PODS, QUEUES, REFUSED, FakeApi, Stream, listing, pod, queue, status
+from tests.support.builders import queue
+from tests.support.kube_fake import CUT, PODS, QUEUES, REFUSED, FakeApi, Stream, listing, pod, status
 
 # --- apply and create
 

@@ -13,7 +13,8 @@ from lab.gpu.map.text import gpu_lines
 from lab.ui.gpu_bar import bar, cell, segments
 from lab.ui.gpus import GpuTable, render_gpus
 from lab.ui.terminal import Terminal
-from tests.support.gpu_map_world import GpuCluster, demo, many, node, pod
+from tests.support.builders import node
+from tests.support.gpu_map_world import GpuCluster, demo, many, pod
 
 
 def lines(

@@ -11,7 +11,8 @@ from lab.gpu.map.model import Gpu, GpuMap, GpuState
 from lab.gpu.map.text import gpu_lines, summary_line
 from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from tests.support.gpu_map_world import MEMORY, GpuCluster, demo, many, node, pod
+from tests.support.builders import node
+from tests.support.gpu_map_world import MEMORY, GpuCluster, demo, many, pod
 
 
 def states(gpus: GpuMap) -> list[str]:
@@ -133,7 +134,7 @@ def test_label_tells_the_memory_of_an_existing_cluster() -> None:
     labels = {"nvidia.com/gpu.memory": "24000", "nvidia.com/gpu.product": "NVIDIA-A10"}
     cluster.machines = []
     amounts = {"capacity": {"nvidia.com/gpu": "1"}, "allocatable": {"nvidia.com/gpu": "1"}}
-    cluster.nodes = [node("a10-node", labels=labels, **amounts)]
+    cluster.nodes = [node("a10-node", labels=labels, status=amounts)]
     (gpu,) = cluster.map().gpus
     assert (gpu.used, gpu.model) == (0.25, "NVIDIA-A10")
 
@@ -143,7 +144,7 @@ def test_status_of_a_pod_tells_its_gpus_where_the_kubelet_writes_it() -> None:
     resource = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-x::3", "health": "Healthy"}]}
     told["status"]["containerStatuses"] = [{"name": "main", "state": {}, "allocatedResourcesStatus": [resource]}]
     amounts = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
-    gpus = GpuCluster(nodes=[node("n", **amounts)], pods=[told]).map()
+    gpus = GpuCluster(nodes=[node("n", status=amounts)], pods=[told]).map()
     assert [(gpu.uuid, names(gpu)) for gpu in gpus.gpus] == [("GPU-x", ["default/one"]), ("", [])]
 
 
@@ -151,13 +152,13 @@ def test_time_sliced_gpus_are_not_over_committed() -> None:
     labels = {"nvidia.com/gpu.replicas": "4"}
     amounts = {"capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"}}
     pods = [pod(f"p{n}", gpus=1, node="n") for n in range(3)]
-    (gpu,) = GpuCluster(nodes=[node("n", labels=labels, **amounts)], pods=pods).map().gpus
+    (gpu,) = GpuCluster(nodes=[node("n", labels=labels, status=amounts)], pods=pods).map().gpus
     assert (gpu.state, gpu.used, len(gpu.holders)) == (GpuState.SHARED, 0.75, 3)
 
 
 def test_unknown_gpus_that_are_not_offered_are_counted() -> None:
     amounts = {"capacity": {"nvidia.com/gpu": "3"}, "allocatable": {"nvidia.com/gpu": "1"}}
-    gpus = GpuCluster(nodes=[node("n", **amounts)], pods=[pod("p", gpus=1, node="n")]).map()
+    gpus = GpuCluster(nodes=[node("n", status=amounts)], pods=[pod("p", gpus=1, node="n")]).map()
     assert states(gpus) == ["whole", "unhealthy", "unhealthy"]
     assert gpus.largest_free == 0
 
@@ -193,7 +194,7 @@ def test_pod_whose_gpu_nobody_has_told_stays_beside_the_gpus() -> None:
 
 @pytest.mark.parametrize("change", [{"ready": False}, {"cordoned": True}])
 def test_node_that_takes_no_pods_has_no_free_share(change: dict[str, bool]) -> None:
-    obj = node("n", ready=change.get("ready", True), capacity={"nvidia.com/gpu": "1"})
+    obj = node("n", ready=change.get("ready", True), status={"capacity": {"nvidia.com/gpu": "1"}})
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}
     obj["spec"]["unschedulable"] = change.get("cordoned", False)
     gpus = GpuCluster(nodes=[obj]).map()
@@ -267,6 +268,6 @@ def test_many_gpus_are_counted_right() -> None:
     assert counts == {"free": 39, "shared": 7, "whole": 16, "over-committed": 1, "unhealthy": 1}
 
 
-def test_what_is_not_on_the_map_is_said() -> None:
-    gpus = GpuCluster(nodes=[node("n", capacity={"nvidia.com/mig-1g.5gb": "7"})]).map()
+def test_devices_outside_the_map_are_reported() -> None:
+    gpus = GpuCluster(nodes=[node("n", status={"capacity": {"nvidia.com/mig-1g.5gb": "7"}})]).map()
     assert gpus.notes == ("n has MIG devices, which are not on this map",)
