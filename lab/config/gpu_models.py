@@ -13,17 +13,17 @@ NVIDIA = 0x10DE  # PCI vendor id, of devices and of their subsystems
 
 _DEFAULT_COMPUTE = "8.0"
 
-# NVML_DEVICE_ARCH_* in nvml.h, and the lowest compute capability of each architecture
+# names of NVML_DEVICE_ARCH_* in nvml.h, and the lowest compute capability of each architecture
 _ARCHITECTURES = (
-    ("kepler", 2, (3, 0)),
-    ("maxwell", 3, (5, 0)),
-    ("pascal", 4, (6, 0)),
-    ("volta", 5, (7, 0)),
-    ("turing", 6, (7, 5)),
-    ("ampere", 7, (8, 0)),
-    ("ada", 8, (8, 9)),
-    ("hopper", 9, (9, 0)),
-    ("blackwell", 10, (10, 0)),
+    ("kepler", (3, 0)),
+    ("maxwell", (5, 0)),
+    ("pascal", (6, 0)),
+    ("volta", (7, 0)),
+    ("turing", (7, 5)),
+    ("ampere", (8, 0)),
+    ("ada", (8, 9)),
+    ("hopper", (9, 0)),
+    ("blackwell", (10, 0)),
 )
 
 
@@ -39,11 +39,6 @@ class GpuModel:
     device: int = 0  # PCI device id
     subsystem: int = 0  # PCI subsystem id
     watts: int = 0  # default power limit
-
-    @property
-    def arch_number(self) -> int:
-        """The architecture's number in nvmlDeviceGetArchitecture."""
-        return next(number for name, number, _ in _ARCHITECTURES if name == self.arch)
 
     @property
     def pci_id(self) -> int:
@@ -84,7 +79,7 @@ def model_of(name: str, memory: int) -> GpuModel:
 def architecture(compute: str) -> str:
     """The architecture of a compute capability."""
     major, minor = (int(number) for number in compute.split("."))
-    return next(name for name, _, first in reversed(_ARCHITECTURES) if first <= (major, minor))
+    return next(name for name, first in reversed(_ARCHITECTURES) if first <= (major, minor))
 
 
 @functools.cache

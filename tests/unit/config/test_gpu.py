@@ -39,7 +39,7 @@ def test_models_differ() -> None:
 def test_figures_of_a_well_known_one() -> None:
     h100 = find_model("H100")
     assert h100 is not None
-    assert (h100.name, h100.memory, h100.compute, h100.arch_number) == ("NVIDIA H100 80GB HBM3", 81559, "9.0", 9)
+    assert (h100.name, h100.memory, h100.compute, h100.arch) == ("NVIDIA H100 80GB HBM3", 81559, "9.0", "hopper")
     assert (h100.pci_id, h100.pci_subsystem_id) == (0x233010DE, 0x16C110DE)
 
 
