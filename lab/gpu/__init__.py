@@ -19,8 +19,6 @@ from lab.session.context import LabContext
 
 __all__ = ["GpuHeal", "GpuLabels", "GpuNodes", "GpuPlugin", "gpu_steps"]
 
-_LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-
 
 def gpu_steps(spec: LabSpec) -> list[Step[LabContext]]:
     """Return the steps that give the lab its GPUs. ``auto`` counts as ``simulated``: the plan resolves it.
@@ -47,7 +45,7 @@ def _check_model(key: str, model: str) -> None:
     label = product_label(model)
     if not model.isprintable() or model != model.strip() or len(model.encode()) > 95:
         problem = "a product name is one line of up to 95 bytes without leading or trailing spaces"
-    elif not re.fullmatch(_LABEL_VALUE, label):
+    elif not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", label):
         problem = (
             f"Kubernetes rejects the node label nvidia.com/gpu.product={label!r}"
             " (1 to 63 of A-Z, a-z, 0-9 and '-_.', a letter or digit at both ends)"

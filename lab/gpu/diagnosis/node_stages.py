@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lab.findings import Finding
 from lab.gpu.diagnosis.node_facts import HANDLER, NodeFacts
@@ -131,10 +130,6 @@ def _toolkit(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
         yield Finding("the toolkit ignores NVIDIA_VISIBLE_DEVICES of unprivileged containers")
 
 
-def _systemd(handler: Mapping[str, Any]) -> bool:
-    return (handler.get("options") or {}).get("SystemdCgroup") is True
-
-
 def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     for unit, name in (("containerd", "containerd"), ("kubelet", "the kubelet")):
         if (state := facts.units.get(unit) or "unknown") != "active":
@@ -142,15 +137,14 @@ def _handler(facts: NodeFacts, expected: Expected) -> Iterator[Finding]:
     if facts.containerd.broken:
         yield Finding(f"containerd's configuration cannot be read: {facts.containerd.broken}")
         return
-    handler = facts.containerd.handlers.get(HANDLER)
-    if handler is None:
+    handlers = facts.containerd.handlers.items()
+    systemd = {name: (handler.get("options") or {}).get("SystemdCgroup") is True for name, handler in handlers}
+    # kind gives runc what its kubelet's cgroup driver needs: systemd, or cgroupfs in labs on cgroup v1.
+    wanted = systemd.get("runc", True)
+    if HANDLER not in systemd:
         yield Finding(f"containerd has no handler {HANDLER}")
-    else:
-        # kind gives runc what its kubelet's cgroup driver needs: systemd, or cgroupfs in labs on cgroup v1.
-        runc = facts.containerd.handlers.get("runc")
-        wanted = runc is None or _systemd(runc)
-        if _systemd(handler) != wanted:
-            yield Finding(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
+    elif systemd[HANDLER] != wanted:
+        yield Finding(f"containerd's handler {HANDLER} has no SystemdCgroup = {str(wanted).lower()}")
     for path in facts.changed:
         yield Finding(f"containerd has not been restarted since {path} changed", severity="warning")
     if facts.containerd.default == HANDLER:

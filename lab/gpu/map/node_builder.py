@@ -53,7 +53,7 @@ class NodeDraft:
 
     def uuids_of(self, pod: PodInfo) -> tuple[str, ...]:
         """UUIDs of a pod's GPUs by the kubelet's record, or by the pod's status."""
-        return self.evidence.allocations.by_pod.get(pod.view.uid) or pod.reported_gpus
+        return self.evidence.by_pod.get(pod.view.uid) or pod.reported_gpus
 
     def reserve(self, number: int, pod: PodInfo) -> None:
         """Put a reservation pod on a GPU."""
@@ -109,7 +109,7 @@ class NodeDraft:
 
     def _offered(self) -> tuple[tuple[Gpu, ...], int]:
         """The GPUs, and the number of unidentified ones among them that are not offered."""
-        offered = self.evidence.allocations.offered
+        offered = self.evidence.offered
         if not self.allocatable:  # the device plugin is gone; the kubelet's record keeps its last state
             return tuple(map(_withheld, self.gpus)), 0
         gpus = [gpu if offered is None or not gpu.uuid or gpu.uuid in offered else _withheld(gpu) for gpu in self.gpus]

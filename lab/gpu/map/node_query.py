@@ -9,8 +9,8 @@ each node container.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.errors import Interrupted, LabError
@@ -34,21 +34,14 @@ _COMMAND = f"cat {NVML_CONFIG} 2>/dev/null; echo '{_MARK}'; cat {CHECKPOINT} 2>/
 
 
 @dataclass(frozen=True)
-class Allocations:
-    """GPUs of one node by its kubelet."""
-
-    by_pod: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Uid of a pod → UUIDs of its GPUs. Pods that have ended stay in it until the next admission."""
-    offered: frozenset[str] | None = None
-    """UUIDs of the GPUs that the device plugin reports healthy; None if no plugin ever registered."""
-
-
-@dataclass(frozen=True)
 class NodeEvidence:
     """The report of one node; ``why`` is the reason of an empty one."""
 
     gpus: tuple[Gpu, ...] = ()
-    allocations: Allocations = field(default_factory=Allocations)
+    by_pod: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Uid of a pod → UUIDs of its GPUs. Pods that have ended stay in it until the next admission."""
+    offered: frozenset[str] | None = None
+    """UUIDs of the GPUs that the device plugin reports healthy; None if no plugin ever registered."""
     why: str = ""
 
 
@@ -79,24 +72,24 @@ def lab_nodes(ctx: LabContext) -> Ask:
 def parse(node: str, text: str, nvml: Nvml | None = None) -> NodeEvidence:
     """Read the output of a node."""
     config, _, record = text.partition(f"{_MARK}\n")
-    allocations = parse_checkpoint(record)
-    return NodeEvidence(_simulated(node, config) or _real(node, allocations, nvml or Nvml()), allocations)
+    kubelet = parse_checkpoint(record)
+    return replace(kubelet, gpus=_simulated(node, config) or _real(node, kubelet.offered or (), nvml or Nvml()))
 
 
-def parse_checkpoint(text: str) -> Allocations:
+def parse_checkpoint(text: str) -> NodeEvidence:
     """Read the kubelet's file; a missing or different file has no allocations."""
     try:
         data = json.loads(text)["Data"]
         entries = data.get("PodDeviceEntries") or []
         registered = (data.get("RegisteredDevices") or {}).get(GPU_RESOURCE)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Allocations()
+        return NodeEvidence()
     found: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         if entry.get("ResourceName") == GPU_RESOURCE:
             uid = str(entry.get("PodUID", ""))
             found[uid] = tuple(dict.fromkeys((*found.get(uid, ()), *_ids(entry.get("DeviceIDs")))))
-    return Allocations(found, None if registered is None else frozenset(map(gpu_of, registered)))
+    return NodeEvidence(by_pod=found, offered=None if registered is None else frozenset(map(gpu_of, registered)))
 
 
 def _ids(devices: Any) -> tuple[str, ...]:
@@ -120,10 +113,10 @@ def _simulated(node: str, config: str) -> tuple[Gpu, ...]:
     )
 
 
-def _real(node: str, allocations: Allocations, nvml: Nvml) -> tuple[Gpu, ...]:
+def _real(node: str, offered: Collection[str], nvml: Nvml) -> tuple[Gpu, ...]:
     """The GPUs that the kubelet offers, with their data from NVML of this machine."""
     known = {gpu.uuid: Gpu(node, gpu.index, gpu.uuid, gpu.name, gpu.memory_mib) for gpu in nvml.gpus}
-    found = [known.get(uuid, Gpu(node, None, uuid)) for uuid in sorted(allocations.offered or ())]
+    found = [known.get(uuid, Gpu(node, None, uuid)) for uuid in sorted(offered)]
     return tuple(sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.errors import Interrupted
 from lab.gpu.map import node_query
-from lab.gpu.map.node_query import Allocations, lab_nodes, parse, parse_checkpoint
+from lab.gpu.map.node_query import NodeEvidence, lab_nodes, parse, parse_checkpoint
 from lab.host.nvml import GpuDevice, Nvml
 from lab.snapshot.pod_info import reported_gpus
 from lab.tools.container import ContainerEngine
@@ -47,12 +47,12 @@ def test_checkpoint_tells_who_has_which_gpu() -> None:
 
 def test_checkpoint_of_an_old_kubelet_and_of_time_slices() -> None:
     found = parse_checkpoint(record([entry("one", ["GPU-a::1", "GPU-a::2"])], {GPU: ["GPU-a::0", "GPU-b::0"]}))
-    assert found == Allocations({"one": ("GPU-a",)}, frozenset({"GPU-a", "GPU-b"}))
+    assert found == NodeEvidence(by_pod={"one": ("GPU-a",)}, offered=frozenset({"GPU-a", "GPU-b"}))
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"Data": null}', '{"Data": 3}', '{"Checksum": 1}'])
 def test_what_is_no_checkpoint_is_no_record(text: str) -> None:
-    assert parse_checkpoint(text) == Allocations()
+    assert parse_checkpoint(text) == NodeEvidence()
 
 
 def test_kubelet_that_never_heard_of_gpus_offers_unknown_ones() -> None:
@@ -76,8 +76,8 @@ def test_simulated_gpus_are_those_of_nvml_conf() -> None:
         "XID 79, GPU has fallen off the bus; lost",
     ]
     assert {gpu.model for gpu in said.gpus} == {"NVIDIA A100-SXM4-40GB"}
-    assert said.allocations.by_pod == {"pod": (machine.uuid(0),)}
-    assert said.allocations.offered == {machine.uuid(0)}
+    assert said.by_pod == {"pod": (machine.uuid(0),)}
+    assert said.offered == {machine.uuid(0)}
 
 
 def test_real_gpus_are_those_the_kubelet_offers_as_nvml_describes_them() -> None:
