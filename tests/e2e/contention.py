@@ -22,7 +22,7 @@ DEPARTMENT = QueueSpec(name="department", gpu=QueueResource(limit=0))
 
 
 def leaf(name: str, *, parent: str = "department", priority: int | None = None, **gpu: float) -> QueueSpec:
-    """A queue with this share of the GPUs; quota 0 and weight 1 where nothing is said."""
+    """A queue with this share of the GPUs; the defaults are quota 0 and weight 1."""
     return QueueSpec(name=name, parent=parent, priority=priority, gpu=QueueResource(**{"quota": 0, **gpu}))
 
 

@@ -32,15 +32,15 @@ def bound(pod: PodView) -> bool:
 
 
 def refusal(pod: PodView) -> str:
-    """Why the pod has no node yet, in the scheduler's words; empty before it has decided, and once it has one."""
+    """Return the scheduler's message why the pod has no node; empty before a decision and for a bound pod."""
     if pod.node:
         return ""
-    said = ((c.type, c.status, c.reason, c.message) for c in pod.conditions)
-    return next((text for *what, text in said if what == ["PodScheduled", "False", "Unschedulable"]), "")
+    conditions = ((c.type, c.status, c.reason, c.message) for c in pod.conditions)
+    return next((text for *what, text in conditions if what == ["PodScheduled", "False", "Unschedulable"]), "")
 
 
 def refused(pod: PodView) -> bool:
-    """Whether the pod was refused; that a new queue is not known yet is no decision."""
+    """Whether the pod was refused; a message about an unknown queue does not count: the queue may be new."""
     return bool(refusal(pod)) and NO_QUEUE not in refusal(pod)
 
 
@@ -67,32 +67,32 @@ def everyone(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool
 
 
 def staying(workloads: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
-    """Those of ``pods`` that are still there and not on their way out, as they are now."""
+    """Return the current state of those of ``pods`` that still exist and are not being deleted."""
     before = {pod.uid for pod in pods}
     return [pod for pod in workloads.host_pods() if pod.uid in before and not pod.deleting]
 
 
 def evictions(workloads: WorkloadNamespace, *victims: PodView) -> list[str]:
-    """By which of KAI's actions pods of these groups were evicted, a word for each; waits for the first.
+    """Wait for an eviction of pods of these groups; return the KAI action of each eviction, in a word.
 
     The words are in the annotation ``evictor-action-type`` of the events (default_status_updater.go, KAI 0.9 to 0.17):
     reclaim, preempt, consolidation.
 
     Raises:
-        WaitTimeout: none was.
+        WaitTimeout: no pod was evicted.
     """
     groups = {pod.pod_group for pod in victims}
 
-    def told(events: list[dict[str, Any]]) -> list[str]:
+    def action_types(events: list[dict[str, Any]]) -> list[str]:
         mine = [event for event in events if EventView.of(event).name in groups]
         return [event["metadata"].get("annotations", {}).get("evictor-action-type", "") for event in mine]
 
     events = workloads.host.wait(
         "Event",
-        lambda events: bool(told(events)),
+        lambda events: bool(action_types(events)),
         namespace=victims[0].namespace,
         fields="reason=Evict,involvedObject.kind=PodGroup",
         timeout=WAIT,
-        what=f"KAI says that it evicted a pod of {', '.join(sorted(groups))}",
+        what=f"KAI reports that it evicted a pod of {', '.join(sorted(groups))}",
     )
-    return told(events)
+    return action_types(events)

@@ -23,7 +23,7 @@ def copied(
 
     The syncer copies labels and annotations by their difference to what it saw last, and does not look again when the
     host's pod changes while it writes to it (pkg/syncer/synccontext/cache.go; seen with vCluster 0.36.1, once in some
-    hundred runs). A pod that it told such a conflict of, and that all else is well with, is an expected failure.
+    hundred runs). A pod with an event about such a conflict, and no other problem, is an expected failure.
 
     Raises:
         WaitTimeout: it does not in time, and no conflict explains it.
@@ -34,8 +34,8 @@ def copied(
         pods = workloads.inside(lambda pod: pod.ready, *names, what="Ready")
         lacking = {pod.name for pod in pods if not until(pod)}
         events = map(EventView.of, workloads.cluster.list("Event", workloads.namespace)) if workloads.tenant else ()
-        told = {event.name for event in events if event.reason == "SyncError" and CONFLICT in event.message}
-        if not lacking <= told:
+        conflicts = {event.name for event in events if event.reason == "SyncError" and CONFLICT in event.message}
+        if not lacking <= conflicts:
             raise
         if not lacking:
             return pods

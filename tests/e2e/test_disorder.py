@@ -115,8 +115,8 @@ def test_pods_without_their_reservation_are_made_anew(
 ) -> None:
     """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
 
-    (SyncForNode in pkg/binder/binding/resourcereservation/resource_reservation.go, KAI 0.9 to 0.17. That a reservation
-    pod was deleted is no event for the binder: it follows pods of its own scheduler only.)
+    (SyncForNode in pkg/binder/binding/resourcereservation/resource_reservation.go, KAI 0.9 to 0.17. The binder
+    gets no event of a deleted reservation pod: it watches pods of its own scheduler only.)
     """
     node, group = sharing[0].node, gpu_group(sharing[0])
     for held in reservations(cluster, group):

@@ -64,7 +64,7 @@ def test_labels_are_those_of_the_model(lab: Lab, cluster: Cluster, planned: Gpus
 def test_whole_gpus_are_what_the_lab_file_says_and_nobody_elses(
     lab: Lab, workloads: WorkloadNamespace, cluster: Cluster, planned: Gpus, probe: Callable[[PodView], Inside]
 ) -> None:
-    """One pod for each GPU of the lab that is no tenant's own: each sees one, and together they see all of them."""
+    """One pod for each GPU outside dedicated nodes: each pod sees one GPU, and together they see all of them."""
     planned = {node: planned[node] for node in gpu_node_names(lab)}
     names = {f"gpu-{at}-{gpu.index}": node for at, node in enumerate(planned) for gpu in planned[node]}
     for name, node in names.items():

@@ -126,7 +126,7 @@ def assert_answers(workloads: WorkloadNamespace, server: InferenceServer, name: 
 def assert_memory(workloads: WorkloadNamespace, pod: PodView, total: int, *, simulated: bool) -> None:
     """A server sees all of its GPU's memory, and what both of them use."""
     used = sum(SHARES.values()) * total
-    told = facts_when(
+    facts = facts_when(
         workloads,
         pod,
         # simulated: what each says it was given; on real GPUs the stand-in uses nothing
@@ -134,7 +134,7 @@ def assert_memory(workloads: WorkloadNamespace, pod: PodView, total: int, *, sim
         timeout=WAIT,
         what=f"the servers use {used:.0f} MiB of their GPU",
     )
-    assert [device.memory for device in told.devices] == [total]
+    assert [device.memory for device in facts.devices] == [total]
 
 
 def assert_third_waits_beside_full_gpus(

@@ -252,7 +252,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
     inner_queue: str,
     request: Any,
 ) -> None:
-    """It looks at all GPU groups when it starts, and ends when it may not delete the tenant's: the lab shelters it."""
+    """The binder checks all GPU groups at its start, and exits if it cannot delete them: placeholders prevent that."""
     isolation, context = Isolation(lab.spec), lab.context("isolation")
     request.addfinalizer(lambda: settled(lab))
     request.addfinalizer(lambda: isolation.apply(context))

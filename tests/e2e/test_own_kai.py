@@ -54,7 +54,7 @@ def line(own: OwnKai) -> VersionLine:
 
 
 def wait_until_idle(own: OwnKai) -> None:
-    """Wait until earlier tests have left the tenant's GPUs; skips where what is no test's uses them.
+    """Wait until earlier tests have released the tenant's GPUs; skip if other workloads use them.
 
     Raises:
         WaitTimeout: a GPU stays reserved.
@@ -122,7 +122,7 @@ def reserved(own: OwnKai, until: Callable[[list[PodView]], bool], what: str) -> 
 
 
 def scheduled_by(cluster: Cluster, pod: PodView) -> str:
-    """Who said, inside, that it placed the pod. Raises WaitTimeout."""
+    """Return the scheduler that the tenant's Scheduled event names. Raises WaitTimeout."""
     events = cluster.wait(
         "Event",
         lambda events: any(EventView.of(event).reason == "Scheduled" for event in events),

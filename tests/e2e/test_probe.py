@@ -81,7 +81,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, workloads: WorkloadNamespace, cluste
         facts_when(
             workloads,
             pod,
-            lambda told: abs(told.devices[0].used - device.memory / 2) <= 1,
+            lambda facts: abs(facts.devices[0].used - device.memory / 2) <= 1,
             timeout=WAIT,
             what="half of the GPU's memory is in use",
         )

@@ -41,10 +41,10 @@ def test_quota_comes_before_what_is_left_over(
     wanted = {names[queue]: gpus for queue, gpus in {**got, "research": 2, "department": GPUS}.items()}
 
     def add_up(queues: list[dict[str, Any]]) -> bool:
-        told = {view.name: view.allocated.gpu for view in map(QueueView.of, queues)}
-        return {name: told.get(name) for name in wanted} == wanted
+        allocated = {view.name: view.allocated.gpu for view in map(QueueView.of, queues)}
+        return {name: allocated.get(name) for name in wanted} == wanted
 
-    cluster.wait("Queue", add_up, timeout=WAIT, what="each queue tells of its own GPUs and its children's")
+    cluster.wait("Queue", add_up, timeout=WAIT, what="each queue reports its own GPUs and its children's")
 
 
 @on_gpus(GPUS)
@@ -102,9 +102,11 @@ def test_inner_queue_takes_no_pods(workloads: WorkloadNamespace, new_queues: New
 def test_children_of_a_deleted_parent_run_nothing(
     workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues
 ) -> None:
-    """KAI 0.16.8 lets go of a queue with children: its webhook is registered for CREATE and UPDATE alone."""
+    """KAI 0.16.8 allows deletion of a queue with children: its webhook is registered for CREATE and UPDATE alone."""
     names = new_queues(QueueSpec(name="department"), leaf("alpha"))
     cluster.delete("Queue", names["department"], wait=WAIT)
     workloads.submit(cpu_pod("orphan", queue=names["alpha"]))
-    told = f"Queue '{names['alpha']}' {NO_QUEUE}"
-    workloads.on_host(lambda pod: told in refusal(pod), "orphan", timeout=WAIT, what="refused: its queue has no root")
+    message = f"Queue '{names['alpha']}' {NO_QUEUE}"
+    workloads.on_host(
+        lambda pod: message in refusal(pod), "orphan", timeout=WAIT, what="refused: its queue has no root"
+    )

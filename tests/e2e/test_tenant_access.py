@@ -191,13 +191,13 @@ def doors(lab: Lab, with_token: dict[str, tuple[WorkloadNamespace, Json]]) -> di
 
 
 def findings(text: str, doors: dict[str, str]) -> list[str]:
-    """What of it a text holds, by name; the secrets themselves are not told."""
+    """Names of the secrets that a text contains; never the secrets themselves."""
     found = [name for name, value in doors.items() if value in text or core(value) in text]
     return found + (["a token"] if TOKEN.search(text) else [])
 
 
 def core(secret: str) -> str:
-    """Of a private key in base64 a line that it alone has, which it has in clear too; anything else as it is."""
+    """Return a line unique to a private key in base64, which its clear text has too; return other secrets unchanged."""
     try:
         text = base64.b64decode(secret, validate=True).decode()
     except ValueError:

@@ -27,7 +27,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def other_version(lab: Lab, tenant: TenantFixture) -> str:
-    """The newest other KAI that can be had for the tenant."""
+    """The newest other KAI version that is available for the tenant."""
     found = bundled_versions(lab.context(f"kai:{tenant.name}"), tenant.spec)
     if not found:
         pytest.skip(
@@ -77,7 +77,7 @@ def note_times(record: Record, change: Change | None, prefix: str) -> None:
 def test_another_version_and_back_under_load(
     lab: Lab, tenant: TenantFixture, other_version: str, load: WorkloadNamespace, record_property: Record
 ) -> None:
-    """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues say what they said."""
+    """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues report the same."""
     first = take_snapshot(tenant.cluster)
     back = None
     try:

@@ -21,7 +21,7 @@ from lab.session.context import LabContext
 from lab.steps.kai.values import kai_images
 
 Json = dict[str, Any]
-Told = TypeVar("Told", str, Json)
+Answer = TypeVar("Answer", str, Json)
 
 NAME = "it-broken"
 SPACE = "failures"
@@ -109,14 +109,14 @@ class Ground:
         made = self.make(pod)
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
 
-        def told(objects: Iterable[Json]) -> bool:
+        def warned(objects: Iterable[Json]) -> bool:
             events = [one for one in objects if one["involvedObject"].get("uid") == uid and one["type"] == "Warning"]
             return any(word in one.get("message", "") for one in events for word in words)
 
         self._answered(
             lambda: self.cluster.wait(
                 "Event",
-                told,
+                warned,
                 namespace=pod["metadata"]["namespace"],
                 timeout=SECONDS,
                 what=f"a warning about {name}: {words}",
@@ -125,30 +125,30 @@ class Ground:
 
     def ends(self, pod: Json) -> None:
         """Create a pod and wait until it has failed."""
-        self._comes_to(pod, lambda view: view.phase == "Failed", "has failed")
+        self._wait_for(pod, lambda view: view.phase == "Failed", "has failed")
 
     def runs(self, pod: Json) -> None:
         """Create a pod and wait until its container runs, ready or not."""
-        self._comes_to(pod, lambda view: view.phase == "Running", "runs")
+        self._wait_for(pod, lambda view: view.phase == "Running", "runs")
 
     def not_pulled(self, pod: Json) -> None:
-        """Create a pod and wait until its status says that its image cannot be pulled; an event says so before."""
-        self._comes_to(pod, lambda view: bool(NOT_PULLED & {*view.waiting_reasons}), "waits for its image in vain")
+        """Create a pod and wait until its status says that its image cannot be pulled; the event comes first."""
+        self._wait_for(pod, lambda view: bool(NOT_PULLED & {*view.waiting_reasons}), "cannot pull its image")
 
     def unscheduled(self, pod: Json, word: str) -> Json:
-        """Create a pod and wait until its conditions say why no node takes it; the pod as it is then."""
+        """Create a pod, wait until a condition says why it fits no node, and return the pod."""
 
-        def told(view: PodView) -> bool:
+        def matches(view: PodView) -> bool:
             return any(word in one.message for one in view.conditions)
 
-        self._comes_to(pod, told, f"is not scheduled: {word}")
+        self._wait_for(pod, matches, f"is not scheduled: {word}")
         return self.cluster.get("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"]) or {}
 
-    def _comes_to(self, pod: Json, told: Callable[[PodView], bool], what: str) -> None:
+    def _wait_for(self, pod: Json, until: Callable[[PodView], bool], what: str) -> None:
         name = self.make(pod)["metadata"]["name"]
         self.cluster.wait(
             "Pod",
-            lambda pods: any(told(PodView.of(one)) for one in pods),
+            lambda pods: any(until(PodView.of(one)) for one in pods),
             namespace=pod["metadata"]["namespace"],
             fields=f"metadata.name={name}",
             timeout=SECONDS,
@@ -175,13 +175,13 @@ class Ground:
         self.cluster.patch("Node", self.node, {"metadata": {"labels": {names[key]: to for key, to in labels.items()}}})
 
     def runtime_class(self, handler: str) -> None:
-        """Have RuntimeClass nvidia lead to a handler; a class's handler cannot be changed, so it is made anew."""
+        """Recreate RuntimeClass nvidia with a handler: the handler of a RuntimeClass is immutable."""
         self.cluster.delete("RuntimeClass", "nvidia", wait=SECONDS)
         doc = GpuPlugin(self.ctx.spec).documents()[0]
         self.cluster.create({**doc, "handler": handler})
 
     def no_plugin(self) -> None:
-        """Take the device plugin away, and wait until the kubelet offers no GPU."""
+        """Remove the device plugin, and wait until the kubelet offers no GPU."""
         self.cluster.delete("DaemonSet", PLUGIN, "kube-system", wait=SECONDS)
         self.cluster.wait(
             "Pod",
@@ -217,12 +217,12 @@ class Ground:
         self.cluster.patch("Config", "kai-config", {"spec": patch})
 
     def binder_waits(self, seconds: int | None) -> None:
-        """Have KAI's binder wait so many seconds for reservation pods (None: as KAI has it), and see that it does."""
+        """Set how long KAI's binder waits for reservation pods (None: KAI's default), and wait until it does so."""
         self.kai_config({"binder": {"resourceReservation": {"allocationTimeout": seconds}}})
 
         def follows(pods: Iterable[Json]) -> bool:
-            told = [json.dumps(one["spec"]) for one in pods if PodView.of(one).ready]
-            return bool(told) and all(("allocation-timeout=10" in text) == (seconds == 10) for text in told)
+            specs = [json.dumps(one["spec"]) for one in pods if PodView.of(one).ready]
+            return bool(specs) and all(("allocation-timeout=10" in text) == (seconds == 10) for text in specs)
 
         self.cluster.wait(
             "Pod",
@@ -234,7 +234,7 @@ class Ground:
         )
 
     def refused(self, pod: Json) -> str:
-        """Create a pod until it is refused; what the server said."""
+        """Create a pod until the server refuses it; return the error."""
 
         def attempt() -> str:
             try:
@@ -248,7 +248,7 @@ class Ground:
         return self._until(attempt)
 
     def accepted(self, pod: Json) -> None:
-        """Create a pod until it is not refused any more."""
+        """Create a pod until the server accepts it."""
 
         def ask() -> None:
             try:
@@ -260,7 +260,7 @@ class Ground:
         self._answered(ask)
 
     def _answered(self, ask: Callable[[], object]) -> None:
-        """Ask until the API server answers: started again with containerd, it is away, and then knows no rights."""
+        """Repeat until the API server answers: after containerd's restart it is down, then has no RBAC rules yet."""
 
         def attempt() -> str:
             try:
@@ -271,10 +271,10 @@ class Ground:
 
         self._until(attempt)
 
-    def _until(self, attempt: Callable[[], Told]) -> Told:
-        said = self.cluster.poll(attempt, timeout=SECONDS, interval=1)
-        assert said, f"not within {SECONDS:g} s"
-        return said
+    def _until(self, attempt: Callable[[], Answer]) -> Answer:
+        answer = self.cluster.poll(attempt, timeout=SECONDS, interval=1)
+        assert answer, f"not within {SECONDS:g} s"
+        return answer
 
     def reservation_account(self) -> str:
         """The ServiceAccount of reservation pods."""

@@ -124,7 +124,7 @@ class Cli:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def _clear(self, words: Sequence[str]) -> None:
-        """Take away what a test run that was killed left of the labs that are to come up."""
+        """Remove leftovers of an interrupted test run from the labs that are to come up."""
         if words[0] not in ("up", "plan"):
             return
         named = [words[words.index("--name") + 1]] if "--name" in words else []

@@ -195,7 +195,7 @@ def kubernetes(name: str) -> Path:
 
 
 def containerd(config: str, until: str) -> Callable[[Bench], str]:
-    """Start a containerd of its own with a configuration, and read what it says until it has said a word."""
+    """Start a separate containerd with a configuration, and return its log up to the text ``until``."""
     return lambda bench: bench.sh(f"""
         cat >/run/containerd.toml <<'END'
 {config}

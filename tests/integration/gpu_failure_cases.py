@@ -28,15 +28,15 @@ Act = Callable[[Ground], object]
 
 @dataclass(frozen=True)
 class Case:
-    """How a failure is produced and undone.
+    """How a failure is produced and reverted.
 
     Attributes:
-        produce: makes it, and waits until it shows; returns a text where it shows in what a command said.
-        restore: puts things right; what the case made is deleted before.
-        also: what is true besides.
-        may: what is true besides, now and then.
+        produce: causes it and waits until it shows; returns a command's output if it shows there.
+        restore: reverts it, after the objects of the case were deleted.
+        also: further symptoms that always appear.
+        may: further symptoms that appear sometimes.
         kai: whether it needs KAI.
-        unsteady: why it does not always come about on a busy machine; empty for one that does.
+        unsteady: why it does not always occur on a busy machine; empty if it does.
     """
 
     produce: Act

@@ -1,4 +1,4 @@
-"""A directory that stands for a node with simulated GPUs: its /dev, its config, and the library compiled for real."""
+"""A directory that acts as a node with simulated GPUs: its /dev, its config, and the library compiled for real."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ def test_failure(ground: Ground, symptom: str) -> None:
     if case.unsteady and not os.environ.get("KAILAB_LONG"):
         pytest.skip(f"{case.unsteady}: KAILAB_LONG=1 runs it")
     try:
-        said = case.produce(ground)
+        output = case.produce(ground)
         seen = ground.diagnosed()
-        found = {one.rule for one in (in_text(said) if isinstance(said, str) and said else seen.symptoms)}
+        found = {one.rule for one in (in_text(output) if isinstance(output, str) and output else seen.symptoms)}
         assert found - case.may == {symptom} | case.also, [one.evidence for one in seen.symptoms]
     finally:
         try:
@@ -73,7 +73,7 @@ def test_failure(ground: Ground, symptom: str) -> None:
 def test_the_command_says_the_same(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> None:
     command = Cli(tmp_path_factory.mktemp("command"))
     command.env["KAILAB_STATE"] = str(ground.ctx.paths.root.parents[1])
-    told = command("doctor", "--name", NAME, "--json", code=None).json()
-    assert {one["severity"] for one in told["findings"] if one["rule"].startswith("gpu-path")} == {"ok"}
-    assert told["lab"] == NAME
-    assert told["facts"]["host"]["cores"] > 0
+    report = command("doctor", "--name", NAME, "--json", code=None).json()
+    assert {one["severity"] for one in report["findings"] if one["rule"].startswith("gpu-path")} == {"ok"}
+    assert report["lab"] == NAME
+    assert report["facts"]["host"]["cores"] > 0

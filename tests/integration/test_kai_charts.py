@@ -68,10 +68,10 @@ def test_released_charts_are_as_the_line_says(version: str, helm: Path, runner: 
     for found in here:
         chart = seen(helm, found.path, runner)
         assert chart.version == found.version
-        told = differences(line_of(found.version), chart)
-        assert told == [], f"KAI {found.version} of {found.bundle.root}"
+        found_differences = differences(line_of(found.version), chart)
+        assert found_differences == [], f"KAI {found.version} of {found.bundle.root}"
         if found.version in versions():
-            # what the unit tests stand on was rendered from the sources: the released chart must show the same
+            # the data of the unit tests was rendered from the sources: the released chart must show the same
             assert chart == recorded(found.version)
 
 

@@ -50,7 +50,7 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
     again = lasting(*UP, "--ui", "json")
     assert any("stopped" in event.get("text", "") for event in again.events()), again.err[-2000:]
 
-    # the pod that held a GPU is gone with its reservation, and the GPU can be had again
+    # the pod that held a GPU is gone with its reservation, and the GPU is available again
     cluster.delete("Pod", "sharing", SPACE, grace=1, wait=60)
     cluster.wait(
         "Pod",

@@ -175,15 +175,15 @@ def test_every_listed_property_can_be_asked_for(node: SimulatedNode) -> None:
     ],
 )
 def test_an_unknown_option_is_refused_with_what_is_known(node: SimulatedNode, words: list[str], named: str) -> None:
-    said = node.smi(*words, code=2)
-    assert said.startswith(f"ERROR: Option {named} is not recognized. Please run 'nvidia-smi -h' for help.\n")
-    assert "--query-gpu with --format=csv" in said
+    output = node.smi(*words, code=2)
+    assert output.startswith(f"ERROR: Option {named} is not recognized. Please run 'nvidia-smi -h' for help.\n")
+    assert "--query-gpu with --format=csv" in output
 
 
 def test_an_impossible_query_is_refused(node: SimulatedNode) -> None:
-    said = node.smi("--query-gpu=name,cuda_version", "--format=csv", code=2)
-    assert said.startswith('Field "cuda_version" is not a valid field to query.')
-    assert "\n    memory.used\n" in said
+    output = node.smi("--query-gpu=name,cuda_version", "--format=csv", code=2)
+    assert output.startswith('Field "cuda_version" is not a valid field to query.')
+    assert "\n    memory.used\n" in output
     assert '"--format=" switch is missing.' in node.smi("--query-gpu=name", code=2)
     node.give(0)
     assert node.smi("-i", "1", code=6) == "No devices were found\n"

@@ -90,14 +90,14 @@ def test_without_a_visible_gpu_there_is_no_driver(node: SimulatedNode, break_it:
     if break_it == "no config":
         node.give(0)
         node.conf.unlink()
-    said = node.ask("""
+    answers = node.ask("""
 try:
     nvmlInit()
     print('"started"')
 except NVMLError as error:
     print(json.dumps([type(error).__name__, str(error)]))
 """)
-    assert said == ["NVMLError_DriverNotLoaded", "Driver Not Loaded"]
+    assert answers == ["NVMLError_DriverNotLoaded", "Driver Not Loaded"]
 
 
 def test_calls_before_init_and_after_shutdown_are_refused(node: SimulatedNode) -> None:
@@ -113,7 +113,7 @@ print(json.dumps(codes + [lib.nvmlShutdown(), lib.nvmlDeviceGetCount(byref(count
 
 def test_wrong_arguments_are_refused_and_write_nothing(node: SimulatedNode) -> None:
     node.give(0)
-    said = node.ask("""
+    answers = node.ask("""
 lib, handle = CDLL('libnvidia-ml.so.1'), c_void_p()
 assert lib.nvmlInit_v2() == 0 and lib.nvmlDeviceGetHandleByIndex_v2(0, byref(handle)) == 0
 short, memory = create_string_buffer(b'x' * 8, 8), c_nvmlMemory_v2_t()
@@ -125,7 +125,7 @@ print(json.dumps(dict(short=lib.nvmlDeviceGetUUID(handle, short, 8), kept=short.
     v2=[lib.nvmlDeviceGetPciInfo_v2(handle, old), old.raw[36:40].decode()],
     v1=[lib.nvmlDeviceGetPciInfo(handle, old), old.raw[:13].decode()])))
 """)
-    assert said == {
+    assert answers == {
         "short": 7,
         "kept": "x" * 8,
         "version": 25,
@@ -141,7 +141,7 @@ def test_what_is_not_simulated_says_so(node: SimulatedNode) -> None:
     """Never a made-up value. A model without a known power limit has none."""
     node.configure(replace(GPUS[0], model=replace(GPUS[0].model, watts=0)))
     node.give(0)
-    said = node.ask("""
+    answers = node.ask("""
 nvmlInit()
 h = nvmlDeviceGetHandleByIndex(0)
 def code(call, *args):
@@ -155,12 +155,12 @@ print(json.dumps([code(*call) for call in (
     (nvmlDeviceGetUtilizationRates, h), (nvmlDeviceGetEnforcedPowerLimit, h), (nvmlDeviceGetNvLinkState, h, 0),
     (nvmlDeviceGetSerial, h), (nvmlDeviceGetEccMode, h), (nvmlDeviceGetPersistenceMode, h))]))
 """)
-    assert said == [3] * 12
+    assert answers == [3] * 12
 
 
 def test_what_follows_from_the_config_or_from_being_simulated_is_answered(node: SimulatedNode) -> None:
     node.give(0)
-    said = node.ask(f"""
+    answers = node.ask(f"""
 nvmlInit()
 h = nvmlDeviceGetHandleByIndex(0)
 fields = nvmlDeviceGetFieldValues(h, [NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_POWER_INSTANT])
@@ -177,7 +177,7 @@ print(json.dumps(dict(limits=[nvmlDeviceGetEnforcedPowerLimit(h), nvmlDeviceGetP
     same=[found, by_bytes.value == cast(h, c_void_p).value])))
 """)
     model = GPUS[0].model
-    assert said == {
+    assert answers == {
         "limits": [model.watts * 1000] * 2,
         "pci": [hex(model.pci_id), hex(model.pci_subsystem_id)],
         "mig": [0, 0],

@@ -143,7 +143,7 @@ def test_more_than_there_is_cannot_be_used(node: SimulatedNode) -> None:
 
 def test_the_lists_of_processes_keep_to_the_room_they_get(node: SimulatedNode) -> None:
     node.use(*(f"{GPUS[0].uuid} {pid} 6 1 {pid}" for pid in (5, 6, 7)))
-    said = node.ask(f"""{ASK}
+    results = node.ask(f"""{ASK}
 lib = CDLL('libnvidia-ml.so.1')
 def ask(call, room, size):
     count, infos = c_uint(room), create_string_buffer(b'#' * 200, 200)
@@ -152,7 +152,7 @@ def ask(call, room, size):
 v1, v3 = lib.nvmlDeviceGetComputeRunningProcesses, lib.nvmlDeviceGetComputeRunningProcesses_v3
 print(json.dumps([ask(v1, 0, 16), ask(v1, 3, 16), ask(v3, 2, 24), ask(v3, 3, 24)]))
 """)
-    assert said == [[7, 3, [], "#"], [0, 3, [5, 6, 7], "#"], [7, 3, [5, 6], "#"], [0, 3, [5, 6, 7], "#"]]
+    assert results == [[7, 3, [], "#"], [0, 3, [5, 6, 7], "#"], [7, 3, [5, 6], "#"], [0, 3, [5, 6, 7], "#"]]
 
 
 def test_a_half_written_usage_file_leaves_the_last_whole_one_in_force(node: SimulatedNode) -> None:
@@ -183,7 +183,7 @@ def test_the_usage_file_keeps_its_inode_and_shrinks(node: SimulatedNode) -> None
 
 
 def test_names_of_processes_come_from_proc(node: SimulatedNode) -> None:
-    said = node.ask(f"""{ASK}
+    results = node.ask(f"""{ASK}
 import os, sys
 def name(pid):
     try:
@@ -192,4 +192,4 @@ def name(pid):
         return error.value
 print(json.dumps([name(os.getpid()) == sys.orig_argv[0], name(4194305)]))
 """)
-    assert said == [True, 6]
+    assert results == [True, 6]

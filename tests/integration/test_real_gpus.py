@@ -135,7 +135,7 @@ def test_host_nodes_and_pods_have_the_same_gpus(
     nodes = {node: seen_in(host, node) for node in WORKERS}
     assert [len(uuids) for uuids in nodes.values()] == [2, 2]
     assert set.union(*nodes.values()) == here
-    # kind's nodes are privileged: the control plane has none only because they were taken away
+    # kind's nodes are privileged: the control plane has none only because the lab removed them
     assert not [line for line in facts_of(host, CONTROL) if line.startswith("minor")]
     for node, uuids in nodes.items():
         assert_node(facts_of(host, node), uuids)
@@ -154,9 +154,9 @@ def test_host_nodes_and_pods_have_the_same_gpus(
     assert host.etc() == before
 
 
-def assert_node(said: list[str], uuids: set[str]) -> None:
-    """A node has its own GPUs, to NVML and to the runtime, and may not make device nodes of others."""
-    facts = [line.partition(" ") for line in said]
+def assert_node(printed: list[str], uuids: set[str]) -> None:
+    """NVML and the runtime of a node show its own GPUs only, and it cannot create device nodes of others."""
+    facts = [line.partition(" ") for line in printed]
     wanted = {(str(gpu.minor), gpu.uuid) for gpu in GPUS if gpu.uuid in uuids}
     assert {rest for head, _, rest in facts if head == "minor"} == {minor for minor, _ in wanted}
     for word in ("gpu", "spec"):
@@ -166,7 +166,7 @@ def assert_node(said: list[str], uuids: set[str]) -> None:
 
 
 def seen_by_pods(host: ScratchHost, kubectl: list[str | Path]) -> set[str]:
-    """Run a pod for each GPU and two without; what all of them see."""
+    """Run a pod for each GPU and two without; return the UUIDs that they see."""
     asking = [gpu_pod(f"one-{number}", namespace="default", scheduler=None) for number in range(len(GPUS))]
     plain = cpu_pod("none", namespace="default", scheduler=None)
     handled = cpu_pod("none-handled", namespace="default", scheduler=None)
@@ -190,5 +190,5 @@ def seen_by_pods(host: ScratchHost, kubectl: list[str | Path]) -> set[str]:
 
 
 def visible(host: ScratchHost, kubectl: list[str | Path], pod: str) -> str:
-    """The variable that tells a container which GPU it got."""
+    """The container's variable with the UUID of its GPU."""
     return host.run(*kubectl, "exec", pod, "--", "sh", "-c", 'echo "$NVIDIA_VISIBLE_DEVICES"').out.strip()

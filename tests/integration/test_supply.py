@@ -94,7 +94,7 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
     resolved, no_kai = resolve_scheduler(spec, supply)
     needed = [item for item in items_needed(resolved, supply) if item.kind == "image"]
     rows = {item: supply.catalogue.image(item.name) for item in needed}
-    # a node image of ours cannot be told from kindest/node once it is in a registry, so it stays out
+    # kailab's node image cannot be distinguished from kindest/node once it is in a registry, so it stays out
     images = tuple(item for item, row in rows.items() if not row.local and row.recipe != "node")
     folder = place("test-registry", "of", key_of([supply.identity(item) for item in images], no_kai))
     for other in folder.parent.glob("*"):

@@ -53,14 +53,14 @@ SECTIONS = {
 }
 
 
-def told(**changes: str) -> str:
-    """What a node prints; a section's underscores are dashes."""
+def printed(**changes: str) -> str:
+    """Return the output of diagnose.sh on a node; underscores in names of sections become dashes."""
     sections = {**SECTIONS, **{name.replace("_", "-"): text for name, text in changes.items()}}
     return "".join(f"@@@ {name}\n{text}\n" for name, text in sections.items())
 
 
 def plugin_pod(name: str = "plugin-x", on: str = NODE, **more: Any) -> Json:
-    """A pod of the device plugin, ready unless told."""
+    """A pod of the device plugin, ready by default."""
     made = pod(name, "kube-system", scheduler="default-scheduler", node=on, **{"ready": True, **more})
     made["spec"]["containers"][0]["image"] = PLUGIN
     return made
@@ -79,7 +79,7 @@ def daemon_set(wanted: int = 1) -> Json:
 
 
 def gpu_node(name: str = NODE, gpus: int = 2, **labels: str) -> Json:
-    """A node with GPUs, labelled as one; an empty text takes a label away."""
+    """A node with GPUs, labelled as one; an empty text removes a label."""
     made = node(name, gpus=gpus, capacity=2)
     keys = {"present": "nvidia.com/gpu.present", "memory": "nvidia.com/gpu.memory", "fake": "run.ai/fake.gpu"}
     wanted = {"nvidia.com/gpu.present": "true", **made["metadata"]["labels"]}

@@ -1,4 +1,4 @@
-"""A small cluster as a ClusterSnapshot: KAI that runs, two GPU nodes, a queue tree, and what a test puts into it."""
+"""A small cluster as a ClusterSnapshot: running KAI, two GPU nodes, a queue tree, and the objects of a test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,12 @@ def node(name: str, *, gpus: int = 2, capacity: int | None = None, taints: tuple
     if gpus or capacity:
         labels |= {"nvidia.com/gpu.memory": str(MEMORY), "nvidia.com/gpu.product": "Tesla-T4"}
     rows = [text.rpartition(":") for text in taints]
-    ready = {"type": "Ready", "status": more.get("ready", "True"), "reason": "KubeletReady", "message": "told"}
+    ready = {
+        "type": "Ready",
+        "status": more.get("ready", "True"),
+        "reason": "KubeletReady",
+        "message": "kubelet is posting status",
+    }
     plain = {"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     return builders.node(
         name,
@@ -116,14 +121,14 @@ def pod(name: str = "p", namespace: str = SPACE, *, ago: float = 30.0, **more: A
 
 
 def group(name: str, *, queue: str = "test", refusals: Mapping[str, str] | None = None, **spec: Any) -> Json:
-    """A PodGroup; ``refusals`` are what the scheduler says now."""
-    said = [{"reason": reason, "message": text} for reason, text in (refusals or {}).items()]
-    condition = {"type": "UnschedulableOnNodePool", "status": "True", "reasons": said}
+    """A PodGroup; ``refusals`` are the scheduler's current reasons and messages."""
+    reasons = [{"reason": reason, "message": text} for reason, text in (refusals or {}).items()]
+    condition = {"type": "UnschedulableOnNodePool", "status": "True", "reasons": reasons}
     return {
         "kind": "PodGroup",
         "metadata": meta(name, SPACE, labels=spec.pop("labels", {})),
         "spec": {"minMember": 1, "queue": queue, "priorityClassName": "train", **spec},
-        "status": {"schedulingConditions": [condition] if said else []},
+        "status": {"schedulingConditions": [condition] if reasons else []},
     }
 
 
@@ -196,7 +201,7 @@ class Scene:
                 self.objects.setdefault(kind, [])
 
     def add(self, *objs: Json) -> Scene:
-        """Have objects; one of the same name is replaced."""
+        """Add objects, or replace those of the same name."""
         for obj in objs:
             here = self.objects.setdefault(obj["kind"], [])
             key = (obj["metadata"].get("namespace"), obj["metadata"]["name"])
@@ -205,14 +210,14 @@ class Scene:
         return self
 
     def remove(self, kind: str, name: str) -> Scene:
-        """Have an object no more."""
+        """Remove an object."""
         self.objects[kind] = [obj for obj in self.objects[kind] if obj["metadata"]["name"] != name]
         return self
 
     def event(
         self, about: Json, reason: str, message: str, *, by: str = "kai-scheduler", ago: float = 5.0, **more: Any
     ) -> Scene:
-        """Have an event about an object."""
+        """Add an event about an object."""
         where = about["metadata"]
         space = where.get("namespace", "default")
         self.objects["Event"].append(
@@ -235,7 +240,7 @@ class Scene:
         return self
 
     def pending(self, made: Json | None = None, *, says: str = "", **more: Any) -> Json:
-        """Have a Pending pod with its PodGroup; ``says`` is what KAI's scheduler says of it."""
+        """Add a Pending pod with its PodGroup; ``says`` is the scheduler's message about it."""
         made = made or pod(**more)
         self.add(made)
         name = made["metadata"]["annotations"].get("pod-group-name")
@@ -255,21 +260,21 @@ class Scene:
         return ClusterSnapshot(NOW, objects, frozenset(self.absent), self.logs)
 
     def explain(self, name: str = "p", namespace: str = SPACE) -> Explanation:
-        """Why a pod of this cluster does not run."""
+        """Explain why a pod of this cluster does not run."""
         return explain(*LabSnapshot(self.world).cases(name, namespace))
 
     def case(self, name: str = "p", namespace: str = SPACE) -> PodContext:
-        """The case of a pod."""
+        """The context of a pod."""
         return LabSnapshot(self.world).cases(name, namespace)[0]
 
 
-def ids(told: Explanation) -> list[str]:
-    """The rules that found something, in their order."""
-    return [finding.rule for finding in told.findings]
+def ids(explanation: Explanation) -> list[str]:
+    """Ids of the rules of the findings, in order."""
+    return [finding.rule for finding in explanation.findings]
 
 
 def synced(name: str, virtual: Json, tenant: str, **more: Any) -> Json:
-    """The host's pod that vCluster made of a tenant's pod."""
+    """The synced pod of a tenant's pod."""
     inside = virtual["metadata"]
     made = pod(name, f"vcluster-{tenant}", **more)
     made["metadata"]["labels"] |= {"vcluster.loft.sh/managed-by": tenant}
@@ -290,9 +295,9 @@ def request(name: str = "p", *, phase: str = "", reason: str = "", on: str = "wo
     }
 
 
-def told_in_tenant(
+def explain_in_tenant(
     host: Scene, inside: Scene, *, own: bool = False, name: str = "p", tenant: str = "blue"
 ) -> Explanation:
-    """Why a pod of a tenant does not run."""
+    """Explain why a pod of a tenant does not run."""
     worlds = LabSnapshot(host.world, (TenantSnapshot(tenant, inside.world, own),))
     return explain(*worlds.cases(name, SPACE, tenant))

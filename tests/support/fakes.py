@@ -17,7 +17,7 @@ from lab.errors import CommandFailed
 from lab.tools.process import OnLine, Result
 
 Pattern = str | Sequence[object]
-"""A command line as one string, or its words; the word ``...`` (Ellipsis) stands for any single word."""
+"""A command line as one string, or its words; ``...`` (Ellipsis) matches any single word."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class FakeRunner:
 
 
 class FakeClock:
-    """Monotonic seconds that pass only when told to; pass it where code takes a ``clock`` or a ``sleep``."""
+    """A monotonic clock that only ``advance`` and ``sleep`` move; pass it as ``clock`` or ``sleep``."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -239,7 +239,7 @@ class FakeStep:
         self.done, self.seen = True, None
 
     def verify(self, ctx: object) -> None:
-        """Succeed unless told otherwise."""
+        """Succeed, unless ``act`` has a reaction."""
         self._do("verify", ctx)
 
     def undo(self, ctx: object) -> None:

@@ -1,4 +1,4 @@
-"""Clusters with GPUs that are not there: nodes, KAI's reservation pods and pods, and what the kubelets would say."""
+"""Fake clusters with GPUs: nodes, KAI's reservation pods, pods, and the output of node queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def uuid_of(node: str, index: int) -> str:
 
 @dataclass
 class Machine:
-    """A node: its GPUs, and what its kubelet wrote down."""
+    """A node: its GPUs, and the checkpoint of its kubelet."""
 
     name: str
     gpus: int
@@ -37,18 +37,18 @@ class Machine:
     held: dict[str, list[int]] = field(default_factory=dict)
     """Uid of a pod → indices."""
     tenant: str = ""
-    """Whose node it is, if it is one tenant's alone."""
+    """The tenant to which the node is dedicated."""
 
     def uuid(self, index: int) -> str:
         """The UUID of one of its GPUs."""
         return uuid_of(self.name, index)
 
-    def said(self) -> NodeEvidence:
-        """What it prints when it is asked."""
+    def evidence(self) -> NodeEvidence:
+        """The parsed output of the node query."""
         return parse(self.name, self.printed())
 
     def printed(self) -> str:
-        """The same as text."""
+        """The output of the node query."""
         lines = [
             f"gpu index={n} minor={n} uuid={self.uuid(n)} memory={MEMORY} cc=8.0 pci=000000FF:{n + 1:02X}:00.0"
             + (f" {self.unhealthy[n]}" if n in self.unhealthy else "")
@@ -78,14 +78,14 @@ class Machine:
 
 @dataclass
 class GpuCluster:
-    """A cluster that is put together by a test."""
+    """A cluster built by a test."""
 
     machines: list[Machine] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
     nodes: list[Json] = field(default_factory=list)
-    """Nodes that are no machines of a lab: nobody asks their kubelets."""
+    """Nodes outside the lab, which are not queried."""
     inside: dict[str, list[Json] | None] = field(default_factory=dict)
-    """Tenant with a KAI of its own → its pods by its own API; None: it does not answer."""
+    """Tenant with its own KAI → pods from its API; None if the API does not answer."""
 
     def machine(self, name: str, gpus: int = 2, **unhealthy: str) -> Machine:
         """Add a node with GPUs; ``gpu1="xid=79"`` breaks one."""
@@ -94,7 +94,7 @@ class GpuCluster:
         return self.machines[-1]
 
     def share(self, machine: Machine, index: int, group: str, *users: Json, own: str = "") -> None:
-        """Reserve a GPU for a group and let pods share it; ``own`` is a tenant with a KAI of its own."""
+        """Reserve a GPU for a group and let pods share it; ``own`` is a tenant with its own KAI."""
         reservation = reserved(machine, index, group, own)
         machine.held[reservation["metadata"]["uid"]] = [index]
         self.pods.append(reservation)
@@ -111,13 +111,13 @@ class GpuCluster:
 
     @property
     def world(self) -> ClusterSnapshot:
-        """The API's side."""
+        """The objects of the API."""
         nodes = (*(machine.node() for machine in self.machines), *self.nodes)
         return ClusterSnapshot(AT, {"Node": nodes, "Pod": tuple(self.pods)})
 
     def map(self) -> GpuMap:
         """The map of GPUs."""
-        return map_of(self.world, {machine.name: machine.said() for machine in self.machines}, self.inside)
+        return map_of(self.world, {machine.name: machine.evidence() for machine in self.machines}, self.inside)
 
 
 def pod(
@@ -135,7 +135,7 @@ def pod(
     scheduler: str = "kai-scheduler",
     why: str = "",
 ) -> Json:
-    """A Pod object of the host; of a tenant, as its syncer makes it."""
+    """A pod of the host; with ``tenant``, a synced pod."""
     notes = {"gpu-fraction": fraction, "gpu-memory": memory and str(memory)}
     annotations = {key: value for key, value in notes.items() if value}
     if devices:
@@ -188,7 +188,7 @@ def demo() -> GpuCluster:
 
 
 def many(nodes: int = 8, gpus: int = 8) -> GpuCluster:
-    """A larger cluster in which everything occurs."""
+    """A larger cluster with every state of a GPU."""
     cluster = GpuCluster()
     for n in range(nodes):
         machine = cluster.machine(f"gpu-node-{n}", gpus, **({f"gpu{gpus - 1}": "health=lost"} if n == 3 else {}))

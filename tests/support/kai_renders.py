@@ -38,8 +38,8 @@ def seen(helm: Path, chart: Path, run: Runner) -> KaiChart:
     """What a chart file shows; its version is in its Chart.yaml."""
     import yaml
 
-    told = helm_release.read_chart(chart, lambda inside: inside == "Chart.yaml")["Chart.yaml"]
-    line = line_of(str(yaml.safe_load(told)["version"]).removeprefix("v"))
+    chart_yaml = helm_release.read_chart(chart, lambda inside: inside == "Chart.yaml")["Chart.yaml"]
+    line = line_of(str(yaml.safe_load(chart_yaml)["version"]).removeprefix("v"))
     # rendering asks no cluster, so the kubeconfig is never read
     return chart_seen(chart, line, Helm(run, helm, Path("/dev/null"), "none").template)
 

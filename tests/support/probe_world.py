@@ -82,13 +82,13 @@ class Served:
             connection.close()
 
     def post(self, path: str, body: object, status: int = 200) -> Json:
-        """What answers a JSON body."""
-        answer, said = self.ask("POST", path, json.dumps(body).encode())
-        assert answer.status == status, said
-        return dict(json.loads(said))
+        """Post a JSON body and return the JSON of the answer."""
+        answer, content = self.ask("POST", path, json.dumps(body).encode())
+        assert answer.status == status, content
+        return dict(json.loads(content))
 
     def connect(self) -> socket.socket:
-        """A connection on which nothing was said yet."""
+        """Open a connection without sending anything."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
     def raw(self, *parts: bytes) -> bytes:

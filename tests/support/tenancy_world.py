@@ -72,7 +72,7 @@ class FakeStep:
 
 @dataclass(frozen=True)
 class FakeVirtualCluster(VirtualCluster):
-    """A tenant that comes up at once; it is removed by whatever stands for the removal."""
+    """A tenant that is ready at once; its removal is the fake of the test."""
 
     log: list[str] = field(default_factory=list, compare=False)
     act: Callable[[], None] = lambda: None

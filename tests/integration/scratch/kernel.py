@@ -1,7 +1,7 @@
 """Lets containers of the scratch host see the driver that its kernel does not have. Copied in as program and hook.
 
-As ``runc`` it stands before the real one and gives every new container a hook; as that hook it binds the machine's
-/proc/driver over the container's. With the real driver both show the same by themselves, as there is one kernel.
+As ``runc`` it wraps the real one and adds a hook to every new container; as that hook it binds the machine's
+/proc/driver over the container's. With the real driver both show the same, as there is one kernel.
 """
 
 import json

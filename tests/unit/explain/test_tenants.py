@@ -8,6 +8,7 @@ from tests.support.explain_world import (
     SPACE,
     Scene,
     deployment,
+    explain_in_tenant,
     group,
     ids,
     meta,
@@ -16,7 +17,6 @@ from tests.support.explain_world import (
     queue,
     stamp,
     synced,
-    told_in_tenant,
 )
 
 
@@ -38,7 +38,7 @@ def test_queue_that_exists_only_inside() -> None:
     tenant, made = inside()
     tenant.add(queue("mine"))
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
-    told = told_in_tenant(host, tenant)
+    told = explain_in_tenant(host, tenant)
     assert ids(told) == ["tenant.queue-only-inside"]
     assert told.findings[0].side == "host"
     assert told.facts is not None
@@ -47,7 +47,7 @@ def test_queue_that_exists_only_inside() -> None:
 
 def test_queue_that_exists_only_on_the_host() -> None:
     tenant, _ = inside("0.16.8", queue="shared", ago=1)
-    told = told_in_tenant(Scene().add(queue("shared", "default"), control_plane()), tenant, own=True)
+    told = explain_in_tenant(Scene().add(queue("shared", "default"), control_plane()), tenant, own=True)
     assert ids(told) == ["tenant.queue-only-on-host"]
     assert told.findings[0].side == "tenant blue"
 
@@ -55,7 +55,7 @@ def test_queue_that_exists_only_on_the_host() -> None:
 def test_queue_that_exists_nowhere() -> None:
     tenant, made = inside()
     host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
-    assert ids(told_in_tenant(host, tenant)) == ["queue.unknown"]
+    assert ids(explain_in_tenant(host, tenant)) == ["queue.unknown"]
 
 
 def test_host_admission_refuses() -> None:
@@ -63,7 +63,7 @@ def test_host_admission_refuses() -> None:
     says = 'Error syncing to host cluster: create object: admission webhook "v" denied the request: '
     says += "gpu-fraction annotation value must be a positive number smaller than 1.0"
     tenant.event(made, "SyncError", says, by="pod-syncer")
-    told = told_in_tenant(Scene().add(control_plane()), tenant)
+    told = explain_in_tenant(Scene().add(control_plane()), tenant)
     assert ids(told) == ["admission.fraction-value"]
     assert told.side == "tenant blue"
 
@@ -71,42 +71,42 @@ def test_host_admission_refuses() -> None:
 def test_host_refuses_in_words_that_no_rule_knows() -> None:
     tenant, made = inside()
     tenant.event(made, "SyncError", "Error syncing to host cluster: create object: http2: client connection lost")
-    assert ids(told_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.sync-error"]
+    assert ids(explain_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.sync-error"]
 
 
 def test_class_that_is_not_lent() -> None:
     tenant, made = inside()
     says = 'did not sync pod "p" to host because the runtime class "nvidia" in the host does not match the selector'
     tenant.event(made, "SyncWarning", says)
-    told = told_in_tenant(Scene().add(control_plane()), tenant)
+    told = explain_in_tenant(Scene().add(control_plane()), tenant)
     assert ids(told) == ["tenant.class-not-synced"]
     assert "sync.fromHost.runtimeClasses" in told.findings[0].next
 
 
 def test_control_plane_down() -> None:
     tenant, _ = inside()
-    told = told_in_tenant(Scene().add(control_plane(ready=False)), tenant)
+    told = explain_in_tenant(Scene().add(control_plane(ready=False)), tenant)
     assert ids(told) == ["tenant.syncer-down"]
 
 
 def test_pod_that_the_syncer_forgot() -> None:
     tenant, _ = inside(ago=60)
-    assert ids(told_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.not-synced"]
+    assert ids(explain_in_tenant(Scene().add(control_plane()), tenant)) == ["tenant.not-synced"]
     young, _ = inside(ago=2)
-    assert ids(told_in_tenant(Scene().add(control_plane()), young)) == []
+    assert ids(explain_in_tenant(Scene().add(control_plane()), young)) == []
 
 
 def test_tenant_with_its_own_scheduler_waits_inside() -> None:
     tenant, _ = inside("0.16.8", queue="default", group="pg-p")
     tenant.add(group("pg-p", queue="default"))
-    assert ids(told_in_tenant(Scene().add(control_plane()), tenant, own=True)) == ["queue.not-leaf"]
+    assert ids(explain_in_tenant(Scene().add(control_plane()), tenant, own=True)) == ["queue.not-leaf"]
 
 
 def test_node_that_the_tenant_does_not_know() -> None:
     tenant, made = inside()
     tenant.remove("Node", "worker-1")
     host = Scene().add(synced("p-x", made, "blue", node="worker-1", ready=True))
-    assert ids(told_in_tenant(host, tenant)) == ["tenant.node-not-synced"]
+    assert ids(explain_in_tenant(host, tenant)) == ["tenant.node-not-synced"]
 
 
 def test_priority_class_that_got_lost() -> None:
@@ -114,7 +114,7 @@ def test_priority_class_that_got_lost() -> None:
     host = Scene().add(
         synced("p-x", made, "blue", ago=1), {**group("pg-p-x"), "metadata": meta("pg-p-x", "vcluster-blue")}
     )
-    told = told_in_tenant(host, tenant)
+    told = explain_in_tenant(host, tenant)
     assert ids(told) == ["tenant.class-blanked"]
     assert told.findings[0].evidence == ("PodGroup's class: train",)
 
@@ -133,7 +133,7 @@ def test_two_kais() -> None:
     )
     host = Scene().add(on_host)
     host.add({**group("pg-x"), "metadata": meta("pg-x", "vcluster-blue")})
-    told = told_in_tenant(host, tenant, own=True)
+    told = explain_in_tenant(host, tenant, own=True)
     assert ids(told)[0] == "tenant.two-kais"
     assert "shared.configmaps" not in ids(told)
 
@@ -174,21 +174,21 @@ def test_kai_that_looks_at_all_namespaces_or_at_others_leaves_nobody_out_for_ten
 def test_pods_of_tenants_need_no_opting_in() -> None:
     host = opted("--namespace-label-selector", "kailab.dev/kai=host", webhook=True)
     tenant, made = inside("0.16.8", queue="test", ago=2)
-    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
+    assert "tenant.not-opted-in" not in ids(explain_in_tenant(host, tenant, own=True))
     host.add(synced("p-x", made, "blue", node="worker-1", ready=True))
-    assert "tenant.not-opted-in" not in ids(told_in_tenant(host, tenant, own=True))
+    assert "tenant.not-opted-in" not in ids(explain_in_tenant(host, tenant, own=True))
 
 
 def test_host_pod_that_is_being_deleted() -> None:
     tenant, made = inside(node="worker-1", ready=True)
     on_host = synced("p-x", made, "blue", node="worker-1", ready=True, meta={"deletionTimestamp": stamp(-20)})
-    assert "tenant.host-deleting" in ids(told_in_tenant(Scene().add(on_host), tenant))
+    assert "tenant.host-deleting" in ids(explain_in_tenant(Scene().add(on_host), tenant))
 
 
 def test_tenant_has_not_heard_yet() -> None:
     tenant, made = inside(node="worker-1", waiting="ContainerCreating")
     host = Scene().add(synced("p-x", made, "blue", node="worker-1", ready=True))
-    assert "tenant.status-behind" in ids(told_in_tenant(host, tenant))
+    assert "tenant.status-behind" in ids(explain_in_tenant(host, tenant))
 
 
 def test_healthy_pod_of_a_tenant_gives_no_alarm() -> None:
@@ -199,7 +199,7 @@ def test_healthy_pod_of_a_tenant_gives_no_alarm() -> None:
     host = Scene().add(
         synced("p-x", made, "blue", node="worker-1", ready=True, fraction=0.5, labels=shares), reservation()
     )
-    told = told_in_tenant(host, tenant)
+    told = explain_in_tenant(host, tenant)
     assert (ids(told), told.settled) == ([], True)
 
 

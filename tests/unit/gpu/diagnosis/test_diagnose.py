@@ -14,7 +14,7 @@ from lab.gpu.diagnosis.diagnose import Diagnosis, diagnose, expected
 from lab.gpu.nvidia.claims import record
 from lab.gpu.simulated.devices import gpus_of
 from lab.snapshot.cluster_snapshot import UNREAD, ClusterSnapshot
-from tests.support.diagnose_world import NODE, event, told, world
+from tests.support.diagnose_world import NODE, event, printed, world
 from tests.support.explain_world import pod
 from tests.support.gpu_world import GpuWorld
 
@@ -53,7 +53,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 def well(**changes: str) -> str:
     """A node with the GPUs of the lab."""
     mine = [gpu.uuid for gpu in gpus_of("demo", NODE, SPEC.gpu)]
-    text = told(**changes)
+    text = printed(**changes)
     for number, uuid in enumerate(mine):
         text = text.replace(f"GPU-00000000-0000-4000-8000-{number:012d}", uuid)
     return text

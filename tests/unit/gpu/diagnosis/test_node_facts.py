@@ -7,7 +7,7 @@ import pytest
 from lab.gpu.diagnosis.node_facts import NodeFacts, parse, script
 from lab.gpu.diagnosis.node_stages import Expected, GpuPathStage, node_stages
 from lab.gpu.diagnosis.symptoms import match
-from tests.support.diagnose_world import LIBRARY, NODE, SPEC, UUIDS, told
+from tests.support.diagnose_world import LIBRARY, NODE, SPEC, UUIDS, printed
 
 MINORS = {uuid: minor for minor, uuid in enumerate(UUIDS)}
 EXPECTED = Expected(MINORS, real=True)
@@ -16,7 +16,7 @@ NEW_KEY = 'plugins."io.containerd.cri.v1.runtime".containerd'
 
 
 def node(**changes: str) -> NodeFacts:
-    return parse(NODE, told(**changes))
+    return parse(NODE, printed(**changes))
 
 
 def stages(**changes: str) -> tuple[GpuPathStage, ...]:
@@ -182,4 +182,4 @@ def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:
 
 def test_the_script_has_every_section_that_is_read() -> None:
     sections = {line.split()[1] for line in script().splitlines() if line.startswith("section ")}
-    assert sections == set(parse(NODE, told()).sections)
+    assert sections == set(parse(NODE, printed()).sections)

@@ -169,7 +169,7 @@ def test_device_plugin_that_is_gone_takes_all_gpus_with_it() -> None:
     cluster.nodes, cluster.machines = [machine.node()], []
     cluster.nodes[0]["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
     world = cluster.world
-    assert states(map_of(world, {"worker": machine.said()})) == ["unhealthy", "unhealthy"]
+    assert states(map_of(world, {"worker": machine.evidence()})) == ["unhealthy", "unhealthy"]
 
 
 def test_gpu_withheld_without_a_name_is_not_free() -> None:
@@ -177,7 +177,7 @@ def test_gpu_withheld_without_a_name_is_not_free() -> None:
     machine = cluster.machine("worker", 2)
     obj = machine.node()
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}  # the kubelet's record is not as new as its status
-    gpus = map_of(ClusterSnapshot(cluster.world.at, {"Node": (obj,), "Pod": ()}), {"worker": machine.said()})
+    gpus = map_of(ClusterSnapshot(cluster.world.at, {"Node": (obj,), "Pod": ()}), {"worker": machine.evidence()})
     assert (gpus.nodes[0].withheld, gpus.count(GpuState.FREE), gpus.count(GpuState.UNHEALTHY)) == (1, 1, 1)
 
 

@@ -27,7 +27,7 @@ class Nodes:
 
     def __call__(self, names: Sequence[str]) -> Mapping[str, NodeEvidence]:
         self.asked.append(names)
-        return {"worker": self.machine.said()}
+        return {"worker": self.machine.evidence()}
 
 
 def versioned(obj: Json, version: str) -> Json:
