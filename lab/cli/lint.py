@@ -13,7 +13,7 @@ from lab.config import LabSpec
 from lab.errors import NoLab, SpecError
 from lab.kai import line_of
 from lab.lint import RULES, LintContext, lint_files
-from lab.lint.setting import setting_of
+from lab.lint.context import lint_context
 from lab.session.session import Session, name_of
 from lab.ui.findings import render_by_file
 from lab.ui.text_writer import render_table
@@ -55,7 +55,7 @@ def lint(
     else:
         changed = [*(settings or []), *([f"kai.version={kai}"] if kai and not tenant else [])]
         inside = {"tenant": tenant, "version": kai or ""} if tenant else {}
-        setting = setting_of(_spec(file, profile, changed, name), **inside)
+        setting = lint_context(_spec(file, profile, changed, name), **inside)
     findings = lint_files(files, setting)
     if as_json:
         print_json({"findings": findings})

@@ -10,7 +10,7 @@ from lab.errors import LabError, NoLab
 from lab.explain.installation import installation
 from lab.kai import VersionLine, line_of
 from lab.lint import LintContext
-from lab.lint.setting import setting_of
+from lab.lint.context import lint_context
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
@@ -72,4 +72,4 @@ def target_of(lab: Lab, letter: Letter, name: str) -> Target:
     # Tenants that were added to a running lab are not in its file.
     whole = lab.spec.model_copy(update={"tenants": tuple(lab.tenants)})
     queues = spec.leaf_queues or line.default_queues[-1:]
-    return Target(side, line, found.scheduler_name, setting_of(whole, name, version), queues)
+    return Target(side, line, found.scheduler_name, lint_context(whole, name, version), queues)

@@ -14,7 +14,7 @@ from lab.gpu.diagnosis.host import needs_of
 from lab.host import doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
-from lab.lint.setting import setting_of
+from lab.lint.context import lint_context
 from lab.operations.engine import engine_for
 from lab.operations.planning import Plan, build_plan, resolve_gpus, resolve_scheduler
 from lab.operations.results import PlanReport
@@ -78,7 +78,7 @@ def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
         return ()
     documents = parse(yaml.safe_dump_all(queue_documents(spec)), "queues of the lab file")
     values = parse(yaml.safe_dump(kai_values(spec)), "KAI's values")
-    found = lint([*documents, *values], setting_of(spec))
+    found = lint([*documents, *values], lint_context(spec))
     refuse(found)
     return tuple(f"{one.subject}: {one.what} ({one.rule})" for one in found if one.severity == "warning")
 

@@ -12,7 +12,7 @@ from lab.config import load_profile
 from lab.errors import ManifestsRefused, SpecError
 from lab.kai import line_of
 from lab.lint import RULES, LintContext, lint, parse, refuse
-from lab.lint.setting import setting_of
+from lab.lint.context import lint_context
 from lab.steps.queues import queue_documents
 
 NEW = LintContext(
@@ -190,7 +190,7 @@ def test_nothing_is_said_of_what_is_well(name: str) -> None:
 def test_nothing_is_said_of_the_labs_own_queues(profile: str) -> None:
     spec = load_profile(profile, ["gpu.mode=simulated"] if profile != "cpu" else [])
     text = yaml.safe_dump_all(queue_documents(spec))
-    assert [one.rule for one in lint(parse(text), setting_of(spec))] == []
+    assert [one.rule for one in lint(parse(text), lint_context(spec))] == []
 
 
 def test_lists_are_looked_into_and_lines_are_right() -> None:

@@ -13,7 +13,7 @@ from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.findings import Finding
 from lab.lint import LintContext, lint, parse
-from lab.lint.setting import TENANT_QUEUES, setting_of
+from lab.lint.context import TENANT_QUEUES, lint_context
 from lab.tenants.vcluster.inner_lab import inner_spec
 from tests.support.specs import lab_spec, lab_with, tenant_spec
 
@@ -60,7 +60,7 @@ def test_the_names_are_the_labs() -> None:
 
 
 def test_a_tenant_is_judged_by_its_own_kai_and_queues() -> None:
-    inside, host = setting_of(SPEC, "ml"), setting_of(SPEC)
+    inside, host = lint_context(SPEC, "ml"), lint_context(SPEC)
     assert (inside.line.version, host.line.version) == ("0.7.11", SPEC.kai.version)
     assert (inside.gpu_sharing, host.gpu_sharing) == (False, True)
     assert set(inside.queues or ()) == {"default", "test"}
@@ -73,57 +73,58 @@ def test_a_tenant_is_judged_by_its_own_kai_and_queues() -> None:
 def test_queues_of_a_tenant_are_its_own() -> None:
     queues = ({"name": "top"}, {"name": "leaf", "parent": "top"})
     spec = lab_with(tenant_spec("own-kai", "ml", queues=queues))
-    assert set(setting_of(spec, "ml").queues or ()) == {"default-parent-queue", "default-queue", "top", "leaf"}
+    assert set(lint_context(spec, "ml").queues or ()) == {"default-parent-queue", "default-queue", "top", "leaf"}
 
 
 def test_a_version_that_is_asked_for() -> None:
-    assert setting_of(SPEC, "ml", "0.12.23").line.version == "0.12.23"
-    assert setting_of(SPEC, version="0.14.7").line.version == "0.14.7"
+    assert lint_context(SPEC, "ml", "0.12.23").line.version == "0.12.23"
+    assert lint_context(SPEC, version="0.14.7").line.version == "0.14.7"
 
 
 def test_a_tenant_sees_the_gpus_of_its_nodes() -> None:
     spec = pools(tenant_spec("own-kai", "ml"), tenant_spec("host-kai", "dev"))
-    assert (setting_of(spec, "ml").gpus_per_node, setting_of(spec, "ml").gpu_memory) == (4, 81920)
-    assert [setting_of(spec, name).gpus_per_node for name in ("", "dev")] == [1, 1]
-    assert setting_of(pools(tenant_spec("host-kai", "dev"))).gpus_per_node == 4
+    assert (lint_context(spec, "ml").gpus_per_node, lint_context(spec, "ml").gpu_memory) == (4, 81920)
+    assert [lint_context(spec, name).gpus_per_node for name in ("", "dev")] == [1, 1]
+    assert lint_context(pools(tenant_spec("host-kai", "dev"))).gpus_per_node == 4
 
 
 def test_a_tenant_that_cannot_be_judged() -> None:
     with pytest.raises(SpecError, match="no tenant 'mll'") as refusal:
-        setting_of(SPEC, "mll")
+        lint_context(SPEC, "mll")
     assert refusal.value.fix == "perhaps you meant ml"
     with pytest.raises(SpecError, match="no KAI schedules the pods of tenant plain"):
-        setting_of(SPEC, "plain")
+        lint_context(SPEC, "plain")
 
 
 def test_a_namespace_without_the_label_is_not_the_hosts() -> None:
-    (error,) = [one for one in found(space("team") + pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
+    (error,) = [one for one in found(space("team") + pod("team"), lint_context(SPEC)) if one.rule == "namespace-opt-in"]
     assert (error.severity, error.at) == ("error", ("metadata", "namespace"))
     assert "the pod stays Pending without an event" in error.what
     assert error.next == "kubectl label namespace team kailab.dev/kai=host"
 
 
 def test_a_namespace_that_nobody_knows_may_have_it() -> None:
-    (doubt,) = [one for one in found(pod("team"), setting_of(SPEC)) if one.rule == "namespace-opt-in"]
+    (doubt,) = [one for one in found(pod("team"), lint_context(SPEC)) if one.rule == "namespace-opt-in"]
     assert doubt.severity == "warning"
     assert doubt.next == "kubectl label namespace team kailab.dev/kai=host"
 
 
 @pytest.mark.parametrize("namespace", ["", "default"])
 def test_the_lab_labels_the_namespace_default(namespace: str) -> None:
-    assert "namespace-opt-in" not in rules(pod(namespace), setting_of(SPEC))
-    assert "namespace-opt-in" in rules(pod(namespace), replace(setting_of(SPEC), namespaces={}))
+    assert "namespace-opt-in" not in rules(pod(namespace), lint_context(SPEC))
+    assert "namespace-opt-in" in rules(pod(namespace), replace(lint_context(SPEC), namespaces={}))
 
 
 def test_a_labelled_namespace_is_the_hosts() -> None:
     labelled = space("team", "{kailab.dev/kai: host}") + pod("team")
-    assert "namespace-opt-in" not in rules(labelled, setting_of(SPEC))
-    assert "namespace-opt-in" in rules(space("team", "{kailab.dev/kai: guest}") + pod("team"), setting_of(SPEC))
+    assert "namespace-opt-in" not in rules(labelled, lint_context(SPEC))
+    assert "namespace-opt-in" in rules(space("team", "{kailab.dev/kai: guest}") + pod("team"), lint_context(SPEC))
 
 
 @pytest.mark.parametrize(
-    "setting", [setting_of(SPEC, "ml"), setting_of(SPEC, "dev"), setting_of(lab_with(*OTHERS)), setting_of(lab_spec())]
+    "setting",
+    [lint_context(SPEC, "ml"), lint_context(SPEC, "dev"), lint_context(lab_with(*OTHERS)), lint_context(lab_spec())],
 )
 def test_elsewhere_no_label_is_needed(setting: LintContext) -> None:
     assert "namespace-opt-in" not in rules(space("team") + pod("team"), setting)
-    assert "namespace-opt-in" not in rules(pod().replace("kai-scheduler", "other"), setting_of(SPEC))
+    assert "namespace-opt-in" not in rules(pod().replace("kai-scheduler", "other"), lint_context(SPEC))

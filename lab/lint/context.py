@@ -17,7 +17,7 @@ TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="defau
 """The queues of an own-kai tenant that names none (lab.tenants.vcluster.inner_lab)."""
 
 
-def setting_of(spec: LabSpec, tenant: str = "", version: str = "") -> LintContext:
+def lint_context(spec: LabSpec, tenant: str = "", version: str = "") -> LintContext:
     """Return the context of a lab or a tenant. Its queues and those of KAI's chart are all queues.
 
     A tenant has its own KAI and queues, or the host's. ``version`` replaces the lab file's KAI version.
