@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,7 +11,7 @@ from lab.errors import LabError
 from lab.files import write_atomic
 from lab.report.gpu_picture import GpuPicture, changed, tones_of
 from lab.report.lab_report import LabReport
-from lab.report.suite_run import OUTCOMES, CaseRun, SuiteRun
+from lab.report.suite_run import OUTCOMES, CaseRun
 from lab.report.templates import read, render
 from lab.report.timing_chart import TimingChart, step_chart, suite_chart
 
@@ -22,34 +21,11 @@ _FILES = 40
 """Number of a test's artifacts that get a link of their own."""
 
 
-@dataclass(frozen=True)
-class Link:
-    """A file of a test's artifacts."""
-
-    title: str
-    href: str
-
-
-@dataclass(frozen=True)
-class ReportRow:
-    """One test in the table."""
-
-    case: CaseRun
-    file: str
-    name: str
-    sign: str
-    share: float
-    """Its duration in percent of the slowest test's."""
-    links: tuple[Link, ...]
-    folder: str
-    """Path of its artifacts if they no longer exist."""
-
-
 def render_page(report: LabReport, folder: Path) -> str:
     """The page of a lab and of the last run of its suites, to be saved in ``folder``: links are relative to it."""
     suite = report.suite
     facts = suite.facts if suite else report.facts
-    rows = _rows(suite, folder) if suite else []
+    cases = sorted(suite.tests, key=_ordered) if suite else []
     return render(
         "page.html.j2",
         lab=report.lab,
@@ -62,8 +38,10 @@ def render_page(report: LabReport, folder: Path) -> str:
         pictures=list(_pictures(report)),
         steps=step_chart(report.record) if report.record else TimingChart(0.0, ()),
         tests=suite_chart(suite.tests) if suite else TimingChart(0.0, ()),
-        rows=rows,
-        failed=[row for row in rows if row.case.bad],
+        cases=cases,
+        links={case.id: links(case, folder) for case in cases},
+        slowest=max((case.seconds for case in cases), default=0.0) or 1.0,
+        signs=SIGNS,
         script=read("page.js"),
     )
 
@@ -89,35 +67,21 @@ def _pictures(report: LabReport) -> Iterator[GpuPicture]:
         yield GpuPicture("Now", report.gpus, tones)
 
 
-def _rows(suite: SuiteRun, folder: Path) -> list[ReportRow]:
-    """Failures first, then by file and name."""
-    slowest = max((case.seconds for case in suite.tests), default=0.0) or 1.0
-    cases = sorted(suite.tests, key=lambda case: (not case.bad, OUTCOMES.index(case.outcome) * case.bad, case.id))
-    return [_row(case, slowest, folder) for case in cases]
+def _ordered(case: CaseRun) -> tuple[bool, int, str]:
+    """Sort failures first, then by file and name."""
+    return not case.bad, OUTCOMES.index(case.outcome) * case.bad, case.id
 
 
-def _row(case: CaseRun, slowest: float, folder: Path) -> ReportRow:
-    file, _, name = case.id.partition("::")
-    links = _links(Path(case.artifacts), folder) if case.artifacts else ()
-    return ReportRow(
-        case=case,
-        file=file,
-        name=name or file,
-        sign=SIGNS[case.outcome],
-        share=round(100 * case.seconds / slowest, 1),
-        links=links,
-        folder="" if links else case.artifacts,
-    )
-
-
-def _links(artifacts: Path, folder: Path) -> tuple[Link, ...]:
-    if not artifacts.is_dir():
-        return ()
+def links(case: CaseRun, folder: Path) -> list[tuple[str, str]]:
+    """Title and relative URL of a test's artifacts; empty if they no longer exist."""
+    artifacts = Path(case.artifacts)
+    if not case.artifacts or not artifacts.is_dir():
+        return []
     files = sorted(path for path in artifacts.rglob("*") if path.is_file())
     files.sort(key=lambda path: (len(path.relative_to(artifacts).parts) > 1, path))
-    found = [Link(str(path.relative_to(artifacts)), _href(path, folder)) for path in files[:_FILES]]
+    found = [(str(path.relative_to(artifacts)), _href(path, folder)) for path in files[:_FILES]]
     all_of_them = f"all {len(files)} files" if len(files) > _FILES else "the folder"
-    return (*found, Link(all_of_them, _href(artifacts, folder) + "/"))
+    return [*found, (all_of_them, _href(artifacts, folder) + "/")]
 
 
 def _href(path: Path, folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Protocol, TextIO
 
 from lab.engine.events import Bus, Event
 from lab.errors import SpecError
+from lab.serialization import to_json
 
 MODES = ("auto", "board", "plain", "github", "gitlab", "json")
 
@@ -24,6 +26,20 @@ class Renderer(Protocol):
     def close(self) -> None:
         """Stop drawing."""
         ...
+
+
+class JsonLines:
+    """Writes each event as a line of ASCII JSON; ``event`` names its kind."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        self._stream.write(json.dumps(to_json(event)) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Do nothing: there is no terminal state to restore."""
 
 
 def choose(stream: TextIO, env: Mapping[str, str]) -> str:
@@ -61,8 +77,6 @@ def _create(mode: str, stream: TextIO, env: Mapping[str, str]) -> Renderer:
 
             return Board(stream)
         case "json":
-            from lab.ui.jsonl import JsonLines
-
             return JsonLines(stream)
         case "github" | "gitlab":
             from lab.ui.ci import GitHub, GitLab

@@ -14,9 +14,7 @@ from lab.ui.plan import write_effects
 from lab.ui.tenant_removal import render_removal
 from lab.ui.text_writer import Cell, TextWriter
 
-_HEADINGS = ("", "tenant", "mode", "KAI", "Kubernetes", "vCluster", "own nodes", "GPUs", "pods", "API", "kubeconfig")
 _SIGNS = {"ready": ("ok", "green"), "not ready": ("warn", "yellow"), "absent": ("fail", "red")}
-_NO_NODES = "none: it shares those of the lab"
 
 
 def render_tenants(found: Sequence[TenantState], lab: str, console: Console | None = None) -> None:
@@ -30,7 +28,7 @@ def render_tenants(found: Sequence[TenantState], lab: str, console: Console | No
             page.line(tenant_line(state))
         return
     page.line((f"Tenants of lab {lab}", "bold"))
-    page.table(_HEADINGS, [_row(page, state) for state in found])
+    page.table(["", "tenant", *_facts(found[0])], [_row(page, state) for state in found])
     for state in found:
         if state.why:
             page.marked("warn", f"{state.spec.name}: {state.why}", indent=1)
@@ -38,19 +36,8 @@ def render_tenants(found: Sequence[TenantState], lab: str, console: Console | No
 
 def tenant_line(state: TenantState) -> str:
     """A tenant in one line."""
-    spec = state.spec
-    words = [
-        f"tenant {spec.name}: {state.state}",
-        f"mode {spec.mode}",
-        f"KAI {kai_words(state)}",
-        f"Kubernetes {spec.kubernetes}",
-        f"vCluster {spec.vcluster}",
-        f"own nodes {', '.join(state.nodes) or 'none'}",
-        f"GPUs {gpu_words(state)}",
-        f"pods {pod_words(state)}",
-        f"API {'ready' if state.answers else f'not ready: {state.why}'}",
-        f"kubeconfig {state.kubeconfig}",
-    ]
+    facts = {**_facts(state), **({} if state.answers else {"API": f"not ready: {state.why}"})}
+    words = [f"tenant {state.spec.name}: {state.state}", *(f"{name} {value}" for name, value in facts.items())]
     return "; ".join([*words, *(["added to the running lab"] if state.added else [])])
 
 
@@ -94,7 +81,9 @@ def render_tenant_status(found: Sequence[TenantStatus], lab: str, console: Conso
             (f"Tenant {state.spec.name} is {word}", "bold green" if one.ok else "bold red"),
             (f"  {state.spec.mode}{', added to the running lab' if state.added else ''}", "dim"),
         )
-        page.columns(_facts(state), indent=2)
+        page.columns([[name, value] for name, value in _facts(state).items()], indent=2)
+        if state.why:
+            page.marked("warn", state.why, indent=2)
         write_steps(page, one.steps, indent=2)
         if not one.ok:
             again = f"lab tenant add {state.spec.name}, with the same options" if state.added else "lab up"
@@ -110,7 +99,7 @@ def render_added(report: Added, console: Console | None = None) -> None:
     page.columns(
         [
             ["mode", spec.mode + (f", KAI {spec.kai_version}" if spec.kai_version else "")],
-            ["own nodes", ", ".join(report.nodes) or _NO_NODES],
+            ["own nodes", ", ".join(report.nodes) or "none"],
             ["kubeconfig", str(report.kubeconfig)],
         ],
         indent=2,
@@ -139,31 +128,21 @@ def render_changes(effects: Sequence[Effect], console: Console | None = None) ->
 
 
 def _row(page: TextWriter, state: TenantState) -> list[Cell]:
-    spec = state.spec
     sign, style = _SIGNS[state.state]
-    return [
-        (page.terminal.glyph(sign), style),
-        (f"{spec.name}{' +' if state.added else ''}", "bold"),
-        spec.mode,
-        kai_words(state),
-        spec.kubernetes,
-        spec.vcluster,
-        ", ".join(state.nodes) or page.terminal.dot,
-        gpu_words(state),
-        pod_words(state),
-        ("ready", "green") if state.answers else ("not ready", "red"),
-        (str(state.kubeconfig), "dim"),
-    ]
+    name = f"{state.spec.name}{' +' if state.added else ''}"
+    return [(page.terminal.glyph(sign), style), (name, "bold"), *_facts(state).values()]
 
 
-def _facts(state: TenantState) -> list[list[Cell]]:
+def _facts(state: TenantState) -> dict[str, str]:
     spec = state.spec
-    return [
-        ["KAI", kai_words(state)],
-        ["Kubernetes", f"{spec.kubernetes} (vCluster {spec.vcluster})"],
-        ["own nodes", ", ".join(state.nodes) or _NO_NODES],
-        ["GPUs", gpu_words(state)],
-        ["pods", pod_words(state)],
-        ["API", f"{state.server} is ready" if state.answers else state.why],
-        ["kubeconfig", str(state.kubeconfig)],
-    ]
+    return {
+        "mode": spec.mode,
+        "KAI": kai_words(state),
+        "Kubernetes": spec.kubernetes,
+        "vCluster": spec.vcluster,
+        "own nodes": ", ".join(state.nodes) or "none",
+        "GPUs": gpu_words(state),
+        "pods": pod_words(state),
+        "API": "ready" if state.answers else "not ready",
+        "kubeconfig": str(state.kubeconfig),
+    }

@@ -22,7 +22,7 @@ def words(gpus: GpuMap) -> str:
 
 
 PAGE = {
-    **dict.fromkeys(("warning", "simulated", "suite", "rows", "failed", "outcomes", "notes", "facts"), ()),
+    **dict.fromkeys(("warning", "simulated", "suite", "cases", "outcomes", "notes", "facts"), ()),
     "steps": {"lanes": ()},
     "tests": {"lanes": ()},
     "lab": "demo",

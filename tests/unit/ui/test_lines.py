@@ -12,9 +12,8 @@ import pytest
 from lab.engine.events import Bus, Event, Notice, RunFinished, RunStarted, StepFinished, StepProgress, StepStarted
 from lab.errors import SpecError
 from lab.serialization import to_json
-from lab.ui import Renderer, attach, choose
+from lab.ui import JsonLines, Renderer, attach, choose
 from lab.ui.ci import GitHub, GitLab
-from lab.ui.jsonl import JsonLines
 from lab.ui.plain import Plain
 
 STEPS = (("host", "Host"), ("kai", "KAI Scheduler"), ("queues", "Queues"), ("late", "Late one"))
