@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Context, Kubeconfig, Name, print_json
+from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
 from lab.errors import SpecError
-from lab.explain import LabSnapshot, all_rules, explained, overview_of
-from lab.operations.explain import open_cluster, read
+from lab.explain import all_rules, explained, overview_of
+from lab.operations.explain import read, read_cluster
 from lab.session.lab import Lab
 from lab.ui.explain import render_explained, render_overview
 from lab.ui.text_writer import Cell, render_table
@@ -43,8 +42,15 @@ def explain(
     if rules:
         _rules(as_json)
         return
-    _check(pod, tenant, all_, kubeconfig, context)
-    snapshot = _read(name, tenant, kubeconfig, context)
+    if all_ == bool(pod):
+        raise SpecError(
+            "a pod and --all are mutually exclusive" if pod else "no pod named",
+            fix="lab explain NAMESPACE/POD, or lab explain --all",
+        )
+    if tenant and kubeconfig is not None:
+        raise SpecError("--tenant and --kubeconfig are mutually exclusive", fix="omit one of them")
+    cluster = cluster_of(None if kubeconfig else name, kubeconfig, context)
+    snapshot = read_cluster(cluster) if cluster else read(Lab.attach(name), tenant or "")
     if all_:
         overview = overview_of(snapshot)
         print_json(overview) if as_json else render_overview(overview)
@@ -64,21 +70,3 @@ def _rules(as_json: bool) -> None:
     cells: list[list[Cell]] = [[rule.id, rule.title, " ".join(rule.stages), (rule.source, "dim")] for rule in rows]
     headings = ("rule", "situation", "stages", "source")
     render_table(f"{len(rows)} rules", headings, cells, note="in the order of a pod's life")
-
-
-def _check(pod: str | None, tenant: str | None, all_: bool, kubeconfig: Path | None, context: str | None) -> None:
-    if all_ == bool(pod):
-        raise SpecError(
-            "a pod and --all are mutually exclusive" if pod else "no pod named",
-            fix="lab explain NAMESPACE/POD, or lab explain --all",
-        )
-    if context and kubeconfig is None:
-        raise SpecError("--context needs --kubeconfig", fix="add --kubeconfig FILE")
-    if tenant and kubeconfig is not None:
-        raise SpecError("--tenant and --kubeconfig are mutually exclusive", fix="omit one of them")
-
-
-def _read(name: str | None, tenant: str | None, kubeconfig: Path | None, context: str | None) -> LabSnapshot:
-    if kubeconfig is not None:
-        return open_cluster(kubeconfig, context)
-    return read(Lab.attach(name), tenant or "")

@@ -47,13 +47,8 @@ def compare(
     Comparing a tenant with itself shows the variation between two runs of one scheduler. ``at_once`` needs dedicated
     nodes. ``say`` receives a line about each run.
 
-    Raises:
-        NoLab: the lab has no such tenant.
-        SpecError: ``at_once`` for tenants that share nodes, or fewer than one round.
-        ManifestsRefused: a tenant cannot express the workload, or lint finds an error; nothing was created.
-        ApiFailed: a cluster refused an object, or does not answer.
-        WaitTimeout: pods of the workload could not be deleted.
-        Interrupted: the run was cancelled; the namespaces are deleted anyway.
+    Raises NoLab, SpecError or ManifestsRefused before anything is created; later ApiFailed, WaitTimeout or Interrupted,
+    with the namespaces deleted.
     """
     if rounds < 1:
         raise SpecError(f"--rounds must be at least 1 (got {rounds})", fix="use --rounds 1 or more")

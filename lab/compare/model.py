@@ -17,18 +17,18 @@ CLOCK = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two tenants."""
+    """One of the two tenants; ``scheduler`` is a phrase such as ``KAI 0.9.3 in the tenant``.
+
+    ``kai`` is empty with the default scheduler, ``nodes`` without dedicated nodes.
+    """
 
     letter: Letter
     tenant: str
     mode: str
     scheduler: str
-    """In words: ``KAI 0.9.3 in the tenant``."""
     kai: str
-    """KAI's version; empty if the default scheduler places the pods."""
     kubernetes: str
     nodes: tuple[str, ...]
-    """Its dedicated nodes; empty if it shares the lab's."""
 
 
 @dataclass(frozen=True)
@@ -95,29 +95,23 @@ class PodRun:
 
 @dataclass(frozen=True)
 class ComparedGpu:
-    """One GPU of the workload when the run ended."""
+    """One GPU when the run ended: the share ``fill`` of the workload's pods (as lanes), and that of others."""
 
     node: str
     title: str
     uuid: str
-    """Empty if unknown."""
     fill: float
-    """Share that pods of the workload hold."""
     others: float
-    """Share that other pods hold."""
     pods: tuple[str, ...]
-    """Lanes."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The workload's GPUs when the run ended."""
+    """The workload's GPUs when the run ended; ``placed`` is the sum of shares, ``unplaced`` counts pods without one."""
 
     devices: tuple[ComparedGpu, ...]
     placed: float
-    """Sum of the shares that its pods hold."""
     unplaced: int = 0
-    """Pods on a node whose GPU is unknown."""
 
     @property
     def touched(self) -> int:
@@ -146,26 +140,21 @@ class Packing:
 
 @dataclass(frozen=True)
 class Fairness:
-    """GPU time per queue: see ``lab.compare.measure.fairness``."""
+    """GPU-seconds by queue, and Jain's index; see ``lab.compare.measure.fairness``."""
 
     gpu_seconds: tuple[tuple[str, float], ...]
-    """Queue and its GPU-seconds, by name."""
     jain: float | None
-    """Jain's index; None if no queue had a GPU."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the workload in one tenant."""
+    """One run of the workload in one tenant: round ``number``, at position ``order`` (both 1 if they ran at once)."""
 
     letter: Letter
     number: int
-    """The round, from 1."""
     order: int
-    """Position in the round, from 1; both are 1 if they ran at once."""
     seconds: float
     settled: bool
-    """Whether all pods settled before the timeout."""
     pods: tuple[PodRun, ...]
     packing: Packing
     fairness: Fairness

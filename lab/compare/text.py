@@ -21,15 +21,6 @@ class Figure:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The pods of one lane in one round; None for a side without it."""
-
-    lane: str
-    a: PodRun | None
-    b: PodRun | None
-
-
 def figures(comparison: Comparison) -> tuple[Figure, ...]:
     """The summary. Figures of runs are listed by round."""
 
@@ -56,14 +47,14 @@ def figures(comparison: Comparison) -> tuple[Figure, ...]:
     )
 
 
-def pairs(comparison: Comparison, number: int) -> tuple[Pair, ...]:
-    """The pods of a round side by side, in the order in which A's, then B's, were created."""
+def pairs(comparison: Comparison, number: int) -> list[tuple[str, PodRun | None, PodRun | None]]:
+    """Lane and pods of a round side by side, in the order of creation; None for a side without it."""
     found: dict[Letter, dict[str, PodRun]] = {"a": {}, "b": {}}
     for run in comparison.runs:
         if run.number == number:
             found[run.letter] = {pod.lane: pod for pod in run.pods}
     lanes = dict.fromkeys([*found["a"], *found["b"]])
-    return tuple(Pair(lane, found["a"].get(lane), found["b"].get(lane)) for lane in lanes)
+    return [(lane, found["a"].get(lane), found["b"].get(lane)) for lane in lanes]
 
 
 def order_of_starts(comparison: Comparison, number: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from lab.config import TenantSpec
 from lab.errors import LabError
@@ -48,13 +47,8 @@ def read(lab: Lab, tenant: str = "", *, logs: bool = True, timeout: float = 30.0
     return LabSnapshot(snapshot, tenants, kubectl_command(lab.cluster))
 
 
-def open_cluster(kubeconfig: Path, context: str | None) -> LabSnapshot:
-    """Read any cluster by kubeconfig and context.
-
-    Raises:
-        ApiFailed: it does not answer, or the kubeconfig is unusable.
-    """
-    cluster = Cluster(kubeconfig, context)
+def read_cluster(cluster: Cluster) -> LabSnapshot:
+    """Read any cluster and close its client. Raises ApiFailed."""
     try:
         return LabSnapshot(take(cluster, logs=True), (), kubectl_command(cluster))
     finally:

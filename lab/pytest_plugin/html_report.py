@@ -18,8 +18,8 @@ from lab.pytest_plugin.fixtures import attached
 from lab.report.lab_report import LabReport, gpus_of
 from lab.report.page import write_page
 from lab.report.suite_run import CaseRun, Collector, SuiteRun, suite_file
-from lab.report.timing_chart import last_record
 from lab.session.lab import Lab
+from lab.session.run_history import last_record
 
 
 def register(config: pytest.Config, path: Path) -> None:

@@ -50,7 +50,7 @@ def round_charts(comparison: Comparison, number: int) -> tuple[SideCharts, ...]:
     runs = sorted((run for run in comparison.runs if run.number == number), key=lambda run: run.letter)
     times = (time for run in runs for pod in run.pods for time in (*_times(pod), pod.gone) if time is not None)
     end = max(times, default=0.0) * 1.15 + 0.5
-    lanes = [pair.lane for pair in pairs(comparison, number)]
+    lanes = [lane for lane, _, _ in pairs(comparison, number)]
     return tuple(_side(comparison.side(run.letter), run, lanes, end) for run in runs)
 
 

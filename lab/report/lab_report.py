@@ -11,8 +11,8 @@ from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.objects.redact import redact_text
 from lab.report.suite_run import SuiteRun, suite_file
-from lab.report.timing_chart import last_record
 from lab.session.lab import Lab
+from lab.session.run_history import last_record
 
 
 @dataclass(frozen=True)

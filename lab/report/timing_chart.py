@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lab import text
@@ -105,23 +103,6 @@ def suite_chart(tests: Sequence[CaseRun]) -> TimingChart:
         TimingLane(name or "main", tuple(bars), text.count(len(bars), "test")) for name, bars in sorted(workers.items())
     )
     return TimingChart(total, tuple(lanes))
-
-
-def last_record(folder: Path, verb: str = "up") -> Mapping[str, Any] | None:
-    """The newest record of a verb that changed something, else the newest one; None if there is no record."""
-    records = list(_records(sorted(folder.glob(f"*-{verb}.json"), reverse=True)))
-    did = (record for record in records if any(step.get("outcome") == "changed" for step in record["steps"]))
-    return next(did, records[0] if records else None)
-
-
-def _records(paths: Iterable[Path]) -> Iterable[Mapping[str, Any]]:
-    for path in paths:
-        try:
-            record = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(record, dict) and isinstance(record.get("steps"), list):
-            yield record
 
 
 def _axis(time: float) -> str:

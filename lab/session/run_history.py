@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from lab.engine.run import RunRecord
 
@@ -35,12 +37,26 @@ def save_run(folder: Path, record: RunRecord, facts: dict[str, str]) -> Path | N
 def step_seconds(root: Path) -> dict[str, float]:
     """Median seconds of each step that changed something, over the runs of all labs."""
     seen: dict[str, list[float]] = {}
-    for path in sorted(root.glob("*/*.json"))[-60:]:
-        try:
-            steps = json.loads(path.read_text())["steps"]
-        except (OSError, ValueError, KeyError):
-            continue
-        for step in steps:
+    for record in _records(sorted(root.glob("*/*.json"))[-60:]):
+        for step in record["steps"]:
             if step.get("outcome") == "changed":
                 seen.setdefault(step["step"], []).append(float(step["seconds"]))
     return {step: statistics.median(values) for step, values in seen.items()}
+
+
+def last_record(folder: Path, verb: str = "up") -> Mapping[str, Any] | None:
+    """The newest record of a verb that changed something, else the newest one; None without records."""
+    records = list(_records(sorted(folder.glob(f"*-{verb}.json"), reverse=True)))
+    did = (record for record in records if any(step.get("outcome") == "changed" for step in record["steps"]))
+    return next(did, records[0] if records else None)
+
+
+def _records(paths: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
+    """The readable records among some files."""
+    for path in paths:
+        try:
+            record = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and isinstance(record.get("steps"), list):
+            yield record

@@ -19,6 +19,7 @@ from lab.engine.events import Event, Notice, RunFinished, RunStarted, StepFinish
 from lab.text import count, whole_seconds
 from lab.ui.run_state import RunState, StepRow
 from lab.ui.terminal import Terminal
+from lab.ui.text_writer import fit
 
 STYLES = {
     "waiting": "dim",
@@ -136,7 +137,9 @@ class Board:
         room = max(10, width - 3 - _TIME)
         left = min(longest, max(room * 2 // 5, 24), room)
         text = Text(f" {glyph} ", style, no_wrap=True, overflow="crop")
-        text.append_text(self._fit(row.title, left, "bold" if running else "dim" if row.state == "waiting" else ""))
+        text.append_text(
+            fit(row.title, left, self.terminal, "bold" if running else "dim" if row.state == "waiting" else "")
+        )
         text.append("  ")
         text.append_text(self._middle(row, max(0, room - left - 2)))
         return text.append(f"{took:>{_TIME}}", "" if running else "dim")
@@ -144,17 +147,17 @@ class Board:
     def _middle(self, row: StepRow, width: int) -> Text:
         """Progress text and bar of a running step, or the note of one that ended."""
         if row.ended:
-            return self._fit(row.note, width, STYLES[row.state])
+            return fit(row.note, width, self.terminal, STYLES[row.state])
         if row.state == "waiting":
-            return self._fit("", width)
+            return fit("", width, self.terminal)
         if not row.count:
-            return self._fit(row.text, width, "dim")
+            return fit(row.text, width, self.terminal, "dim")
         figures = f" {row.count:>7}"
         bar_width = min(24, width // 3)
         if width - bar_width - len(figures) < _TEXT_ROOM:
             bar_width = 0
         full, empty = self.terminal.bar((row.done or 0) / (row.total or 1), bar_width)
-        text = self._fit(row.text, width - bar_width - len(figures) - 1, "dim")
+        text = fit(row.text, width - bar_width - len(figures) - 1, self.terminal, "dim")
         return text.append(" ").append(full, "cyan").append(empty, "dim").append(figures)
 
     def _footer(self, width: int) -> Text:
@@ -173,14 +176,3 @@ class Board:
         text = Text(f"\n {f' {self.terminal.dot} '.join(parts)}", "bold", no_wrap=True, overflow="crop")
         text.truncate(width + 1)
         return text
-
-    def _fit(self, text: str, width: int, style: str = "") -> Text:
-        """``text`` in exactly ``width`` cells, cut at the end, or in the middle of a path or reference."""
-        fitted = Text(self.terminal.clean(text), style)
-        if fitted.cell_len > width:
-            mark = self.terminal.ellipsis[: max(0, width)]
-            tail = Text("" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style)
-            fitted.truncate(max(0, width - len(mark) - tail.cell_len))
-            fitted.append(mark).append_text(tail)
-        fitted.pad_right(max(0, width - fitted.cell_len))
-        return fitted

@@ -37,8 +37,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         note = f" ({figure.note})" if figure.note else ""
         yield f"{figure.name}{note}: A {figure.a}; B {figure.b}"
     for number in range(1, comparison.rounds + 1):
-        for pair in pairs(comparison, number):
-            yield f"round {number}: {pair.lane}: A {_pod(pair.a)}; B {_pod(pair.b)}"
+        for lane, a_pod, b_pod in pairs(comparison, number):
+            yield f"round {number}: {lane}: A {_pod(a_pod)}; B {_pod(b_pod)}"
     for one in comparison.differences:
         of = f" of {', '.join(one.lanes)}" if one.lanes else ""
         yield f"{one.kind} {one.name}{of}: A {one.a or NONE}; B {one.b or NONE}"
@@ -60,7 +60,7 @@ def _tables(comparison: Comparison, terminal: Terminal) -> Iterator[Table]:
     yield _table(terminal, title, ["", *heads], ((one.name, one.a, one.b) for one in figures(comparison)))
     for number in range(1, comparison.rounds + 1):
         title = f"Pods of round {number}: seconds to a node and to running, place, state"
-        rows = ((pair.lane, _pod(pair.a), _pod(pair.b)) for pair in pairs(comparison, number))
+        rows = ((lane, _pod(a), _pod(b)) for lane, a, b in pairs(comparison, number))
         yield _table(terminal, title, ["pod", *heads], rows)
     if comparison.differences:
         title = "Differences in labels, annotations and PodGroups"

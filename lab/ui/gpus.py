@@ -18,6 +18,7 @@ from lab.gpu.map.text import gpu_lines, node_words, state_text
 from lab.text import count
 from lab.ui.gpu_bar import STYLES, bar, cell, levels, sign, style_of
 from lab.ui.terminal import Terminal
+from lab.ui.text_writer import fit
 
 WIDE = 120
 """Width from which UUIDs are complete and reservation pods are on the line of their GPU."""
@@ -85,7 +86,7 @@ class GpuTable:
         yield Text()
         name_width = min(max(len(node.name) for node in self.gpus.nodes), width // 2)
         for node in self.gpus.nodes:
-            line = Text(" ").append_text(_fit(node.name, name_width, self.terminal)).append("  ")
+            line = Text(" ").append_text(fit(node.name, name_width, self.terminal)).append("  ")
             for gpu in node.gpus:
                 line.append_text(cell(gpu, self.terminal)).append(" ")
             free = sum(gpu.state is GpuState.FREE for gpu in node.gpus)
@@ -201,21 +202,11 @@ class _Columns:
     def _line(self, mark: str, mark_style: str, cells: list[str], style: str, last: str = "") -> Text:
         line = Text("      ").append(mark or " ", mark_style or None).append("  ")
         for text, width in zip(cells, self.widths, strict=True):
-            line.append_text(_fit(text, width, self.terminal, style)).append("  ")
+            line.append_text(fit(text, width, self.terminal, style)).append("  ")
         if last:
             line.stylize(last, line.cell_len - self.widths[-1] - 2)
         line.rstrip()
         return line
-
-
-def _fit(text: str, width: int, terminal: Terminal, style: str = "") -> Text:
-    """``text`` in exactly ``width`` cells, shortened in the middle: names differ at both ends."""
-    text = terminal.clean(text)
-    if len(text) > width:
-        mark = terminal.ellipsis
-        keep = max(0, width - len(mark))
-        text = f"{text[: (keep + 1) // 2]}{mark}{text[len(text) - keep // 2 :]}"[:width]
-    return Text(f"{text:<{width}}", style)
 
 
 def _cut(line: Text, width: int, terminal: Terminal) -> Text:

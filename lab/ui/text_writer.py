@@ -121,3 +121,17 @@ def render_table(
         page.table(headings, rows)
     else:
         page.columns(rows)
+
+
+def fit(text: str, width: int, terminal: Terminal, style: str = "") -> Text:
+    """``text`` in exactly ``width`` cells, cut at the end, or in the middle of a name, path or reference."""
+    from rich.text import Text
+
+    fitted = Text(terminal.clean(text), style)
+    if fitted.cell_len > width:
+        mark = terminal.ellipsis[: max(0, width)]
+        tail = Text("" if " " in fitted.plain else fitted.plain[-(max(0, width - len(mark)) * 2 // 3) :], style)
+        fitted.truncate(max(0, width - len(mark) - tail.cell_len))
+        fitted.append(mark).append_text(tail)
+    fitted.pad_right(max(0, width - fitted.cell_len))
+    return fitted

@@ -70,7 +70,8 @@ def lab(host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> FakeLa
 
 
 def run(monkeypatch: pytest.MonkeyPatch, worlds: LabSnapshot, *args: str) -> Result:
-    monkeypatch.setattr("lab.cli.explain._read", lambda *_: worlds)
+    monkeypatch.setattr("lab.cli.explain.Lab.attach", lambda name: None)
+    monkeypatch.setattr("lab.cli.explain.read", lambda *_: worlds)
     app = typer.Typer()
     app.command()(command)
     return CliRunner().invoke(app, list(args))

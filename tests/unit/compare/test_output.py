@@ -53,7 +53,7 @@ def test_order_is_told(comparison: Comparison) -> None:
 def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> None:
     lonely = replace(comparison.runs[0], pods=comparison.runs[0].pods[:1])
     rows = pairs(replace(comparison, runs=(lonely, *comparison.runs[1:])), 1)
-    assert [(row.lane, row.a is None, row.b is None) for row in rows] == [
+    assert [(lane, a is None, b is None) for lane, a, b in rows] == [
         ("a", False, False),
         ("b", True, False),
         ("c", True, False),

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lab.report.suite_run import CaseRun
-from lab.report.timing_chart import TimingChart, last_record, step_chart, suite_chart
+from lab.report.timing_chart import TimingChart, step_chart, suite_chart
+from lab.session.run_history import last_record
 
 
 def step(name: str, seconds: float, began: float | None = None, outcome: str = "changed") -> dict[str, Any]:
