@@ -1,4 +1,4 @@
-"""Capabilities, and the OCI runtime that leaves out what the machine does not have."""
+"""Capabilities, and the OCI runtime wrapper that drops those the machine lacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_missing_names_the_bits_that_are_not_set() -> None:
     assert missing(FULL & ~1 & ~(1 << 40), 40) == ("CAP_CHOWN", "CAP_CHECKPOINT_RESTORE")
 
 
-def test_capabilities_that_an_older_kernel_does_not_know_are_not_missing() -> None:
+def test_capabilities_unknown_to_an_older_kernel_are_not_missing() -> None:
     assert missing((1 << 38) - 1, 37) == ()
 
 
@@ -32,7 +32,7 @@ def test_bounding_set_is_read_from_the_status_file() -> None:
     assert missing(None, 40) == ()
 
 
-def test_the_runtime_knows_the_same_capabilities_in_the_same_order() -> None:
+def test_wrapper_lists_the_same_capabilities_in_the_same_order() -> None:
     found = re.search(r'^names="([^"]*)"', source().read_text(), re.MULTILINE)
     assert found is not None
     assert tuple(found[1].split()) == NAMES
@@ -58,7 +58,7 @@ TRIMMED: dict[str, list[str]] = {
 
 @pytest.fixture
 def call(tmp_path: Path) -> Any:
-    """Runs the wrapper on a machine with the given bounding set; the real runtime is ``echo``."""
+    """Run the wrapper on a machine with the given bounding set; the real runtime is ``echo``."""
 
     def run(mask: int, *argv: str, floor: int = 0) -> str:
         (tmp_path / "status").write_text(f"Name:\tsh\nCapBnd:\t{mask:016x}\n")
@@ -75,15 +75,13 @@ wrapper = pytest.mark.processes("kailab-runc")
 @wrapper
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("verb", ["create", "run"])
-def test_create_loses_the_missing_capability_and_nothing_else(
-    tmp_path: Path, call: Any, indent: int | None, verb: str
-) -> None:
+def test_create_drops_only_the_missing_capability(tmp_path: Path, call: Any, indent: int | None, verb: str) -> None:
     (tmp_path / "b").mkdir()
     args = ["sh", "CAP_SYS_RESOURCE", '{"capabilities":{"x":["CAP_SYS_RESOURCE"]}}']
     config = tmp_path / "b" / "config.json"
     config.write_text(json.dumps(_config(args=args), indent=indent))
-    said = call(WITHOUT_RESOURCE, "--root", "/r", "--log", "run", verb, "--bundle", str(config.parent), "id")
-    assert said == f"--root /r --log run {verb} --bundle {config.parent} id"
+    output = call(WITHOUT_RESOURCE, "--root", "/r", "--log", "run", verb, "--bundle", str(config.parent), "id")
+    assert output == f"--root /r --log run {verb} --bundle {config.parent} id"
     assert json.loads(config.read_text()) == {"process": {"capabilities": TRIMMED, "args": args}, "linux": {}}
 
 
@@ -97,7 +95,7 @@ def test_exec_changes_the_process_file(tmp_path: Path, call: Any, flag: list[str
 
 
 @wrapper
-def test_nothing_changes_where_nothing_is_missing(tmp_path: Path, call: Any) -> None:
+def test_config_is_unchanged_without_missing_capabilities(tmp_path: Path, call: Any) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(_config(oomScoreAdj=-500)))
     before = file.read_bytes()
@@ -106,7 +104,7 @@ def test_nothing_changes_where_nothing_is_missing(tmp_path: Path, call: Any) -> 
 
 
 @wrapper
-def test_other_verbs_touch_no_file(tmp_path: Path, call: Any) -> None:
+def test_other_commands_change_no_file(tmp_path: Path, call: Any) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(_config()))
     before = file.read_bytes()
@@ -119,7 +117,7 @@ def test_other_verbs_touch_no_file(tmp_path: Path, call: Any) -> None:
 @pytest.mark.parametrize(
     ("wanted", "own", "given"), [(-500, 0, 0), (-500, -300, -300), (-100, -300, -100), (900, 0, 900)]
 )
-def test_oom_score_is_not_lowered_below_the_own_one(
+def test_oom_score_is_not_lowered_below_that_of_the_process(
     tmp_path: Path, call: Any, wanted: int, own: int, given: int
 ) -> None:
     file = tmp_path / "config.json"
@@ -129,12 +127,12 @@ def test_oom_score_is_not_lowered_below_the_own_one(
 
 
 @wrapper
-def test_several_missing_capabilities(tmp_path: Path, call: Any) -> None:
+def test_all_missing_capabilities_are_dropped(tmp_path: Path, call: Any) -> None:
     file = tmp_path / "config.json"
     caps = {"bounding": [f"CAP_{name}" for name in NAMES], "effective": [f"CAP_{name}" for name in NAMES]}
     file.write_text(json.dumps({"process": {"capabilities": caps}}))
     mask = WITHOUT_RESOURCE & ~1 & ~(1 << 40) & ~(1 << 23)
     call(mask, "create", "id")
-    gone = {"CAP_CHOWN", "CAP_SYS_NICE", "CAP_SYS_RESOURCE", "CAP_CHECKPOINT_RESTORE"}
-    left = [f"CAP_{name}" for name in NAMES if f"CAP_{name}" not in gone]
-    assert json.loads(file.read_text())["process"]["capabilities"] == {"bounding": left, "effective": left}
+    dropped = {"CAP_CHOWN", "CAP_SYS_NICE", "CAP_SYS_RESOURCE", "CAP_CHECKPOINT_RESTORE"}
+    kept = [f"CAP_{name}" for name in NAMES if f"CAP_{name}" not in dropped]
+    assert json.loads(file.read_text())["process"]["capabilities"] == {"bounding": kept, "effective": kept}

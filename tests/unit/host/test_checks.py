@@ -1,10 +1,9 @@
-"""The doctor: which facts make which verdict, and where each fix leads."""
+"""The doctor's checks: severity and fix for each set of facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
 from lab.host.nvml import GpuDevice, Nvml
 from lab.serialization import to_json
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
 DOCKER = EngineFacts(
@@ -49,75 +47,70 @@ GOOD = HostFacts(
 GPU = Nvml("580.65", "13.0", (GpuDevice(0, 0, "GPU-1", "NVIDIA L4", 24576),))
 
 
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-def judge(world: HostWorld, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
+def check(world: HostWorld, name: str, facts: HostFacts, needs: HostNeeds | None = None, **reach: str) -> list[Finding]:
     reached = {sources.PackageSource(kind, kind, f"https://{kind}.example/"): why for kind, why in reach.items()}
     return list(CHECKS[name].apply(CheckContext(facts, world.runner, world.machine, needs or HostNeeds(), reached)))
 
 
-def has(**changes: Any) -> HostFacts:
+def changed(**changes: Any) -> HostFacts:
     return replace(GOOD, **changes)
 
 
 CASES = [
     ("engine", GOOD, "ok", ""),
-    ("engine", has(engines=(replace(DOCKER, installed=False),)), "ok", ""),
-    ("engine", has(engines=()), "error", "engine-install"),
-    ("engine", has(engines=(), os=OsFacts("fedora")), "error", ""),
+    ("engine", changed(engines=(replace(DOCKER, installed=False),)), "ok", ""),
+    ("engine", changed(engines=()), "error", "engine-install"),
+    ("engine", changed(engines=(), os=OsFacts("fedora")), "error", ""),
     ("engine-running", GOOD, "ok", ""),
-    ("engine-running", has(engines=(STOPPED,)), "error", "engine-start"),
-    ("engine-running", has(engines=()), "error", "engine-start"),
-    ("engine-running", has(engines=(), os=OsFacts("fedora")), "error", ""),
-    ("engine-running", has(engines=(replace(STOPPED, denied=True),)), "error", ""),
-    ("engine-running", has(engines=(EngineFacts("podman", installed=True, why="broken"),)), "error", ""),
+    ("engine-running", changed(engines=(STOPPED,)), "error", "engine-start"),
+    ("engine-running", changed(engines=()), "error", "engine-start"),
+    ("engine-running", changed(engines=(), os=OsFacts("fedora")), "error", ""),
+    ("engine-running", changed(engines=(replace(STOPPED, denied=True),)), "error", ""),
+    ("engine-running", changed(engines=(EngineFacts("podman", installed=True, why="broken"),)), "error", ""),
     ("engine-version", GOOD, "ok", ""),
-    ("engine-version", has(engines=()), "skipped", ""),
-    ("engine-version", has(engines=(replace(DOCKER, version="19.03.5"),)), "error", ""),
-    ("engine-version", has(engines=(replace(DOCKER, version="dev"),)), "warning", ""),
+    ("engine-version", changed(engines=()), "skipped", ""),
+    ("engine-version", changed(engines=(replace(DOCKER, version="19.03.5"),)), "error", ""),
+    ("engine-version", changed(engines=(replace(DOCKER, version="dev"),)), "warning", ""),
     ("storage", GOOD, "ok", ""),
-    ("storage", has(engines=(replace(DOCKER, storage="vfs"),)), "warning", ""),
-    ("storage", has(engines=()), "skipped", ""),
+    ("storage", changed(engines=(replace(DOCKER, storage="vfs"),)), "warning", ""),
+    ("storage", changed(engines=()), "skipped", ""),
     ("capabilities", GOOD, "ok", ""),
-    ("capabilities", has(engines=(OLD,)), "ok", ""),
-    ("capabilities", has(missing_capabilities=("CAP_SYS_RESOURCE",)), "ok", ""),
-    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=(OLD,)), "error", "engine-runtime"),
-    ("capabilities", has(missing_capabilities=("CAP_BPF",), engines=()), "error", "engine-runtime"),
+    ("capabilities", changed(engines=(OLD,)), "ok", ""),
+    ("capabilities", changed(missing_capabilities=("CAP_SYS_RESOURCE",)), "ok", ""),
+    ("capabilities", changed(missing_capabilities=("CAP_BPF",), engines=(OLD,)), "error", "engine-runtime"),
+    ("capabilities", changed(missing_capabilities=("CAP_BPF",), engines=()), "error", "engine-runtime"),
     (
         "capabilities",
-        has(missing_capabilities=("CAP_BPF",), engines=(replace(OLD, default_runtime="kailab-runc"),)),
+        changed(missing_capabilities=("CAP_BPF",), engines=(replace(OLD, default_runtime="kailab-runc"),)),
         "ok",
         "",
     ),
     ("cgroup", GOOD, "ok", ""),
-    ("cgroup", has(cgroup=CgroupFacts("none")), "error", "cgroup-mounts"),
-    ("cgroup", has(cgroup=CgroupFacts("v1", named=False)), "error", "cgroup-mounts"),
-    ("cgroup", has(cgroup=CgroupFacts("v1", named=True)), "ok", ""),
+    ("cgroup", changed(cgroup=CgroupFacts("none")), "error", "cgroup-mounts"),
+    ("cgroup", changed(cgroup=CgroupFacts("v1", named=False)), "error", "cgroup-mounts"),
+    ("cgroup", changed(cgroup=CgroupFacts("v1", named=True)), "ok", ""),
     ("inotify", GOOD, "ok", ""),
-    ("inotify", has(sysctls={"fs.inotify.max_user_instances": 128}), "error", "sysctls"),
-    ("inotify", has(sysctls={}), "ok", ""),
+    ("inotify", changed(sysctls={"fs.inotify.max_user_instances": 128}), "error", "sysctls"),
+    ("inotify", changed(sysctls={}), "ok", ""),
     ("forwarding", GOOD, "ok", ""),
-    ("forwarding", has(sysctls={"net.ipv4.ip_forward": 0}), "error", "sysctls"),
+    ("forwarding", changed(sysctls={"net.ipv4.ip_forward": 0}), "error", "sysctls"),
     ("memory", GOOD, "ok", ""),
-    ("memory", has(memory_mib=3699), "error", ""),
-    ("memory", has(memory_mib=3700, available_mib=3000), "ok", ""),
-    ("memory", has(available_mib=1500), "warning", ""),
+    ("memory", changed(memory_mib=3699), "error", ""),
+    ("memory", changed(memory_mib=3700, available_mib=3000), "ok", ""),
+    ("memory", changed(available_mib=1500), "warning", ""),
     ("disk", GOOD, "ok", ""),
-    ("disk", has(disks=(DiskFacts("cache", "/c", 4095),)), "error", ""),
-    ("disk", has(disks=(DiskFacts("state", "/s", 60000, writable=False),)), "error", ""),
-    ("disk", has(disks=(DiskFacts("cache", "/c", 4096),)), "warning", ""),
+    ("disk", changed(disks=(DiskFacts("cache", "/c", 4095),)), "error", ""),
+    ("disk", changed(disks=(DiskFacts("state", "/s", 60000, writable=False),)), "error", ""),
+    ("disk", changed(disks=(DiskFacts("cache", "/c", 4096),)), "warning", ""),
     ("nvidia", GOOD, "skipped", ""),
 ]
 
 
 @pytest.mark.parametrize(("name", "facts", "level", "fix_id"), CASES)
-def test_verdict(world: HostWorld, name: str, facts: HostFacts, level: str, fix_id: str) -> None:
-    first = judge(world, name, facts)[0]
+def test_severity_and_fix(world: HostWorld, name: str, facts: HostFacts, level: str, fix_id: str) -> None:
+    first = check(world, name, facts)[0]
     assert (first.severity, first.fix_id) == (level, fix_id), first
-    assert bool(first.next) == (level in ("error", "warning")), "a failed check says what to do, others are silent"
+    assert bool(first.next) == (level in ("error", "warning")), "only a failed check names a next action"
 
 
 def test_every_fix_id_names_a_fix() -> None:
@@ -126,25 +119,25 @@ def test_every_fix_id_names_a_fix() -> None:
 
 
 @pytest.mark.parametrize(("kubernetes", "level"), [("1.34.4", "ok"), ("1.35.0", "error"), ("1.33.1", "ok")])
-def test_cgroup_v1_depends_on_kubernetes(world: HostWorld, kubernetes: str, level: str) -> None:
-    found = judge(world, "cgroup", has(cgroup=CgroupFacts("v1", named=True)), HostNeeds(kubernetes))
-    assert [verdict.severity for verdict in found] == [level]
+def test_cgroup_v1_support_depends_on_kubernetes(world: HostWorld, kubernetes: str, level: str) -> None:
+    found = check(world, "cgroup", changed(cgroup=CgroupFacts("v1", named=True)), HostNeeds(kubernetes))
+    assert [finding.severity for finding in found] == [level]
 
 
-def test_systemd_is_asked_where_it_runs(world: HostWorld) -> None:
-    assert "dockerd" in judge(world, "engine-running", has(engines=(STOPPED,)))[0].next
-    found = judge(world, "engine-running", has(engines=(STOPPED,), systemd=True))
+def test_fix_uses_systemd_where_it_runs(world: HostWorld) -> None:
+    assert "dockerd" in check(world, "engine-running", changed(engines=(STOPPED,)))[0].next
+    found = check(world, "engine-running", changed(engines=(STOPPED,), systemd=True))
     assert found[0].next == "systemctl start docker"
 
 
-def test_an_engine_that_was_not_asked_for_does_not_count(world: HostWorld) -> None:
-    found = judge(world, "engine", GOOD, HostNeeds(engine="podman"))[0]
+def test_engine_other_than_the_configured_one_is_ignored(world: HostWorld) -> None:
+    found = check(world, "engine", GOOD, HostNeeds(engine="podman"))[0]
     assert (found.severity, found.fix_id) == ("error", "")
 
 
-def test_sources_that_do_not_answer_are_named_with_the_reason(world: HostWorld) -> None:
-    found = judge(world, "sources", GOOD, go="", debian="refused", pypi="refused")
-    assert [(verdict.severity, verdict.what) for verdict in found] == [
+def test_unreachable_sources_are_named_with_the_reason(world: HostWorld) -> None:
+    found = check(world, "sources", GOOD, go="", debian="refused", pypi="refused")
+    assert [(finding.severity, finding.what) for finding in found] == [
         ("ok", "go"),
         ("warning", "debian.example, pypi.example: refused"),
     ]
@@ -154,23 +147,25 @@ def test_sources_that_do_not_answer_are_named_with_the_reason(world: HostWorld) 
     ("facts", "reach", "levels", "fix_id"),
     [
         (GOOD, {}, ["ok"], ""),
-        (has(compiler=""), {}, ["warning"], "build-tools"),
-        (has(compiler="", os=OsFacts("fedora")), {}, ["warning"], ""),
-        (has(go=None, tools={}), {}, ["warning", "warning"], "build-tools"),
-        (has(go=(1, 24)), {}, ["warning"], ""),
-        (has(go=None), {"registry": "", "go": "refused"}, ["warning"], ""),
-        (has(compiler=""), {"registry": "", "go": "refused"}, ["ok"], ""),
+        (changed(compiler=""), {}, ["warning"], "build-tools"),
+        (changed(compiler="", os=OsFacts("fedora")), {}, ["warning"], ""),
+        (changed(go=None, tools={}), {}, ["warning", "warning"], "build-tools"),
+        (changed(go=(1, 24)), {}, ["warning"], ""),
+        (changed(go=None), {"registry": "", "go": "refused"}, ["warning"], ""),
+        (changed(compiler=""), {"registry": "", "go": "refused"}, ["ok"], ""),
     ],
 )
-def test_build_tools(world: HostWorld, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str) -> None:
-    found = judge(world, "build-tools", facts, **reach)
-    assert [verdict.severity for verdict in found] == levels
+def test_severities_of_build_tools(
+    world: HostWorld, facts: HostFacts, reach: dict[str, str], levels: list[str], fix_id: str
+) -> None:
+    found = check(world, "build-tools", facts, **reach)
+    assert [finding.severity for finding in found] == levels
     assert found[0].fix_id == fix_id
 
 
-def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: HostWorld) -> None:
-    assert "GOTOOLCHAIN" in judge(world, "build-tools", has(go=(1, 24)))[0].next
-    assert "install Go 1.26" in judge(world, "build-tools", has(go=(1, 19)))[0].next
+def test_next_action_for_an_old_go_depends_on_its_version(world: HostWorld) -> None:
+    assert "GOTOOLCHAIN" in check(world, "build-tools", changed(go=(1, 24)))[0].next
+    assert "install Go 1.26" in check(world, "build-tools", changed(go=(1, 19)))[0].next
 
 
 @pytest.mark.parametrize(
@@ -181,11 +176,11 @@ def test_a_go_that_can_fetch_a_newer_one_is_told_how(world: HostWorld) -> None:
         ({}, HostNeeds(gpu="nvidia"), ["error"]),
     ],
 )
-def test_nvidia(world: HostWorld, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
-    assert [verdict.severity for verdict in judge(world, "nvidia", has(**changes), needs)] == levels
+def test_severities_of_nvidia(world: HostWorld, changes: dict[str, Any], needs: HostNeeds, levels: list[str]) -> None:
+    assert [finding.severity for finding in check(world, "nvidia", changed(**changes), needs)] == levels
 
 
-def test_leftovers_are_containers_of_labs_without_state(world: HostWorld) -> None:
+def test_containers_of_labs_without_state_are_leftovers(world: HostWorld) -> None:
     paths.LabPaths("alive").root.mkdir(parents=True)
     labels = {"c1": "kailab-alive", "c2": "kailab-dead", "c3": "someone-elses"}
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster", out="c1\nc2\nc3\n")
@@ -195,39 +190,39 @@ def test_leftovers_are_containers_of_labs_without_state(world: HostWorld) -> Non
             f' "Config": {{"Labels": {{"io.x-k8s.kind.cluster": "{cluster}"}}}}}}]'
         )
         world.runner.handle(["docker", "inspect", "--type", "container", name], out=inspected)
-    found = judge(world, "leftovers", GOOD)
-    assert [(verdict.severity, verdict.next) for verdict in found] == [("warning", "docker rm -f -v c2")]
+    found = check(world, "leftovers", GOOD)
+    assert [(finding.severity, finding.next) for finding in found] == [("warning", "docker rm -f -v c2")]
 
 
-def test_no_leftovers(world: HostWorld) -> None:
+def test_machine_without_leftovers_is_ok(world: HostWorld) -> None:
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster")
-    assert [verdict.severity for verdict in judge(world, "leftovers", GOOD)] == ["ok"]
+    assert [finding.severity for finding in check(world, "leftovers", GOOD)] == ["ok"]
 
 
-def test_doctor_asks_everything_once_and_in_order(world: HostWorld) -> None:
+def test_doctor_runs_every_check_once_in_order(world: HostWorld) -> None:
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster", times=1)
-    asked: list[str] = []
+    probed: list[str] = []
 
     def probe(url: str, timeout: float) -> str:
-        asked.append(url)
+        probed.append(url)
         return "refused"
 
     found = doctor(GOOD, world.runner, machine=world.machine, probe=probe)
-    assert list(dict.fromkeys(verdict.rule for verdict in found)) == list(CHECKS)
-    assert sorted(asked) == sorted(s.url for s in sources.configured(world.runner, world.machine))
+    assert list(dict.fromkeys(finding.rule for finding in found)) == list(CHECKS)
+    assert sorted(probed) == sorted(s.url for s in sources.configured(world.runner, world.machine))
     assert to_json(found[0])["rule"] == "engine"
     assert needed_fixes(found) == ()
 
 
-def test_needed_fixes_come_once_and_in_the_order_of_application() -> None:
+def test_needed_fixes_are_unique_and_in_order_of_application() -> None:
     wanted = ("engine-start", "sysctls", "engine-install", "sysctls", "engine-runtime")
-    verdicts = [Finding("", fix_id=name) for name in wanted]
-    verdicts.append(Finding("", severity="ok", fix_id="cgroup-mounts"))
-    found = [fix.id for fix in needed_fixes(verdicts)]
+    findings = [Finding("", fix_id=name) for name in wanted]
+    findings.append(Finding("", severity="ok", fix_id="cgroup-mounts"))
+    found = [fix.id for fix in needed_fixes(findings)]
     assert found == ["sysctls", "engine-install", "engine-runtime", "engine-start"]
 
 
-def test_an_advisory_check_never_fails(world: HostWorld) -> None:
+def test_advisory_check_never_fails(world: HostWorld) -> None:
     def broken(ctx: CheckContext) -> Iterator[Finding]:
         yield fail("broken", "repair it", "sysctls")
 

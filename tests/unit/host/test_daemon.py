@@ -1,8 +1,6 @@
-"""Starting Docker, and stopping exactly that again with what it left in the network."""
+"""Starting Docker, and stopping it again with removal of its bridges and rules."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -10,20 +8,10 @@ from lab.engine.journal import Journal
 from lab.errors import HostNotReady, Leftovers
 from lab.host import bridges
 from lab.host.daemon import LOG, PATIENCE, PIDFILE, StartEngine
-from tests.support.fakes import Call, FakeClock, FakeRunner
+from tests.support.fakes import Call, FakeClock
 from tests.support.host_world import HostWorld
 
 DOWN = '{"ServerErrors": ["Cannot connect to the Docker daemon"]}'
-
-
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "host.jsonl")
 
 
 def no_residents(world: HostWorld) -> None:
@@ -35,7 +23,7 @@ def starter(world: HostWorld, clock: FakeClock) -> StartEngine:
     return StartEngine(world.machine, clock, clock.sleep)
 
 
-def test_dockerd_is_started_detached_and_waited_for(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_start_detaches_dockerd_and_waits_for_its_answer(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.runner.has("iptables")
     world.runner.handle("docker info", out=DOWN, times=2)
@@ -49,10 +37,10 @@ def test_dockerd_is_started_detached_and_waited_for(world: HostWorld, journal: J
     assert (record.kind, dict(record.facts)) == ("daemon", {"forward": "ACCEPT", "chains": "False"})
     assert clock.slept == [0.2]
     starter(world, clock).apply(world.runner, journal)
-    assert len(start.calls) == 1, "the second time it runs already"
+    assert len(start.calls) == 1, "the second apply finds it running"
 
 
-def test_systemd_starts_its_unit(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_start_uses_systemd_where_it_runs(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.runner.has("docker")
     world.runner.handle("docker info", out=DOWN, times=1)
@@ -62,9 +50,7 @@ def test_systemd_starts_its_unit(world: HostWorld, journal: Journal, clock: Fake
     assert [record.kind for record in journal.owned()] == ["service"]
 
 
-def test_a_daemon_that_does_not_answer_is_shown_with_its_log(
-    world: HostWorld, journal: Journal, clock: FakeClock
-) -> None:
+def test_timeout_shows_the_daemon_log(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
     world.put(LOG, "starting\nfailed to start daemon: no space left on device\n")
@@ -75,22 +61,22 @@ def test_a_daemon_that_does_not_answer_is_shown_with_its_log(
     assert PATIENCE <= sum(clock.slept) < PATIENCE + 1
 
 
-def test_a_daemon_that_ends_is_not_waited_for(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_wait_stops_when_the_daemon_exits(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
 
-    def ends_at_third_look(call: Call) -> str:
-        if sum("info" in one.argv for one in world.runner.calls) == 3:
+    def exit_at_third_info(_: Call) -> str:
+        if sum("info" in call.argv for call in world.runner.calls) == 3:
             world.command_lines.clear()
         return DOWN
 
-    world.runner.handle("docker info", out=ends_at_third_look)
+    world.runner.handle("docker info", out=exit_at_third_info)
     with pytest.raises(HostNotReady, match="dockerd ended"):
         starter(world, clock).apply(world.runner, journal)
     assert clock.slept == [0.2]
 
 
-def test_a_user_without_rights_is_told_so_at_once(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_missing_permission_fails_at_once(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     world.runner.has("docker")
     world.docker_runs(5)
     world.runner.handle("docker info", out=DOWN, times=1)
@@ -100,7 +86,7 @@ def test_a_user_without_rights_is_told_so_at_once(world: HostWorld, journal: Jou
     assert "usermod" in caught.value.fix
 
 
-def test_a_kernel_with_legacy_tables_only(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_kernel_with_legacy_tables_gets_iptables_legacy(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     for program in ("docker", "iptables", "iptables-legacy"):
         world.runner.has(program)
     world.docker_runs(5)
@@ -118,7 +104,7 @@ def owned_daemon(journal: Journal, chains: str = "False") -> None:
     journal.owns("daemon", "dockerd", "engine-start", forward="ACCEPT", chains=chains)
 
 
-def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
+def test_undo_stops_the_started_daemon_and_removes_its_network(
     world: HostWorld, journal: Journal, clock: FakeClock
 ) -> None:
     owned_daemon(journal)
@@ -126,11 +112,11 @@ def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
     world.put(PIDFILE, "4711")
     no_residents(world)
 
-    def end(call: Call) -> str:
+    def exit_daemon(call: Call) -> str:
         world.command_lines.clear()
         return ""
 
-    world.runner.handle("kill -TERM 4711", out=end, exact=True, times=1)
+    world.runner.handle("kill -TERM 4711", out=exit_daemon, exact=True, times=1)
     world.runner.handle(["rm", "-f", PIDFILE, LOG])
     world.runner.handle("rmdir --ignore-fail-on-non-empty /run/kailab")
     world.runner.has("ip")
@@ -139,12 +125,12 @@ def test_the_daemon_that_was_started_is_stopped_and_its_network_cleaned(
     world.runner.handle("iptables -P FORWARD ACCEPT", exact=True, times=1)
     world.runner.handle("ip -o link show type bridge", out="4: docker0: <BROADCAST> mtu 1500\n7: br0: <UP>\n")
     world.runner.handle("ip link delete docker0", exact=True)
-    said = starter(world, clock).undo(world.runner, journal)
-    assert said == ["dockerd stopped", "bridge docker0 removed"]
+    messages = starter(world, clock).undo(world.runner, journal)
+    assert messages == ["dockerd stopped", "bridge docker0 removed"]
     assert starter(world, clock).undo(world.runner, journal) == []
 
 
-def test_a_daemon_of_somebody_else_is_not_stopped(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_daemon_started_by_others_is_not_stopped(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal, chains="True")
     world.docker_runs(4711, "--pidfile", "/run/docker.pid")
     world.put(PIDFILE, "4711")
@@ -154,7 +140,7 @@ def test_a_daemon_of_somebody_else_is_not_stopped(world: HostWorld, journal: Jou
     assert starter(world, clock).undo(world.runner, journal) == ["dockerd had already ended"]
 
 
-def test_a_daemon_that_does_not_end_is_reported(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_daemon_that_ignores_sigterm_is_reported(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal)
     world.docker_runs(4711, "--pidfile", PIDFILE)
     world.put(PIDFILE, "4711")
@@ -165,7 +151,7 @@ def test_a_daemon_that_does_not_end_is_reported(world: HostWorld, journal: Journ
     assert journal.owned("daemon")
 
 
-def test_volumes_keep_the_daemon_up(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
+def test_daemon_stays_while_volumes_exist(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal)
     world.runner.has("docker")
     world.runner.handle("docker ps -a --format")
@@ -175,7 +161,7 @@ def test_volumes_keep_the_daemon_up(world: HostWorld, journal: Journal, clock: F
     assert caught.value.evidence == ("volume data",)
 
 
-def test_bridges_leave_the_rules_of_others(world: HostWorld) -> None:
+def test_clean_keeps_rules_of_others(world: HostWorld) -> None:
     world.runner.has("ip")
     world.runner.has("iptables")
     world.runner.handle(
@@ -199,11 +185,11 @@ def test_bridges_leave_the_rules_of_others(world: HostWorld) -> None:
     world.runner.handle("iptables -P FORWARD ACCEPT", exact=True, times=1)
     world.runner.handle("ip -o link show type bridge", out="5: br-0123456789ab: <UP>\n")
     world.runner.handle("ip link delete br-0123456789ab", exact=True, times=1)
-    said = bridges.clean(world.runner, "ACCEPT")
-    assert said == ["4 rules and chains of Docker removed", "bridge br-0123456789ab removed"]
+    messages = bridges.clean(world.runner, "ACCEPT")
+    assert messages == ["4 rules and chains of Docker removed", "bridge br-0123456789ab removed"]
 
 
-def test_chains_that_were_there_before_are_seen(world: HostWorld) -> None:
+def test_existing_chains_are_recorded(world: HostWorld) -> None:
     assert bridges.read(world.runner) == bridges.BridgeSettings()
     world.runner.has("iptables")
     world.runner.handle("iptables -t filter -S", out="-P FORWARD DROP\n-N DOCKER-USER\n")

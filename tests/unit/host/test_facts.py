@@ -1,4 +1,4 @@
-"""Facts of the machine, from files and from what programs say."""
+"""Facts of the machine, from files and from the output of programs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ V1 = (
 NAMED = "cgroup /sys/fs/cgroup/systemd cgroup rw,relatime,name=systemd 0 0\n"
 UNIFIED = "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n"
 V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n"
-
-
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
 
 
 def test_gather_reads_the_whole_machine(world: HostWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +67,13 @@ def test_gather_reads_the_whole_machine(world: HostWorld, monkeypatch: pytest.Mo
         ("", "none", False),
     ],
 )
-def test_cgroup_hierarchies(world: HostWorld, mounts: str, version: str, named: bool) -> None:
+def test_cgroup_version_is_read_from_the_mounts(world: HostWorld, mounts: str, version: str, named: bool) -> None:
     world.put("/proc/self/mounts", mounts)
     found = facts.cgroups(world.machine)
     assert (found.version, found.named) == (version, named)
 
 
-def test_cgroup_v2_controllers(world: HostWorld) -> None:
+def test_cgroup_v2_controllers_are_read(world: HostWorld) -> None:
     world.put("/proc/self/mounts", V2)
     world.put("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n")
     assert facts.cgroups(world.machine).controllers == ("cpu", "memory", "pids")
@@ -88,12 +83,12 @@ def test_cgroup_v2_controllers(world: HostWorld) -> None:
     ("text", "debian"),
     [("ID=ubuntu\nID_LIKE=debian\n", True), ("ID=linuxmint\nID_LIKE='ubuntu debian'\n", True), ("ID=fedora\n", False)],
 )
-def test_descendants_of_debian(world: HostWorld, text: str, debian: bool) -> None:
+def test_debian_derivatives_count_as_debian(world: HostWorld, text: str, debian: bool) -> None:
     world.put("/etc/os-release", text)
     assert facts.os_release(world.machine).debian is debian
 
 
-def test_podman_says_things_elsewhere(world: HostWorld) -> None:
+def test_podman_info_is_read(world: HostWorld) -> None:
     world.runner.has("podman")
     info = {
         "host": {"cgroupVersion": "v2", "cgroupManager": "systemd", "security": {"rootless": True}},
@@ -106,7 +101,7 @@ def test_podman_says_things_elsewhere(world: HostWorld) -> None:
     assert (found.version, found.cgroup_version, found.rootless) == ("4.9.3", "2", True)
 
 
-def test_docker_without_its_daemon_is_not_running(world: HostWorld) -> None:
+def test_docker_without_daemon_is_not_running(world: HostWorld) -> None:
     world.runner.has("docker")
     why = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."
     world.runner.handle("docker info", out=json.dumps({"ServerErrors": [why]}), code=1)
@@ -116,7 +111,7 @@ def test_docker_without_its_daemon_is_not_running(world: HostWorld) -> None:
     assert engines.inspect("docker", world.runner, world.machine).installed
 
 
-def test_docker_that_refuses_this_user(world: HostWorld) -> None:
+def test_docker_without_permission_is_denied(world: HostWorld) -> None:
     world.runner.has("docker")
     world.runner.has("dockerd")
     why = "permission denied while trying to connect to the Docker daemon socket"
@@ -125,13 +120,13 @@ def test_docker_that_refuses_this_user(world: HostWorld) -> None:
     assert (found.installed, found.running, found.denied) == (True, False, True)
 
 
-def test_an_engine_that_hangs_is_an_answer(world: HostWorld) -> None:
+def test_engine_timeout_is_recorded_as_reason(world: HostWorld) -> None:
     world.runner.has("docker")
     world.runner.handle("docker info", raises=CommandFailed(["docker"], 1, why="docker did not end within 15 s"))
     assert engines.inspect("docker", world.runner, world.machine).why == "docker did not end within 15 s"
 
 
-def test_root_rights_come_from_sudo_which_never_waits_for_a_password(tmp_path: Path, runner: FakeRunner) -> None:
+def test_root_commands_use_sudo_without_password_prompt(tmp_path: Path, runner: FakeRunner) -> None:
     world = HostWorld(tmp_path / "root", runner, euid=1000)
     root = world.machine.as_root(runner)
     runner.handle("sudo -n env A=b apt-get update", exact=True)
@@ -140,7 +135,7 @@ def test_root_rights_come_from_sudo_which_never_waits_for_a_password(tmp_path: P
     with pytest.raises(HostNotReady, match="needs root"):
         root.run(["id"])
     world.put("/usr/sbin/iptables", "")
-    assert root.which("iptables") == Path("/usr/sbin/iptables"), "sudo looks where a user's PATH does not"
+    assert root.which("iptables") == Path("/usr/sbin/iptables"), "sudo searches folders outside a user's PATH"
     assert root.which("ip") is None
     runner.handle("sudo -n false", code=1)
     with pytest.raises(CommandFailed):
@@ -182,7 +177,7 @@ def test_nvml_describes_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.gpus == (nvml.GpuDevice(0, 3, "GPU-1", "NVIDIA L4", 24576, mig=False),)
 
 
-def test_nvml_without_a_library_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nvml_library_is_recorded_as_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_library() -> None:
         raise _Error("NVML Shared Library Not Found")
 
@@ -191,12 +186,12 @@ def test_nvml_without_a_library_is_an_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nvml_is_shut_down_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = []
+    shutdowns = []
 
     def broken() -> int:
         raise _Error("Driver/library version mismatch")
 
-    fake = _pynvml(nvmlDeviceGetCount=broken, nvmlShutdown=lambda: ended.append(1))
+    fake = _pynvml(nvmlDeviceGetCount=broken, nvmlShutdown=lambda: shutdowns.append(1))
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     assert nvml.query().why == "Driver/library version mismatch"
-    assert ended == [1]
+    assert shutdowns == [1]

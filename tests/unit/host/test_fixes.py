@@ -1,10 +1,9 @@
-"""Fixes: what they run, what they remember, and that undoing restores the machine byte for byte."""
+"""Fixes: their commands, their journal records, and that undo restores the machine byte for byte."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,28 +13,17 @@ from lab.host import all_fixes, undo_all
 from lab.host.docker_config import CONFIG
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.runtime import PLACE, RuntimeWrapper, source
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
 
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "host.jsonl")
-
-
-def low(world: HostWorld) -> None:
+def lower_sysctls(world: HostWorld) -> None:
     for name, value in (("fs.inotify.max_user_instances", 128), ("fs.inotify.max_user_watches", 2**21)):
         world.sysctl(name, value)
     world.sysctl("net.ipv4.ip_forward", 0)
 
 
-def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: HostWorld, journal: Journal) -> None:
-    low(world)
+def test_only_low_sysctls_are_raised_and_undo_restores_them(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
     before = world.files()
     world.obey_sysctl()
     fix = Sysctls(world.machine)
@@ -45,7 +33,7 @@ def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: HostWorld, j
     assert world.machine.sysctl("fs.inotify.max_user_instances") == 1024
     assert world.machine.sysctl("fs.inotify.max_user_watches") == 2**21
     fix.apply(world.runner, journal)
-    assert len(world.runner.lines) == 2, "the second time there is nothing to do"
+    assert len(world.runner.lines) == 2, "the second apply changes nothing"
     assert fix.undo(world.runner, journal) == [
         "net.ipv4.ip_forward restored to 0",
         "fs.inotify.max_user_instances restored to 128",
@@ -55,8 +43,8 @@ def test_sysctls_raise_only_what_is_too_low_and_give_it_back(world: HostWorld, j
     assert journal.owned() == ()
 
 
-def test_a_sysctl_that_somebody_changed_since_stays(world: HostWorld, journal: Journal) -> None:
-    low(world)
+def test_undo_keeps_a_sysctl_that_was_changed_later(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
     world.obey_sysctl()
     fix = Sysctls(world.machine)
     fix.apply(world.runner, journal)
@@ -67,26 +55,26 @@ def test_a_sysctl_that_somebody_changed_since_stays(world: HostWorld, journal: J
     assert journal.owned() == ()
 
 
-def test_the_old_value_survives_a_reboot_and_a_second_apply(world: HostWorld, journal: Journal) -> None:
-    low(world)
+def test_original_value_survives_a_reboot_and_a_second_apply(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
     world.obey_sysctl()
     fix = Sysctls(world.machine)
     fix.apply(world.runner, journal)
-    low(world)
+    lower_sysctls(world)
     fix.apply(world.runner, journal)
     fix.undo(world.runner, journal)
     assert world.machine.sysctl("fs.inotify.max_user_instances") == 128
 
 
-def test_a_change_is_remembered_before_it_is_made(world: HostWorld, journal: Journal) -> None:
-    low(world)
+def test_change_is_recorded_before_it_is_made(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
     world.runner.handle(["sysctl", "-w"], code=255)
     with pytest.raises(CommandFailed):
         Sysctls(world.machine).apply(world.runner, journal)
     assert [record.name for record in journal.owned("sysctl")] == ["fs.inotify.max_user_instances"]
 
 
-def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: HostWorld, journal: Journal) -> None:
+def test_cgroup_v2_is_mounted_where_v1_has_no_controller(world: HostWorld, journal: Journal) -> None:
     world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\n")
     world.put("/proc/self/mounts", "")
     world.runner.handle("mkdir -p /sys/fs/cgroup", exact=True)
@@ -102,7 +90,7 @@ def test_cgroups_are_mounted_as_v2_where_v1_has_no_controller(world: HostWorld, 
     assert fix.undo(world.runner, journal) == []
 
 
-def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: HostWorld) -> None:
+def test_controllers_bound_to_v1_are_mounted_as_v1(world: HostWorld) -> None:
     world.put("/proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nhugetlb\t0\t1\t1\n")
     assert CgroupMounts(world.machine).commands == (
         "mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup",
@@ -111,7 +99,7 @@ def test_cgroup_controllers_that_v1_has_taken_are_mounted_as_v1(world: HostWorld
     )
 
 
-def test_only_the_named_hierarchy_is_missing(world: HostWorld, journal: Journal) -> None:
+def test_only_the_missing_named_hierarchy_is_mounted(world: HostWorld, journal: Journal) -> None:
     world.put("/proc/cgroups", "cpu\t2\t1\t1\n")
     world.put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n")
     world.runner.handle("mkdir -p /sys/fs/cgroup/systemd", exact=True)
@@ -121,15 +109,13 @@ def test_only_the_named_hierarchy_is_missing(world: HostWorld, journal: Journal)
     assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup/systemd was already unmounted"]
 
 
-def test_a_kernel_without_cgroups_is_said_so(world: HostWorld, journal: Journal) -> None:
+def test_kernel_without_cgroups_is_refused(world: HostWorld, journal: Journal) -> None:
     with pytest.raises(HostNotReady, match="no control groups"):
         CgroupMounts(world.machine).apply(world.runner, journal)
 
 
 @pytest.mark.parametrize("before", [None, b'{\n\t"log-driver":   "local"}', b""])
-def test_the_runtime_is_registered_and_taken_out_byte_for_byte(
-    world: HostWorld, journal: Journal, before: bytes | None
-) -> None:
+def test_undo_unregisters_the_runtime_byte_for_byte(world: HostWorld, journal: Journal, before: bytes | None) -> None:
     if before is not None:
         world.put(CONFIG, before, 0o600)
     files, directories = world.files(), world.directories()
@@ -144,14 +130,14 @@ def test_the_runtime_is_registered_and_taken_out_byte_for_byte(
     assert world.files()[CONFIG.lstrip("/")][1] == (0o644 if before is None else 0o600)
     ran = len(world.runner.lines)
     fix.apply(world.runner, journal)
-    assert len(world.runner.lines) == ran, "the second time there is nothing to do"
+    assert len(world.runner.lines) == ran, "the second apply changes nothing"
     fix.undo(world.runner, journal)
     assert (world.files(), world.directories()) == (files, directories)
     assert journal.owned() == ()
     assert fix.undo(world.runner, journal) == []
 
 
-def test_a_later_edit_of_daemon_json_is_kept(world: HostWorld, journal: Journal) -> None:
+def test_undo_keeps_later_edits_of_daemon_json(world: HostWorld, journal: Journal) -> None:
     world.put(CONFIG, "{}")
     world.obey_files()
     fix = RuntimeWrapper(world.machine)
@@ -159,15 +145,15 @@ def test_a_later_edit_of_daemon_json_is_kept(world: HostWorld, journal: Journal)
     config = json.loads(world.machine.path(CONFIG).read_text())
     config["runtimes"]["nvidia"] = {"path": "nvidia-container-runtime"}
     world.put(CONFIG, json.dumps({**config, "debug": True}))
-    said = fix.undo(world.runner, journal)
-    assert "kept later changes" in said[0]
+    messages = fix.undo(world.runner, journal)
+    assert "kept later changes" in messages[0]
     assert json.loads(world.machine.path(CONFIG).read_text()) == {
         "debug": True,
         "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
     }
 
 
-def test_a_running_daemon_reads_the_change_and_is_told_runc_before_the_runtime_goes(
+def test_running_daemon_reloads_and_returns_to_runc_before_the_runtime_is_removed(
     world: HostWorld, journal: Journal
 ) -> None:
     world.docker_runs(4711)
@@ -186,7 +172,7 @@ def test_a_running_daemon_reads_the_change_and_is_told_runc_before_the_runtime_g
     assert not world.machine.path(CONFIG).exists()
 
 
-def test_systemd_reloads_its_unit(world: HostWorld, journal: Journal) -> None:
+def test_daemon_is_reloaded_through_systemd_where_it_runs(world: HostWorld, journal: Journal) -> None:
     world.docker_runs(4711)
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.obey_files(removing=False)
@@ -194,7 +180,7 @@ def test_systemd_reloads_its_unit(world: HostWorld, journal: Journal) -> None:
     RuntimeWrapper(world.machine).apply(world.runner, journal)
 
 
-def test_the_runtime_stays_while_containers_were_made_with_it(world: HostWorld, journal: Journal) -> None:
+def test_runtime_stays_while_containers_use_it(world: HostWorld, journal: Journal) -> None:
     world.obey_files(removing=False)
     fix = RuntimeWrapper(world.machine)
     fix.apply(world.runner, journal)
@@ -212,9 +198,7 @@ def test_the_runtime_stays_while_containers_were_made_with_it(world: HostWorld, 
     ("text", "why"),
     [('{"default-runtime": "nvidia"}', "nvidia"), ("{not json", "not JSON"), ("[]", "not a JSON object")],
 )
-def test_a_daemon_json_that_cannot_be_extended_is_left_alone(
-    world: HostWorld, journal: Journal, text: str, why: str
-) -> None:
+def test_unsupported_daemon_json_is_not_changed(world: HostWorld, journal: Journal, text: str, why: str) -> None:
     world.put(CONFIG, text)
     with pytest.raises(HostNotReady, match=why):
         RuntimeWrapper(world.machine).apply(world.runner, journal)
@@ -222,8 +206,8 @@ def test_a_daemon_json_that_cannot_be_extended_is_left_alone(
     assert journal.owned() == ()
 
 
-def test_undo_all_stops_at_an_engine_that_stays(world: HostWorld, journal: Journal) -> None:
-    low(world)
+def test_undo_all_stops_at_an_engine_in_use(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
     world.obey_sysctl()
     Sysctls(world.machine).apply(world.runner, journal)
     journal.owns("daemon", "dockerd", "engine-start", forward="ACCEPT", chains="False")
@@ -233,7 +217,7 @@ def test_undo_all_stops_at_an_engine_that_stays(world: HostWorld, journal: Journ
     with pytest.raises(Leftovers) as caught:
         undo_all(world.runner, journal, world.machine)
     assert "container busy" in caught.value.evidence
-    assert world.machine.sysctl("net.ipv4.ip_forward") == 1, "the engine that stays needs it"
+    assert world.machine.sysctl("net.ipv4.ip_forward") == 1, "the engine in use needs it"
 
 
 def test_undo_all_on_an_untouched_machine_does_nothing(world: HostWorld, journal: Journal) -> None:
@@ -241,8 +225,8 @@ def test_undo_all_on_an_untouched_machine_does_nothing(world: HostWorld, journal
     assert world.runner.lines == []
 
 
-def test_fixes_describe_themselves(world: HostWorld) -> None:
-    low(world)
+def test_fixes_have_ids_commands_and_titles(world: HostWorld) -> None:
+    lower_sysctls(world)
     fixes = all_fixes(world.machine)
     assert [fix.id for fix in fixes] == [
         "cgroup-mounts",

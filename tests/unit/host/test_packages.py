@@ -1,15 +1,12 @@
-"""Installing packages, and removing exactly those again."""
+"""Installing packages, and removing only those."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from lab.engine.journal import Journal
 from lab.errors import CommandFailed, HostNotReady, Leftovers
 from lab.host.packages import BuildTools, InstallEngine
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
 SIMULATED = (
@@ -19,16 +16,6 @@ SIMULATED = (
     "Inst docker.io (20.10.24 Debian:12 [amd64])\n"
     "Conf docker.io (20.10.24 Debian:12 [amd64])\n"
 )
-
-
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "host.jsonl")
 
 
 def no_residents(world: HostWorld) -> None:
@@ -44,7 +31,7 @@ def apt(world: HostWorld, *, install_code: int = 0) -> None:
     world.runner.handle("apt-get install -yq", code=install_code)
 
 
-def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: HostWorld, journal: Journal) -> None:
+def test_only_new_packages_are_recorded(world: HostWorld, journal: Journal) -> None:
     apt(world)
     world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: (none)\n")
     InstallEngine(world.machine).apply(world.runner, journal)
@@ -55,7 +42,7 @@ def test_new_packages_are_remembered_and_upgraded_ones_are_not(world: HostWorld,
     assert installed.env == {"DEBIAN_FRONTEND": "noninteractive"}
 
 
-def test_packages_are_remembered_before_apt_fails(
+def test_packages_are_recorded_before_apt_fails(
     world: HostWorld, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
@@ -66,7 +53,7 @@ def test_packages_are_remembered_before_apt_fails(
     assert [record.name for record in journal.owned("package")] == ["runc", "docker.io"]
 
 
-def test_debian_13_needs_the_client_and_apparmor_its_parser(world: HostWorld, journal: Journal) -> None:
+def test_docker_client_and_apparmor_are_installed_where_needed(world: HostWorld, journal: Journal) -> None:
     apt(world)
     world.put("/sys/module/apparmor/parameters/enabled", "Y\n")
     world.runner.handle("apt-cache policy docker-cli", out="docker-cli:\n  Candidate: 26.1.5+dfsg1-9\n")
@@ -74,20 +61,20 @@ def test_debian_13_needs_the_client_and_apparmor_its_parser(world: HostWorld, jo
     assert world.runner.lines[-1].endswith("docker.io apparmor docker-cli")
 
 
-def test_an_installed_docker_is_left_alone(world: HostWorld, journal: Journal) -> None:
+def test_installed_docker_is_not_changed(world: HostWorld, journal: Journal) -> None:
     world.runner.has("docker")
     world.put("/usr/sbin/dockerd", "")
     InstallEngine(world.machine).apply(world.runner, journal)
     assert (world.runner.lines, journal.owned()) == ([], ())
 
 
-def test_other_distributions_are_told_what_to_do(world: HostWorld, journal: Journal) -> None:
+def test_other_distributions_are_refused(world: HostWorld, journal: Journal) -> None:
     world.put("/etc/os-release", "ID=fedora\n")
     with pytest.raises(HostNotReady, match="neither Debian nor Ubuntu"):
         BuildTools(world.machine).apply(world.runner, journal)
 
 
-def test_only_what_was_installed_goes_with_what_docker_made(world: HostWorld, journal: Journal) -> None:
+def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, journal: Journal) -> None:
     for name in ("runc", "docker.io", "tini"):
         journal.owns("package", name, "engine-install")
     journal.owns("package", "gcc", "build-tools")
@@ -100,12 +87,12 @@ def test_only_what_was_installed_goes_with_what_docker_made(world: HostWorld, jo
     world.runner.handle("apt-get purge -yq docker.io runc", exact=True)
     world.runner.handle("rm -rf --one-file-system /var/lib/docker", exact=True)
     world.runner.handle("groupdel docker", exact=True)
-    said = InstallEngine(world.machine).undo(world.runner, journal)
-    assert said == ["packages removed: docker.io, runc"]
+    messages = InstallEngine(world.machine).undo(world.runner, journal)
+    assert messages == ["packages removed: docker.io, runc"]
     assert [record.name for record in journal.owned()] == ["gcc"]
 
 
-def test_data_that_is_older_than_the_lab_is_not_purged(world: HostWorld, journal: Journal) -> None:
+def test_data_older_than_the_lab_is_not_purged(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
     no_residents(world)
     world.runner.handle("dpkg --configure -a")
@@ -115,7 +102,7 @@ def test_data_that_is_older_than_the_lab_is_not_purged(world: HostWorld, journal
     InstallEngine(world.machine).undo(world.runner, journal)
 
 
-def test_packages_that_others_need_stay(world: HostWorld, journal: Journal) -> None:
+def test_packages_needed_by_others_are_kept(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "gcc", "build-tools")
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="gcc installed\ng++ installed\n")
@@ -125,7 +112,7 @@ def test_packages_that_others_need_stay(world: HostWorld, journal: Journal) -> N
     assert journal.owned("package")
 
 
-def test_docker_with_containers_or_a_running_daemon_stays_installed(world: HostWorld, journal: Journal) -> None:
+def test_docker_in_use_stays_installed(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
     world.runner.handle("find /var/lib/docker/containers", out="/var/lib/docker/containers/abc\n", times=1)
     world.runner.handle("find /var/lib/docker/containers")

@@ -1,4 +1,4 @@
-"""Where things come from: the machine's own configuration, and whether places answer."""
+"""Package sources: their configuration on the machine, and whether they answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ import pytest
 
 from lab.host import sources
 from lab.host.sources import PackageSource
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
 
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-def places(world: HostWorld, **env: str) -> dict[str, list[str]]:
+def configured_urls(world: HostWorld, **env: str) -> dict[str, list[str]]:
     machine = replace(world.machine, env={**world.machine.env, **env})
     found: dict[str, list[str]] = {}
     for source in sources.configured(world.runner, machine):
@@ -29,20 +23,20 @@ def places(world: HostWorld, **env: str) -> dict[str, list[str]]:
     return found
 
 
-def test_a_machine_without_configuration_uses_the_usual_places(world: HostWorld) -> None:
-    found = places(world)
+def test_machine_without_configuration_uses_public_sources(world: HostWorld) -> None:
+    found = configured_urls(world)
     assert found["go"] == ["https://proxy.golang.org/golang.org/x/mod/@v/list"]
     assert found["pypi"] == ["https://pypi.org/simple/pip/"]
     assert found["debian"] == ["http://deb.debian.org/debian/dists/stable/InRelease"]
     assert len(found["registry"]) == 4
 
 
-def test_go_is_asked_for_its_proxies(world: HostWorld) -> None:
+def test_go_proxies_come_from_go_env(world: HostWorld) -> None:
     world.runner.has("go")
     world.runner.handle("go env GOPROXY", out="https://a.example/go/,http://b.example|direct\n")
-    found = places(world)["go"]
+    found = configured_urls(world)["go"]
     assert found == ["https://a.example/go/golang.org/x/mod/@v/list", "http://b.example/golang.org/x/mod/@v/list"]
-    assert "go" not in places(world, GOPROXY="off")
+    assert "go" not in configured_urls(world, GOPROXY="off")
 
 
 @pytest.mark.parametrize(
@@ -57,32 +51,34 @@ def test_go_is_asked_for_its_proxies(world: HostWorld) -> None:
         ("", ["https://pypi.org/simple/pip/"]),
     ],
 )
-def test_pip_is_asked_for_its_index_and_the_environment_wins(world: HostWorld, listed: str, urls: list[str]) -> None:
+def test_pip_index_comes_from_pip_config_and_the_environment_wins(
+    world: HostWorld, listed: str, urls: list[str]
+) -> None:
     world.runner.has("pip")
     world.runner.handle("pip config list", out=f"{listed}\n")
-    assert places(world).get("pypi", []) == urls
+    assert configured_urls(world).get("pypi", []) == urls
 
 
-def test_a_pip_that_fails_is_passed_over(world: HostWorld) -> None:
+def test_failing_pip_is_ignored(world: HostWorld) -> None:
     world.runner.has("pip3")
     world.runner.handle("pip3 config list", code=1, err="ERROR: Configuration file could not be loaded.")
-    assert places(world)["pypi"] == ["https://pypi.org/simple/pip/"]
+    assert configured_urls(world)["pypi"] == ["https://pypi.org/simple/pip/"]
 
 
-def test_without_pip_the_environment_names_the_index(world: HostWorld) -> None:
-    assert places(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
+def test_environment_names_the_index_without_pip(world: HostWorld) -> None:
+    assert configured_urls(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
 
 
-def test_apt_names_the_debian_archive(world: HostWorld) -> None:
+def test_debian_archive_comes_from_apt_sources(world: HostWorld) -> None:
     world.put("/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n")
-    assert places(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
+    assert configured_urls(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
 
 
 def test_credentials_are_never_shown() -> None:
     assert PackageSource("go", "x", "https://user:secret@a.example:8443/go").host == "a.example"
 
 
-def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
+def test_reach_does_not_wait_for_a_silent_source() -> None:
     release = threading.Event()
 
     def probe(url: str, timeout: float) -> str:
@@ -90,8 +86,8 @@ def test_reach_does_not_wait_for_a_place_that_hangs() -> None:
             release.wait(10)
         return "" if "good" in url else "refused"
 
-    names = [PackageSource("go", name, f"https://{name}/") for name in ("good", "slow", "bad")]
-    found = sources.reach(names, probe, timeout=0.04)
+    package_sources = [PackageSource("go", name, f"https://{name}/") for name in ("good", "slow", "bad")]
+    found = sources.reach(package_sources, probe, timeout=0.04)
     release.set()
     assert {source.name: why for source, why in found.items()} == {
         "good": "",
@@ -129,12 +125,12 @@ def server() -> Iterator[HTTPServer]:
 @pytest.mark.parametrize(
     ("status", "why"), [(200, ""), (307, ""), (401, ""), (403, "status 403"), (404, "status 404"), (502, "status 502")]
 )
-def test_being_asked_for_credentials_is_an_answer(server: HTTPServer, status: int, why: str) -> None:
+def test_request_for_credentials_counts_as_reachable(server: HTTPServer, status: int, why: str) -> None:
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/v2/{status}", 2) == why
 
 
 @pytest.mark.loopback
-def test_credentials_of_the_address_are_used(server: HTTPServer) -> None:
+def test_credentials_in_the_url_are_used(server: HTTPServer) -> None:
     assert sources.ask(f"http://user:secret@127.0.0.1:{server.server_port}/200", 2) == ""
     assert _Answers.seen == [("/200", "Basic dXNlcjpzZWNyZXQ=")]
 
@@ -143,14 +139,14 @@ def test_credentials_of_the_address_are_used(server: HTTPServer) -> None:
 @pytest.mark.parametrize(
     ("no_proxy", "path"), [({}, "http://a.example/x/200"), ({"no_proxy": "b.example"}, "http://a.example/x/200")]
 )
-def test_a_proxy_is_asked_for_the_whole_address(server: HTTPServer, no_proxy: Mapping[str, str], path: str) -> None:
+def test_proxy_gets_the_full_url(server: HTTPServer, no_proxy: Mapping[str, str], path: str) -> None:
     env = {"http_proxy": f"http://127.0.0.1:{server.server_port}", **no_proxy}
     assert sources.ask("http://a.example/x/200", 2, env) == ""
     assert _Answers.seen[0][0] == path
 
 
 @pytest.mark.loopback
-def test_credentials_of_the_proxy_are_used(server: HTTPServer) -> None:
+def test_credentials_in_the_proxy_url_are_used(server: HTTPServer) -> None:
     env = {"HTTP_PROXY": f"http://user:se%40cret@127.0.0.1:{server.server_port}"}
     assert sources.ask("http://own:pw@a.example/200", 2, env) == ""
     assert _Answers.seen == [("http://a.example/200", "Basic b3duOnB3")]
@@ -158,13 +154,13 @@ def test_credentials_of_the_proxy_are_used(server: HTTPServer) -> None:
 
 
 @pytest.mark.loopback
-def test_a_spared_host_is_asked_directly(server: HTTPServer) -> None:
+def test_no_proxy_host_is_contacted_directly(server: HTTPServer) -> None:
     env = {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": "x.example, 127.0.0.1"}
     assert sources.ask(f"http://127.0.0.1:{server.server_port}/200", 2, env) == ""
 
 
 @pytest.mark.loopback
-def test_https_is_spoken_and_tunnelled(server: HTTPServer) -> None:
+def test_https_uses_tls_and_a_proxy_tunnel(server: HTTPServer) -> None:
     here = f"127.0.0.1:{server.server_port}"
     assert "SSL" in sources.ask(f"https://{here}/200", 2)
     refused = sources.ask("https://a.example/200", 2, {"HTTPS_PROXY": f"http://{here}"})
@@ -172,10 +168,10 @@ def test_https_is_spoken_and_tunnelled(server: HTTPServer) -> None:
 
 
 @pytest.mark.loopback
-def test_a_closed_port_gives_the_reason() -> None:
+def test_closed_port_gives_the_reason() -> None:
     assert "refused" in sources.ask("http://127.0.0.1:9/", 2).lower()
 
 
-def test_a_proxy_that_is_a_directory(tmp_path: Path) -> None:
+def test_directory_proxy_is_checked_for_files(tmp_path: Path) -> None:
     assert sources.ask(f"file://{tmp_path}/golang.org/x/mod/@v/list", 1) == ""
     assert "does not exist" in sources.ask("file:///nowhere/golang.org/x/mod/@v/list", 1)

@@ -1,4 +1,4 @@
-"""What several labs need from the cache is made by one of them; the others wait, and can be stopped."""
+"""One process makes a file of the cache; others that need it wait, and can be stopped."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def make(target: Path) -> None:
     target.touch()
 
 
-def test_one_that_waits_says_so_and_finds_what_was_made_meanwhile(
+def test_waiting_process_reports_it_and_uses_the_finished_file(
     target: Path, runner: FakeRunner, other: AnotherLab
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
-    def told(text: str, *_: object) -> None:
-        said.append(text)
+    def finish(text: str, *_: object) -> None:
+        messages.append(text)
         make(target)
         other.ends()
 
     assert other.begins(str(target))
-    with making(target, runner, told) as needed:
+    with making(target, runner, finish) as needed:
         assert not needed
-    assert said == ["waiting for another process to make thing.tar-abc"]
+    assert messages == ["waiting for another process to make thing.tar-abc"]
 
 
-def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
+def test_waiting_process_stops_when_its_run_is_cancelled(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
     def cancel(*_: object) -> None:
         runner.cancelled = True
 
@@ -48,10 +48,10 @@ def test_one_that_waits_stops_when_its_run_is_cancelled(target: Path, runner: Fa
         pytest.raises(Interrupted, match=r"stopped while waiting for .*/locks/thing\.tar-abc"),
         making(target, runner, cancel),
     ):
-        pytest.fail("it went on")
+        pytest.fail("it did not stop")
 
 
-def test_what_failed_is_made_by_the_next(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
+def test_next_process_retries_after_a_failure(target: Path, runner: FakeRunner, other: AnotherLab) -> None:
     with contextlib.suppress(OSError), making(target, runner) as needed:
         assert needed
         assert not other.begins(str(target))
@@ -59,14 +59,14 @@ def test_what_failed_is_made_by_the_next(target: Path, runner: FakeRunner, other
     assert other.begins(str(target))
 
 
-def test_what_is_there_needs_no_lock(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
+def test_existing_file_needs_no_lock(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
     make(target)
     with making(target, runner) as needed:
         assert not needed
     assert not (tmp_path / "cache" / "locks").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_named(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
+def test_unwritable_cache_is_named(target: Path, runner: FakeRunner, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "locks").touch()  # instead of the folder
     with pytest.raises(LabError, match=r"cache/locks/thing\.tar-abc\.lock-\w+ cannot be written: File exists"):

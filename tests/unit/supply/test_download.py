@@ -1,4 +1,4 @@
-"""A download is whole and checked, or there is no file."""
+"""Downloads: a complete and verified file, or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import urllib3  # noqa: TID251 - the answers of a fake server
+import urllib3  # noqa: TID251 - responses of a fake server
 
 from lab.errors import LabError, Unavailable
 from lab.supply import download
@@ -24,11 +24,11 @@ SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
 class Server:
-    """Answers paths with (status, headers, body), one after the other; the last one stays."""
+    """Answers each path with its (status, headers, body) in order, and repeats the last."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[tuple[int, dict[str, str], bytes]]] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.url = ""
 
     def on(self, path: str, body: bytes = b"", status: int = 200, **headers: str) -> None:
@@ -36,9 +36,9 @@ class Server:
         self.answers.setdefault(path, []).append((status, {"Content-Length": str(len(body)), **fields}, body))
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        self.asked.append(path)
-        left = self.answers[path]
-        return left.pop(0) if len(left) > 1 else left[0]
+        self.requested.append(path)
+        answers = self.answers[path]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
 @pytest.fixture
@@ -69,15 +69,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def refused(server: Server, tmp_path: Path, path: str = "/x", **options: str) -> str:
-    """What the refusal says; nothing may be left on the disk."""
+def refusal(server: Server, tmp_path: Path, path: str = "/x", **options: str) -> str:
+    """Message of the refused download, which leaves no file behind."""
     with pytest.raises(Unavailable) as caught:
         download.fetch(server.url + path, tmp_path / "x", **options)
     assert list(tmp_path.iterdir()) == []
     return str(caught.value)
 
 
-def test_a_file_with_its_checksum_becomes_an_executable(server: Server, tmp_path: Path) -> None:
+def test_verified_file_becomes_executable(server: Server, tmp_path: Path) -> None:
     server.on("/x", BODY)
     server.on("/x.sha256", f"{SHA256.upper()}  x\n".encode())
     target = download.fetch(f"{server.url}/x", tmp_path / "deep" / "x", checksum_url=f"{server.url}/x.sha256")
@@ -85,96 +85,96 @@ def test_a_file_with_its_checksum_becomes_an_executable(server: Server, tmp_path
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_transfer_that_is_cut_is_tried_again(server: Server, tmp_path: Path) -> None:
+def test_interrupted_transfer_is_retried(server: Server, tmp_path: Path) -> None:
     server.on("/x", BODY[:100], Content_Length=str(len(BODY)))
     server.on("/x", BODY)
     assert download.fetch(f"{server.url}/x", tmp_path / "x", sha256=SHA256).read_bytes() == BODY
-    assert server.asked == ["/x", "/x"]
+    assert server.requested == ["/x", "/x"]
 
 
-def test_after_three_cut_transfers_the_reason_is_given(server: Server, tmp_path: Path) -> None:
+def test_third_interrupted_transfer_fails_with_the_reason(server: Server, tmp_path: Path) -> None:
     server.on("/x", BODY[:100], Content_Length=str(len(BODY)))
-    assert "cannot be downloaded: IncompleteRead(100 bytes read, 8900 more expected)" in refused(server, tmp_path)
-    assert len(server.asked) == 3
+    assert "cannot be downloaded: IncompleteRead(100 bytes read, 8900 more expected)" in refusal(server, tmp_path)
+    assert len(server.requested) == 3
 
 
-def test_a_server_that_fails_is_asked_again_and_one_that_refuses_is_not(server: Server, tmp_path: Path) -> None:
+def test_server_errors_are_retried_and_client_errors_are_not(server: Server, tmp_path: Path) -> None:
     server.on("/x", status=503)
-    assert "the server answered 503" in refused(server, tmp_path)
-    assert len(server.asked) == 3
+    assert "the server answered 503" in refusal(server, tmp_path)
+    assert len(server.requested) == 3
     server.on("/none", status=404)
-    assert "/none: the server answered 404 Not Found" in refused(server, tmp_path, "/none")
-    assert server.asked.count("/none") == 1
+    assert "/none: the server answered 404 Not Found" in refusal(server, tmp_path, "/none")
+    assert server.requested.count("/none") == 1
 
 
-def test_a_closed_port_is_named(server: Server, tmp_path: Path) -> None:
+def test_error_names_a_closed_port(server: Server, tmp_path: Path) -> None:
     server.url = "http://127.0.0.1:9"
-    assert "http://127.0.0.1:9/x cannot be downloaded: Connection refused" in refused(server, tmp_path)
+    assert "http://127.0.0.1:9/x cannot be downloaded: Connection refused" in refusal(server, tmp_path)
 
 
-def test_another_checksum_is_refused(server: Server, tmp_path: Path) -> None:
+def test_wrong_checksum_is_refused(server: Server, tmp_path: Path) -> None:
     server.on("/x", BODY)
-    assert f"has sha256 {SHA256}, expected {'0' * 64}" in refused(server, tmp_path, sha256="0" * 64)
+    assert f"has sha256 {SHA256}, expected {'0' * 64}" in refusal(server, tmp_path, sha256="0" * 64)
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"<!DOCTYPE html>", b"abc  x\n"])
-def test_a_file_without_a_checksum_is_refused(server: Server, tmp_path: Path, text: bytes) -> None:
+def test_checksum_file_without_checksum_is_refused(server: Server, tmp_path: Path, text: bytes) -> None:
     server.on("/x.sha256", text)
     checksum = f"{server.url}/x.sha256"
-    assert "/x.sha256 has no sha256 checksum" in refused(server, tmp_path, checksum_url=checksum)
-    assert server.asked == ["/x.sha256"]
+    assert "/x.sha256 has no sha256 checksum" in refusal(server, tmp_path, checksum_url=checksum)
+    assert server.requested == ["/x.sha256"]
 
 
-def test_redirects_are_followed_to_an_end(server: Server, tmp_path: Path) -> None:
+def test_redirects_are_followed_up_to_a_limit(server: Server, tmp_path: Path) -> None:
     server.on("/x", status=302, Location="/y")
     server.on("/y", BODY)
     assert download.fetch(f"{server.url}/x", tmp_path / "x", sha256=SHA256).read_bytes() == BODY
     server.on("/loop", status=302, Location="/loop")
-    assert "/loop: the server answered 302" in refused_beside(server, tmp_path)
+    assert "/loop: the server answered 302" in loop_refusal(server, tmp_path)
 
 
-def refused_beside(server: Server, tmp_path: Path) -> str:
+def loop_refusal(server: Server, tmp_path: Path) -> str:
     with pytest.raises(Unavailable) as caught:
         download.fetch(f"{server.url}/loop", tmp_path / "loop")
     return str(caught.value)
 
 
-def test_https_is_never_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = []
+def test_redirect_from_https_to_http_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    requested = []
 
     def get(url: str, *_: object) -> urllib3.BaseHTTPResponse:
-        asked.append(url)
+        requested.append(url)
         return urllib3.HTTPResponse(status=302, headers={"Location": "http://b.example/x"})
 
     monkeypatch.setattr(http, "get", get)
     with pytest.raises(Unavailable, match=r"redirects to http://b\.example/x, which is not https"):
         download.fetch("https://a.example/x", tmp_path / "x")
-    assert asked == ["https://a.example/x"]
+    assert requested == ["https://a.example/x"]
 
 
 def archive(**files: bytes) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, body in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(body)
             tar.addfile(entry, io.BytesIO(body))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def test_a_member_is_taken_out_of_an_archive(server: Server, tmp_path: Path) -> None:
+def test_member_is_extracted_from_an_archive(server: Server, tmp_path: Path) -> None:
     server.on("/x", archive(program=BODY))
     assert download.fetch(f"{server.url}/x", tmp_path / "x", member="program").read_bytes() == BODY
     assert list(tmp_path.iterdir()) == [tmp_path / "x"]
 
 
 @pytest.mark.parametrize("body", [archive(other=b""), b"no archive"], ids=["another member", "no archive"])
-def test_an_archive_without_the_member_is_refused(server: Server, tmp_path: Path, body: bytes) -> None:
+def test_archive_without_the_member_is_refused(server: Server, tmp_path: Path, body: bytes) -> None:
     server.on("/x", body)
-    assert "/x has no file program" in refused(server, tmp_path, member="program")
+    assert "/x has no file program" in refusal(server, tmp_path, member="program")
 
 
-def test_a_full_disk_is_not_the_network(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_not_retried(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.on("/x", BODY)
 
     def full(*_: object) -> None:
@@ -183,4 +183,4 @@ def test_a_full_disk_is_not_the_network(server: Server, tmp_path: Path, monkeypa
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(LabError, match="cannot be written: No space left on device"):
         download.fetch(f"{server.url}/x", tmp_path / "x")
-    assert server.asked == ["/x"]
+    assert server.requested == ["/x"]

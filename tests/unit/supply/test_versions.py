@@ -1,4 +1,4 @@
-"""Several versions of KAI, of vCluster and of Kubernetes in one supply: names, addresses, keys, builds, bundles."""
+"""Several versions of KAI, vCluster and Kubernetes in one supply: names, URLs, cache keys, builds, bundles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Make = Callable[..., Supply]
 
 @pytest.fixture
 def supply(runner: FakeRunner) -> Make:
-    """A supply that asks nothing of this machine: bundles are its only source unless a test says otherwise."""
+    """Make a supply that runs no command; its only source is a bundle unless ``sources`` is given."""
 
     def make(*tenants: dict[str, Any], sources: tuple[str, ...] = ("bundle",), **sections: Any) -> Supply:
         found = {"scheduler": "default", "cluster": {"workers": 4}, **sections}
@@ -51,11 +51,11 @@ def own(name: str, **more: Any) -> dict[str, Any]:
         (Item("image", "docker.io/library/x:1"), "image docker.io/library/x:1"),
     ],
 )
-def test_items_read_well(item: Item, text: str) -> None:
+def test_item_as_text(item: Item, text: str) -> None:
     assert str(item) == text
 
 
-def test_both_spellings_of_the_lab_files_own_version_are_one_item(supply: Make) -> None:
+def test_every_spelling_of_the_lab_version_is_one_item(supply: Make) -> None:
     found = supply(own("a"), kai={"version": "0.16.8"})
     spellings = ["", "0.16.8", "v0.16.8"]
     assert {found.item("chart", "kai-scheduler", version) for version in spellings} == {KAI}
@@ -65,7 +65,7 @@ def test_both_spellings_of_the_lab_files_own_version_are_one_item(supply: Make) 
     assert [found.wanted(item) for item in (KAI, OLD_KAI)] == ["v0.16.8", "v0.9.3"]
 
 
-def test_a_kai_chart_is_where_its_version_is_published(supply: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kai_chart_address_depends_on_its_version(supply: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "reachable", lambda host: host == "ghcr.io")
     found = supply(sources=("registry",))
     old, new = (
@@ -77,13 +77,13 @@ def test_a_kai_chart_is_where_its_version_is_published(supply: Make, monkeypatch
     assert supply(sources=("registry",), kai={"version": "0.9.3"}).choose([KAI])[KAI].where == old
 
 
-def test_a_kai_chart_older_than_all_that_is_known_has_no_address() -> None:
+def test_kai_chart_older_than_every_line_has_no_address() -> None:
     row = load("1.34.4").chart("kai-scheduler", "v0.1.0")
     assert row is not None
     assert row.oci == ""
 
 
-def test_a_vcluster_chart_of_another_version_is_another_file_and_cannot_be_built() -> None:
+def test_vcluster_chart_of_another_version_has_its_own_url_and_no_build() -> None:
     catalogue = load("1.34.4")
     plain, other = catalogue.chart("vcluster"), catalogue.chart("vcluster", "0.35.3")
     assert plain == catalogue.chart("vcluster", "0.36.1") == catalogue.charts["vcluster"]
@@ -94,7 +94,7 @@ def test_a_vcluster_chart_of_another_version_is_another_file_and_cannot_be_built
     assert catalogue.chart("nobody") is None
 
 
-def test_charts_of_two_versions_lie_in_two_places(supply: Make, tmp_path: Path) -> None:
+def test_bundle_keeps_charts_of_two_versions_apart(supply: Make, tmp_path: Path) -> None:
     charts = [(KAI, "v0.16.8"), (OLD_KAI, "v0.9.3")]
     for _, version in charts:
         (tmp_path / version).write_text(version)
@@ -111,7 +111,7 @@ def test_charts_of_two_versions_lie_in_two_places(supply: Make, tmp_path: Path) 
     assert not found.has("chart", "kai-scheduler", "0.7.11")
 
 
-def test_the_clusters_own_kubernetes_stays_as_it_is() -> None:
+def test_tenant_images_leave_the_cluster_kubernetes_unchanged() -> None:
     plain = load("1.34.4")
     assert with_tenant_images(plain, ["1.34.4"]) is plain
     more = with_tenant_images(plain, ["1.33.13", "1.34.4", "1.33.13", "1.32.7"])
@@ -122,15 +122,15 @@ def test_the_clusters_own_kubernetes_stays_as_it_is() -> None:
     assert {name: folder_of(more.go[name]) for name in plain.go} == {n: folder_of(r) for n, r in plain.go.items()}
 
 
-def test_another_kubernetes_is_a_recipe_of_three_programs() -> None:
+def test_tenant_kubernetes_is_built_from_three_programs() -> None:
     catalogue = with_tenant_images(load("1.34.4"), ["1.33.13"])
-    recipe, ours = catalogue.go["kubernetes-1.33.13"], catalogue.go["kubernetes"]
+    recipe, own_recipe = catalogue.go["kubernetes-1.33.13"], catalogue.go["kubernetes"]
     assert set(recipe.programs) == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-    assert (recipe.module, recipe.version, ours.version) == ("k8s.io/kubernetes", "v1.33.13", "v1.34.4")
+    assert (recipe.module, recipe.version, own_recipe.version) == ("k8s.io/kubernetes", "v1.33.13", "v1.34.4")
     assert "gitVersion=v1.33.13 " in recipe.ldflags
     assert "gitMinor=33 " in recipe.ldflags
     assert "1.34" not in recipe.ldflags
-    assert folder_of(recipe) != folder_of(ours)
+    assert folder_of(recipe) != folder_of(own_recipe)
     assert folder_of(recipe).name.startswith("kubernetes-1.33.13-")
     text = wrapper_mod(recipe)
     assert "module kailab.build/kubernetes-1.33.13\n" in text
@@ -141,7 +141,7 @@ def test_another_kubernetes_is_a_recipe_of_three_programs() -> None:
     assert archive_path(row, catalogue) != archive_path(catalogue.image(TENANT_IMAGE.format("1.34.4")), catalogue)
 
 
-def test_each_kubernetes_is_one_step(supply: Make) -> None:
+def test_each_kubernetes_version_is_one_build_step(supply: Make) -> None:
     found = supply(own("a", kubernetes="1.33.13"), own("b", kubernetes="1.33.13"), own("c"))
     names = [TENANT_IMAGE.format("1.33.13"), TENANT_IMAGE.format("1.34.4"), "registry.k8s.io/kube-proxy:v1.34.4"]
     steps = builds_needed([Choice(Item("image", name), "build", "Go modules") for name in names], found)
@@ -152,13 +152,13 @@ def test_each_kubernetes_is_one_step(supply: Make) -> None:
     assert steps[0].effects()[0].what == "build kubernetes 1.33.13 from Go modules, into the cache"
 
 
-def test_charts_are_built_by_their_recipe(supply: Make) -> None:
+def test_chart_build_is_one_step(supply: Make) -> None:
     item = Item("chart", "vcluster")
     assert [step.id for step in builds_needed([Choice(item, "build", "x")], supply())] == ["supply:vcluster"]
 
 
 def needed(found: Supply) -> tuple[list[str], list[str]]:
-    """Charts, and images of KAI and of vCluster's Kubernetes by their last part."""
+    """Required charts, and the last path components of required images of KAI and of tenants' Kubernetes."""
     items = items_needed(found.spec, found)
     assert len(set(items)) == len(items)
     images = [item.name for item in items if item.kind == "image"]
@@ -168,7 +168,7 @@ def needed(found: Supply) -> tuple[list[str], list[str]]:
     )
 
 
-def test_a_lab_needs_every_tenants_kai(supply: Make) -> None:
+def test_lab_requires_the_kai_of_every_tenant(supply: Make) -> None:
     plain = own("c", mode="default", kaiVersion=None)
     found = supply(own("a", kaiVersion="0.9.3", kubernetes="1.33.13"), own("b", kaiVersion="0.16.8"), plain)
     charts, images = needed(found)
@@ -177,20 +177,20 @@ def test_a_lab_needs_every_tenants_kai(supply: Make) -> None:
     assert {"kubernetes:v1.33.13", "kubernetes:v1.34.4"} < set(images)
 
 
-def test_what_host_and_tenant_have_in_common_is_needed_once(supply: Make) -> None:
+def test_items_shared_by_host_and_tenant_are_required_once(supply: Make) -> None:
     found = supply(own("a"), own("b", mode="host-kai", kaiVersion=None), scheduler="kai")
     charts, images = needed(found)
     assert charts == ["chart kai-scheduler", "chart vcluster"]
     assert images.count("scheduler:v0.16.8") == 1
 
 
-def test_every_vcluster_chart_is_needed(supply: Make) -> None:
+def test_lab_requires_every_vcluster_chart(supply: Make) -> None:
     plain = {"mode": "default", "kaiVersion": None}
     found = supply(own("a", **plain), own("b", vcluster="0.36.0", **plain), own("c", vcluster="0.36.0", **plain))
     assert needed(found) == (["chart vcluster", "chart vcluster 0.36.0"], ["kubernetes:v1.34.4"])
 
 
-def test_a_bundle_carries_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_holds_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_profile("versions", ["supply.sources=[bundle]"], {})
     found = Supply(spec, FakeRunner(), ContainerEngine(FakeRunner()), engine_runs=False)
 
@@ -201,10 +201,10 @@ def test_a_bundle_carries_every_version(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(found, "path", path)
     monkeypatch.setattr(bundling, "Session", lambda *_: SimpleNamespace(supply=found))
-    said: list[str] = []
-    bundling.create_bundle(spec, tmp_path / "all", (), (), said.append)
+    messages: list[str] = []
+    bundling.create_bundle(spec, tmp_path / "all", (), (), messages.append)
     bundle = Bundle.open(tmp_path / "all")
-    assert "chart kai-scheduler v0.7.11" in said
+    assert "chart kai-scheduler v0.7.11" in messages
     versions = ["v0.9.3", "v0.7.11"]
     entries = [bundle.find(Item("chart", "kai-scheduler"), version) for version in versions]
     assert [bundle.path(entry).read_text() for entry in entries if entry] == [f"kai-scheduler {v}" for v in versions]
@@ -212,5 +212,5 @@ def test_a_bundle_carries_every_version(tmp_path: Path, monkeypatch: pytest.Monk
     assert bundle.find(Item("image", TENANT_IMAGE.format("1.33.13")))
     assert bundle.find(Item("image", "ghcr.io/nvidia/kai-scheduler/scheduler:v0.7.11"))
 
-    bundling.create_bundle(spec, tmp_path / "one", (), ("kai-scheduler@0.9.3", "kai-scheduler"), said.append)
+    bundling.create_bundle(spec, tmp_path / "one", (), ("kai-scheduler@0.9.3", "kai-scheduler"), messages.append)
     assert [entry.version for entry in Bundle.open(tmp_path / "one").entries] == ["v0.9.3", "v0.16.8"]

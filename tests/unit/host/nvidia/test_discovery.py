@@ -1,9 +1,8 @@
-"""What is found out about a machine's driver, libraries, toolkit and CDI specs."""
+"""Discovery of a machine's driver, libraries, toolkit and CDI specs."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from lab.host.nvidia import cdi, driver, libraries, toolkit
 from lab.host.nvidia.discovery import discover
 from lab.host.nvml import Nvml
 from lab.serialization import to_json
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 from tests.support.nvidia_world import DOCKER, LIB, VERSION, gpu, uuid
 
@@ -24,12 +22,7 @@ PROC_VERSION = (
 GENERATE = "nvidia-ctk cdi generate --mode=auto --format=json"
 
 
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
-def test_the_kernels_words_are_read(world: HostWorld) -> None:
+def test_kernel_driver_is_read_from_proc_and_dev(world: HostWorld) -> None:
     world.put("/proc/driver/nvidia/version", PROC_VERSION)
     world.put("/proc/driver/nvidia/params", "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n")
     for name in ("nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "null"):
@@ -39,17 +32,17 @@ def test_the_kernels_words_are_read(world: HostWorld) -> None:
     )
 
 
-def test_the_closed_module_names_its_version_too(world: HostWorld) -> None:
+def test_version_of_the_proprietary_module_is_read(world: HostWorld) -> None:
     line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.256.02  Thu May  2 14:37:44 UTC 2024\n"
     world.put("/proc/driver/nvidia/version", line)
     assert driver.read(world.machine).version == "470.256.02"
 
 
-def test_a_machine_without_a_driver_says_nothing(world: HostWorld) -> None:
+def test_machine_without_driver_gives_empty_facts(world: HostWorld) -> None:
     assert driver.read(world.machine) == driver.KernelDriver()
 
 
-def test_wsl_is_known_by_its_device(world: HostWorld) -> None:
+def test_wsl_is_recognized_by_its_device(world: HostWorld) -> None:
     world.put("/dev/dxg", "")
     assert driver.read(world.machine).wsl
 
@@ -65,7 +58,7 @@ def ldconfig(world: HostWorld, *lines: str) -> None:
     world.runner.handle("/sbin/ldconfig -p", out=f"{len(lines)} libs found in cache `/etc/ld.so.cache'\n{text}")
 
 
-def test_libraries_are_found_through_the_linkers_cache(world: HostWorld) -> None:
+def test_libraries_are_found_in_the_linker_cache(world: HostWorld) -> None:
     install(world, "libcuda", "libnvidia-ml", "libnvidia-nosoname")
     install(world, "libcuda", folder="/usr/lib/i386-linux-gnu")
     install(world, "libnvidia-ml", version="111.22", folder="/opt/old")
@@ -91,7 +84,7 @@ def test_libraries_are_found_through_the_linkers_cache(world: HostWorld) -> None
     assert set(found.witnesses.values()) == {("ldconfig",)}
 
 
-def test_the_toolkit_is_the_second_witness(world: HostWorld) -> None:
+def test_toolkit_confirms_libraries_and_adds_firmware(world: HostWorld) -> None:
     install(world, "libcuda", "libnvidia-ml")
     firmware = f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
     world.put(firmware, "")
@@ -115,7 +108,7 @@ def test_the_toolkit_is_the_second_witness(world: HostWorld) -> None:
 
 
 @pytest.mark.parametrize("answer", ["not json", "[]"])
-def test_a_toolkit_that_finds_no_driver_is_no_witness(world: HostWorld, answer: str) -> None:
+def test_failed_toolkit_output_is_ignored(world: HostWorld, answer: str) -> None:
     ldconfig(world)
     world.runner.has("nvidia-ctk")
     world.runner.handle(GENERATE, out=answer, code=1)
@@ -124,7 +117,7 @@ def test_a_toolkit_that_finds_no_driver_is_no_witness(world: HostWorld, answer: 
     assert found.missing == ("libnvidia-ml.so", "libcuda.so")
 
 
-def test_the_toolkit_as_packaged(world: HostWorld) -> None:
+def test_packaged_toolkit_is_described(world: HostWorld) -> None:
     for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook"):
         world.runner.has(name)
     world.runner.handle("nvidia-ctk --version", out="NVIDIA Container Toolkit CLI version 1.18.2\ncommit: f00\n")
@@ -139,7 +132,7 @@ def test_the_toolkit_as_packaged(world: HostWorld) -> None:
 
 
 @pytest.mark.parametrize(("help_text", "modern"), [("  disable-device-node-modification  x", True), ("chmod", False)])
-def test_a_build_that_tells_no_version_is_known_by_its_hooks(world: HostWorld, help_text: str, modern: bool) -> None:
+def test_toolkit_without_version_is_classified_by_its_hooks(world: HostWorld, help_text: str, modern: bool) -> None:
     for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook"):
         world.runner.has(name)
     world.runner.handle("nvidia-ctk --version", out="NVIDIA Container Toolkit CLI version unknown\n")
@@ -148,7 +141,7 @@ def test_a_build_that_tells_no_version_is_known_by_its_hooks(world: HostWorld, h
     assert (found.version, found.modern, found.mode, found.mounts) == ("", modern, "auto", False)
 
 
-def test_a_toolkit_that_cannot_be_run_is_still_there(world: HostWorld) -> None:
+def test_toolkit_that_fails_to_run_counts_as_installed(world: HostWorld) -> None:
     world.runner.has("nvidia-ctk")
     world.runner.handle("nvidia-ctk --version", raises=CommandFailed(["nvidia-ctk"], 127))
     world.put(toolkit.CONFIG, "a = = b")
@@ -163,7 +156,7 @@ def spec(*names: str, path: str = "/usr/bin/nvidia-smi", kind: str = "nvidia.com
     return json.dumps({"cdiVersion": "0.5.0", "kind": kind, "containerEdits": edits, "devices": devices})
 
 
-def test_the_spec_of_the_later_folder_counts_and_a_gone_file_makes_it_stale(world: HostWorld) -> None:
+def test_later_folder_takes_precedence_and_missing_file_makes_spec_stale(world: HostWorld) -> None:
     world.put("/etc/cdi/nvidia.yaml", spec("0", uuid(0)))
     world.put("/etc/cdi/other.json", spec("x", kind="example.com/nic"))
     world.put("/etc/cdi/torn.yaml", "kind: [")
@@ -178,22 +171,22 @@ def test_the_spec_of_the_later_folder_counts_and_a_gone_file_makes_it_stale(worl
     assert found.lacks((uuid(0), uuid(1))) == (f"/var/run/cdi/nvidia.json does not name {uuid(0)}",)
 
 
-def test_no_spec_lacks_everything(world: HostWorld) -> None:
+def test_missing_spec_is_reported(world: HostWorld) -> None:
     assert cdi.read(world.machine).lacks(()) == ("no CDI spec for nvidia.com/gpu exists",)
 
 
-def test_discovery_puts_it_together(world: HostWorld) -> None:
+def test_discovery_combines_all_facts(world: HostWorld) -> None:
     ldconfig(world)
     world.put("/etc/docker/daemon.json", '{"default-runtime": "kailab-runc"}')
     known = HostFacts(arch="x86_64", gpu=Nvml(VERSION, "13.0", (gpu(0), gpu(1, mig=True))), engines=(DOCKER,))
     found = discover(world.runner, known, engine="auto", machine=world.machine)
     assert (found.engine, found.default_runtime, found.engine_broken) == (DOCKER, "kailab-runc", "")
-    assert [one.index for one in found.gpus] == [0]
-    assert [one.index for one in found.mig_gpus] == [1]
+    assert [device.index for device in found.gpus] == [0]
+    assert [device.index for device in found.mig_gpus] == [1]
     assert to_json(found)["nvml"]["driver"] == VERSION
 
 
-def test_without_gpus_nothing_is_asked(world: HostWorld) -> None:
+def test_discovery_runs_no_command_without_gpus(world: HostWorld) -> None:
     world.put("/etc/docker/daemon.json", "{broken")
     found = discover(world.runner, HostFacts(gpu=Nvml(why="Driver Not Loaded")), machine=world.machine)
     assert found.gpus == ()

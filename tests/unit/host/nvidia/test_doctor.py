@@ -1,9 +1,8 @@
-"""What the doctor says of real GPUs."""
+"""Findings of the doctor about real GPUs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from lab.host.nvidia.doctor import findings, strategy_findings
 from lab.host.nvidia.driver import KernelDriver
 from lab.host.nvidia.toolkit import Toolkit
 from lab.host.nvml import Nvml
-from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 from tests.support.nvidia_world import DOCKER, TOOLKIT, VERSION, facts, gpu, uuid
 
@@ -28,14 +26,14 @@ def levels(found: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.fix_id) for finding in found]
 
 
-def test_a_prepared_machine_is_well() -> None:
+def test_prepared_machine_has_only_ok_findings() -> None:
     found = list(strategy_findings(READY, "auto", forced=False))
     assert levels(found) == [("ok", ""), ("ok", "")]
     assert "NVIDIA L4 (23034 MiB)" in found[0].what
     assert "volume-mount" in found[1].what
 
 
-def test_settings_that_lack_lead_to_their_fixes() -> None:
+def test_missing_settings_name_their_fixes() -> None:
     assert levels(list(strategy_findings(facts(), "auto", forced=False)))[-1] == ("error", "nvidia-runtime")
     found = list(strategy_findings(facts(), "cdi", forced=True))
     assert [finding.fix_id for finding in found if finding.fix_id] == ["nvidia-runtime", "nvidia-cdi"]
@@ -47,7 +45,7 @@ def test_settings_that_lack_lead_to_their_fixes() -> None:
     assert found[-1].what == f"/etc/cdi/nvidia.yaml does not name {uuid(3)}"
 
 
-def test_what_was_not_taken_is_a_warning_with_the_reason() -> None:
+def test_rejected_strategies_are_warnings_with_reasons() -> None:
     found = list(strategy_findings(facts(toolkit=Toolkit()), "auto", forced=False))
     assert levels(found) == [("ok", ""), ("warning", ""), ("warning", ""), ("ok", "")]
     assert found[1].what.startswith("volume-mount: the NVIDIA container toolkit is not installed")
@@ -56,27 +54,22 @@ def test_what_was_not_taken_is_a_warning_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize(("forced", "level"), [(True, "error"), (False, "warning")])
-def test_gpus_that_cannot_be_passed_on(forced: bool, level: str) -> None:
+def test_unusable_gpus_are_an_error_only_if_forced(forced: bool, level: str) -> None:
     broken = facts(kernel=KernelDriver("1.2", (0, 1, 2, 3), ("nvidiactl", "nvidia-uvm")))
     found = list(strategy_findings(broken, "auto", forced=forced))
     assert found[-1].severity == level
     assert f"its libraries are {VERSION}: reboot" in found[-1].what
 
 
-def test_a_gpu_that_is_in_mig_mode_is_named() -> None:
-    cut = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, mig=True, slices=("MIG-1", "MIG-2")))))
-    found = list(strategy_findings(cut, "auto", forced=False))
+def test_gpu_in_mig_mode_is_named() -> None:
+    partitioned = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, mig=True, slices=("MIG-1", "MIG-2")))))
+    found = list(strategy_findings(partitioned, "auto", forced=False))
     assert found[1].severity == "warning"
     assert "GPU 1 is in MIG mode (2 slices)" in found[1].what
 
 
-@pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    return HostWorld(tmp_path / "root", runner)
-
-
 @pytest.mark.parametrize(
-    ("mode", "level", "says"),
+    ("mode", "level", "text"),
     [
         ("none", "skipped", "gpu.mode none"),
         ("simulated", "skipped", "gpu.mode simulated"),
@@ -84,14 +77,16 @@ def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
         ("nvidia", "error", "Driver Not Loaded"),
     ],
 )
-def test_without_a_gpu_only_the_lab_file_makes_it_a_failure(world: HostWorld, mode: str, level: str, says: str) -> None:
-    at = CheckContext(HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode))
-    (found,) = findings(at)
+def test_missing_gpu_fails_only_if_the_lab_file_requires_it(world: HostWorld, mode: str, level: str, text: str) -> None:
+    context = CheckContext(
+        HostFacts(gpu=Nvml(why="Driver Not Loaded")), world.runner, world.machine, HostNeeds(gpu=mode)
+    )
+    (found,) = findings(context)
     assert found.severity == level
-    assert says in found.what
+    assert text in found.what
 
 
-def test_the_machine_is_asked_where_there_is_a_gpu(world: HostWorld) -> None:
+def test_machine_with_gpu_is_inspected(world: HostWorld) -> None:
     world.runner.has("ldconfig", "/sbin/ldconfig")
     world.runner.handle("/sbin/ldconfig -p", times=1)
     world.put("/dev/dxg", "")

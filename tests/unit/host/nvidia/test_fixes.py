@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,15 +29,9 @@ PACKAGED = (
 
 
 @pytest.fixture
-def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
-    made = HostWorld(tmp_path / "root", runner)
+def world(world: HostWorld, runner: FakeRunner) -> HostWorld:
     runner.has("nvidia-container-runtime")
-    return made
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "state" / "host.jsonl")
+    return world
 
 
 @pytest.fixture
@@ -57,7 +50,7 @@ def settings(world: HostWorld) -> dict[str, Any]:
 
 @pytest.mark.parametrize("daemon", [None, ODD, b""])
 @pytest.mark.parametrize("toolkit", [None, PACKAGED])
-def test_both_files_change_and_come_back_byte_for_byte(
+def test_undo_restores_both_files_byte_for_byte(
     world: HostWorld, journal: Journal, fix: NvidiaRuntime, daemon: bytes | None, toolkit: bytes | None
 ) -> None:
     if daemon is not None:
@@ -74,14 +67,14 @@ def test_both_files_change_and_come_back_byte_for_byte(
     assert "runtimes" not in settings(world).get("nvidia-container-runtime", {})
     ran = len(world.runner.lines)
     fix.apply(world.runner, journal)
-    assert len(world.runner.lines) == ran, "the second time there is nothing to do"
+    assert len(world.runner.lines) == ran, "the second apply changes nothing"
     assert len(fix.undo(world.runner, journal)) == 2
     assert (world.files(), world.directories()) == (files, directories)
     assert journal.owned() == ()
     assert fix.undo(world.runner, journal) == []
 
 
-def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_found(
+def test_it_chains_to_the_runtime_wrapper_and_each_undo_restores_its_own_changes(
     world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
     world.put(CONFIG, ODD)
@@ -104,22 +97,22 @@ def test_it_stands_in_front_of_the_labs_own_runtime_and_each_gives_back_what_it_
     assert journal.owned() == ()
 
 
-def test_later_changes_of_others_are_kept(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_undo_keeps_later_changes_by_others(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.put(CONFIG, b"{}")
     world.put(TOOLKIT_CONFIG, PACKAGED)
     world.obey_files(removing=False)
     fix.apply(world.runner, journal)
     world.put(CONFIG, json.dumps({**config(world), "debug": True}))
     world.put(TOOLKIT_CONFIG, world.machine.path(TOOLKIT_CONFIG).read_text() + "# mine\n")
-    said = fix.undo(world.runner, journal)
-    assert all("kept later changes" in line for line in said)
+    messages = fix.undo(world.runner, journal)
+    assert all("kept later changes" in message for message in messages)
     assert config(world) == {"debug": True, "default-runtime": "runc"}
     assert settings(world)["accept-nvidia-visible-devices-as-volume-mounts"] is False
     assert world.machine.path(TOOLKIT_CONFIG).read_text().endswith("# mine\n")
 
 
-def running(world: HostWorld, follows: bool = True) -> list[str]:
-    """A dockerd that reads its file on SIGHUP (``follows``), and keeps its default runtime when that names none."""
+def run_daemon(world: HostWorld, follows: bool = True) -> list[str]:
+    """Run a dockerd that reloads its file on SIGHUP if ``follows``; returns its default runtime after each signal."""
     world.docker_runs(4711)
     world.runner.has("docker")
     state = {"default": "runc"}
@@ -138,10 +131,10 @@ def running(world: HostWorld, follows: bool = True) -> list[str]:
     return seen
 
 
-def test_a_running_daemon_follows_and_goes_back_before_the_runtime_loses_its_name(
+def test_running_daemon_reloads_and_returns_to_runc_before_the_runtime_is_removed(
     world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
-    seen = running(world)
+    seen = run_daemon(world)
     world.obey_files()
     world.runner.handle("docker ps -aq")
     fix.apply(world.runner, journal)
@@ -151,8 +144,8 @@ def test_a_running_daemon_follows_and_goes_back_before_the_runtime_loses_its_nam
     assert not world.machine.path(CONFIG).exists()
 
 
-def test_a_changed_file_is_read_again_too(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
-    seen = running(world)
+def test_daemon_reloads_a_file_with_later_changes(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
+    seen = run_daemon(world)
     world.obey_files()
     world.runner.handle("docker ps -aq")
     fix.apply(world.runner, journal)
@@ -162,10 +155,10 @@ def test_a_changed_file_is_read_again_too(world: HostWorld, journal: Journal, fi
     assert config(world)["debug"] is True
 
 
-def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containers(
+def test_daemon_that_ignores_the_reload_is_not_restarted_under_running_containers(
     world: HostWorld, journal: Journal, fix: NvidiaRuntime
 ) -> None:
-    running(world, follows=False)
+    run_daemon(world, follows=False)
     world.obey_files(removing=False)
     world.runner.handle(["docker", "ps", "--format", "{{.Names}}"], out="precious\n")
     with pytest.raises(HostNotReady, match="did not apply its new default runtime") as caught:
@@ -173,7 +166,7 @@ def test_a_daemon_that_goes_on_as_before_is_not_restarted_under_running_containe
     assert caught.value.evidence == ("running container precious",)
 
 
-def test_an_idle_daemon_under_systemd_is_restarted(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_idle_daemon_under_systemd_is_restarted(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.docker_runs(4711)
     world.machine.path("/run/systemd/system").mkdir(parents=True)
     world.runner.has("docker")
@@ -195,9 +188,7 @@ def inspected(*lines: str) -> Callable[[Call], str]:
     return lambda _: "".join(f"{line}\n" for line in lines)
 
 
-def test_the_runtime_stays_while_containers_were_made_with_it(
-    world: HostWorld, journal: Journal, fix: NvidiaRuntime
-) -> None:
+def test_runtime_stays_while_containers_use_it(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.obey_files(removing=False)
     fix.apply(world.runner, journal)
     world.runner.has("docker")
@@ -209,9 +200,7 @@ def test_the_runtime_stays_while_containers_were_made_with_it(
     assert config(world)["default-runtime"] == "nvidia"
 
 
-def test_a_registration_of_the_user_s_own_is_left_to_them(
-    world: HostWorld, journal: Journal, fix: NvidiaRuntime
-) -> None:
+def test_registration_by_the_user_is_kept(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     theirs = {"runtimes": {"nvidia": {"path": "/opt/nvidia-container-runtime", "runtimeArgs": []}}}
     world.put(CONFIG, json.dumps(theirs))
     world.obey_files()
@@ -230,7 +219,7 @@ def test_a_registration_of_the_user_s_own_is_left_to_them(
         ("{}", "a = = b", "not TOML"),
     ],
 )
-def test_what_cannot_be_extended_is_left_alone(
+def test_unsupported_files_are_not_changed(
     world: HostWorld, journal: Journal, fix: NvidiaRuntime, daemon: str, toolkit: str, why: str
 ) -> None:
     world.put(CONFIG, daemon)
@@ -242,7 +231,7 @@ def test_what_cannot_be_extended_is_left_alone(
     assert journal.owned() == ()
 
 
-def test_without_the_toolkit_nothing_is_registered(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
+def test_missing_toolkit_is_refused(world: HostWorld, journal: Journal, fix: NvidiaRuntime) -> None:
     world.runner.programs.clear()
     with pytest.raises(HostNotReady, match="not installed"):
         fix.apply(world.runner, journal)
@@ -252,9 +241,7 @@ SPEC = f"cdiVersion: 0.5.0\nkind: {cdi.KIND}\ndevices: []\n"
 
 
 @pytest.mark.parametrize(("path", "before"), [("/etc/cdi/nvidia.yaml", None), ("/var/run/cdi/nvidia.yaml", SPEC)])
-def test_the_spec_is_written_over_the_stale_one_and_comes_back(
-    world: HostWorld, journal: Journal, path: str, before: str | None
-) -> None:
+def test_undo_restores_the_replaced_spec(world: HostWorld, journal: Journal, path: str, before: str | None) -> None:
     if before is not None:
         world.put(path, before)
     files, directories = world.files(), world.directories()
@@ -269,7 +256,7 @@ def test_the_spec_is_written_over_the_stale_one_and_comes_back(
 
 
 @pytest.mark.parametrize(("out", "code"), [("", 1), ("kind: example.com/nic\n", 0)])
-def test_a_toolkit_that_makes_no_spec_changes_nothing(world: HostWorld, journal: Journal, out: str, code: int) -> None:
+def test_failed_spec_generation_changes_nothing(world: HostWorld, journal: Journal, out: str, code: int) -> None:
     world.runner.handle(list(cdi.GENERATE), out=out, err="failed to initialize NVML\n", code=code)
     with pytest.raises(HostNotReady, match="generated no CDI spec") as caught:
         NvidiaCdi(world.machine).apply(world.runner, journal)
@@ -277,7 +264,7 @@ def test_a_toolkit_that_makes_no_spec_changes_nothing(world: HostWorld, journal:
     assert journal.owned() == ()
 
 
-def test_the_spec_stays_while_containers_may_need_it(world: HostWorld, journal: Journal) -> None:
+def test_spec_stays_while_containers_may_need_it(world: HostWorld, journal: Journal) -> None:
     world.obey_files(removing=False)
     world.runner.handle(list(cdi.GENERATE), out=SPEC)
     fix = NvidiaCdi(world.machine)

@@ -1,4 +1,4 @@
-"""What NVML tells beside the names: minors that are not there, GPUs that are cut up."""
+"""NVML queries: missing minor numbers, and GPUs in MIG mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.host import nvml
 
 
 class Refused(Exception):
-    """Stands for pynvml.NVMLError."""
+    """Stand-in for pynvml.NVMLError."""
 
 
 def _refuse(*_: object) -> object:
@@ -35,29 +35,29 @@ def pynvml(**changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetName": lambda handle: b"NVIDIA H100",
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=2**34),
         "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 3,
-        "nvmlDeviceGetMigDeviceHandleByIndex": lambda handle, at: _refuse() if at == 1 else f"slice{at}",
+        "nvmlDeviceGetMigDeviceHandleByIndex": lambda handle, index: _refuse() if index == 1 else f"slice{index}",
     }
     return SimpleNamespace(**{**answers, **changes})
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> nvml.GpuDevice:
+def queried_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> nvml.GpuDevice:
     monkeypatch.setitem(sys.modules, "pynvml", pynvml(**changes))
     (gpu,) = nvml.query().gpus
     return gpu
 
 
-def test_a_gpu_in_mig_mode_names_its_slices_and_skips_empty_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = asked(monkeypatch)
+def test_gpu_in_mig_mode_lists_its_slices_without_empty_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = queried_gpu(monkeypatch)
     assert (gpu.index, gpu.minor, gpu.mig) == (0, 4, True)
     assert gpu.slices == ("uuid of slice0", "uuid of slice2")
     assert (gpu.name, gpu.memory_mib) == ("NVIDIA H100", 16384)
 
 
-def test_what_a_product_or_platform_does_not_answer_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = asked(monkeypatch, nvmlDeviceGetMigMode=_refuse, nvmlDeviceGetMinorNumber=_refuse)
+def test_unsupported_queries_leave_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = queried_gpu(monkeypatch, nvmlDeviceGetMigMode=_refuse, nvmlDeviceGetMinorNumber=_refuse)
     assert (gpu.minor, gpu.mig, gpu.slices) == (-1, False, ())
 
 
-def test_a_gpu_without_a_name_is_an_answer_of_nvml_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_name_query_makes_nvml_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", pynvml(nvmlDeviceGetName=_refuse))
     assert not nvml.query().usable

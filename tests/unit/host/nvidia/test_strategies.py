@@ -1,4 +1,4 @@
-"""Which strategy a machine allows, and why."""
+"""Choice of the GPU strategy, with reasons."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from tests.support.nvidia_world import DOCKER, FILES, TOOLKIT, facts, gpu, uuid
 ALL = ("volume-mount", "cdi", "explicit-mounts")
 
 
-def test_every_row_of_the_table_names_checks_that_exist_and_every_check_is_used() -> None:
+def test_strategies_name_existing_checks_and_use_all_of_them() -> None:
     rows = strategies()
     assert tuple(rows) == ALL
     assert {name for row in rows.values() for name in row.checks} == set(REQUIREMENTS)
     assert all(row.title and row.why for row in rows.values())
 
 
-def test_auto_prefers_requests_by_mounts_and_says_what_has_to_change() -> None:
+def test_auto_prefers_volume_mounts_and_names_required_changes() -> None:
     choice = choose_strategy(facts())
     assert (choice.strategy, dict(choice.refused), choice.changes) == ("volume-mount", {}, (RUNTIME_FIX,))
     assert choice.why == strategies()["volume-mount"].why
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_can_be_forced(name: str) -> None:
+def test_every_strategy_can_be_forced(name: str) -> None:
     choice = choose_strategy(facts(), name)
     assert choice.strategy == name
     assert choice.why == "set in gpu.strategy"
 
 
 @pytest.mark.parametrize(
-    ("changes", "refused", "says"),
+    ("changes", "refused", "text"),
     [
         ({"nvml": Nvml(why="Driver Not Loaded")}, ALL, "Driver Not Loaded"),
         ({"nvml": Nvml("1.2", "13.0", (gpu(0, mig=True),))}, ALL, "MIG"),
@@ -73,31 +73,31 @@ def test_each_can_be_forced(name: str) -> None:
         ({"files": DriverFiles(FILES.libraries[:1])}, ALL[2:], "libnvidia-ml.so"),
     ],
 )
-def test_what_the_machine_lacks_is_said(changes: dict[str, Any], refused: tuple[str, ...], says: str) -> None:
+def test_missing_requirements_are_named(changes: dict[str, Any], refused: tuple[str, ...], text: str) -> None:
     machine = facts(**changes)
     for name, row in strategies().items():
         reason = row.refusal(machine)
         assert bool(reason) == (name in refused), f"{name}: {reason}"
-    assert says in strategies()[refused[0]].refusal(machine)
+    assert text in strategies()[refused[0]].refusal(machine)
     choice = choose_strategy(machine)
     left = [name for name in ALL if name not in refused]
     assert choice.strategy == (left[0] if left else "")
-    # the reason is told where it made a difference
+    # the choice gives the reason only if it changed the outcome
     if refused[0] == ALL[0]:
-        assert says in choice.why
+        assert text in choice.why
 
 
-def test_an_old_toolkit_works_through_its_cli() -> None:
+def test_old_toolkit_works_through_its_cli() -> None:
     old = replace(TOOLKIT, modern=False, hook="", cli="/usr/bin/nvidia-container-cli", mode="legacy")
     assert choose_strategy(facts(toolkit=old)).strategy == "volume-mount"
 
 
-def test_an_engine_that_does_not_run_yet_is_no_obstacle() -> None:
+def test_stopped_engine_does_not_prevent_a_strategy() -> None:
     choice = choose_strategy(facts(engine=None))
     assert (choice.strategy, choice.changes) == ("volume-mount", (RUNTIME_FIX,))
 
 
-def test_a_prepared_machine_needs_no_change() -> None:
+def test_prepared_machine_needs_no_change() -> None:
     uuids = tuple(uuid(number) for number in range(4))
     ready = facts(
         default_runtime="nvidia",
@@ -116,7 +116,7 @@ def test_a_prepared_machine_needs_no_change() -> None:
     assert choose_strategy(stale, "volume-mount").changes == ()
 
 
-def test_a_forced_strategy_is_never_replaced() -> None:
+def test_forced_strategy_is_never_replaced() -> None:
     bare = facts(toolkit=Toolkit())
     assert choose_strategy(bare, "cdi").strategy == ""
     with pytest.raises(HostNotReady, match=r"gpu.strategy 'cdi' does not work.*not installed") as caught:
@@ -125,18 +125,18 @@ def test_a_forced_strategy_is_never_replaced() -> None:
     assert required_strategy(bare).strategy == "explicit-mounts"
 
 
-def test_no_strategy_at_all_is_said_with_every_reason() -> None:
+def test_error_without_any_strategy_lists_every_reason() -> None:
     with pytest.raises(HostNotReady, match=r"gpu.mode 'nvidia' does not work") as caught:
         required_strategy(facts(toolkit=Toolkit(), files=DriverFiles()))
     assert len(caught.value.evidence) == 3
 
 
-def test_auto_mode_takes_real_gpus_only_where_they_work() -> None:
+def test_auto_mode_uses_real_gpus_only_where_they_work() -> None:
     assert choose_mode(facts(nvml=Nvml(why="no driver"))) == ("simulated", "")
-    mode, said = choose_mode(facts())
+    mode, reason = choose_mode(facts())
     assert mode == "nvidia"
-    assert said.startswith("this machine has 4 NVIDIA GPUs, passed to nodes by volume-mount: ")
-    mode, said = choose_mode(facts(kernel=KernelDriver(wsl=True)))
+    assert reason.startswith("this machine has 4 NVIDIA GPUs, passed to nodes by volume-mount: ")
+    mode, reason = choose_mode(facts(kernel=KernelDriver(wsl=True)))
     assert mode == "simulated"
-    assert "GPUs are simulated" in said
-    assert "WSL" in said
+    assert "GPUs are simulated" in reason
+    assert "WSL" in reason

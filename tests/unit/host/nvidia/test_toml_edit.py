@@ -1,4 +1,4 @@
-"""One key of a TOML file changes, and every other byte stays."""
+"""Setting one key of a TOML file without changing any other byte."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ RUNTIME = "nvidia-container-runtime"
     ],
 )
 @pytest.mark.parametrize("text", [PACKAGED, PACKAGED.rstrip("\n"), "", "# only a comment"])
-def test_a_key_is_set_and_nothing_else(text: str, table: str, key: str, value: bool | str | list[str]) -> None:
+def test_only_the_given_key_is_set(text: str, table: str, key: str, value: bool | str | list[str]) -> None:
     changed = with_value(text, table, key, value)
     assert value_of(changed, table, key) == value
     expected = tomllib.loads(text)
-    here = expected
+    parent = expected
     for word in filter(None, table.split(".")):
-        here = here.setdefault(word, {})
-    here[key] = value
+        parent = parent.setdefault(word, {})
+    parent[key] = value
     assert tomllib.loads(changed) == expected
     comments = [line.partition("#")[2] for line in text.splitlines() if "#" in line]
     assert [line.partition("#")[2] for line in changed.splitlines() if "#" in line] == comments
@@ -64,26 +64,26 @@ def test_only_the_line_of_the_key_differs() -> None:
     assert len(changed) == len(before)
 
 
-def test_a_value_that_is_there_leaves_the_text_alone() -> None:
+def test_text_with_the_value_is_unchanged() -> None:
     text = PACKAGED.replace('mode = "auto"', "mode='auto'  # mine")
     assert with_value(text, RUNTIME, "mode", "auto") == text
 
 
-def test_what_is_not_toml_is_refused() -> None:
+def test_invalid_toml_is_refused() -> None:
     with pytest.raises(HostNotReady, match="not TOML"):
         with_value("a = = b", "", "a", value=True)
 
 
-def test_an_inline_table_is_changed_in_place() -> None:
+def test_inline_table_is_changed_in_place() -> None:
     before = f'{RUNTIME} = {{ mode = "auto", log-level = "info" }}  # mine\n'
     assert with_value(before, RUNTIME, "mode", "cdi") == before.replace("auto", "cdi")
 
 
-def test_a_comment_behind_the_value_stays() -> None:
+def test_comment_after_the_value_is_kept() -> None:
     assert with_value('mode = "auto"  # mine\n', "", "mode", "cdi") == 'mode = "cdi"  # mine\n'
 
 
 @pytest.mark.parametrize("text", [f"{RUNTIME} = 1\n", f"[[{RUNTIME}]]\nmode = 'auto'\n"])
-def test_what_is_not_a_table_is_refused(text: str) -> None:
+def test_non_table_is_refused(text: str) -> None:
     with pytest.raises(HostNotReady, match=f"{RUNTIME} is not a table"):
         with_value(text, RUNTIME, "mode", "cdi")

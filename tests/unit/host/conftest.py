@@ -1,0 +1,21 @@
+"""Fixtures of the tests of the host: a machine made of files, and its journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.engine.journal import Journal
+from tests.support.fakes import FakeRunner
+from tests.support.host_world import HostWorld
+
+
+@pytest.fixture
+def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
+    return HostWorld(tmp_path / "root", runner)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "host.jsonl")
