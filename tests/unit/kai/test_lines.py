@@ -1,3 +1,5 @@
+"""Version lines of KAI: which releases belong to each, and the values of their files."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -26,7 +28,7 @@ EVERY: dict[str, Any] = {
 OWN: dict[str, Any] = {"version": "1.2.5", "first": "1.2.0", "last": "1.2.9", "defects": {"late": "1.2.7"}}
 
 
-def test_the_lines() -> None:
+def test_lines_and_their_tested_versions() -> None:
     assert [(line.name, version) for version, line in lines().items()] == [
         ("0.7", "0.7.11"),
         ("0.9.1", "0.9.3"),
@@ -54,7 +56,7 @@ def test_no_release_belongs_to_two_lines() -> None:
     ("version", "line"),
     [("0.16.2", "0.16"), ("0.9.0", "0.9.1"), ("0.9.5", "0.9.4"), ("0.9.20", "0.9.7"), ("0.7.13", "0.7")],
 )
-def test_each_release_that_was_checked_has_its_line(version: str, line: str) -> None:
+def test_each_known_release_has_its_line(version: str, line: str) -> None:
     found = line_of(version)
     assert (found.name, found.version, found.tag, found.exact) == (line, version, f"v{version}", True)
 
@@ -62,17 +64,17 @@ def test_each_release_that_was_checked_has_its_line(version: str, line: str) -> 
 @pytest.mark.parametrize(
     ("version", "line"),
     [
-        ("0.16.9", "0.16"),  # newer than what is known of its line
+        ("0.16.9", "0.16"),  # newer than the last known release of its line
         ("0.9.21", "0.9.7"),
-        ("0.9.4-rc.0", "0.9.4"),  # a candidate is no release
-        ("0.13.4", "0.12"),  # no line of that minor: the one before
+        ("0.9.4-rc.0", "0.9.4"),  # a release candidate is not a release
+        ("0.13.4", "0.12"),  # minor without a line: the previous line
         ("0.8.5", "0.7"),
-        ("0.10.0", "0.9.7"),  # of several lines of a minor the newest
+        ("0.10.0", "0.9.7"),  # the newest of a minor's lines
         ("0.20.1", "0.17"),
         ("1.0.0", "0.17"),
     ],
 )
-def test_an_unknown_version_is_taken_for_its_nearest_with_a_warning(version: str, line: str) -> None:
+def test_unknown_version_gets_the_nearest_line_with_a_warning(version: str, line: str) -> None:
     found = line_of(version)
     assert (found.name, found.version, found.exact) == (line, version, False)
     assert found.warning.startswith(f"KAI {version} is unknown; the lab treats it like line {line} (")
@@ -81,14 +83,14 @@ def test_an_unknown_version_is_taken_for_its_nearest_with_a_warning(version: str
 
 
 @pytest.mark.parametrize("version", ["0.6.23", "0.0.1"])
-def test_older_than_all_lines_is_refused(version: str) -> None:
-    with pytest.raises(SpecError, match=f"KAI {version} is older") as refusal:
+def test_version_older_than_all_lines_is_refused(version: str) -> None:
+    with pytest.raises(SpecError, match=f"KAI {version} is older") as caught:
         line_of(version)
-    assert "0.7.11" in refusal.value.fix
+    assert "0.7.11" in caught.value.fix
 
 
 @pytest.mark.parametrize("version", ["latest", "0.16", "", "0.16.8.1"])
-def test_what_is_no_version_is_refused(version: str) -> None:
+def test_invalid_version_is_refused(version: str) -> None:
     with pytest.raises(SpecError, match="invalid version"):
         line_of(version)
 
@@ -98,13 +100,13 @@ def test_versions_are_compared_as_numbers() -> None:
     assert release("v0.9.4-rc.0") < release("0.9.4")
 
 
-def test_the_project_moved() -> None:
+def test_chart_address_follows_the_move_of_the_project() -> None:
     for before, after in (("0.9.15", "0.9.16"), ("0.12.17", "0.12.18")):
         assert line_of(before).chart == "oci://ghcr.io/nvidia/kai-scheduler/kai-scheduler"
         assert line_of(after).chart == "oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler"
 
 
-def test_what_changed_within_a_line() -> None:
+def test_changes_within_lines() -> None:
     assert line_of("0.7.11").reservation_class == "node"
     assert line_of("0.7.12").reservation_class == "nvidia"
     assert line_of("0.9.5").helm.reservation_class == ""
@@ -118,7 +120,7 @@ def test_what_changed_within_a_line() -> None:
     assert line_of("0.14.1").keys.min_member == "kai.scheduler/batch-min-member"
 
 
-def test_queues_by_line() -> None:
+def test_queue_support_by_line() -> None:
     for line in lines().values():
         deep = release(line.version) >= release("0.13.0")
         assert line.queue_levels == (0 if deep else 2)
@@ -127,13 +129,13 @@ def test_queues_by_line() -> None:
         assert ("silent-unknown-queue" in {defect.id for defect in line.defects}) is not deep
 
 
-def test_who_answers_the_webhooks() -> None:
+def test_admission_deployment_by_line() -> None:
     assert [line_of(v).admission for v in ("0.7.11", "0.7.13", "0.16.8")] == ["binder", "kai-admission", "admission"]
     for line in lines().values():
         assert line.admission in line.deployments
 
 
-def test_a_defect_is_open_until_it_is_fixed() -> None:
+def test_defect_is_open_until_its_fix() -> None:
     assert "double-reservation" in {defect.id for defect in line_of("0.12.21").open_defects}
     assert "double-reservation" not in {defect.id for defect in line_of("0.12.22").open_defects}
     assert "double-reservation" in {defect.id for defect in line_of("0.12.22").defects}
@@ -143,7 +145,7 @@ def test_a_defect_is_open_until_it_is_fixed() -> None:
             assert not fixed or release(line.first) < release(fixed) <= release(line.last), (line.name, defect.id)
 
 
-def test_0_9_needs_a_crd_that_the_lab_ships() -> None:
+def test_only_0_9_needs_crds_shipped_with_the_lab() -> None:
     for line in lines().values():
         assert bool(line.needs_crds) is line.name.startswith("0.9.")
         for name, file in line.needs_crds.items():
@@ -151,9 +153,9 @@ def test_0_9_needs_a_crd_that_the_lab_ships() -> None:
             assert "needs-cluster-policy" in {defect.id for defect in line.defects}
 
 
-def test_names_that_must_not_differ_between_lines() -> None:
+def test_fixed_names_are_the_same_in_all_lines() -> None:
     known = lines().values()
-    same = {(one.namespace, one.reservation_namespace, one.release, one.scheduler_name) for one in known}
+    same = {(line.namespace, line.reservation_namespace, line.release, line.scheduler_name) for line in known}
     assert same == {("kai-scheduler", "kai-resource-reservation", "kai-scheduler", "kai-scheduler")}
 
 
@@ -161,11 +163,11 @@ def test_names_that_must_not_differ_between_lines() -> None:
     ("version", "kubernetes", "runs"),
     [("0.9.3", "1.33.9", True), ("0.9.3", "1.34.0", False), ("0.9.4", "1.34.0", True), ("0.17.0", "1.40.1", True)],
 )
-def test_newest_kubernetes_of_a_version(version: str, kubernetes: str, runs: bool) -> None:
+def test_version_runs_up_to_its_newest_kubernetes(version: str, kubernetes: str, runs: bool) -> None:
     assert line_of(version).runs_on(kubernetes) is runs
 
 
-def test_the_files_have_values_of_the_right_type() -> None:
+def test_values_of_the_files_have_the_right_types() -> None:
     hints = typing.get_type_hints(VersionLine)
     words = {"hooks": {"helm", "lab"}, "reservation_name": {"node", "hash"}}
     words |= {"workload_class_pods": {"none", "gpu", "fraction"}, "reservation_class": {"", "node", "nvidia"}}
@@ -180,7 +182,7 @@ def test_the_files_have_values_of_the_right_type() -> None:
         assert all(getattr(line, name) in known for name, known in words.items()), line.name
 
 
-def test_the_views_of_the_cluster_read_the_keys_that_every_line_writes() -> None:
+def test_cluster_views_read_the_keys_of_every_line() -> None:
     for line in lines().values():
         keys = line.keys
         assert keys.queue == names.QUEUE_LABEL
@@ -194,13 +196,13 @@ def test_the_views_of_the_cluster_read_the_keys_that_every_line_writes() -> None
         assert line.reservation_namespace == names.RESERVATION_APP
 
 
-def test_plain_data_has_no_sets() -> None:
+def test_json_has_lists_instead_of_sets() -> None:
     data = json.loads(json.dumps([to_json(line) for line in lines().values()]))
     assert data[0]["keys"]["fraction"] == "gpu-fraction"
     assert data[-1]["features"] == sorted(line_of("0.17.0").features)
 
 
-def test_a_change_holds_from_its_release_on() -> None:
+def test_change_applies_from_its_release_on() -> None:
     change = {"since": "1.2.3", "base": "new", "keys": {"mps": "m"}, "features": ["segment"], "defects": {"late": ""}}
     found = source("1.2", {**OWN, "change": [change]}, EVERY)
     before, after = found.line("1.2.2"), found.line("1.2.3")
@@ -212,7 +214,7 @@ def test_a_change_holds_from_its_release_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "told"),
+    ("own", "message"),
     [
         ({"colour": "red"}, "1.2: unknown: colour"),
         ({"keys": {"colour": "red"}}, "1.2: keys: unknown: colour"),
@@ -223,12 +225,12 @@ def test_a_change_holds_from_its_release_on() -> None:
         ({"change": [{"since": "1.2.1", "keys": {"colour": ""}}]}, "1.2: change since 1.2.1: keys: unknown: colour"),
     ],
 )
-def test_keys_that_are_not_known_are_refused(own: dict[str, Any], told: str) -> None:
-    with pytest.raises(LabError, match=told):
+def test_unknown_keys_are_refused(own: dict[str, Any], message: str) -> None:
+    with pytest.raises(LabError, match=message):
         source("1.2", {**OWN, **own}, EVERY)
 
 
-def test_a_key_that_no_file_gives_is_missed() -> None:
+def test_missing_keys_are_refused() -> None:
     without = {key: value for key, value in EVERY.items() if key != "hooks"}
     with pytest.raises(LabError, match=r"1\.2: missing: hooks"):
         source("1.2", OWN, without)
@@ -244,5 +246,5 @@ def test_tables_are_merged_by_key() -> None:
     assert result["features"] == ["gang", "numa"]
 
 
-def test_every_file_is_a_line() -> None:
-    assert {one.name for one in sources()} == {line.name for line in lines().values()}
+def test_every_file_defines_a_line() -> None:
+    assert {file.name for file in sources()} == {line.name for line in lines().values()}

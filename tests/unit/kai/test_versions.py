@@ -1,3 +1,5 @@
+"""The table of KAI versions, as text and as JSON."""
+
 from __future__ import annotations
 
 import io
@@ -12,7 +14,7 @@ from lab.serialization import to_json
 from lab.ui.kai_versions import render_kai_versions
 
 
-def shown(encoding: str = "utf-8") -> list[str]:
+def printed(encoding: str = "utf-8") -> list[str]:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
     render_kai_versions(tuple(lines().values()), Console(file=stream, width=200, highlight=False))
@@ -24,7 +26,7 @@ def row(name: str, rows: list[str]) -> list[str]:
 
 
 def test_each_line_has_a_row_with_its_releases() -> None:
-    rows = shown()
+    rows = printed()
     assert rows[0] == "KAI versions that kailab knows"
     assert row("0.7", rows)[:8] == ["0.7", "0.7.0", "to", "0.7.13", "0.7.11", "up", "to", "1.33"]
     assert row("0.12", rows)[5:] == [
@@ -42,29 +44,29 @@ def test_each_line_has_a_row_with_its_releases() -> None:
     assert row("0.17", rows)[-5:] == ["limit", "any", "gets", "an", "event"]
 
 
-def test_features_are_ticked_by_line() -> None:
-    rows = shown()
+def test_features_are_marked_by_line() -> None:
+    rows = printed()
     assert row("gang", rows)[1:] == ["✓"] * len(lines())
     assert row("hierarchical_queues", rows)[1:] == ["·"] * 5 + ["✓"] * 3
 
 
 def test_defects_name_the_release_that_fixed_them() -> None:
-    told = " ".join(row("double-reservation", shown()))
-    assert told.startswith("double-reservation all all all < 0.9.20 < 0.12.22 < 0.14.6 · · two reservation pods")
-    assert "CHANGELOG.md" in told
+    text = " ".join(row("double-reservation", printed()))
+    assert text.startswith("double-reservation all all all < 0.9.20 < 0.12.22 < 0.14.6 · · two reservation pods")
+    assert "CHANGELOG.md" in text
 
 
-def test_ascii_streams_get_ascii() -> None:
-    assert row("hierarchical_queues", shown("ascii"))[1:] == ["-"] * 5 + ["+"] * 3
+def test_ascii_streams_get_ascii_marks() -> None:
+    assert row("hierarchical_queues", printed("ascii"))[1:] == ["-"] * 5 + ["+"] * 3
 
 
-def test_command() -> None:
+def test_command_prints_the_table() -> None:
     done = CliRunner().invoke(kai_app, ["versions"])
     assert done.exit_code == 0
     assert "0.9.7 to 0.9.20" in done.stdout
 
 
-def test_command_as_data() -> None:
+def test_command_prints_json() -> None:
     data = json.loads(CliRunner().invoke(kai_app, ["versions", "--json"]).stdout)
     assert [line["version"] for line in data] == list(lines())
     assert data == json.loads(json.dumps([to_json(line) for line in lines().values()]))

@@ -1,4 +1,4 @@
-"""Deployments, Jobs and PodGroups: the manifests as they are shipped, and what the builders change in them."""
+"""Deployments, Jobs and PodGroups: the shipped manifests, and the changes by their builders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKLOADS = assets("manifests") / "workloads"
 
 
 @pytest.mark.parametrize("name", ["deployment", "job"])
-def test_manifest_can_be_applied_as_it_is(name: str) -> None:
+def test_manifest_can_be_applied_unchanged(name: str) -> None:
     doc = yaml.safe_load((WORKLOADS / f"{name}.yaml").read_text())
     template = doc["spec"]["template"]
     (container,) = template["spec"]["containers"]
@@ -31,7 +31,7 @@ def test_manifest_can_be_applied_as_it_is(name: str) -> None:
     assert selector.items() <= template["metadata"]["labels"].items()
 
 
-def test_deployment_selects_the_pods_it_makes() -> None:
+def test_deployment_selects_its_pods() -> None:
     pod = of_priority(fraction_pod("unused", fraction=0.5, namespace="team", queue="leaf"), "train")
     doc = deployment("serving", pod, replicas=2)
     template = doc["spec"]["template"]
@@ -56,16 +56,16 @@ def test_job_runs_all_pods_at_once_and_never_restarts_them() -> None:
     assert gang["metadata"]["annotations"] == {"kai.scheduler/batch-min-member": "2"}
 
 
-def test_pod_group() -> None:
+def test_pod_group_has_queue_minimum_and_topology() -> None:
     doc = pod_group("gang", queue="leaf", minimum=2)
     view = PodGroupView.of(doc)
     assert (view.name, view.queue, view.min_member, view.priority_class) == ("gang", "leaf", 2, "train")
     assert "topologyConstraint" not in doc["spec"]
-    near = pod_group("gang", queue="leaf", minimum=2, topology="racks", required="rack")
-    assert near["spec"]["topologyConstraint"] == {"topology": "racks", "requiredTopologyLevel": "rack"}
+    constrained = pod_group("gang", queue="leaf", minimum=2, topology="racks", required="rack")
+    assert constrained["spec"]["topologyConstraint"] == {"topology": "racks", "requiredTopologyLevel": "rack"}
 
 
-def test_members_of_a_group_name_it() -> None:
+def test_group_members_have_its_annotation() -> None:
     assert PodView.of(in_group(gpu_pod("member"), "gang")).pod_group == "gang"
 
 
@@ -85,7 +85,7 @@ def test_impossible_sizes_are_refused(build: Callable[[], object]) -> None:
     assert caught.value.fix
 
 
-def test_traits_leave_the_pod_they_were_given_alone() -> None:
+def test_modifiers_do_not_change_their_input() -> None:
     pod = gpu_pod("p")
     before = gpu_pod("p")
     changed: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Inference servers: which one runs, and what the manifests become."""
+"""Inference servers: the choice of the server, and its manifests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VLLM = InferenceSpec(
 )
 
 
-def test_real_gpus_run_the_lab_files_server() -> None:
+def test_real_gpus_run_the_server_of_the_lab_file() -> None:
     server = InferenceServer.of(VLLM, "nvidia")
     assert (server.image, server.stand_in, server.model) == (VLLM.image, False, VLLM.model)
     assert server.arguments("0.7") == ["--model=Qwen/Qwen2.5-0.5B-Instruct", "--gpu-memory-utilization", "0.7"]
@@ -29,13 +29,13 @@ def test_real_gpus_run_the_lab_files_server() -> None:
     ("spec", "mode", "model"),
     [(VLLM, "simulated", VLLM.model), (InferenceSpec(), "nvidia", MODEL), (InferenceSpec(), "simulated", MODEL)],
 )
-def test_everything_else_runs_the_stand_in(spec: InferenceSpec, mode: str, model: str) -> None:
+def test_other_labs_run_the_stand_in(spec: InferenceSpec, mode: str, model: str) -> None:
     server = InferenceServer.of(spec, mode)
     assert (server.image, server.stand_in, server.model) == (IMAGE, True, model)
     assert server.arguments("0.2")[:2] == ["serve", model]
 
 
-def test_deployment_and_service_belong_together() -> None:
+def test_service_selects_the_deployment() -> None:
     server = InferenceServer.of(VLLM, "nvidia")
     deployment, service = inference("vllm-test-07", server, fraction=0.7, queue="leaf")
     assert deployment["metadata"]["name"] == service["metadata"]["name"] == "vllm-test-07"
@@ -43,7 +43,7 @@ def test_deployment_and_service_belong_together() -> None:
     assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"] == {"app": "vllm-test-07"}
     view = PodView.of(template)
     assert (view.labels["app"], view.queue, view.requests.fraction) == ("vllm-test-07", "leaf", 0.7)
-    assert "priorityClassName" not in view.labels  # inference, by its kind: what the suites are about
+    assert "priorityClassName" not in view.labels  # KAI gives Deployments priority inference, which the suites test
     (container,) = template["spec"]["containers"]
     assert (container["image"], container["args"]) == (server.image, server.arguments("0.7"))
     (port,) = service["spec"]["ports"]
@@ -51,7 +51,7 @@ def test_deployment_and_service_belong_together() -> None:
 
 
 @pytest.mark.parametrize("mode", ["simulated", "nvidia"])
-def test_a_server_has_the_time_to_start_that_it_needs(mode: str) -> None:
+def test_startup_probe_and_deadline_allow_the_start_time(mode: str) -> None:
     server = InferenceServer.of(VLLM, mode)
     deployment, _ = inference("a", server, fraction=0.5, queue="leaf")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -61,17 +61,17 @@ def test_a_server_has_the_time_to_start_that_it_needs(mode: str) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.5, 2])
-def test_impossible_shares_are_refused(fraction: float) -> None:
+def test_impossible_fractions_are_refused(fraction: float) -> None:
     with pytest.raises(LabError, match=r"inference server a requests .* of a GPU"):
         inference("a", InferenceServer.of(InferenceSpec(), "simulated"), fraction=fraction, queue="leaf")
 
 
-def test_share_is_written_as_a_decimal() -> None:
+def test_fraction_is_written_as_a_decimal() -> None:
     deployment, _ = inference("a", InferenceServer.of(InferenceSpec(), "simulated"), fraction=0.00001, queue="leaf")
     assert deployment["spec"]["template"]["metadata"]["annotations"]["gpu-fraction"] == "0.00001"
 
 
-def test_manifests_can_be_applied_as_they_are() -> None:
+def test_manifests_can_be_applied_unchanged() -> None:
     folder = assets("manifests") / "workloads"
     deployment = yaml.safe_load((folder / "inference.yaml").read_text())
     service = yaml.safe_load((folder / "inference-service.yaml").read_text())

@@ -1,4 +1,4 @@
-"""A place seen from both sides: what is asked of which cluster, and when a wait gives up."""
+"""Workload namespaces seen from host and tenant: which cluster gets each request, and when a wait stops."""
 
 from __future__ import annotations
 
@@ -52,23 +52,25 @@ def in_tenant(host: Cluster, tenant_api: FakeApi) -> WorkloadNamespace:
 
 
 def synced(name: str, phase: str = "Pending") -> Json:
-    """A tenant's pod as the host has it."""
+    """A tenant's pod as synced to the host."""
     labels = {"vcluster.loft.sh/managed-by": "ml", "vcluster.loft.sh/namespace": "ns"}
     annotations = {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": "ns"}
     obj = pod(f"{name}-x-ns-x-ml", phase, uid=f"host-{name}")
     return {**obj, "metadata": {**obj["metadata"], "labels": labels, "annotations": annotations}}
 
 
-def test_name_of_a_new_namespace_is_a_label_and_unique(host: Cluster, host_api: FakeApi) -> None:
-    made = host_api.on("POST", "/api/v1/namespaces", {"kind": "Namespace"}, {"kind": "Namespace"})
+def test_new_namespace_has_a_unique_valid_name(host: Cluster, host_api: FakeApi) -> None:
+    created = host_api.on("POST", "/api/v1/namespaces", {"kind": "Namespace"}, {"kind": "Namespace"})
     slug = "test_Fractions[my-vcluster] share one GPU"
     names = {WorkloadNamespace.open("demo", host, slug, labels={"team": "ml"}).namespace for _ in range(2)}
     assert len(names) == 2
     assert all(re.fullmatch(r"t-test-fractions-my-vclust-[0-9a-f]{6}", name) for name in names)
-    assert made.requests[0].body["metadata"]["labels"] == {"team": "ml", "kailab": "demo"}
+    assert created.requests[0].body["metadata"]["labels"] == {"team": "ml", "kailab": "demo"}
 
 
-def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: WorkloadNamespace, tenant_api: FakeApi) -> None:
+def test_pods_are_created_in_the_namespace_with_the_lab_label(
+    in_tenant: WorkloadNamespace, tenant_api: FakeApi
+) -> None:
     created = tenant_api.on("POST", PODS, {"kind": "Pod"})
     in_tenant.submit(cpu_pod("cpu", namespace="elsewhere", queue="leaf"))
     meta = created.requests[0].body["metadata"]
@@ -76,7 +78,7 @@ def test_pods_are_created_in_the_place_with_the_labs_label(in_tenant: WorkloadNa
     assert meta["labels"] == {"kai.scheduler/queue": "leaf", "kailab": "demo"}
 
 
-def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(
+def test_running_pods_of_a_tenant_are_found_on_the_host_by_virtual_names(
     in_tenant: WorkloadNamespace, host_api: FakeApi
 ) -> None:
     host_api.on("GET", ALL_PODS, listing(synced("b", "Running"), synced("a")), query=SELECTOR)
@@ -85,7 +87,7 @@ def test_running_pods_of_a_tenant_are_found_on_the_host_by_their_own_names(
     assert (a.name, b.name) == ("a-x-ns-x-ml", "b-x-ns-x-ml")
 
 
-def test_inside_asks_the_tenant(in_tenant: WorkloadNamespace, tenant_api: FakeApi) -> None:
+def test_inside_reads_the_tenant(in_tenant: WorkloadNamespace, tenant_api: FakeApi) -> None:
     tenant_api.on("GET", PODS, listing(pod("a", "Running")))
     tenant_api.on("GET", PODS, Stream())
     (a,) = in_tenant.inside(lambda view: view.ready, "a", what="Ready")
@@ -94,11 +96,11 @@ def test_inside_asks_the_tenant(in_tenant: WorkloadNamespace, tenant_api: FakeAp
 
 @pytest.fixture(autouse=True)
 def _no_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed wait asks the whole cluster for the reason; that is tested with lab.explain."""
+    """Leave out the explanation of a failed wait, which the tests of lab.explain cover."""
     monkeypatch.setattr("lab.workloads.namespace.wait_evidence", lambda *_: [])
 
 
-def test_a_pod_that_has_failed_is_not_waited_for(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+def test_wait_stops_at_a_failed_pod(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     refused = pod("a", "Failed", status={"reason": "UnexpectedAdmissionError"})
     host_api.on("GET", PODS, listing(refused))
     host_api.on("GET", PODS, Stream())
@@ -108,7 +110,7 @@ def test_a_pod_that_has_failed_is_not_waited_for(on_host: WorkloadNamespace, hos
     assert "pods a: Ready on the host" in caught.value.what
 
 
-def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+def test_wait_stops_when_another_client_deletes_a_pod(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     host_api.on("GET", PODS, listing(pod("a"), pod("b")))
     host_api.on("GET", PODS, Stream(("DELETED", pod("a"))))
     host_api.on("GET", EVENTS, listing())
@@ -116,7 +118,7 @@ def test_a_pod_that_somebody_deletes_is_not_waited_for(on_host: WorkloadNamespac
         on_host.running("a", "b", timeout=60)
 
 
-def test_event_is_of_that_pod_and_reason(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+def test_event_matches_pod_and_reason(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     def event(reason: str) -> Json:
         meta = {"name": reason.lower(), "namespace": "ns", "uid": reason, "resourceVersion": "1"}
         return {"kind": "Event", "metadata": meta, "reason": reason, "source": {"component": "kai-scheduler"}}
@@ -127,7 +129,7 @@ def test_event_is_of_that_pod_and_reason(on_host: WorkloadNamespace, host_api: F
     assert (found.reason, found.reporter) == ("Scheduled", "kai-scheduler")
 
 
-def test_clear_waits_for_both_sides_and_leaves_the_namespace_to_end_by_itself(
+def test_clear_waits_for_pods_on_both_sides_but_not_for_the_namespace(
     in_tenant: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
 ) -> None:
     deleted = tenant_api.on("DELETE", PODS, {"kind": "PodList"})
@@ -140,15 +142,15 @@ def test_clear_waits_for_both_sides_and_leaves_the_namespace_to_end_by_itself(
     assert deleted.requests[0].body["gracePeriodSeconds"] == 1
 
 
-def test_namespace_goes_even_when_a_pod_stays(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+def test_clear_deletes_the_namespace_even_if_a_pod_stays(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     host_api.on("DELETE", PODS, {"kind": "PodList"})
     host_api.on("GET", PODS, listing(pod("a")))
     host_api.on("GET", PODS, Stream())
     host_api.on("GET", EVENTS, listing())
-    gone = host_api.on("DELETE", "/api/v1/namespaces/ns", {"kind": "Namespace"})
+    deleted = host_api.on("DELETE", "/api/v1/namespaces/ns", {"kind": "Namespace"})
     with pytest.raises(WaitTimeout, match="pods of ns are gone"):
         on_host.clear(timeout=0.1)
-    assert gone.requests
+    assert deleted.requests
 
 
 def test_only_the_named_pods_are_removed(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
@@ -158,9 +160,7 @@ def test_only_the_named_pods_are_removed(on_host: WorkloadNamespace, host_api: F
     on_host.remove("a", timeout=5)
 
 
-def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(
-    on_host: WorkloadNamespace, host_api: FakeApi
-) -> None:
+def test_empty_deletes_the_configured_kinds_with_the_pods(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     pods = host_api.on("DELETE", PODS, {"kind": "PodList"})
     groups = host_api.on("DELETE", GROUPS, {"kind": "PodGroupList"})
     host_api.on("GET", PODS, listing(pod("a")))
@@ -170,7 +170,7 @@ def test_what_goes_with_the_last_pods_is_not_left_to_the_garbage_collector(
     assert "gracePeriodSeconds" not in groups.requests[0].body
 
 
-def test_look_reads_the_workloads_own_environment(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
+def test_look_reads_environment_and_devices_of_the_container(on_host: WorkloadNamespace, host_api: FakeApi) -> None:
     devices = "/dev/nvidia-uvm\n/dev/nvidia1\n/dev/nvidiactl\n"
     text = f"PATH=/bin\nNVIDIA_VISIBLE_DEVICES=GPU-1\n--- devices\n{devices}"
     host_api.on("GET", f"{PODS}/a", pod("a", "Running"))
@@ -185,7 +185,7 @@ def test_look_reads_the_workloads_own_environment(on_host: WorkloadNamespace, ho
     ("value", "visible"),
     [("", ()), ("GPU-1,GPU-2", ("GPU-1", "GPU-2")), ("k8s.device-plugin.nvidia.com/gpu=GPU-1", ("GPU-1",))],
 )
-def test_visible_devices(value: str, visible: tuple[str, ...]) -> None:
+def test_visible_devices_come_from_the_variable(value: str, visible: tuple[str, ...]) -> None:
     assert Inside({"NVIDIA_VISIBLE_DEVICES": value}, ()).visible == visible
 
 

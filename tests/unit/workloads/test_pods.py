@@ -1,4 +1,4 @@
-"""The workload manifests, and what the builders change in them."""
+"""The pod manifests, and the changes by their builders."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MANIFESTS = [
 ]
 BUILDERS: list[Callable[..., dict[str, Any]]] = [cpu_pod, gpu_pod, fraction_pod, gpu_memory_pod]
 
-# All keys by which KAI 0.7.11 to 0.17.0 takes requests (pkg/common/constants/constants.go).
-# A pod with any other is placed as if it asked for nothing.
+# All keys from which KAI 0.7.11 to 0.17.0 reads requests (pkg/common/constants/constants.go).
+# KAI schedules a pod with any other key as if it requested nothing.
 KAI_ANNOTATIONS = {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "gpu-fraction-container-name"}
 
 
-def test_there_is_a_manifest_for_each_kind_of_share() -> None:
+def test_each_kind_of_request_has_a_manifest() -> None:
     assert {path.stem for path in MANIFESTS} == {"cpu", "fraction", "gpu", "gpu-memory"}
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_manifest_says_only_what_kai_understands(path: Any) -> None:
+def test_manifest_has_only_keys_that_kai_reads(path: Any) -> None:
     pod = yaml.safe_load(path.read_text())
     assert pod["metadata"]["labels"] == {"kai.scheduler/queue": "test"}
     assert set(pod["metadata"].get("annotations", {})) <= KAI_ANNOTATIONS
@@ -38,7 +38,7 @@ def test_manifest_says_only_what_kai_understands(path: Any) -> None:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_manifest_needs_no_registry_and_ends_on_sigterm(path: Any) -> None:
+def test_manifest_needs_no_registry_and_exits_on_sigterm(path: Any) -> None:
     (container,) = yaml.safe_load(path.read_text())["spec"]["containers"]
     assert container["image"] == IMAGE
     assert container["imagePullPolicy"] == "IfNotPresent"
@@ -47,7 +47,7 @@ def test_manifest_needs_no_registry_and_ends_on_sigterm(path: Any) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDERS)
-def test_name_namespace_and_queue(build: Callable[..., dict[str, Any]]) -> None:
+def test_builders_set_name_namespace_and_queue(build: Callable[..., dict[str, Any]]) -> None:
     view = PodView.of(build("mine", namespace="team", queue="leaf"))
     assert (view.name, view.namespace, view.queue) == ("mine", "team", "leaf")
     assert view.scheduler_name == "kai-scheduler"
@@ -57,13 +57,13 @@ def test_name_namespace_and_queue(build: Callable[..., dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("build", [cpu_pod, gpu_pod])
-def test_default_scheduler_has_neither_name_nor_queue(build: Callable[..., dict[str, Any]]) -> None:
+def test_pod_of_the_default_scheduler_has_no_scheduler_name_or_queue(build: Callable[..., dict[str, Any]]) -> None:
     pod = build("plain", scheduler=None, queue="leaf")
     assert "schedulerName" not in pod["spec"]
     assert pod["metadata"]["labels"] == {}
 
 
-def test_whole_gpus_are_requested_and_limited_alike() -> None:
+def test_whole_gpus_have_equal_requests_and_limits() -> None:
     pod = gpu_pod("two", gpus=2)
     resources = pod["spec"]["containers"][0]["resources"]
     assert resources["requests"] == resources["limits"] == {"nvidia.com/gpu": 2}
@@ -80,13 +80,13 @@ def test_fraction_is_written_as_a_decimal(fraction: float, text: str | None) -> 
     assert PodView.of(pod).requests.gpus == 0
 
 
-def test_fraction_of_several_gpus() -> None:
+def test_fraction_of_several_gpus_has_a_device_count() -> None:
     one, two = fraction_pod("one"), fraction_pod("two", devices=2)
     assert two["metadata"]["annotations"]["gpu-fraction-num-devices"] == "2"
     assert "gpu-fraction-num-devices" not in one["metadata"]["annotations"]
 
 
-def test_gpu_memory() -> None:
+def test_gpu_memory_is_requested_in_mib() -> None:
     view = PodView.of(gpu_memory_pod("part", mib=4096))
     assert (view.requests.gpu_memory, view.requests.fraction) == (4096, None)
 
@@ -101,7 +101,7 @@ def test_gpu_memory() -> None:
         lambda: gpu_memory_pod("p", mib=0),
     ],
 )
-def test_impossible_shares_are_refused(build: Callable[[], object]) -> None:
+def test_impossible_requests_are_refused(build: Callable[[], object]) -> None:
     with pytest.raises(LabError, match=r"^pod p requests ") as caught:
         build()
     assert caught.value.fix
