@@ -1,4 +1,4 @@
-"""A cancelled run: nothing new starts, what runs is ended, nothing that failed is forgotten."""
+"""A cancelled run: no new step starts, running steps end, and earlier failures are reported."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.engine_world import WAIT, engine, outcomes
 from tests.support.fakes import FakeStep
 
 
-def test_cancel_starts_nothing_new() -> None:
+def test_no_step_starts_after_cancel() -> None:
     cancel = threading.Event()
     steps = [FakeStep("a", act={"apply": lambda _: cancel.set()}), FakeStep("b", ("a",)), FakeStep("c")]
     record = engine(steps, cancel=cancel, workers=1).up()
-    assert outcomes(record) == {"a": "changed"}  # what was begun may end well
+    assert outcomes(record) == {"a": "changed"}  # a started step may finish
     assert record.cancelled
     assert not record.ok
     assert steps[2].verbs == []
@@ -24,7 +24,7 @@ def test_cancel_starts_nothing_new() -> None:
         record.raise_failure()
 
 
-def test_cancel_ends_running_steps_as_cancelled_not_failed() -> None:
+def test_interrupted_step_is_cancelled_not_failed() -> None:
     cancel = threading.Event()
     steps = [FakeStep("a", act={"apply": Interrupted("ended by the interrupt: kind create")}), FakeStep("b", ("a",))]
     record = engine(steps, cancel=cancel).up()
@@ -42,14 +42,14 @@ def test_cancel_during_observe_applies_nothing() -> None:
     assert outcomes(record) == {"a": "cancelled"}
 
 
-def test_cancel_after_the_last_step_stopped_nothing() -> None:
+def test_cancel_after_the_last_step_is_no_failure() -> None:
     cancel = threading.Event()
     record = engine([FakeStep("a", act={"verify": lambda _: cancel.set()})], cancel=cancel).up()
     assert record.ok
     record.raise_failure()
 
 
-def test_failure_before_the_cancel_is_not_lost() -> None:
+def test_failure_before_cancel_is_reported() -> None:
     cancel = threading.Event()
     steps = [
         FakeStep("a", act={"apply": LabError("disk full")}),
@@ -62,8 +62,8 @@ def test_failure_before_the_cancel_is_not_lost() -> None:
     assert caught.value.evidence == ("a: had already failed: disk full",)
 
 
-def test_broken_event_loop_stops_the_running_steps() -> None:
-    """An exception out of the engine's loop must not wait for commands of minutes."""
+def test_exception_in_the_run_loop_cancels_running_steps() -> None:
+    """An exception in the engine's loop must not wait for commands that take minutes."""
     cancel = threading.Event()
     started = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The bus: order, time stamps, and a subscriber that breaks."""
+"""The event bus: order, time stamps and failing subscribers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.serialization import to_json
 from tests.support.fakes import FakeClock
 
 
-def test_events_are_stamped_since_the_run_started(clock: FakeClock) -> None:
+def test_event_times_are_relative_to_the_start_of_the_run(clock: FakeClock) -> None:
     bus, got = Bus(clock), list[Event]()
     bus.subscribe(got.append)
     clock.advance(100)
@@ -20,7 +20,7 @@ def test_events_are_stamped_since_the_run_started(clock: FakeClock) -> None:
     assert [event.at for event in got] == [0.0, 2.5]
 
 
-def test_unsubscribed_gets_nothing_more() -> None:
+def test_unsubscribed_listener_gets_no_more_events() -> None:
     bus, got = Bus(), list[Event]()
     stop = bus.subscribe(got.append)
     bus.emit(Notice("info", "one"))
@@ -30,7 +30,7 @@ def test_unsubscribed_gets_nothing_more() -> None:
     assert len(got) == 1
 
 
-def test_broken_subscriber_is_dropped_and_the_others_are_told() -> None:
+def test_failing_subscriber_is_dropped_with_a_notice() -> None:
     bus, got = Bus(), list[Event]()
 
     def closed_terminal(event: Event) -> None:
@@ -46,7 +46,7 @@ def test_broken_subscriber_is_dropped_and_the_others_are_told() -> None:
     assert "BrokenPipeError: gone" in texts[0]
 
 
-def test_subscriber_may_emit(clock: FakeClock) -> None:
+def test_subscriber_may_emit_events(clock: FakeClock) -> None:
     bus, got = Bus(clock), list[Event]()
     bus.subscribe(lambda event: bus.emit(Notice("info", "echo")) if isinstance(event, RunStarted) else None)
     bus.subscribe(got.append)
@@ -54,11 +54,11 @@ def test_subscriber_may_emit(clock: FakeClock) -> None:
     assert {type(event) for event in got} == {RunStarted, Notice}
 
 
-def test_events_of_many_threads_come_one_at_a_time() -> None:
+def test_events_of_many_threads_are_delivered_one_at_a_time() -> None:
     bus, inside, seen = Bus(), threading.Lock(), list[Event]()
     start = threading.Barrier(8, timeout=10)
 
-    def alone(event: Event) -> None:
+    def exclusive(event: Event) -> None:
         assert inside.acquire(blocking=False)
         seen.append(event)
         inside.release()
@@ -68,7 +68,7 @@ def test_events_of_many_threads_come_one_at_a_time() -> None:
         for number in range(50):
             bus.emit(StepProgress("a", str(number)))
 
-    bus.subscribe(alone)
+    bus.subscribe(exclusive)
     threads = [threading.Thread(target=emit) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -78,7 +78,7 @@ def test_events_of_many_threads_come_one_at_a_time() -> None:
     assert not any(isinstance(event, Notice) for event in seen)
 
 
-def test_event_as_plain_data() -> None:
+def test_event_serializes_to_json() -> None:
     data = to_json(StepFinished("kai", "changed", 12.3, "v0.16.8", at=20.0))
     assert json.loads(json.dumps(data)) == {
         "event": "StepFinished",

@@ -1,4 +1,4 @@
-"""The journal: what it remembers, and what it does on a bad disk."""
+"""The journal: claims, releases, damaged files and full disks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def journal(tmp_path: Path) -> Journal:
 
 def test_nothing_is_owned_before_the_first_claim(journal: Journal) -> None:
     assert journal.owned() == ()
-    assert not journal.path.parent.exists()  # reading makes nothing
+    assert not journal.path.parent.exists()  # reading creates no folder
 
 
-def test_claims_in_order_by_kind_until_released(journal: Journal) -> None:
+def test_claims_are_listed_in_order_until_released(journal: Journal) -> None:
     journal.owns("container", "node-1", "cluster", image="kailab-node")
     journal.owns("file", "/tmp/x", "cluster")
     journal.owns("container", "node-2", "cluster")
@@ -34,14 +34,14 @@ def test_claims_in_order_by_kind_until_released(journal: Journal) -> None:
     assert [o.name for o in journal.owned("container")] == ["node-2"]
 
 
-def test_facts_survive_another_process(journal: Journal) -> None:
+def test_facts_are_read_by_another_process(journal: Journal) -> None:
     journal.owns("host-change", "sysctl fs.inotify", "host", undo="sysctl -w fs.inotify.max_user_watches=8192")
-    (again,) = Journal(journal.path).owned()
-    assert again.facts == {"undo": "sysctl -w fs.inotify.max_user_watches=8192"}
-    assert again.step == "host"
+    (owned,) = Journal(journal.path).owned()
+    assert owned.facts == {"undo": "sysctl -w fs.inotify.max_user_watches=8192"}
+    assert owned.step == "host"
 
 
-def test_same_claim_is_written_once_and_new_facts_again(journal: Journal) -> None:
+def test_repeated_claim_is_written_only_with_new_facts(journal: Journal) -> None:
     journal.owns("container", "n", "cluster")
     journal.owns("container", "n", "cluster")
     assert len(journal.path.read_text().splitlines()) == 1
@@ -49,7 +49,7 @@ def test_same_claim_is_written_once_and_new_facts_again(journal: Journal) -> Non
     assert journal.owned() == (Owned("container", "n", "cluster", {"id": "abc"}),)
 
 
-def test_claim_after_release_counts_again(journal: Journal) -> None:
+def test_claim_after_release_is_owned(journal: Journal) -> None:
     for _ in range(2):
         journal.owns("container", "n", "cluster")
         journal.released("container", "n")
@@ -57,7 +57,7 @@ def test_claim_after_release_counts_again(journal: Journal) -> None:
     assert len(journal.owned()) == 1
 
 
-def test_every_line_says_when(journal: Journal) -> None:
+def test_every_record_has_a_time(journal: Journal) -> None:
     journal.owns("container", "n", "cluster")
     at = json.loads(journal.path.read_text())["at"]
     assert at.endswith("Z")
@@ -65,18 +65,18 @@ def test_every_line_says_when(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 10, 40])
-def test_torn_last_line_is_ignored_and_the_next_claim_is_whole(journal: Journal, cut: int) -> None:
+def test_torn_last_line_is_ignored_and_next_claim_is_complete(journal: Journal, cut: int) -> None:
     journal.owns("container", "n1", "cluster")
     journal.owns("container", "n2", "cluster")
     journal.path.write_bytes(journal.path.read_bytes()[:-cut])
-    # Cutting only the newline leaves a whole record.
+    # Cutting only the newline leaves a complete record.
     survivors = ["n1", "n2"] if cut == 1 else ["n1"]
     assert [o.name for o in journal.owned()] == survivors
     journal.owns("container", "n3", "cluster")
     assert [o.name for o in journal.owned()] == [*survivors, "n3"]
 
 
-def test_garbage_lines_are_skipped(journal: Journal) -> None:
+def test_invalid_lines_are_skipped(journal: Journal) -> None:
     journal.owns("container", "n1", "cluster")
     with journal.path.open("ab") as file:
         file.write(b'\x00\xff\xfe\n[1, 2]\n"text"\n{"op": "owns"}\n{"op": "owns", "kind": [], "name": "x"}\n\n')
@@ -92,7 +92,7 @@ def test_empty_file_gets_no_blank_line(journal: Journal) -> None:
     assert journal.path.read_text().startswith("{")
 
 
-def test_names_of_any_kind_survive(journal: Journal) -> None:
+def test_any_characters_in_names_are_preserved(journal: Journal) -> None:
     name = 'Größe\n\u2028 "quoted" \\ end'
     journal.owns("file", name, "cluster")
     assert [o.name for o in journal.owned()] == [name]
@@ -109,7 +109,7 @@ def test_full_disk_is_an_error_before_anything_is_created(journal: Journal, monk
     assert "free disk space" in caught.value.fix
 
 
-def test_half_a_line_on_a_full_disk_is_mended_by_the_next_claim(journal: Journal) -> None:
+def test_claim_after_a_partial_line_starts_a_new_line(journal: Journal) -> None:
     journal.owns("container", "n1", "cluster")
     with journal.path.open("a") as file:
         file.write('{"at": "2026-01-01T00:00:00Z", "op": "ow')
@@ -117,19 +117,19 @@ def test_half_a_line_on_a_full_disk_is_mended_by_the_next_claim(journal: Journal
     assert [o.name for o in journal.owned()] == ["n1", "n2"]
 
 
-def test_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
+def test_state_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match=r"cannot (read|write) the journal "):
         Journal(tmp_path / "file" / "journal.jsonl").owns("container", "n", "cluster")
 
 
-def test_journal_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_unreadable_journal_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").mkdir()  # a directory: unreadable for root as well
     with pytest.raises(LabError, match=r"cannot read the journal .*: Is a directory"):
         Journal(tmp_path / "journal.jsonl").owned()
 
 
-def test_claims_of_many_threads_are_all_kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_claims_are_all_kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
     start = threading.Barrier(8, timeout=10)
     errors: list[Any] = []
@@ -139,7 +139,7 @@ def test_claims_of_many_threads_are_all_kept(journal: Journal, monkeypatch: pyte
             start.wait()
             for k in range(5):
                 journal.owns("container", f"{number}-{k}", "cluster")
-        except BaseException as error:  # noqa: BLE001 - told below, in the test's own thread
+        except BaseException as error:  # noqa: BLE001 - asserted below, in the test's own thread
             errors.append(error)
 
     threads = [threading.Thread(target=claim, args=(number,)) for number in range(8)]

@@ -1,4 +1,4 @@
-"""Looking at a lab: nothing changes, and a broken lab can still be looked at."""
+"""Observing a lab: read-only, and possible for a broken lab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.engine_world import chain, engine
 from tests.support.fakes import FakeStep
 
 
-def test_observe_asks_no_child_of_an_absent_step() -> None:
+def test_dependents_of_an_absent_step_are_not_observed() -> None:
     steps = [
         FakeStep("cluster"),
         FakeStep("kai", ("cluster",), done=True),
@@ -30,7 +30,7 @@ def test_observe_asks_no_child_of_an_absent_step() -> None:
     assert steps[1].verbs == steps[2].verbs == []
 
 
-def test_observe_changes_nothing_and_says_nothing() -> None:
+def test_observe_changes_nothing_and_emits_no_events() -> None:
     steps, log = chain()
     events: list[Event] = []
     bus = Bus()
@@ -40,18 +40,18 @@ def test_observe_changes_nothing_and_says_nothing() -> None:
     assert events == []
 
 
-def test_observe_survives_a_child_of_a_drifted_step_that_cannot_answer() -> None:
-    refused = ApiFailed("connection refused")
+def test_failing_observe_below_a_drifted_step_is_drift() -> None:
+    error = ApiFailed("connection refused")
     steps = [
         FakeStep("cluster", seen=Observed.drifted("stopped")),
-        FakeStep("kai", ("cluster",), act={"observe": refused}),
+        FakeStep("kai", ("cluster",), act={"observe": error}),
     ]
     seen = engine(steps).observe()["kai"]
     assert seen.state is State.DRIFTED
     assert "connection refused" in seen.detail
 
 
-def test_observe_of_a_healthy_lab_raises_what_it_cannot_see() -> None:
+def test_failing_observe_below_a_ready_step_is_raised() -> None:
     steps = [FakeStep("cluster", done=True), FakeStep("kai", ("cluster",), act={"observe": ApiFailed("forbidden")})]
     with pytest.raises(StepFailed, match="kai: forbidden"):
         engine(steps).observe()

@@ -1,4 +1,4 @@
-"""The engine: order, parallelism, failures, and what a run says about itself."""
+"""The engine: order, parallelism, failures and run records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.engine_world import WAIT, chain, engine, outcomes
 from tests.support.fakes import FakeClock, FakeStep
 
 
-def test_up_follows_needs_not_the_order_of_the_list() -> None:
+def test_up_applies_steps_in_order_of_their_needs() -> None:
     steps, log = chain()
     record = engine(steps).up()
     assert [entry for entry in log if entry.startswith("apply")] == ["apply a", "apply b", "apply c"]
@@ -40,7 +40,7 @@ def test_drifted_step_is_applied_again() -> None:
     assert step.verbs == ["observe", "apply", "verify"]
 
 
-def test_step_that_does_not_verify_has_failed() -> None:
+def test_step_that_fails_to_verify_has_failed() -> None:
     step = FakeStep("a", act={"verify": LabError("no GPU is visible")})
     record = engine([step]).up()
     assert outcomes(record) == {"a": "failed"}
@@ -50,10 +50,10 @@ def test_step_that_does_not_verify_has_failed() -> None:
 def test_independent_steps_run_at_the_same_time() -> None:
     meeting = threading.Barrier(3, timeout=WAIT)
     steps = [FakeStep(name, act={"apply": lambda _: meeting.wait() and None}) for name in "abc"]
-    assert engine(steps).up().ok  # each waits for the two others
+    assert engine(steps).up().ok  # each step waits for the other two
 
 
-def test_never_more_steps_than_workers() -> None:
+def test_at_most_as_many_steps_run_as_workers() -> None:
     lock, now, most = threading.Lock(), [0], [0]
     pair = threading.Barrier(2, timeout=WAIT)
 
@@ -70,7 +70,7 @@ def test_never_more_steps_than_workers() -> None:
     assert most == [2]
 
 
-def test_failure_blocks_what_needs_it_and_nothing_else() -> None:
+def test_failure_blocks_dependents_only() -> None:
     steps = [
         FakeStep("a", act={"apply": CommandFailed(["kind", "create"], 1, err="no space left on device")}),
         FakeStep("b", ("a",)),
@@ -89,7 +89,7 @@ def test_failure_blocks_what_needs_it_and_nothing_else() -> None:
     assert caught.value.exit_code == CommandFailed.exit_code
 
 
-def test_all_failures_are_told() -> None:
+def test_all_failures_are_reported() -> None:
     both = threading.Barrier(2, timeout=WAIT)
 
     def fail(_: object) -> None:
@@ -105,25 +105,25 @@ def test_all_failures_are_told() -> None:
     assert caught.value.exit_code == StepFailed.exit_code
 
 
-def test_plain_lab_error_has_the_exit_code_of_a_step() -> None:
+def test_plain_lab_error_ends_with_the_step_exit_code() -> None:
     record = engine([FakeStep("a", act={"apply": LabError("no")})]).up()
     with pytest.raises(StepFailed) as caught:
         record.raise_failure()
     assert caught.value.exit_code == StepFailed.exit_code
 
 
-def test_good_run_raises_nothing() -> None:
+def test_successful_run_raises_no_failure() -> None:
     engine([FakeStep("a")]).up().raise_failure()
 
 
-def test_down_goes_from_users_to_used() -> None:
+def test_down_undoes_dependents_first() -> None:
     steps, log = chain()
     record = engine(steps[::-1], workers=1).down()
     assert log[:3] == ["undo c", "undo b", "undo a"]
     assert record.ok
 
 
-def test_down_goes_on_past_failures_and_tells_them_all() -> None:
+def test_down_continues_past_failures_and_reports_all() -> None:
     steps, log = chain()
     steps[0].act["undo"] = LabError("c is stuck")
     steps[1].act["undo"] = LabError("b is stuck")
@@ -145,18 +145,18 @@ def test_down_goes_on_past_failures_and_tells_them_all() -> None:
         ([FakeStep("a"), FakeStep("a")], "two steps have the id a"),
     ],
 )
-def test_impossible_plans_are_refused(steps: list[FakeStep], message: str) -> None:
+def test_invalid_plans_are_refused(steps: list[FakeStep], message: str) -> None:
     with pytest.raises(LabError, match=message):
         engine(steps)
 
 
-def test_context_is_made_for_each_step() -> None:
-    got: list[object] = []
-    engine([FakeStep("a", act={"apply": got.append}), FakeStep("b", ("a",), act={"apply": got.append})]).up()
-    assert got == ["ctx a", "ctx b"]
+def test_each_step_gets_its_own_context() -> None:
+    contexts: list[object] = []
+    engine([FakeStep("a", act={"apply": contexts.append}), FakeStep("b", ("a",), act={"apply": contexts.append})]).up()
+    assert contexts == ["ctx a", "ctx b"]
 
 
-def test_events_and_times(clock: FakeClock) -> None:
+def test_run_emits_events_with_times(clock: FakeClock) -> None:
     events: list[Event] = []
     bus = Bus(clock)
     bus.subscribe(events.append)
@@ -177,7 +177,7 @@ def test_events_and_times(clock: FakeClock) -> None:
     assert record.seconds == 5.5
 
 
-def test_time_spent_waiting_for_a_worker_is_not_the_steps_time(clock: FakeClock) -> None:
+def test_step_time_excludes_waiting_for_a_worker(clock: FakeClock) -> None:
     steps = [FakeStep(name, act={"apply": lambda _: clock.advance(3)}) for name in "abc"]
     record = Engine(steps, scope=str, bus=Bus(clock), cancel=threading.Event(), workers=1, clock=clock).up()
     assert [step.seconds for step in record.steps] == [3.0, 3.0, 3.0]

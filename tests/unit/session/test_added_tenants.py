@@ -1,4 +1,4 @@
-"""Added tenants in the saved state: older states, 'lab up', two processes, and an add that was killed."""
+"""Tenants in the saved state that 'lab tenant add' added: older states, 'lab up', concurrency, killed adds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(lab: Lab) -> list[str]:
     return [tenant.name for tenant in lab.tenants]
 
 
-def test_the_state_of_an_older_kailab_has_no_added_tenants() -> None:
+def test_state_of_an_older_kailab_has_no_added_tenants() -> None:
     spec = lab_file()
     Session(spec, spec, {}).save()
     data = saved()
@@ -37,7 +37,7 @@ def test_the_state_of_an_older_kailab_has_no_added_tenants() -> None:
     assert (names(lab), lab.session.added) == (["file"], ())
 
 
-def test_added_tenants_stand_behind_the_files() -> None:
+def test_added_tenants_follow_tenants_of_the_lab_file() -> None:
     spec = lab_file()
     Session(spec, spec, {}, added=(own_kai(nodes=["worker3"]),)).save()
     lab = Lab(Session.attached("demo"))
@@ -46,7 +46,7 @@ def test_added_tenants_stand_behind_the_files() -> None:
     assert [tenant.name for tenant in lab.session.asked.tenants] == ["file"]
 
 
-def test_up_with_the_lab_file_keeps_them() -> None:
+def test_up_keeps_added_tenants() -> None:
     spec = lab_file()
     Session(spec, spec, {}, added=(own_kai(),)).save()
     up = Session(spec, spec, {})
@@ -56,7 +56,7 @@ def test_up_with_the_lab_file_keeps_them() -> None:
     assert names(Lab(Session.attached("demo"))) == ["file", "ml"]
 
 
-def test_a_tenant_that_the_file_names_too_is_the_files() -> None:
+def test_lab_file_takes_over_an_added_tenant_that_it_names() -> None:
     spec = lab_file()
     Session(spec, spec, {}, added=(own_kai(),)).save()
     wider = lab_file(tenants=[{"name": "ml", "mode": "default"}])
@@ -66,14 +66,14 @@ def test_a_tenant_that_the_file_names_too_is_the_files() -> None:
     assert saved()["added"] == []
 
 
-def test_a_damaged_state_does_not_stop_up() -> None:
+def test_damaged_state_does_not_stop_up() -> None:
     spec = lab_file()
     Session(spec, spec, {}).save()
     LabPaths("demo").spec.write_text("{")
     assert Session(spec, spec, {}).added == ()
 
 
-def test_what_another_process_wrote_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_another_process_are_read_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     mine, other = world.lab(), world.lab()
     add(other, tenant_request("late", {"mode": "default"}))
@@ -82,20 +82,20 @@ def test_what_another_process_wrote_is_seen_under_the_lock(monkeypatch: pytest.M
     assert names(mine) == ["file", "late"]
 
 
-def test_two_processes_do_not_change_a_lab_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_change_of_a_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     with world.lab().session.locked():
-        for act in (lambda lab: add(lab, tenant_request("x", {})), lambda lab: remove(lab, "file")):
+        for change in (lambda lab: add(lab, tenant_request("x", {})), lambda lab: remove(lab, "file")):
             with pytest.raises(Busy, match="another kailab process is changing lab 'demo'"):
-                act(world.lab())
+                change(world.lab())
     assert (world.log, world.removed, saved()["added"]) == ([], [], [])
 
 
 class Killed(BaseException):
-    """What SIGKILL looks like from inside."""
+    """Stands in for SIGKILL."""
 
 
-def test_an_add_that_is_killed_half_way_is_found_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_add_is_recorded_and_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     Journal(LabPaths("demo").journal).owns("port", "spare-0", "cluster", host="41000", node="30440")
     lab = world.lab()
@@ -110,7 +110,7 @@ def test_an_add_that_is_killed_half_way_is_found_and_taken_away(monkeypatch: pyt
     monkeypatch.setattr("lab.engine.run.RunRecord.raise_failure", _raise_first)
     with pytest.raises(Killed):
         add(lab, tenant_request("ml", {"mode": "default"}))
-    assert seen == [["ml"]], "the state must name the tenant before anything of it is made"
+    assert seen == [["ml"]], "the state must name the tenant before any part of it is created"
     after = world.lab()
     assert names(after) == ["file", "ml"]
     assert [port.name for port in after.session.journal.owned("port")] == ["ml"]

@@ -1,4 +1,4 @@
-"""Work in a thread beside a block."""
+"""Background threads that live as long as a `with` block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from lab.tools.background import Background
 
 
-def test_the_end_of_the_block_ends_the_work() -> None:
+def test_leaving_the_block_stops_the_thread() -> None:
     done = threading.Event()
 
     def work(stopping: threading.Event) -> None:
@@ -25,12 +25,12 @@ def fail(stopping: threading.Event) -> None:
     raise ValueError("from the thread")
 
 
-def test_what_the_work_raises_is_raised_at_the_end() -> None:
+def test_thread_error_is_raised_on_leaving_the_block() -> None:
     with pytest.raises(ValueError, match="from the thread"), Background(fail, "test"):
         pass
 
 
-def test_an_error_of_the_block_comes_first() -> None:
+def test_block_error_takes_precedence_over_thread_error() -> None:
     background = Background(fail, "test")
 
     def block() -> None:
@@ -43,7 +43,7 @@ def test_an_error_of_the_block_comes_first() -> None:
     assert isinstance(background.error, ValueError)
 
 
-def test_the_end_need_not_wait_for_the_work() -> None:
+def test_join_zero_does_not_wait_for_the_thread() -> None:
     go = threading.Event()
     with Background(lambda _: go.wait(5), "test", join=0):
         pass

@@ -1,4 +1,4 @@
-"""The façade over container engines: removal that does not give up at the first word."""
+"""Container engine: removal is retried until the container is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def engine(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> ContainerEngi
     return ContainerEngine(runner)
 
 
-def test_a_busy_engine_is_asked_again(engine: ContainerEngine, runner: FakeRunner) -> None:
+def test_removal_is_retried_while_engine_is_busy(engine: ContainerEngine, runner: FakeRunner) -> None:
     runner.handle("docker inspect --type container node", out=NODE)
     runner.handle("docker rm -f -v node", code=1, err=BUSY, times=1)
     runner.handle("docker rm -f -v node", out="node\n", times=1)
@@ -30,14 +30,14 @@ def test_a_busy_engine_is_asked_again(engine: ContainerEngine, runner: FakeRunne
     assert runner.lines.count("docker rm -f -v node") == 2
 
 
-def test_what_is_gone_meanwhile_is_success(engine: ContainerEngine, runner: FakeRunner) -> None:
+def test_container_that_disappears_during_removal_is_success(engine: ContainerEngine, runner: FakeRunner) -> None:
     runner.handle("docker inspect --type container node", out=NODE, times=1)
     runner.handle("docker rm -f -v node", code=1, err=BUSY, times=1)
     runner.handle("docker inspect --type container node", code=1, times=1)
     engine.remove("node")
 
 
-def test_what_never_goes_is_an_error(
+def test_removal_fails_once_retries_are_exhausted(
     engine: ContainerEngine, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ContainerEngine.remove.retry, "stop", lambda state: state.attempt_number >= 3)
@@ -48,6 +48,6 @@ def test_what_never_goes_is_an_error(
     assert runner.lines.count("docker rm -f -v node") == 3
 
 
-def test_nothing_to_remove_runs_nothing(engine: ContainerEngine, runner: FakeRunner) -> None:
+def test_removing_no_containers_runs_no_command(engine: ContainerEngine, runner: FakeRunner) -> None:
     engine.remove()
     assert runner.lines == []

@@ -1,4 +1,4 @@
-"""apt's lists: those of a new machine are empty, so that a failed update is an error."""
+"""apt package lists: a failed update is an error only while no older lists exist."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tests.support.fakes import FakeRunner
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Debian._update.retry, "sleep", lambda seconds: None)
 
 
-def test_failed_update_with_older_lists_is_no_error(runner: FakeRunner) -> None:
+def test_failed_update_is_tolerated_when_older_lists_exist(runner: FakeRunner) -> None:
     runner.handle("apt-get update -q", code=100, err="E: Failed to fetch")
     runner.handle("apt-cache pkgnames libc6", out="libc6\nlibc6-dev\n")
     Debian(runner).update()
 
 
-def test_failed_update_without_any_lists_is_an_error(runner: FakeRunner) -> None:
+def test_failed_update_without_lists_is_an_error(runner: FakeRunner) -> None:
     runner.handle("apt-get update -q", code=100, err="E: Failed to fetch: Temporary failure resolving")
     runner.handle("apt-cache pkgnames libc6", out="")
     with pytest.raises(CommandFailed) as failed:

@@ -19,7 +19,7 @@ def helm(runner: FakeRunner) -> Helm:
     return Helm(runner, BINARY, KUBECONFIG, "kind-kailab-demo")
 
 
-def test_install_names_cluster_and_context_and_passes_values_by_stdin(helm: Helm, runner: FakeRunner) -> None:
+def test_install_passes_cluster_context_and_values_on_stdin(helm: Helm, runner: FakeRunner) -> None:
     command = runner.handle("/cache/helm upgrade")
     helm.upgrade_install("kai", Path("/c/kai.tgz"), "kai-ns", {"global": {"gpuSharing": True}}, timeout=60)
     call = command.calls[0]
@@ -51,7 +51,7 @@ def test_install_options(helm: Helm, runner: FakeRunner) -> None:
     assert {"--no-hooks", "--skip-crds"} <= set(command.calls[0].argv)
 
 
-def test_settings_of_the_user_are_kept_out(
+def test_helm_settings_of_the_user_are_overridden(
     helm: Helm, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HELM_NAMESPACE", "theirs")
@@ -76,13 +76,13 @@ def test_settings_of_the_user_are_kept_out(
         assert env[name].startswith(str(tmp_path / "cache")), name
 
 
-def test_uninstall_takes_already_gone_for_success(helm: Helm, runner: FakeRunner) -> None:
+def test_uninstall_ignores_missing_release(helm: Helm, runner: FakeRunner) -> None:
     command = runner.handle("/cache/helm uninstall kai --namespace n --ignore-not-found --timeout 9s --no-hooks")
     helm.uninstall("kai", "n", hooks=False, timeout=9)
     assert list(command.calls[0].argv[-4:]) == TARGET
 
 
-def test_template_gives_the_objects_of_the_templates_asked_for(helm: Helm, runner: FakeRunner) -> None:
+def test_template_returns_objects_of_selected_templates(helm: Helm, runner: FakeRunner) -> None:
     text = "---\n# Source: a\nkind: A\n---\n---\nkind: B\n"
     command = runner.handle("/cache/helm template kai /c.tgz", out=text)
     docs = helm.template("kai", Path("/c.tgz"), "n", {"a": 1}, only=["templates/a.yaml", "templates/b.yaml"])
@@ -90,20 +90,20 @@ def test_template_gives_the_objects_of_the_templates_asked_for(helm: Helm, runne
     assert command.calls[0].argv.count("--show-only") == 2
 
 
-def test_failure_carries_helms_words(helm: Helm, runner: FakeRunner) -> None:
+def test_failure_includes_helm_error_output(helm: Helm, runner: FakeRunner) -> None:
     runner.handle("/cache/helm upgrade", err="Error: chart requires kubeVersion", code=1)
     with pytest.raises(CommandFailed) as failure:
         helm.upgrade_install("kai", Path("/c.tgz"), "n", {})
     assert "kubeVersion" in str(failure.value)
 
 
-def test_release_is_read_from_helms_own_record() -> None:
+def test_release_is_read_from_helm_secret() -> None:
     secret = release_secret("kai", "n", {"a": {"b": 1}}, version="v0.16.8", chart="kai-scheduler", revision=3)
     release = Release.of_secret(secret)
     assert release == Release("kai", "n", 3, "deployed", "kai-scheduler", "v0.16.8", {"a": {"b": 1}})
 
 
 @pytest.mark.parametrize("data", [{}, {"release": "!!"}, {"release": "aGVsbG8="}, {"release": "SDRzSUFBPT0="}])
-def test_damaged_record_is_named(data: dict[str, str]) -> None:
+def test_damaged_helm_secret_is_named(data: dict[str, str]) -> None:
     with pytest.raises(LabError, match=r"sh\.helm\.x is not a Helm release"):
         Release.of_secret({"metadata": {"name": "sh.helm.x"}, "data": data})

@@ -1,4 +1,4 @@
-"""The door for processes, with real small programs: it is the one thing a fake cannot stand in for."""
+"""HostRunner with small real programs, which a fake cannot replace."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def run(tmp_path: Path) -> HostRunner:
     return HostRunner(log=tmp_path / "lab.log", grace=0.2)
 
 
-def test_output_status_and_time(run: HostRunner) -> None:
+def test_result_has_output_status_and_duration(run: HostRunner) -> None:
     result = run.run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False)
     assert (result.code, result.out, result.err) == (3, "out\n", "err\n")
     assert 0 < result.seconds < 5
 
 
-def test_arguments_are_not_given_to_a_shell(run: HostRunner) -> None:
+def test_arguments_are_not_expanded_by_a_shell(run: HostRunner) -> None:
     assert run.run(["echo", "$HOME", "a  b", "*", ""]).out == "$HOME a  b * \n"
 
 
-def test_failure_carries_the_command_and_its_output(run: HostRunner) -> None:
+def test_failure_includes_command_and_output(run: HostRunner) -> None:
     with pytest.raises(CommandFailed, match="status 7") as caught:
         run.run(["sh", "-c", "echo why >&2; exit 7"])
     assert caught.value.code == 7
@@ -38,17 +38,17 @@ def test_failure_carries_the_command_and_its_output(run: HostRunner) -> None:
     assert caught.value.command == "sh -c 'echo why >&2; exit 7'"
 
 
-def test_death_by_signal_is_called_that(run: HostRunner) -> None:
+def test_failure_names_the_signal(run: HostRunner) -> None:
     with pytest.raises(CommandFailed, match="sh was ended by signal 9"):
         run.run(["sh", "-c", "kill -9 $$"])
 
 
-@pytest.mark.parametrize("given", ["text\nöß", b"text\n\xc3\xb6\xc3\x9f"])
-def test_stdin_as_text_or_bytes(run: HostRunner, given: str | bytes) -> None:
-    assert run.run(["cat"], stdin=given).out == "text\nöß"
+@pytest.mark.parametrize("stdin", ["text\nöß", b"text\n\xc3\xb6\xc3\x9f"])
+def test_stdin_as_text_or_bytes(run: HostRunner, stdin: str | bytes) -> None:
+    assert run.run(["cat"], stdin=stdin).out == "text\nöß"
 
 
-def test_no_stdin_is_an_end_of_file_not_this_terminal(run: HostRunner) -> None:
+def test_stdin_is_empty_by_default(run: HostRunner) -> None:
     assert run.run(["wc", "-c"]).out.strip() == "0"
 
 
@@ -56,45 +56,45 @@ def test_large_stdin(run: HostRunner) -> None:
     assert run.run(["wc", "-c"], stdin=b"\0" * 3_000_000).out.strip() == "3000000"
 
 
-def test_many_lines_and_broken_encoding(run: HostRunner) -> None:
+def test_many_lines_and_invalid_utf8_are_read(run: HostRunner) -> None:
     script = "i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i+1)); done; printf '\\377end'"
     lines = run.run(["sh", "-c", script]).out.splitlines()
     assert lines[:5000] == [str(n) for n in range(5000)]
     assert lines[5000] == "\ufffdend"
 
 
-def test_end_of_a_command_is_seen_at_once(run: HostRunner) -> None:
-    """sh itself looks once a second when stdin is given; twenty commands would take twenty seconds."""
+def test_end_of_a_command_is_noticed_immediately(run: HostRunner) -> None:
+    """The library sh polls once a second when stdin is given: 20 commands would take 20 s."""
     start = time.monotonic()
     for _ in range(20):
         run.run(["cat"], stdin="x")
     assert time.monotonic() - start < 5
 
 
-def test_lines_come_while_the_command_runs(run: HostRunner, tmp_path: Path) -> None:
+def test_lines_are_delivered_while_the_command_runs(run: HostRunner, tmp_path: Path) -> None:
     go = tmp_path / "go"
     lines: list[str] = []
 
     def on_line(line: str) -> None:
         lines.append(line)
-        go.touch()  # the command goes on only because its first line was heard
+        go.touch()  # the command waits for this file
 
     script = f"echo first; while [ ! -e {go} ]; do sleep 0.01; done; echo second >&2"
     run.run(["sh", "-c", script], on_line=on_line, timeout=10)
     assert lines == ["first", "second"]
 
 
-def test_listener_that_breaks_ends_the_command(run: HostRunner) -> None:
-    def broken(line: str) -> None:
+def test_failing_line_listener_ends_the_command(run: HostRunner) -> None:
+    def fail(line: str) -> None:
         raise ValueError(line)
 
     start = time.monotonic()
     with pytest.raises(ValueError, match="one"):
-        run.run(["sh", "-c", "echo one; echo two; sleep 30"], on_line=broken)
+        run.run(["sh", "-c", "echo one; echo two; sleep 30"], on_line=fail)
     assert time.monotonic() - start < 10
 
 
-def test_environment_is_added_to(run: HostRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_added(run: HostRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLD", "old")
     assert run.run(["sh", "-c", "echo $OLD $NEW"], env={"NEW": "new"}).out == "old new\n"
     assert "NEW" not in os.environ
@@ -107,7 +107,7 @@ def test_working_directory(run: HostRunner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["kailab-no-such-program", "/no/such/program", "/etc/passwd"])
-def test_missing_program_is_told_without_a_traceback(run: HostRunner, program: str) -> None:
+def test_missing_program_is_reported_without_traceback(run: HostRunner, program: str) -> None:
     with pytest.raises(CommandFailed) as caught:
         run.run([program, "version"])
     assert caught.value.code == 127
@@ -115,26 +115,26 @@ def test_missing_program_is_told_without_a_traceback(run: HostRunner, program: s
     assert "Traceback" not in str(caught.value)
 
 
-def test_which(run: HostRunner) -> None:
+def test_which_finds_programs_on_path(run: HostRunner) -> None:
     found = run.which("sh")
     assert found is not None
     assert found.name == "sh"
     assert run.which("kailab-no-such-program") is None
 
 
-def test_timeout(run: HostRunner) -> None:
+def test_timeout_ends_the_command(run: HostRunner) -> None:
     with pytest.raises(CommandFailed, match=r"sleep did not end within 0\.2 s"):
         run.run(["sleep", "30"], timeout=0.2)
 
 
-def test_timeout_of_a_program_that_ignores_sigterm(run: HostRunner) -> None:
+def test_timeout_kills_a_command_that_ignores_sigterm(run: HostRunner) -> None:
     start = time.monotonic()
     with pytest.raises(CommandFailed, match="did not end within"):
         run.run(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], timeout=0.2)
     assert time.monotonic() - start < 10
 
 
-def test_timeout_takes_the_children_along(run: HostRunner, tmp_path: Path) -> None:
+def test_timeout_kills_child_processes(run: HostRunner, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' >/dev/null 2>&1 & echo $! > {pid_file}; wait"
     with pytest.raises(CommandFailed):
@@ -143,7 +143,7 @@ def test_timeout_takes_the_children_along(run: HostRunner, tmp_path: Path) -> No
 
 
 def ended(pid: int) -> bool:
-    """Whether the process is gone or dead within five seconds."""
+    """Whether the process exits within 5 s."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         stat = Path(f"/proc/{pid}/stat")
@@ -163,18 +163,18 @@ def test_cancel_ends_a_running_command(run: HostRunner) -> None:
         run.run(["sh", "-c", "echo go; sleep 30"], on_line=lambda _: started.set())
 
 
-def test_cancel_does_not_spoil_a_command_that_ended_well(run: HostRunner) -> None:
+def test_command_that_succeeds_despite_cancel_returns_its_output(run: HostRunner) -> None:
     started = threading.Event()
     threading.Thread(target=lambda: started.wait(10) and run.cancel.set()).start()
     script = "trap 'echo undone; exit 0' TERM; echo go; while :; do sleep 0.02; done"
     assert run.run(["sh", "-c", script], on_line=lambda _: started.set()).out == "go\nundone\n"
 
 
-def test_nothing_starts_after_a_cancel(run: HostRunner, tmp_path: Path) -> None:
+def test_no_command_starts_after_cancel(run: HostRunner, tmp_path: Path) -> None:
     run.cancel.set()
     with pytest.raises(Interrupted, match="not started"):
-        run.run(["sh", "-c", f"echo > {tmp_path / 'made'}"])
-    assert not (tmp_path / "made").exists()
+        run.run(["sh", "-c", f"echo > {tmp_path / 'created'}"])
+    assert not (tmp_path / "created").exists()
 
 
 def test_every_command_is_logged(run: HostRunner, tmp_path: Path) -> None:
@@ -187,20 +187,20 @@ def test_every_command_is_logged(run: HostRunner, tmp_path: Path) -> None:
     assert log[5].startswith("[2] ")
 
 
-def test_log_that_cannot_be_written_fails_no_command(tmp_path: Path) -> None:
+def test_unwritable_log_does_not_fail_the_command(tmp_path: Path) -> None:
     (tmp_path / "lab.log").mkdir()
     assert HostRunner(log=tmp_path / "lab.log").run(["echo", "hi"]).out == "hi\n"
 
 
-def test_commands_of_many_threads(run: HostRunner) -> None:
-    got: dict[int, str] = {}
+def test_concurrent_commands_keep_their_outputs_apart(run: HostRunner) -> None:
+    outputs: dict[int, str] = {}
 
-    def one(number: int) -> None:
-        got[number] = run.run(["echo", str(number)]).out
+    def echo(number: int) -> None:
+        outputs[number] = run.run(["echo", str(number)]).out
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=echo, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert got == {number: f"{number}\n" for number in range(8)}
+    assert outputs == {number: f"{number}\n" for number in range(8)}

@@ -1,4 +1,4 @@
-"""Which processes name a path, and what a process was started with."""
+"""Search for processes that name a path, and command lines of processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEMO = Path("/state/demo")
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[str] | None]:
-    """Command lines of all processes; None where it could not be read."""
+    """Command lines by process id; None for an unreadable one."""
     found: dict[int, list[str] | None] = {}
     monkeypatch.setattr(
         psutil, "process_iter", lambda _: [SimpleNamespace(pid=pid, info={"cmdline": w}) for pid, w in found.items()]
@@ -34,7 +34,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[str] | None]:
         "cd '/state/demo' && ls",
     ],
 )
-def test_the_path_and_paths_below_it_match(running: dict[int, list[str] | None], argument: str) -> None:
+def test_path_and_paths_below_it_match(running: dict[int, list[str] | None], argument: str) -> None:
     running.update({7: ["kubectl", argument, "x" * 200], 8: ["sh"], 9: None})
     assert processes_naming(DEMO) == [(7, f"kubectl {argument} {'x' * 200}"[:120])]
 
@@ -47,11 +47,11 @@ def test_other_paths_do_not_match(running: dict[int, list[str] | None], argument
     assert processes_naming(DEMO) == []
 
 
-def test_this_process_and_those_that_started_it_do_not_count(running: dict[int, list[str] | None]) -> None:
+def test_this_process_and_its_parents_are_ignored(running: dict[int, list[str] | None]) -> None:
     running.update({os.getpid(): ["lab", "down", str(DEMO)], os.getppid(): ["uv", "run", "lab", "down", str(DEMO)]})
     assert processes_naming(DEMO) == []
 
 
-def test_command_line() -> None:
+def test_command_line_of_missing_process_is_empty() -> None:
     assert command_line(os.getpid())
     assert command_line(2**22 + 1) == []  # above the largest pid_max that Linux allows
