@@ -1,4 +1,4 @@
-"""``lab verify``: once, for a while, until quiet; what it prints and how it ends."""
+"""``lab verify``: once, for a time, until quiet; its output and exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def states(report: InvariantReport) -> dict[str, str]:
     return {result.invariant.id: result.state for result in report.results}
 
 
-def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
+def test_invariants_hold_on_a_healthy_cluster(clock: FakeClock) -> None:
     report = verified(clock, *lists(*FINE))
     assert report.ok
     assert report.seconds < 1
@@ -50,27 +50,27 @@ def test_one_look_at_a_cluster_in_order(clock: FakeClock) -> None:
     ]
 
 
-def test_one_look_sees_what_is_wrong(clock: FakeClock) -> None:
+def test_violation_without_grace_is_reported_at_once(clock: FakeClock) -> None:
     report = verified(clock, *lists(*FINE, share("c", 0.5)))
     assert states(report)["gpu-fractions"] == "broken"
     assert report.seconds < 1
 
 
-def test_what_may_pass_is_looked_at_until_its_grace_is_over(clock: FakeClock) -> None:
-    told: list[int] = []
-    report = verified(clock, *lists(reservation()), settling=told.append)
+def test_breach_is_watched_until_its_grace_period_ends(clock: FakeClock) -> None:
+    counts: list[int] = []
+    report = verified(clock, *lists(reservation()), settling=counts.append)
     assert states(report)["reservation-used"] == "broken"
-    assert told == [1]
+    assert counts == [1]
     assert 30 < report.seconds < 32
 
 
-def test_what_has_passed_is_no_violation(clock: FakeClock) -> None:
+def test_breach_that_clears_within_grace_is_no_violation(clock: FakeClock) -> None:
     report = verified(clock, *lists(reservation()), 10.0, news("DELETED", reservation()))
     assert report.ok
     assert report.seconds < 12
 
 
-def test_watching_for_a_while_sees_what_passes(clock: FakeClock) -> None:
+def test_watching_for_a_time_finds_transient_violations(clock: FakeClock) -> None:
     late = share("late", 0.5)
     steps = [*lists(*FINE), 5.0, news("ADDED", late), news("DELETED", late)]
     assert verified(FakeClock(), *steps).ok
@@ -79,7 +79,7 @@ def test_watching_for_a_while_sees_what_passes(clock: FakeClock) -> None:
     assert 20 <= report.seconds < 22
 
 
-def test_until_quiet(clock: FakeClock) -> None:
+def test_until_quiet_ends_when_changes_stop(clock: FakeClock) -> None:
     storm: list[InformerEvent | float] = []
     for number in range(10):
         storm += [1.0, news("ADDED", share(f"p{number}", 0.01))]
@@ -88,25 +88,25 @@ def test_until_quiet(clock: FakeClock) -> None:
     assert 15 <= report.seconds < 17
 
 
-def test_a_cluster_that_never_gets_quiet(clock: FakeClock) -> None:
-    restless: list[InformerEvent | float] = []
+def test_until_quiet_gives_up_at_its_limit(clock: FakeClock) -> None:
+    busy: list[InformerEvent | float] = []
     for _ in range(700):
-        restless += [1.0, news("MODIFIED", share("a", 0.5))]
-    report = verified(clock, *lists(*FINE), *restless, until_quiet=True)
+        busy += [1.0, news("MODIFIED", share("a", 0.5))]
+    report = verified(clock, *lists(*FINE), *busy, until_quiet=True)
     assert report.quiet is False
     assert QUIET_LIMIT <= report.seconds < QUIET_LIMIT + 2
-    report = verified(FakeClock(), *lists(*FINE), *restless, until_quiet=True, seconds=30)
+    report = verified(FakeClock(), *lists(*FINE), *busy, until_quiet=True, seconds=30)
     assert report.quiet is False
     assert report.seconds < 32
 
 
-def test_nothing_to_be_judged_is_an_error(clock: FakeClock) -> None:
+def test_no_evaluated_invariant_is_an_error(clock: FakeClock) -> None:
     with pytest.raises(ApiFailed, match="no invariant could be evaluated") as caught:
         verified(clock, InformerEvent("/", "Pod", trouble="Connection refused"))
     assert "Pod: Connection refused" in caught.value.evidence
 
 
-def test_scopes_of_a_lab() -> None:
+def test_scopes_of_a_lab_are_the_host_and_own_kai_tenants() -> None:
     lab = FakeLab()
     (host,) = scopes_of_lab(lab)  # type: ignore[arg-type]
     assert (host.name, set(host.tenants), host.kai_version) == ("", {"ml", "ops", "research"}, "0.16.8")
@@ -118,22 +118,22 @@ def test_scopes_of_a_lab() -> None:
     assert host.own_kai == {"ops"}
 
 
-def test_known_defects_of_of_a_version() -> None:
+def test_known_defects_depend_on_the_kai_version() -> None:
     assert "#2153" in known_defects_of("0.17.0")["over-packed-burst"]
     assert "double-reservation" in known_defects_of("0.9.19")
     assert "double-reservation" not in known_defects_of("0.9.20")
     assert known_defects_of("") == known_defects_of("latest") == {}
 
 
-def text_of(report: InvariantReport, encoding: str = "utf-8") -> str:
+def rendered(report: InvariantReport, encoding: str = "utf-8") -> str:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     render_verify(report, "lab demo", Console(file=out, width=200, highlight=False))
     out.seek(0)
     return out.read()
 
 
-def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
-    text = text_of(verified(clock, *lists(*FINE, share("c", 0.5))))
+def test_table_lists_every_invariant(clock: FakeClock) -> None:
+    text = rendered(verified(clock, *lists(*FINE, share("c", 0.5))))
     assert "lab demo: broken" in text
     assert "✗  gpu-fractions" in text
     assert "the shares of GPU GPU-1 of w1 add up to 1.5 GPUs (0.5 + 0.5 + 0.5)" in text
@@ -143,31 +143,31 @@ def test_the_table_tells_every_invariant(clock: FakeClock) -> None:
     assert f"{len(ALL) - 4} held, 1 broken, 3 not judged" in text
 
 
-def test_many_violations_are_cut_and_gaps_are_told(clock: FakeClock) -> None:
+def test_table_truncates_violations_and_shows_watch_gaps(clock: FakeClock) -> None:
     late = share("late", 0.9)
     storm: list[InformerEvent | float] = []
     for _ in range(7):
         storm += [1.0, news("ADDED", late), 1.0, news("DELETED", late)]
     trouble = InformerEvent("/", "Pod", trouble="reset by peer")
-    text = text_of(verified(clock, *lists(*FINE), trouble, *storm, seconds=30), "ascii")
+    text = rendered(verified(clock, *lists(*FINE), trouble, *storm, seconds=30), "ascii")
     assert "and 2 more" in text
     assert "! gap in the watch:" in text
     assert "x  gpu-fractions" in text
 
 
-class Judged:
-    """Stands in for ``verify``: remembers what was asked, gives a report."""
+class FakeVerify:
+    """Replaces ``verify``: records its arguments and returns a given report."""
 
     def __init__(self, report: InvariantReport) -> None:
         self.report = report
-        self.asked: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
 
-    def __call__(self, scopes: tuple[Scope, ...], **asked: Any) -> InvariantReport:
-        self.asked = {"scopes": scopes, **asked}
+    def __call__(self, scopes: tuple[Scope, ...], **options: Any) -> InvariantReport:
+        self.arguments = {"scopes": scopes, **options}
         return self.report
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, judged: Judged, *args: str) -> Any:
+def invoke(monkeypatch: pytest.MonkeyPatch, fake: FakeVerify, *args: str) -> Any:
     from lab.cli.verify import verify as command
 
     lab = FakeLab()
@@ -179,31 +179,31 @@ def invoke(monkeypatch: pytest.MonkeyPatch, judged: Judged, *args: str) -> Any:
         return lab
 
     monkeypatch.setattr("lab.session.lab.Lab.attach", attach)
-    monkeypatch.setattr("lab.cli.verify.judge", judged)
+    monkeypatch.setattr("lab.cli.verify.judge", fake)
     app = typer.Typer()
     app.command()(command)
     return CliRunner().invoke(app, list(args))
 
 
 @pytest.fixture
-def good(clock: FakeClock) -> Judged:
-    return Judged(verified(clock, *lists(*FINE)))
+def good(clock: FakeClock) -> FakeVerify:
+    return FakeVerify(verified(clock, *lists(*FINE)))
 
 
 @pytest.fixture
-def bad(clock: FakeClock) -> Judged:
-    return Judged(verified(clock, *lists(*FINE, share("c", 0.5))))
+def bad(clock: FakeClock) -> FakeVerify:
+    return FakeVerify(verified(clock, *lists(*FINE, share("c", 0.5))))
 
 
-def test_the_command_verifies_the_lab(monkeypatch: pytest.MonkeyPatch, good: Judged) -> None:
+def test_command_verifies_the_lab(monkeypatch: pytest.MonkeyPatch, good: FakeVerify) -> None:
     result = invoke(monkeypatch, good, "--for", "5")
     assert result.exit_code == 0
     assert "lab demo: all checked invariants hold" in result.stdout
-    assert good.asked["seconds"] == 5
-    assert [scope.name for scope in good.asked["scopes"]] == [""]
+    assert good.arguments["seconds"] == 5
+    assert [scope.name for scope in good.arguments["scopes"]] == [""]
 
 
-def test_the_command_ends_with_13_when_an_invariant_is_broken(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
+def test_command_exits_with_13_on_a_violation(monkeypatch: pytest.MonkeyPatch, bad: FakeVerify) -> None:
     result = invoke(monkeypatch, bad)
     assert isinstance(result.exception, InvariantBroken)
     assert result.exception.exit_code == 13
@@ -211,7 +211,7 @@ def test_the_command_ends_with_13_when_an_invariant_is_broken(monkeypatch: pytes
     assert invoke(monkeypatch, bad, "--json").exit_code == 13
 
 
-def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judged) -> None:
+def test_json_output_is_the_report(monkeypatch: pytest.MonkeyPatch, bad: FakeVerify) -> None:
     data = json.loads(invoke(monkeypatch, bad, "--json").stdout)
     assert (data["schemaVersion"], data["ok"]) == (1, False)
     rows = {row["id"]: row for row in data["invariants"]}
@@ -221,32 +221,38 @@ def test_json_is_all_that_is_printed(monkeypatch: pytest.MonkeyPatch, bad: Judge
     assert rows["reservation-used"]["why_grace"]
 
 
-def test_a_cluster_that_is_not_quiet_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    restless = [step for _ in range(40) for step in (1.0, news("MODIFIED", share("a", 0.5)))]
-    judged = Judged(verified(clock, *lists(*FINE), *restless, until_quiet=True, seconds=20))
-    result = invoke(monkeypatch, judged, "--until-quiet", "--for", "20")
+def test_command_exits_with_timeout_when_the_cluster_is_not_quiet(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    busy = [step for _ in range(40) for step in (1.0, news("MODIFIED", share("a", 0.5)))]
+    fake = FakeVerify(verified(clock, *lists(*FINE), *busy, until_quiet=True, seconds=20))
+    result = invoke(monkeypatch, fake, "--until-quiet", "--for", "20")
     assert isinstance(result.exception, WaitTimeout)
-    assert invoke(monkeypatch, judged, "--until-quiet", "--json").exit_code == WaitTimeout.exit_code
+    assert invoke(monkeypatch, fake, "--until-quiet", "--json").exit_code == WaitTimeout.exit_code
 
 
-def test_any_cluster_can_be_verified(monkeypatch: pytest.MonkeyPatch, good: Judged, tmp_path: Path) -> None:
+def test_command_verifies_the_cluster_of_a_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, good: FakeVerify, tmp_path: Path
+) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
     result = invoke(monkeypatch, good, "--kubeconfig", str(file), "--context", "prod")
     assert result.exit_code == 0
     assert "prod: all checked invariants hold" in result.stdout
-    (scope,) = good.asked["scopes"]
+    (scope,) = good.arguments["scopes"]
     assert (scope.cluster.kubeconfig, scope.cluster.context) == (file, "prod")
 
 
 @pytest.mark.parametrize(
     "args", [("--context", "c"), ("--kubeconfig", "/nowhere"), ("--kubeconfig", "/dev/null", "--name", "demo")]
 )
-def test_options_that_make_no_sense(monkeypatch: pytest.MonkeyPatch, good: Judged, args: tuple[str, ...]) -> None:
+def test_conflicting_options_are_refused(
+    monkeypatch: pytest.MonkeyPatch, good: FakeVerify, args: tuple[str, ...]
+) -> None:
     assert isinstance(invoke(monkeypatch, good, *args).exception, SpecError)
 
 
-def test_a_node_that_comes_late_is_waited_for(clock: FakeClock) -> None:
+def test_verify_waits_for_a_late_kind(clock: FakeClock) -> None:
     steps = [item for item in lists(*FINE, share("c", 0.9)) if item.kind != "Node"]
     report = verified(clock, *steps, 5.0, listed("Node", node()))
     assert states(report)["gpu-fractions"] == "broken"

@@ -19,7 +19,7 @@ from tests.support.tenant_install import CONTROL, DNS, SPACE, run_control_plane,
 
 @pytest.fixture(autouse=True)
 def validated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The charts against which tenants were checked; the check itself has tests of its own."""
+    """Charts against which tenants were validated; test_validation.py tests the validation."""
     seen: list[Path] = []
     monkeypatch.setattr("lab.tenants.virtual_cluster.validate_tenants", lambda spec, chart: seen.append(chart))
     return seen
@@ -30,7 +30,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return tenant_world(runner, tmp_path)
 
 
-def test_install(world: LabWorld) -> None:
+def test_apply_installs_the_release_and_writes_the_kubeconfig(world: LabWorld) -> None:
     upgrade = world.helm("upgrade")
     run_control_plane(world)
     step_of(world).apply(world.ctx)
@@ -45,7 +45,7 @@ def test_install(world: LabWorld) -> None:
     step_of(world).verify(world.ctx)
 
 
-def test_a_kubeconfig_for_another_port_is_not_taken(world: LabWorld) -> None:
+def test_kubeconfig_for_another_port_is_not_used(world: LabWorld) -> None:
     world.helm("upgrade")
     run_control_plane(world, "https://localhost:8443")
     world.api.cluster.patience = 0.5
@@ -54,7 +54,7 @@ def test_a_kubeconfig_for_another_port_is_not_taken(world: LabWorld) -> None:
     assert not world.paths.tenant_kubeconfig("team-a").exists()
 
 
-def test_a_control_plane_that_crashes_stops_the_wait(world: LabWorld) -> None:
+def test_crashing_control_plane_ends_the_wait(world: LabWorld) -> None:
     world.helm("upgrade")
     bad = running_pod("team-a-1", SPACE, labels=CONTROL, waiting="CrashLoopBackOff", restarts=4)
     world.api.add(bad)
@@ -62,7 +62,7 @@ def test_a_control_plane_that_crashes_stops_the_wait(world: LabWorld) -> None:
         step_of(world).apply(world.ctx)
 
 
-def test_dns_without_its_image_stops_the_wait(world: LabWorld) -> None:
+def test_dns_without_its_image_ends_the_wait(world: LabWorld) -> None:
     world.helm("upgrade")
     run_control_plane(world)
     bad = running_pod("coredns", "kube-system", labels=DNS, waiting="ErrImageNeverPull")
@@ -71,14 +71,14 @@ def test_dns_without_its_image_stops_the_wait(world: LabWorld) -> None:
         step_of(world).apply(world.ctx)
 
 
-def test_a_release_that_is_right_is_not_installed_again(world: LabWorld) -> None:
+def test_unchanged_release_is_not_installed_again(world: LabWorld) -> None:
     world.api.add(tenant_release(world))
     run_control_plane(world)
     step_of(world).apply(world.ctx)
     assert world.log == [f"apply Namespace {SPACE}"]
 
 
-def test_a_port_that_leads_nowhere_is_named(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_api_of_a_ready_control_plane_is_an_error(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.tenants.virtual_cluster._REACH_SECONDS", 0.0)
     world.helm("upgrade")
     run_control_plane(world)
@@ -87,13 +87,13 @@ def test_a_port_that_leads_nowhere_is_named(world: LabWorld, monkeypatch: pytest
         step_of(world).apply(world.ctx)
 
 
-def test_the_hosts_api_is_not_taken_for_the_tenants(world: LabWorld) -> None:
+def test_verify_refuses_the_api_of_the_host(world: LabWorld) -> None:
     world.tenants["team-a"].put("Namespace", "kube-system", metadata={"uid": "host"})
     with pytest.raises(StepFailed, match="points to the lab's own cluster"):
         step_of(world).verify(world.ctx)
 
 
-def test_observe(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observe_names_the_missing_part(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = [True]
     monkeypatch.setattr(access, "answers", lambda ctx, name: alive[0])
     step = step_of(world)
@@ -109,7 +109,7 @@ def test_observe(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     assert step.observe(world.ctx).detail == "its API does not answer"
 
 
-def test_observe_without_a_port_takes_none(world: LabWorld) -> None:
+def test_observe_claims_no_port(world: LabWorld) -> None:
     world.ctx.journal.released("port", "team-a")
     world.ctx.journal.owns("port", "spare-0", "cluster", host="1", node="2")
     assert step_of(world).observe(world.ctx).state is State.ABSENT
@@ -124,9 +124,9 @@ def test_observe_shows_a_changed_value(world: LabWorld) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {"kailab": "other"}])
-def test_a_namespace_of_somebody_else_stays(runner: FakeRunner, tmp_path: Path, labels: dict[str, str]) -> None:
+def test_undo_keeps_a_namespace_of_another_owner(runner: FakeRunner, tmp_path: Path, labels: dict[str, str]) -> None:
     world = tenant_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("Namespace", SPACE, metadata={"labels": labels})
     assert world.tenants["team-a"].cluster.healthy()
     step_of(world).undo(world.ctx)
-    assert world.log == ["close"]  # its API: the kubeconfig is gone
+    assert world.log == ["close"]  # the connection to its API: the kubeconfig is deleted

@@ -1,4 +1,4 @@
-"""'lab tenant add': what is refused before anything is touched, in which order things happen, and repeating it."""
+"""'lab tenant add': refusals before any change, order of the steps, and repeated runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def added() -> list[Any]:
     return list(json.loads(LabPaths("demo").spec.read_text())["added"])
 
 
-def beside(**more: Any) -> Any:
-    """A lab with KAI on the host and a tenant that it serves."""
+def lab_with_host_kai(**more: Any) -> Any:
+    """A lab with KAI on the host and one host-kai tenant."""
     return lab_file(scheduler="kai", tenants=[{"name": "file", "mode": "host-kai"}], **more)
 
 
@@ -47,58 +47,58 @@ def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     return TenancyWorld(monkeypatch)
 
 
-def test_only_what_is_the_tenants_is_done(world: TenancyWorld) -> None:
+def test_only_steps_of_the_tenant_run(world: TenancyWorld) -> None:
     report = add(world.lab(), tenant_request("ml", KAI))
     assert world.log == ["tenant-nodes", "tenant:ml", "kai:ml", "queues:ml"]
     assert report.nodes == ("worker3",)
-    assert added()[0]["nodes"] == ["worker3"], "written down by name: no later change may move it"
+    assert added()[0]["nodes"] == ["worker3"], "recorded by name, so that no later change reassigns it"
     assert report.kubeconfig == LabPaths("demo").tenant_kubeconfig("ml")
     assert to_json(report)["kai_version"] == "0.16.8"
 
 
-def test_beside_kai_on_the_host_the_measures_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TenancyWorld(monkeypatch, beside())
+def test_isolation_is_applied_before_kai_beside_a_host_kai(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_with_host_kai())
     install_kai(world)
-    asked: list[Effect] = []
-    report = add(world.lab(), tenant_request("ml", KAI), lambda effects: not asked.extend(effects))  # type: ignore[func-returns-value]
-    order = {step: place for place, step in enumerate(world.log)}
+    effects: list[Effect] = []
+    report = add(world.lab(), tenant_request("ml", KAI), lambda found: not effects.extend(found))  # type: ignore[func-returns-value]
+    order = {step: index for index, step in enumerate(world.log)}
     assert order["kai"] < order["isolation"] < order["kai:ml"]
     assert order["tenant:ml"] < order["kai:ml"]
-    said = " ".join(effect.what for effect in asked)
-    assert "global.namespaceLabelSelector" in said
-    assert "global.nodePoolLabelKey" in said
-    assert "ValidatingAdmissionPolicy" in said
-    assert report.changes == tuple(asked)
+    text = " ".join(effect.what for effect in effects)
+    assert "global.namespaceLabelSelector" in text
+    assert "global.nodePoolLabelKey" in text
+    assert "ValidatingAdmissionPolicy" in text
+    assert report.changes == tuple(effects)
 
 
-def test_a_second_one_beside_it_changes_nothing_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TenancyWorld(monkeypatch, beside(), (own_kai("first", nodes=["worker3"]),))
+def test_second_own_kai_tenant_needs_no_host_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_with_host_kai(), (own_kai("first", nodes=["worker3"]),))
     install_kai(world)
-    report = add(world.lab(), tenant_request("second", KAI), lambda _: pytest.fail("nothing to ask for"))
+    report = add(world.lab(), tenant_request("second", KAI), lambda _: pytest.fail("no change needs approval"))
     assert (report.nodes, report.changes) == (("worker2",), ())
 
 
-def test_a_change_that_was_not_agreed_to_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TenancyWorld(monkeypatch, beside())
+def test_unapproved_host_change_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_with_host_kai())
     install_kai(world)
-    lab_ = world.lab()
+    handle = world.lab()
     with pytest.raises(HostNotReady, match="this was not approved; nothing was changed"):
-        add(lab_, tenant_request("ml", KAI))
-    assert (world.log, added(), [tenant.name for tenant in lab_.tenants]) == ([], [], ["file"])
+        add(handle, tenant_request("ml", KAI))
+    assert (world.log, added(), [tenant.name for tenant in handle.tenants]) == ([], [], ["file"])
 
 
-def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> None:
+def test_unavailable_items_are_refused_before_any_change(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(*_: object) -> None:
         raise Unavailable("2 required items are not available")
 
-    monkeypatch.setattr(lab.operations.tenant.add, "loading_steps", nothing)
+    monkeypatch.setattr(lab.operations.tenant.add, "loading_steps", unavailable)
     with pytest.raises(Unavailable):
         add(world.lab(), tenant_request("ml", KAI))
     assert (world.log, added()) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "what"),
+    ("name", "options", "message"),
     [
         ("file", {"mode": "default"}, "tenant file: name: 'file' is already used by tenants.0"),
         ("Ml", {"mode": "default"}, "tenant Ml: name: must be 1 to 40 of a-z"),
@@ -111,27 +111,29 @@ def test_what_cannot_be_had_is_refused_first(world: TenancyWorld, monkeypatch: p
         ("ml", {"mode": "default", "vcluster": "0.30.0"}, "tenant ml: vcluster: '0.30.0' is too old"),
     ],
 )
-def test_a_tenant_that_does_not_fit(world: TenancyWorld, name: str, options: dict[str, Any], what: str) -> None:
+def test_invalid_tenants_are_refused_before_any_change(
+    world: TenancyWorld, name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SpecError) as refused:
         add(world.lab(), tenant_request(name, options))
-    assert what in str(refused.value)
+    assert message in str(refused.value)
     assert (world.log, added()) == ([], [])
 
 
-def test_a_host_kai_that_cannot_be_kept_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TenancyWorld(monkeypatch, beside(kai={"version": "0.12.23"}))
+def test_host_kai_that_cannot_be_isolated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_with_host_kai(kai={"version": "0.12.23"}))
     with pytest.raises(SpecError, match=r"own-kai beside KAI 0\.12\.23 on the host"):
         add(world.lab(), tenant_request("ml", KAI), YES)
 
 
-def test_the_nodes_of_a_tenant_that_runs_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_of_another_tenant_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
     world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
     with pytest.raises(SpecError, match=r"would take nodes of tenant mine \(worker3\)"):
         add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker3"]}))
 
 
-def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -> None:
+def test_workers_with_gpus_in_use_are_refused(world: TenancyWorld) -> None:
     holder = Holder("default", "train", "", "", "1 GPU", 1.0, "Running", "u")
     node = "kailab-demo-worker3"
     gpu = Gpu(node, 0, "GPU-1", "T4", 15360, holders=(holder,))
@@ -144,7 +146,7 @@ def test_workers_whose_gpus_others_use_are_not_given_away(world: TenancyWorld) -
     assert add(world.lab(), tenant_request("ml", {**KAI, "nodes": ["worker2"]})).nodes == ("worker2",)
 
 
-def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -> None:
+def test_failed_add_can_be_repeated_or_removed(world: TenancyWorld) -> None:
     failing = [True]
 
     def fail() -> None:
@@ -162,14 +164,14 @@ def test_an_add_that_failed_can_be_repeated_or_taken_away(world: TenancyWorld) -
     assert added() == []
 
 
-def test_another_tenant_of_that_name_is_refused(world: TenancyWorld) -> None:
+def test_existing_tenant_with_other_settings_is_refused(world: TenancyWorld) -> None:
     add(world.lab(), tenant_request("ml", {"mode": "default"}))
     with pytest.raises(SpecError, match="Tenant ml already exists with different settings") as refused:
         add(world.lab(), tenant_request("ml", {"mode": "default", "gpus": 1}))
     assert "quota" in refused.value.evidence[0]
 
 
-def test_a_tenant_from_a_file(world: TenancyWorld, tmp_path: Path) -> None:
+def test_options_override_the_tenant_file(world: TenancyWorld, tmp_path: Path) -> None:
     file, values = tmp_path / "ml.yaml", tmp_path / "values.yaml"
     file.write_text("mode: own-kai\nkaiVersion: 0.16.8\nquota:\n  cpu: 8\nqueues:\n  - name: all\n")
     values.write_text("telemetry:\n  enabled: false\n")
@@ -181,7 +183,7 @@ def test_a_tenant_from_a_file(world: TenancyWorld, tmp_path: Path) -> None:
     assert [queue.name for queue in tenant.queues] == ["all"]
 
 
-def test_errors_name_the_line_of_the_tenants_file(world: TenancyWorld, tmp_path: Path) -> None:
+def test_errors_name_the_line_of_the_tenant_file(world: TenancyWorld, tmp_path: Path) -> None:
     file = tmp_path / "ml.yaml"
     file.write_text("mode: default\nkubernets: 1.34.4\nvcluster: 0.36.1\n")
     with pytest.raises(

@@ -28,20 +28,20 @@ from tests.support.fakes import FakeRunner
 from tests.support.tenant_kai_world import tenant_of
 from tests.support.workload_snapshots import BEFORE
 
-FINE = (SmokeTest("cpu", 2.0), SmokeTest("gpu", skipped="the tenant has no free GPU"), SmokeTest("fraction", 5.0))
+PASSED = (SmokeTest("cpu", 2.0), SmokeTest("gpu", skipped="the tenant has no free GPU"), SmokeTest("fraction", 5.0))
 OLD = replace(BEFORE, kai="0.9.8")
 
 
 class Bench:
-    """A lab whose tenant ``ml`` has KAI 0.9.8, and a rehearsal whose parts answer as told."""
+    """A lab whose tenant ``ml`` has KAI 0.9.8, and a rehearsal with configurable results."""
 
     def __init__(self, patch: pytest.MonkeyPatch, runner: FakeRunner) -> None:
         self.paths = LabPaths("demo")
         self.paths.root.mkdir(parents=True)
         self.log: list[str] = []
         self.changes: list[LabError | SnapshotDiff] = []
-        self.looks: list[WorkloadSnapshot] = [OLD]
-        self.trials = FINE
+        self.snapshots: list[WorkloadSnapshot] = [OLD]
+        self.smoke_tests = PASSED
         self.suites = Suites(ran=True, summary="4 passed")
         self.lab: Any = SimpleNamespace(
             spec=SimpleNamespace(name="demo", tenants=(tenant_of("0.9.8"),)),
@@ -53,23 +53,23 @@ class Bench:
         )
         patch.setattr(rehearsal, "change_kai", self.change)
         patch.setattr(rehearsal, "check_kai_version", lambda ctx, tenant: ())
-        patch.setattr(rehearsal, "take_snapshot", lambda cluster: self.look())
-        patch.setattr(rehearsal, "_trials", lambda lab, tenant: self.trials)
+        patch.setattr(rehearsal, "take_snapshot", lambda cluster: self.snapshot())
+        patch.setattr(rehearsal, "_trials", lambda lab, tenant: self.smoke_tests)
         patch.setattr(rehearsal, "run_suites", lambda lab, name: self.suites)
 
-    def look(self) -> WorkloadSnapshot:
-        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+    def snapshot(self) -> WorkloadSnapshot:
+        return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
 
     def change(self, ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
         self.log.append(version)
         last = last_change(self.paths, "ml")
-        assert last is not None, "what is wanted is written down before anything changes"
+        assert last is not None, "the wanted version is recorded before any change"
         assert last.wanted.kai_version == version
-        came = self.changes.pop(0) if self.changes else SnapshotDiff(kept=2)
-        if isinstance(came, LabError):
-            raise came
-        moments = (Milestone(SCHEDULED, 11.5), Milestone(READY, 14.0))
-        return Change("ml", OLD.kai, version, REINSTALL, moments, OLD, came)
+        outcome = self.changes.pop(0) if self.changes else SnapshotDiff(kept=2)
+        if isinstance(outcome, LabError):
+            raise outcome
+        milestones = (Milestone(SCHEDULED, 11.5), Milestone(READY, 14.0))
+        return Change("ml", OLD.kai, version, REINSTALL, milestones, OLD, outcome)
 
 
 @pytest.fixture
@@ -77,20 +77,20 @@ def bench(monkeypatch: pytest.MonkeyPatch, runner: FakeRunner) -> Bench:
     return Bench(monkeypatch, runner)
 
 
-def said(found: Rehearsal) -> str:
+def rendered(found: Rehearsal) -> str:
     out = io.StringIO()
     render_rehearsal(found, Console(file=out, width=120))
     return out.getvalue()
 
 
-def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
+def test_passed_rehearsal_keeps_the_version_and_records_the_previous(bench: Bench) -> None:
     found = rehearse(bench.lab, "ml", "0.16.8")
     assert (found.green, found.now, bench.log) == (True, "0.16.8", ["0.16.8"])
     last = last_change(bench.paths, "ml")
     assert last is not None
     assert (last.target.kai_version, last.done) == ("0.9.8", True)
-    text = said(found)
-    for words in (
+    text = rendered(found)
+    for line in (
         "KAI 0.9.8 → 0.16.8 in tenant ml: passed",
         "first pod scheduled",
         "11.5 s",
@@ -98,33 +98,33 @@ def test_green_stays_and_can_be_taken_back(bench: Bench) -> None:
         "skipped: the tenant has no free GPU",
         "tenant ml has KAI 0.16.8 now",
     ):
-        assert words in text
+        assert line in text
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("results", "reason"),
     [
-        ({"trials": (SmokeTest("cpu", problem="not within 120 s"),)}, "smoke test cpu: not within 120 s"),
+        ({"smoke_tests": (SmokeTest("cpu", problem="not within 120 s"),)}, "smoke test cpu: not within 120 s"),
         ({"suites": Suites(ran=True, failed=("a.py::b[ml]",))}, "1 tests failed: a.py::b[ml]"),
         ({"changes": [SnapshotDiff(kept=1, lost=("pod team/half: gone",))]}, "pod team/half: gone"),
         ({"changes": [WaitTimeout("KAI's components run: not within 300 s")]}, "KAI's components run"),
-        ({"looks": [OLD, replace(OLD, pods=OLD.pods[:1]), OLD]}, "pod team/whole: gone (UID u-whole)"),
+        ({"snapshots": [OLD, replace(OLD, pods=OLD.pods[:1]), OLD]}, "pod team/whole: gone (UID u-whole)"),
     ],
 )
-def test_red_is_taken_back(bench: Bench, spoil: dict[str, Any], reason: str) -> None:
-    for name, value in spoil.items():
+def test_failed_rehearsal_is_rolled_back(bench: Bench, results: dict[str, Any], reason: str) -> None:
+    for name, value in results.items():
         setattr(bench, name, value)
     found = rehearse(bench.lab, "ml", "0.16.8")
     assert not found.green
     assert reason in found.reasons[0]
     assert bench.log == ["0.16.8", "0.9.8"]
     assert found.now == "0.9.8"
-    assert last_change(bench.paths, "ml") is None, "nothing to go back to: the tenant is as it was"
-    assert "tenant ml has KAI 0.9.8 now" in said(found)
+    assert last_change(bench.paths, "ml") is None, "the tenant is unchanged, so there is no version to roll back to"
+    assert "tenant ml has KAI 0.9.8 now" in rendered(found)
     assert to_json(found)["verdict"] == "red"
 
 
-def test_red_keeps_what_could_be_taken_back_before(bench: Bench) -> None:
+def test_failed_rehearsal_keeps_the_earlier_rollback_record(bench: Bench) -> None:
     earlier = RollbackRecord(tenant_of("0.7.11"), tenant_of("0.9.8"), done=True)
     record(bench.paths, earlier)
     bench.suites = Suites(ran=True, failed=("x",))
@@ -132,24 +132,24 @@ def test_red_keeps_what_could_be_taken_back_before(bench: Bench) -> None:
     assert last_change(bench.paths, "ml") == earlier
 
 
-def test_keep_stays_on_red(bench: Bench) -> None:
+def test_keep_option_keeps_the_version_of_a_failed_rehearsal(bench: Bench) -> None:
     bench.suites = Suites(ran=True, failed=("x",))
     found = rehearse(bench.lab, "ml", "0.16.8", keep=True)
     assert (found.green, found.kept, found.now, bench.log) == (False, True, "0.16.8", ["0.16.8"])
-    assert "although the rehearsal failed" in said(found)
+    assert "although the rehearsal failed" in rendered(found)
 
 
-def test_what_breaks_off_on_the_way_back_is_told(bench: Bench) -> None:
+def test_failed_rollback_is_reported_and_can_be_resumed(bench: Bench) -> None:
     bench.changes = [WaitTimeout("up"), WaitTimeout("down")]
     found = rehearse(bench.lab, "ml", "0.16.8")
     assert (found.error_back, found.now) == ("down", "")
     last = last_change(bench.paths, "ml")
     assert last is not None
-    assert last.target.kai_version == "0.9.8", "a rollback goes on with it"
-    assert "the change is incomplete" in said(found)
+    assert last.target.kai_version == "0.9.8", "a rollback continues with it"
+    assert "the change is incomplete" in rendered(found)
 
 
-def test_cut_off_it_is_not_taken_back(bench: Bench) -> None:
+def test_interrupted_rehearsal_is_not_rolled_back(bench: Bench) -> None:
     bench.changes = [Interrupted("stopped")]
     with pytest.raises(Interrupted):
         rehearse(bench.lab, "ml", "0.16.8")
@@ -159,19 +159,19 @@ def test_cut_off_it_is_not_taken_back(bench: Bench) -> None:
     assert (last.wanted.kai_version, last.done) == ("0.16.8", False)
 
 
-def test_another_process_is_let_go_first(bench: Bench) -> None:
+def test_busy_lab_is_refused_without_a_record(bench: Bench) -> None:
     @contextlib.contextmanager
-    def taken() -> Any:
+    def busy() -> Any:
         raise Busy("another kailab process is changing lab 'demo'")
         yield
 
-    bench.lab.session.locked = taken
+    bench.lab.session.locked = busy
     with pytest.raises(Busy):
         rehearse(bench.lab, "ml", "0.16.8")
     assert last_change(bench.paths, "ml") is None
 
 
-def test_refused_before_anything_changes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_rehearsals_are_refused_before_any_change(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(ctx: object, tenant: TenantSpec) -> None:
         raise SpecError("no")
 
@@ -184,44 +184,44 @@ def test_refused_before_anything_changes(bench: Bench, monkeypatch: pytest.Monke
         rehearse(bench.lab, "nl", "0.16.8")
 
 
-def test_roll_back_to_what_was_before(bench: Bench) -> None:
+def test_roll_back_to_the_previous_version(bench: Bench) -> None:
     rehearse(bench.lab, "ml", "0.16.8")
     bench.lab.spec.tenants = (tenant_of("0.16.8"),)
-    bench.looks = [replace(OLD, kai="0.16.8")]
+    bench.snapshots = [replace(OLD, kai="0.16.8")]
     found = roll_back(bench.lab, "ml")
     assert (found.before, found.version, found.green) == ("0.16.8", "0.9.8", True)
     assert bench.log == ["0.16.8", "0.9.8"]
 
 
-def test_roll_back_takes_values_and_queues_of_then_but_not_nodes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roll_back_restores_values_and_queues_but_not_nodes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     queues: Any = ({"name": "a"}, {"name": "b", "parent": "a"})
-    then = TenantSpec(name="ml", mode="own-kai", kai_version="0.7.11", kai_values={"x": 1}, queues=queues, nodes=1)
-    record(bench.paths, RollbackRecord(then, tenant_of("0.9.8"), done=True))
+    previous = TenantSpec(name="ml", mode="own-kai", kai_version="0.7.11", kai_values={"x": 1}, queues=queues, nodes=1)
+    record(bench.paths, RollbackRecord(previous, tenant_of("0.9.8"), done=True))
     bench.lab.spec.tenants = (tenant_of("0.9.8", nodes=("worker2",)),)
-    taken: list[TenantSpec] = []
+    targets: list[TenantSpec] = []
 
     def change(ctx: object, tenant: TenantSpec, version: str, *, save: Any = None) -> Change:
-        taken.append(tenant)
+        targets.append(tenant)
         return bench.change(ctx, tenant, version)
 
     monkeypatch.setattr(rehearsal, "change_kai", change)
     roll_back(bench.lab, "ml")
-    (target,) = taken
+    (target,) = targets
     assert (target.kai_version, target.kai_values, len(target.queues)) == ("0.7.11", {"x": 1}, 2)
     assert (target.nodes, target.kubernetes) == (("worker2",), "1.33.4")
 
 
-def test_a_rollback_that_was_cut_off_is_finished(bench: Bench) -> None:
+def test_interrupted_rollback_is_resumed(bench: Bench) -> None:
     record(bench.paths, RollbackRecord(tenant_of("0.16.8"), tenant_of("0.9.8"), back=True))
     bench.lab.spec.tenants = (tenant_of("0.16.8"),)
-    bench.looks = [replace(OLD, kai="")]
+    bench.snapshots = [replace(OLD, kai="")]
     assert roll_back(bench.lab, "ml").version == "0.9.8"
     last = last_change(bench.paths, "ml")
     assert last is not None
     assert (last.done, last.target.kai_version) == (True, "0.16.8")
 
 
-def test_roll_back_needs_to_know_where_to(bench: Bench) -> None:
+def test_roll_back_without_a_record_needs_a_version(bench: Bench) -> None:
     with pytest.raises(LabError, match="no earlier KAI version") as refused:
         roll_back(bench.lab, "ml")
     assert "--to VERSION" in refused.value.fix
@@ -238,34 +238,34 @@ def pytest_run(runner: FakeRunner) -> Any:
     return declare
 
 
-def test_suites_of_the_tenant_alone(pytest_run: Any, runner: FakeRunner) -> None:
+def test_suites_select_the_tests_of_the_tenant(pytest_run: Any, runner: FakeRunner) -> None:
     found = pytest_run("...\n==== 3 passed, 2 skipped in 9.1s ====\n", 0)
-    kept = LabPaths("demo").root / "rehearsal-ml"
-    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(kept))
-    assert (kept / "pytest.txt").read_text() == "...\n==== 3 passed, 2 skipped in 9.1s ====\n"
+    folder = LabPaths("demo").root / "rehearsal-ml"
+    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(folder))
+    assert (folder / "pytest.txt").read_text() == "...\n==== 3 passed, 2 skipped in 9.1s ====\n"
     argv = runner.calls[0].argv
     assert argv[argv.index("--lab") + 1] == "demo"
     assert argv[argv.index("-k") + 1] == "[ml] or [ml- or -ml] or -ml-"
-    assert f"--lab-artifacts={kept}" in argv
+    assert f"--lab-artifacts={folder}" in argv
     assert runner.calls[0].env == {"PYTEST_ADDOPTS": "", "COLUMNS": "400"}
 
 
-def test_suites_that_fail(pytest_run: Any) -> None:
+def test_failed_suites_name_their_tests(pytest_run: Any) -> None:
     out = "F.\nFAILED tests/e2e/a.py::b[ml] - assert 1\nERROR tests/e2e/c.py::d[ml]\n1 failed, 1 error in 2s\n"
     found = pytest_run(out, 1)
     assert found.failed == ("tests/e2e/a.py::b[ml] - assert 1", "tests/e2e/c.py::d[ml]")
-    (red,) = Rehearsal("ml", "0.9.8", "0.16.8", None, suites=found).reasons
-    assert red == "2 tests failed: tests/e2e/a.py::b[ml], tests/e2e/c.py::d[ml]"
+    (reason,) = Rehearsal("ml", "0.9.8", "0.16.8", None, suites=found).reasons
+    assert reason == "2 tests failed: tests/e2e/a.py::b[ml], tests/e2e/c.py::d[ml]"
     assert found.summary == "1 failed, 1 error in 2s"
 
 
 @pytest.mark.parametrize(("out", "code", "ran", "failed"), [("1 deselected\n", 5, False, 0), ("", 4, True, 1)])
-def test_suites_that_say_nothing(pytest_run: Any, out: str, code: int, ran: bool, failed: int) -> None:
+def test_suites_without_results(pytest_run: Any, out: str, code: int, ran: bool, failed: int) -> None:
     found = pytest_run(out, code)
     assert (found.ran, len(found.failed)) == (ran, failed)
 
 
-def test_without_suites_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_suites_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "SUITES", Path("not") / "there")
     found = run_suites(SimpleNamespace(), "ml")  # type: ignore[arg-type]
     assert not found.ran

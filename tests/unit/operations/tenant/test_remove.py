@@ -1,4 +1,4 @@
-"""'lab tenant remove': the state goes when the tenant is gone, and the host gets back what it had given."""
+"""'lab tenant remove': the saved state, the other tenants' nodes, and undoing the isolation of the host."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def saved() -> dict[str, Any]:
     return dict(json.loads(LabPaths("demo").spec.read_text()))
 
 
-def test_an_added_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_tenant_leaves_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]), own_kai("two", nodes=["worker2"])))
     world.removal = Removal("ml", (Milestone("namespace gone", 5.1),), 1.0)
     report = remove(world.lab(), "ml")
     assert (world.removed, report.nodes, report.in_file) == ([("ml", 1.0)], ("worker3",), False)
     assert [tenant["name"] for tenant in saved()["added"]] == ["two"]
-    assert world.log == ["tenant-nodes"], "the marks of its nodes are looked at again"
+    assert world.log == ["tenant-nodes"], "the marks of its nodes are reconciled"
     assert to_json(report)["moments"][0]["seconds"] == 5.1
 
 
-def test_its_pods_own_grace_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grace_none_keeps_the_grace_of_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     remove(world.lab(), "file", grace=None)
     assert world.removed == [("file", None)]
 
 
-def test_what_is_left_keeps_the_tenant_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenant_with_leftovers_stays_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]),))
     world.removal = Removal("ml", (), 1.0, left=("Namespace vcluster-ml",))
     report = remove(world.lab(), "ml")
@@ -46,7 +46,7 @@ def test_what_is_left_keeps_the_tenant_in_the_state(monkeypatch: pytest.MonkeyPa
     assert world.log == []
 
 
-def test_a_removal_that_failed_keeps_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenant_whose_removal_fails_stays_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(nodes=["worker3"]),))
 
     def fail(*_: object, **__: object) -> Removal:
@@ -58,7 +58,7 @@ def test_a_removal_that_failed_keeps_it_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
 
 
-def test_a_tenant_of_the_lab_file_does_not_move_the_others_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     tenants = [{"name": name, "mode": "own-kai", "kaiVersion": "0.16.8"} for name in ("one", "two")]
     world = TenancyWorld(monkeypatch, lab_file(tenants=tenants))
     report = remove(world.lab(), "one")
@@ -67,7 +67,7 @@ def test_a_tenant_of_the_lab_file_does_not_move_the_others_nodes(monkeypatch: py
     assert (left["name"], left["nodes"]) == ("two", ["worker2"])
 
 
-def test_the_last_one_beside_host_kai_gives_the_host_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removing_the_last_own_kai_tenant_undoes_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
     install(world)
     with pytest.raises(HostNotReady, match="removing tenant ml changes KAI on the host, and this was not approved"):
@@ -78,13 +78,13 @@ def test_the_last_one_beside_host_kai_gives_the_host_back(monkeypatch: pytest.Mo
     assert world.log == ["undo isolation", "undo tenant-nodes", "kai"]
 
 
-def test_an_unknown_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_tenant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(),))
     with pytest.raises(NoLab, match=r"no tenant 'mk' \(tenants: file, ml\)"):
         remove(world.lab(), "mk")
 
 
-def test_while_somebody_else_works_on_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_during_another_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
     with world.lab().session.locked(), pytest.raises(Busy):
         remove(world.lab(), "file")

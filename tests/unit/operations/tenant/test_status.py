@@ -1,4 +1,4 @@
-"""How tenants are seen, upgraded and entered."""
+"""Status, upgrades and kubeconfigs of tenants."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> TenancyWorld:
     return world
 
 
-def come_up(world: TenancyWorld, name: str, kai: str = "") -> FakeApiServer:
-    """The tenant has its namespace, kubeconfig and port, and answers."""
+def bring_up(world: TenancyWorld, name: str, kai: str = "") -> FakeApiServer:
+    """Give the tenant a namespace, kubeconfig, port and API."""
     world.api.put("Namespace", f"vcluster-{name}")
     paths = LabPaths("demo")
     paths.tenant_kubeconfig(name).write_text("kind: Config\n")
@@ -61,13 +61,13 @@ def gpus(*holders: Holder) -> GpuMap:
     )
 
 
-def test_a_tenant_that_is_up(world: TenancyWorld) -> None:
-    inside = come_up(world, "ml", "0.12.23")
+def test_state_of_a_running_tenant(world: TenancyWorld) -> None:
+    inside = bring_up(world, "ml", "0.12.23")
     inside.add(running_pod("a", "team", labels={}))
     inside.add(running_pod("b", "team", labels={}, waiting="ContainerCreating"))
     inside.add(running_pod("dns", "kube-system", labels={}))
-    held = [Holder("team", name, "ml", "", "0.5", 0.5, "Running", name) for name in ("a", "c")]
-    world.gpus = gpus(*held)
+    holders = [Holder("team", name, "ml", "", "0.5", 0.5, "Running", name) for name in ("a", "c")]
+    world.gpus = gpus(*holders)
     (found,) = states(world.lab(), ["ml"])
     assert (found.state, found.added, found.answers) == ("ready", True, True)
     assert (found.kai, found.spec.kai_version) == ("0.12.23", "0.16.8")
@@ -77,29 +77,29 @@ def test_a_tenant_that_is_up(world: TenancyWorld) -> None:
     assert to_json(found)["gpu_quota"] == 2
 
 
-def test_a_tenant_that_shares_nodes_may_use_those_that_are_nobodys(world: TenancyWorld) -> None:
-    come_up(world, "file")
+def test_tenant_on_shared_nodes_counts_gpus_of_undedicated_nodes(world: TenancyWorld) -> None:
+    bring_up(world, "file")
     world.gpus = gpus()
     assert states(world.lab(), ["file"])[0].gpus == 1
 
 
-def test_tenants_that_do_not_answer_are_told_and_no_error(world: TenancyWorld) -> None:
-    come_up(world, "ml").alive = False
+def test_tenants_that_do_not_answer_are_reported_without_error(world: TenancyWorld) -> None:
+    bring_up(world, "ml").alive = False
     file, own = states(world.lab())
     assert (file.state, file.why) == ("absent", "no kubeconfig: it did not come up")
     assert (own.state, own.why) == ("not ready", "https://127.0.0.1:6443 does not answer /readyz")
-    broken = come_up(world, "ml")
-    broken.fail("list", "Pod", (403, "pods is forbidden"))
+    inside = bring_up(world, "ml")
+    inside.fail("list", "Pod", (403, "pods is forbidden"))
     assert states(world.lab(), ["ml"])[0].why == "GET Pod objects: pods is forbidden (HTTP 403)"
 
 
-def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    come_up(world, "ml", "0.16.8")
+def test_status_shows_the_steps_of_the_tenant(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_up(world, "ml", "0.16.8")
     seen = {"kai:ml": Observed.drifted("differs", ["chart 0.12.23 → 0.16.8"])}
 
     def steps(spec: LabSpec, *_: object, **__: object) -> tuple[Any, ...]:
-        made = (FakeStep(step.id, [], step.needs) for step in world.steps(spec))
-        return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in made)
+        fakes = (FakeStep(step.id, [], step.needs) for step in world.steps(spec))
+        return tuple(replace(step, seen=seen.get(step.id, Observed.ready())) for step in fakes)
 
     monkeypatch.setattr(lab.operations.tenant.status, "cluster_steps", steps)
     (found,) = status(world.lab(), ["ml"])
@@ -110,7 +110,7 @@ def test_status_is_that_of_its_steps(world: TenancyWorld, monkeypatch: pytest.Mo
     assert status(world.lab(), ["ml"])[0].ok
 
 
-def test_a_kubeconfig_that_is_not_there(world: TenancyWorld) -> None:
+def test_missing_kubeconfig_is_an_error(world: TenancyWorld) -> None:
     with pytest.raises(NoLab, match="did not come up") as refused:
         kubeconfig(world.lab(), "ml")
     assert refused.value.fix == "'lab tenant add' continues with it"
@@ -120,25 +120,25 @@ def test_a_kubeconfig_that_is_not_there(world: TenancyWorld) -> None:
 
 @pytest.fixture
 def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the rehearsal was asked for; it keeps the tenant in its new version."""
-    asked: list[Any] = []
+    """Arguments of a faked rehearsal that keeps the tenant in its new version."""
+    requests: list[Any] = []
 
-    def rehearse(lab_: Any, name: str, version: str, *, suites: bool, keep: bool, save: Any) -> Any:
-        asked.append((name, version, suites, keep))
-        tenant = next(one for one in lab_.tenants if one.name == name)
-        with lab_.session.locked():  # the rehearsal takes the lock itself
+    def rehearse(handle: Any, name: str, version: str, *, suites: bool, keep: bool, save: Any) -> Any:
+        requests.append((name, version, suites, keep))
+        tenant = next(spec for spec in handle.tenants if spec.name == name)
+        with handle.session.locked():  # the rehearsal takes the lock itself
             save(tenant.model_copy(update={"kai_version": version}))
         return SimpleNamespace(green=True)
 
-    def back(lab_: Any, name: str, to: str | None, *, save: Any) -> Any:
-        return rehearse(lab_, name, to or "0.12.23", suites=False, keep=False, save=save)
+    def back(handle: Any, name: str, to: str | None, *, save: Any) -> Any:
+        return rehearse(handle, name, to or "0.12.23", suites=False, keep=False, save=save)
 
     monkeypatch.setattr(lab.operations.tenant.rehearse, "rehearse", rehearse)
     monkeypatch.setattr(lab.operations.tenant.rehearse, "roll_back", back)
-    return asked
+    return requests
 
 
-def test_an_upgrade_is_written_down(world: TenancyWorld, rehearsed: list[Any]) -> None:
+def test_upgrade_of_an_added_tenant_is_saved(world: TenancyWorld, rehearsed: list[Any]) -> None:
     upgrade(world.lab(), "ml", "0.17.0", suites=False)
     assert rehearsed == [("ml", "0.17.0", False, False)]
     (saved,) = json.loads(LabPaths("demo").spec.read_text())["added"]
@@ -147,18 +147,20 @@ def test_an_upgrade_is_written_down(world: TenancyWorld, rehearsed: list[Any]) -
     assert world.lab().tenants[1].kai_version == "0.12.23"
 
 
-def test_of_a_tenant_of_the_lab_file_the_state_says_what_it_has(
+def test_upgrade_of_a_lab_file_tenant_is_saved_with_a_notice(
     monkeypatch: pytest.MonkeyPatch, rehearsed: list[Any]
 ) -> None:
     mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
     world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
-    lab_ = world.lab()
-    told: list[str] = []
-    lab_.bus.subscribe(lambda event: told.append(str(getattr(event, "text", ""))))
-    upgrade(lab_, "mine", "0.17.0")
+    handle = world.lab()
+    messages: list[str] = []
+    handle.bus.subscribe(lambda event: messages.append(str(getattr(event, "text", ""))))
+    upgrade(handle, "mine", "0.17.0")
     (saved,) = json.loads(LabPaths("demo").spec.read_text())["asked"]["tenants"]
     assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", None)
-    assert "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in told[0]
+    assert (
+        "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in messages[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_of_a_tenant_of_the_lab_file_the_state_says_what_it_has(
         ("ml", "0.17.0", "0.36.2", "emptyDir"),
     ],
 )
-def test_upgrades_that_are_refused(
+def test_unsupported_upgrades_are_refused(
     world: TenancyWorld, rehearsed: list[Any], name: str, kai: str, vcluster: str, why: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
@@ -180,7 +182,7 @@ def test_upgrades_that_are_refused(
     assert (rehearsed, world.log) == ([], [])
 
 
-def test_a_lab_file_that_no_longer_goes_with_what_was_added() -> None:
+def test_lab_file_in_conflict_with_added_tenants_is_refused() -> None:
     smaller = lab_file(cluster={"workers": 2})
     with pytest.raises(SpecError, match="conflicts with tenants added") as refused:
         checked_with_added(smaller, (ML,))
@@ -189,6 +191,6 @@ def test_a_lab_file_that_no_longer_goes_with_what_was_added() -> None:
     assert [tenant.name for tenant in checked_with_added(lab_file(), (ML,)).tenants] == ["file", "ml"]
 
 
-def test_kubeconfigs_are_named_by_path(world: TenancyWorld) -> None:
-    come_up(world, "ml")
+def test_kubeconfig_returns_the_path_of_the_file(world: TenancyWorld) -> None:
+    bring_up(world, "ml")
     assert kubeconfig(world.lab(), "ml") == Path(LabPaths("demo").root / "tenant-ml.kubeconfig")
