@@ -26,7 +26,7 @@ def test_apply_is_server_side_with_force(api: FakeApi, cluster: Cluster) -> None
     assert "managedFields" in doc["metadata"]
 
 
-def test_apply_goes_through_lists_and_empty_documents_in_order(api: FakeApi, cluster: Cluster) -> None:
+def test_apply_expands_lists_and_skips_empty_documents_in_order(api: FakeApi, cluster: Cluster) -> None:
     api.on("PATCH", f"{QUEUES}/one", {})
     api.on("PATCH", "/api/v1/namespaces/default/configmaps/c", {})
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
@@ -34,7 +34,7 @@ def test_apply_goes_through_lists_and_empty_documents_in_order(api: FakeApi, clu
     assert [r.path.rsplit("/", 1)[1] for r in api.requests] == ["one", "c"]
 
 
-def test_apply_follows_the_version_of_the_document(api: FakeApi, cluster: Cluster) -> None:
+def test_apply_uses_the_api_version_of_the_document(api: FakeApi, cluster: Cluster) -> None:
     api.on("PATCH", "/apis/scheduling.run.ai/v3/queues/test", {})
     cluster.apply([{**queue(), "apiVersion": "scheduling.run.ai/v3"}])
 
@@ -46,7 +46,7 @@ def test_apply_follows_the_version_of_the_document(api: FakeApi, cluster: Cluste
         status(500, 'Internal error occurred: failed calling webhook "q.kai": connection refused'),
     ],
 )
-def test_apply_waits_for_crd_or_webhook_only_with_retry(
+def test_missing_crd_or_webhook_is_retried_only_on_request(
     api: FakeApi, cluster: Cluster, pauses: list[float], first: Any
 ) -> None:
     api.on("PATCH", f"{QUEUES}/test", first, first, first, {"kind": "Queue"})
@@ -58,20 +58,20 @@ def test_apply_waits_for_crd_or_webhook_only_with_retry(
     assert pauses == [0.25, 0.5]
 
 
-def test_apply_does_not_wait_for_a_namespace(api: FakeApi, cluster: Cluster) -> None:
+def test_apply_does_not_retry_a_missing_namespace(api: FakeApi, cluster: Cluster) -> None:
     api.on("PATCH", f"{PODS}/a", status(404, 'namespaces "ns" not found'))
     with pytest.raises(ApiFailed, match=r'PATCH Pod ns/a: namespaces "ns" not found \(HTTP 404\)'):
         cluster.apply([pod("a")], retry=60)
 
 
-def test_apply_refuses_what_is_no_object(cluster: Cluster) -> None:
+def test_apply_refuses_invalid_objects(cluster: Cluster) -> None:
     with pytest.raises(ApiFailed, match="not a Kubernetes object: apiVersion None, kind 'Pod'"):
         cluster.apply([{"kind": "Pod"}])
     with pytest.raises(ApiFailed, match="Queue without a name"):
         cluster.apply([{**queue(), "metadata": {"generateName": "x"}}])
 
 
-def test_create_is_not_repeated_when_it_may_have_worked(api: FakeApi, cluster: Cluster) -> None:
+def test_create_is_not_repeated_when_it_may_have_succeeded(api: FakeApi, cluster: Cluster) -> None:
     api.on("POST", PODS, CUT)
     with pytest.raises(ApiFailed, match="Connection reset"):
         cluster.create(pod("a"))
@@ -79,16 +79,16 @@ def test_create_is_not_repeated_when_it_may_have_worked(api: FakeApi, cluster: C
     assert cluster.create(pod("a"))["metadata"]["name"] == "a"
 
 
-def test_create_waits_for_the_service_account_of_a_new_namespace(api: FakeApi, cluster: Cluster) -> None:
-    early = 'pods "a" is forbidden: error looking up service account ns/default: not found'
-    api.on("POST", PODS, status(403, early), pod("a"))
+def test_create_is_retried_until_the_service_account_exists(api: FakeApi, cluster: Cluster) -> None:
+    missing = 'pods "a" is forbidden: error looking up service account ns/default: not found'
+    api.on("POST", PODS, status(403, missing), pod("a"))
     cluster.create(pod("a"))
 
 
 # --- delete
 
 
-def test_delete_of_what_is_gone_succeeds(api: FakeApi, cluster: Cluster) -> None:
+def test_delete_of_a_missing_object_succeeds(api: FakeApi, cluster: Cluster) -> None:
     route = api.on("DELETE", f"{PODS}/a", status(404, "not found"))
     cluster.delete("Pod", "a", "ns", grace=0, wait=5)
     assert route.requests[0].body == {
@@ -99,7 +99,7 @@ def test_delete_of_what_is_gone_succeeds(api: FakeApi, cluster: Cluster) -> None
     }
 
 
-def test_delete_waits_until_that_very_object_is_gone(api: FakeApi, cluster: Cluster) -> None:
+def test_delete_waits_for_the_uid_of_the_deleted_object(api: FakeApi, cluster: Cluster) -> None:
     api.on("DELETE", f"{PODS}/a", {"kind": "Status"})
     api.on("GET", f"{PODS}/a", pod("a"))
     api.on("GET", PODS, listing(pod("a")), query={"fieldSelector": "metadata.name=a"})
@@ -107,7 +107,7 @@ def test_delete_waits_until_that_very_object_is_gone(api: FakeApi, cluster: Clus
     cluster.delete("Pod", "a", "ns", wait=5)
 
 
-def test_delete_names_the_finalizers_that_hold_it(api: FakeApi, cluster: Cluster) -> None:
+def test_delete_timeout_names_the_finalizers(api: FakeApi, cluster: Cluster) -> None:
     held = pod("a", metadata={"finalizers": ["kai/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"})
     api.on("DELETE", f"{PODS}/a", {})
     api.on("GET", f"{PODS}/a", held, held)
@@ -127,7 +127,7 @@ def test_delete_all_deletes_the_collection(api: FakeApi, cluster: Cluster) -> No
     cluster.delete_all("Queue", None, "kailab=demo")
 
 
-def test_delete_all_across_namespaces_goes_one_by_one(api: FakeApi, cluster: Cluster) -> None:
+def test_delete_all_across_namespaces_deletes_each_object(api: FakeApi, cluster: Cluster) -> None:
     other = pod("b", metadata={"namespace": "two"})
     api.on("GET", "/api/v1/pods", listing(pod("a"), other), query={"labelSelector": "kailab=demo"})
     api.on("DELETE", f"{PODS}/a", {})
@@ -135,7 +135,7 @@ def test_delete_all_across_namespaces_goes_one_by_one(api: FakeApi, cluster: Clu
     cluster.delete_all("Pod", None, "kailab=demo")
 
 
-def test_delete_all_refuses_to_empty_a_cluster(cluster: Cluster) -> None:
+def test_delete_all_without_selector_and_namespace_is_refused(cluster: Cluster) -> None:
     for kind, namespace in (("Pod", None), ("Queue", None), ("Node", "ignored")):
         with pytest.raises(ApiFailed, match="refused to delete all"):
             cluster.delete_all(kind, namespace)

@@ -16,7 +16,7 @@ from tests.support.kube_fake import CUT, PODS, QUEUES, REFUSED, FakeApi, listing
 # --- get, list, patch
 
 
-def test_get_gives_none_for_what_is_not_there(api: FakeApi, cluster: Cluster) -> None:
+def test_get_returns_none_for_missing_objects(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", f"{PODS}/a", pod("a"))
     api.on("GET", f"{PODS}/b", status(404, 'pods "b" not found'))
     api.on("GET", f"{QUEUES}/test", (404, "404 page not found"))
@@ -27,12 +27,12 @@ def test_get_gives_none_for_what_is_not_there(api: FakeApi, cluster: Cluster) ->
     assert cluster.get("Queue", "test", "ignored") is None
 
 
-def test_one_namespaced_object_needs_its_namespace(cluster: Cluster) -> None:
+def test_get_of_a_namespaced_object_needs_its_namespace(cluster: Cluster) -> None:
     with pytest.raises(ApiFailed, match="Pod a: the namespace is missing"):
         cluster.get("Pod", "a")
 
 
-def test_list_says_what_its_items_are(api: FakeApi, cluster: Cluster) -> None:
+def test_list_sets_api_version_and_kind_of_items(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")), query={"labelSelector": "x=1", "fieldSelector": "spec.nodeName=n"})
     api.on("GET", "/api/v1/pods", listing(), query={})
     (only,) = cluster.list("Pod", "ns", labels="x=1", fields="spec.nodeName=n")
@@ -45,7 +45,7 @@ def test_list_of_a_kind_without_its_crd_is_empty(api: FakeApi, cluster: Cluster)
     assert cluster.list("Queue") == []
 
 
-def test_patch_merges(api: FakeApi, cluster: Cluster) -> None:
+def test_patch_is_a_merge_patch(api: FakeApi, cluster: Cluster) -> None:
     route = api.on("PATCH", f"{PODS}/a/status", pod("a"))
     cluster.patch("Pod", "a", {"status": {"phase": None}}, "ns", "status")
     assert route.requests[0].content_type == "application/merge-patch+json"
@@ -55,14 +55,14 @@ def test_patch_merges(api: FakeApi, cluster: Cluster) -> None:
 # --- errors and retries
 
 
-def test_transient_failures_are_repeated(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
+def test_transient_failures_are_retried(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
     answers = [CUT, REFUSED, status(429, "x"), status(503, "x"), status(500, "etcdserver: leader changed")]
     api.on("GET", f"{PODS}/a", *answers, pod("a"))
     assert cluster.get("Pod", "a", "ns") is not None
     assert pauses == [0.2, 0.4, 0.8, 1.6, 1.6]
 
 
-def test_a_silent_server_is_named(api: FakeApi, cluster: Cluster) -> None:
+def test_unreachable_server_is_named(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, *[REFUSED] * 6)
     with pytest.raises(ApiFailed) as caught:
         cluster.list("Pod", "ns")
@@ -74,7 +74,7 @@ def test_a_silent_server_is_named(api: FakeApi, cluster: Cluster) -> None:
     assert "next: check with 'lab status'" in text
 
 
-def test_distrust_is_not_repeated(api: FakeApi, cluster: Cluster) -> None:
+def test_untrusted_certificate_is_not_retried(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, TransportError("certificate verify failed", tls=True))
     with pytest.raises(ApiFailed, match=r"untrusted certificate: certificate verify failed\n.*recreated"):
         cluster.list("Pod", "ns")
@@ -92,7 +92,7 @@ def test_distrust_is_not_repeated(api: FakeApi, cluster: Cluster) -> None:
         (500, "broken", "log of the API server"),
     ],
 )
-def test_refusals_carry_message_status_and_next_action(
+def test_refusals_include_message_status_and_next_action(
     api: FakeApi, cluster: Cluster, code: int, message: str, fix: str
 ) -> None:
     causes = {"causes": [{"field": "spec.containers", "message": "Required value"}]}
@@ -105,13 +105,13 @@ def test_refusals_carry_message_status_and_next_action(
     assert fix in caught.value.fix
 
 
-def test_an_answer_that_is_not_kubernetes_is_told(api: FakeApi, cluster: Cluster) -> None:
+def test_answer_that_is_not_a_kubernetes_object_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, (200, "<html>login</html>"))
     with pytest.raises(ApiFailed, match="did not answer with a Kubernetes object"):
         cluster.list("Pod", "ns")
 
 
-def test_a_cancel_ends_the_pauses_between_attempts(api: FakeApi) -> None:
+def test_cancel_ends_retries(api: FakeApi) -> None:
     cluster = Cluster(Path("k"), transport=api)
     cluster.cancel = threading.Event()
     cluster.cancel.set()
@@ -120,17 +120,17 @@ def test_a_cancel_ends_the_pauses_between_attempts(api: FakeApi) -> None:
         cluster.list("Pod", "ns")
 
 
-def test_healthy_asks_once(api: FakeApi, cluster: Cluster) -> None:
+def test_healthy_sends_one_request(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", "/readyz", (200, "ok"), (500, "[-]etcd failed"), REFUSED)
     assert [cluster.healthy() for _ in range(3)] == [True, False, False]
     assert api.requests[0].timeout == 2.0
 
 
-def test_healthy_is_false_for_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+def test_healthy_is_false_without_a_kubeconfig(tmp_path: Path) -> None:
     assert Cluster(tmp_path / "none").healthy() is False
 
 
-def test_close_and_kubectl(api: FakeApi, cluster: Cluster) -> None:
+def test_close_disconnects_and_kubectl_names_the_cluster(api: FakeApi, cluster: Cluster) -> None:
     cluster.close()
     assert api.closed == 0  # never connected
     api.on("GET", "/readyz", (200, "ok"))
@@ -156,14 +156,14 @@ def test_unknown_kinds_are_discovered_once(api: FakeApi, cluster: Cluster) -> No
     cluster.apply([{"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ns"}}])
 
 
-def test_a_kind_nobody_has_is_told(api: FakeApi, cluster: Cluster) -> None:
+def test_unknown_kind_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", "/apis/x.io", (404, "404 page not found"))
     with pytest.raises(ApiFailed, match=r"no kind Widget\.x\.io") as caught:
         cluster.list("Widget.x.io")
     assert caught.value.status == 404
 
 
-def test_an_ambiguous_kind_is_told(api: FakeApi, cluster: Cluster) -> None:
+def test_ambiguous_kind_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     groups = [{"preferredVersion": {"groupVersion": f"{g}/v1"}} for g in ("a.io", "b.io")]
     api.on("GET", "/apis", {"groups": groups})
     api.on("GET", "/api/v1", {"resources": []})
@@ -176,7 +176,7 @@ def test_an_ambiguous_kind_is_told(api: FakeApi, cluster: Cluster) -> None:
 # --- logs and exec
 
 
-def test_logs_of_the_default_container(api: FakeApi, cluster: Cluster) -> None:
+def test_logs_are_of_the_default_container(api: FakeApi, cluster: Cluster) -> None:
     chosen = pod("a", metadata={"annotations": {"kubectl.kubernetes.io/default-container": "side"}})
     api.on("GET", f"{PODS}/a", chosen, pod("a"))
     api.on("GET", f"{PODS}/a/log", (200, "one\n"), query={"container": "side"})
@@ -186,7 +186,7 @@ def test_logs_of_the_default_container(api: FakeApi, cluster: Cluster) -> None:
     assert cluster.logs("a", "ns", tail=5, previous=True) == "two\n"
 
 
-def test_exec_gives_stdout(api: FakeApi, cluster: Cluster) -> None:
+def test_exec_returns_stdout(api: FakeApi, cluster: Cluster) -> None:
     api.exec_answer = ExecOutcome("GPU-1\n", "noise", {"status": "Success"})
     assert cluster.exec("a", "ns", ["printenv", "X"], "main") == "GPU-1\n"
     ((path, query),) = api.execs
@@ -195,7 +195,7 @@ def test_exec_gives_stdout(api: FakeApi, cluster: Cluster) -> None:
     assert [value for key, value in query if key == "command"] == ["printenv", "X"]
 
 
-def test_exec_that_fails_shows_its_output(api: FakeApi, cluster: Cluster) -> None:
+def test_failed_exec_includes_its_output(api: FakeApi, cluster: Cluster) -> None:
     causes = {"causes": [{"reason": "ExitCode", "message": "3"}]}
     api.exec_answer = ExecOutcome("out", "err", {"status": "Failure", "message": "m", "details": causes})
     with pytest.raises(ApiFailed, match="sh -c 'exit 3' in Pod ns/a, container main: ended with status 3") as caught:
@@ -204,7 +204,7 @@ def test_exec_that_fails_shows_its_output(api: FakeApi, cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (ExecOutcome("", "", None), "the connection ended before the command did"),
         (ExecOutcome("", "", {"status": "Failure", "message": "no such container"}), "no such container"),
@@ -213,13 +213,13 @@ def test_exec_that_fails_shows_its_output(api: FakeApi, cluster: Cluster) -> Non
         (TransportError("Connection refused"), "does not answer: Connection refused"),
     ],
 )
-def test_exec_that_cannot_run_is_told(api: FakeApi, cluster: Cluster, answer: Any, words: str) -> None:
+def test_exec_that_cannot_run_is_an_error(api: FakeApi, cluster: Cluster, answer: Any, message: str) -> None:
     api.exec_answer = answer
-    with pytest.raises(ApiFailed, match=words):
+    with pytest.raises(ApiFailed, match=message):
         cluster.exec("a", "ns", ["true"], "main")
 
 
-def test_exec_that_never_began_is_asked_for_again(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
+def test_exec_that_never_started_is_retried(api: FakeApi, cluster: Cluster, pauses: list[float]) -> None:
     died = {
         "status": "Failure",
         "message": "OCI runtime exec failed: exec failed: unable to start container process:"

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.loopback
 
 
 def kubeconfig(folder: Path, port: int, **cluster: Any) -> Path:
-    """A kubeconfig whose current context is wrong, so that a test notices when the named one is not used."""
+    """A kubeconfig whose current context is wrong: requests succeed only in the context ``right``."""
     server = {"server": f"http://127.0.0.1:{port}", **cluster}
     path = folder / "kubeconfig"
     path.write_text(
@@ -46,7 +46,7 @@ def kubeconfig(folder: Path, port: int, **cluster: Any) -> Path:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with what it was asked; ``/watch`` sends two lines in three chunks and then stays silent."""
+    """Echoes requests as JSON; ``/watch`` sends three lines in three chunks and keeps the connection open."""
 
     protocol_version = "HTTP/1.1"
 
@@ -67,20 +67,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        asked = {
+        request = {
             "path": self.path,
             "authorization": self.headers.get("authorization"),
             "type": self.headers.get("Content-Type"),
             "body": self.rfile.read(length).decode(),
         }
-        raw = json.dumps(asked).encode()
+        raw = json.dumps(request).encode()
         self.send_response(404 if "missing" in self.path else 200)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def port() -> Iterator[int]:
     server.server_close()
 
 
-def test_request_carries_everything(tmp_path: Path, port: int) -> None:
+def test_request_has_query_credentials_type_and_body(tmp_path: Path, port: int) -> None:
     transport = KubeTransport(kubeconfig(tmp_path, port), "right")
     assert transport.server == f"http://127.0.0.1:{port}"
     reply = transport.send("PATCH", "/api/v1/x", {"a": "1 2"}, b"{}", "application/merge-patch+json", 5)
@@ -109,7 +109,7 @@ def test_request_carries_everything(tmp_path: Path, port: int) -> None:
     transport.close()
 
 
-def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
+def test_proxy_of_the_environment_is_not_used_for_loopback(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -122,7 +122,7 @@ def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
         refusing.send("GET", "/x", {}, None, "", 5)
 
 
-def test_watch_lines_come_as_they_are_sent_and_shutdown_ends_a_blocked_read(tmp_path: Path, port: int) -> None:
+def test_watch_lines_are_delivered_at_once_and_shutdown_ends_a_blocked_read(tmp_path: Path, port: int) -> None:
     reply = KubeTransport(kubeconfig(tmp_path, port), "right").send("GET", "/watch", {}, None, "", 60)
     lines: list[bytes] = []
     third = threading.Event()
@@ -144,10 +144,10 @@ def test_watch_lines_come_as_they_are_sent_and_shutdown_ends_a_blocked_read(tmp_
     reader.join(2)
     assert not reader.is_alive()
     reply.close()
-    reply.shutdown()  # of what is over: nothing happens
+    reply.shutdown()  # a second shutdown has no effect
 
 
-def test_a_closed_port_and_a_silent_server(tmp_path: Path) -> None:
+def test_timeout_and_refused_connection_are_told_apart(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         silent = KubeTransport(kubeconfig(tmp_path, listener.getsockname()[1]), "right")
         with pytest.raises(TransportError, match="no answer within the timeout") as caught:
@@ -158,7 +158,7 @@ def test_a_closed_port_and_a_silent_server(tmp_path: Path) -> None:
     assert caught.value.unsent
 
 
-def test_distrust_is_told_from_a_cut_connection() -> None:
+def test_untrusted_certificate_is_told_apart_from_a_cut_connection() -> None:
     for error, tls in (
         (ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"), True),
         (ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca"), True),
@@ -170,24 +170,26 @@ def test_distrust_is_told_from_a_cut_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "context", "words"),
+    ("content", "context", "message"),
     [
         (None, None, "No configuration found"),
         ("just words", None, "is invalid"),
         ("{}", "right", "context right, is invalid"),
     ],
 )
-def test_a_useless_kubeconfig_is_told(tmp_path: Path, content: str | None, context: str | None, words: str) -> None:
+def test_unusable_kubeconfig_is_an_error(
+    tmp_path: Path, content: str | None, context: str | None, message: str
+) -> None:
     path = tmp_path / "k"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ApiFailed, match=words) as caught:
+    with pytest.raises(ApiFailed, match=message) as caught:
         Cluster(path, context).list("Pod")
     assert str(path) in caught.value.what
 
 
-def test_users_default_configuration_stays_as_it_is(tmp_path: Path, port: int) -> None:
-    from kubernetes.client import Configuration  # noqa: TID251 - to see that nobody sets it
+def test_default_configuration_of_the_client_is_unchanged(tmp_path: Path, port: int) -> None:
+    from kubernetes.client import Configuration  # noqa: TID251 - to assert that it is unchanged
 
     before = Configuration.get_default_copy().host
     KubeTransport(kubeconfig(tmp_path, port), "right")
@@ -198,17 +200,17 @@ def test_users_default_configuration_stays_as_it_is(tmp_path: Path, port: int) -
 
 
 def websocket_server(answer: Callable[[socket.socket], None], refuse: str = "") -> tuple[int, list[str]]:
-    """A server for one WebSocket connection; returns its port and, later, the lines of the handshake."""
+    """Serve one WebSocket connection; return the port and a list that receives the lines of the handshake."""
     listener = socket.create_server(("127.0.0.1", 0))
-    heard: list[str] = []
+    handshake: list[str] = []
 
     def serve() -> None:
         with listener, listener.accept()[0] as client:
-            heard.extend(client.recv(65536).decode().split("\r\n"))
+            handshake.extend(client.recv(65536).decode().split("\r\n"))
             if refuse:
                 client.sendall(f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(refuse)}\r\n\r\n{refuse}".encode())
                 return
-            key = next(line.split(": ")[1] for line in heard if line.lower().startswith("sec-websocket-key"))
+            key = next(line.split(": ")[1] for line in handshake if line.lower().startswith("sec-websocket-key"))
             digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
             client.sendall(
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -219,7 +221,7 @@ def websocket_server(answer: Callable[[socket.socket], None], refuse: str = "") 
             answer(client)
 
     threading.Thread(target=serve, daemon=True).start()
-    return listener.getsockname()[1], heard
+    return listener.getsockname()[1], handshake
 
 
 def frame(channel: int, data: bytes) -> bytes:
@@ -235,23 +237,23 @@ def test_exec_reads_each_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         frames = [frame(1, euro[:1]), frame(2, b"noise"), frame(1, euro[1:]), frame(3, b'{"status":"Success"}')]
         client.sendall(b"".join(frames) + goodbye)
 
-    port, heard = websocket_server(answer)
+    port, handshake = websocket_server(answer)
     transport = KubeTransport(kubeconfig(tmp_path, port), "right")
     query = [("container", "c"), ("command", "echo"), ("command", "a b")]
     outcome = transport.exec("/api/v1/namespaces/ns/pods/a/exec", query, 5, lambda: False)
     assert (outcome.out, outcome.err, outcome.status) == ("€", "noise", {"status": "Success"})
-    assert heard[0].startswith("GET /api/v1/namespaces/ns/pods/a/exec?container=c&command=echo&command=a+b ")
-    assert "authorization: Bearer tok" in heard
+    assert handshake[0].startswith("GET /api/v1/namespaces/ns/pods/a/exec?container=c&command=echo&command=a+b ")
+    assert "authorization: Bearer tok" in handshake
 
 
-def test_exec_refused_gives_the_servers_words(tmp_path: Path) -> None:
+def test_refused_exec_includes_the_message_of_the_server(tmp_path: Path) -> None:
     port, _ = websocket_server(lambda client: None, refuse='{"message": "pods \\"a\\" not found"}')
     with pytest.raises(ApiFailed, match='pods "a" not found') as caught:
         KubeTransport(kubeconfig(tmp_path, port), "right").exec("/x", [], 5, lambda: False)
     assert caught.value.status == 404
 
 
-def test_exec_ends_on_time_and_on_cancel(tmp_path: Path) -> None:
+def test_exec_ends_at_its_timeout_and_on_cancel(tmp_path: Path) -> None:
     for limit, cancel_after in ((0.1, 60.0), (60.0, 0.1)):
         port, _ = websocket_server(lambda client: client.settimeout(5) or client.recv(1))  # type: ignore[func-returns-value, arg-type]
         started = time.monotonic()
@@ -265,11 +267,11 @@ def test_exec_ends_on_time_and_on_cancel(tmp_path: Path) -> None:
         assert time.monotonic() - started < 1.5
 
 
-def test_a_far_server_is_reached_through_the_environments_proxy(
+def test_remote_server_is_reached_through_the_proxy_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    far = _configuration(kubeconfig(tmp_path, 1, server="https://api.example.com:6443"), "right")
-    near = _configuration(kubeconfig(tmp_path, 1, server="https://172.18.0.2:6443"), "right")
-    assert far.proxy == "http://proxy.example:3128"
-    assert near.no_proxy == "172.18.0.2"
+    remote = _configuration(kubeconfig(tmp_path, 1, server="https://api.example.com:6443"), "right")
+    local = _configuration(kubeconfig(tmp_path, 1, server="https://172.18.0.2:6443"), "right")
+    assert remote.proxy == "http://proxy.example:3128"
+    assert local.no_proxy == "172.18.0.2"

@@ -1,4 +1,4 @@
-"""Following several kinds at once, over a scripted API."""
+"""Informers of several kinds, over a scripted API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collect(count: int, *sources: InformerSource) -> list[InformerEvent]:
-    """The first pieces of news."""
+    """Return the first events."""
     found: list[InformerEvent] = []
     with Informers(sources) as streams:
         while len(found) < count:
@@ -33,11 +33,11 @@ def collect(count: int, *sources: InformerSource) -> list[InformerEvent]:
     return found
 
 
-def words(item: InformerEvent) -> tuple[str, str, list[tuple[str, str]], bool]:
+def summary(item: InformerEvent) -> tuple[str, str, list[tuple[str, str]], bool]:
     return item.source, item.kind, [(c, obj["metadata"]["name"]) for c, obj in item.changes], item.listed
 
 
-def test_each_kind_is_listed_and_then_followed(api: FakeApi, cluster: Cluster) -> None:
+def test_each_kind_is_listed_and_then_watched(api: FakeApi, cluster: Cluster) -> None:
     go = threading.Event()
     queue = {"metadata": {"name": "q", "resourceVersion": "3"}}
     api.on("GET", PODS, listing(pod("a")))
@@ -53,31 +53,31 @@ def test_each_kind_is_listed_and_then_followed(api: FakeApi, cluster: Cluster) -
             found.append(item)
             if len(found) == 2:
                 go.set()
-    assert sorted(words(item) for item in found[:2]) == [
+    assert sorted(summary(item) for item in found[:2]) == [
         ("lab", "Pod", [("ADDED", "a")], True),
         ("lab", "Queue", [("ADDED", "q")], True),
     ]
-    assert words(found[2]) == ("lab", "Pod", [("MODIFIED", "a")], False)
+    assert summary(found[2]) == ("lab", "Pod", [("MODIFIED", "a")], False)
 
 
-def test_an_empty_set_is_news_too(api: FakeApi, cluster: Cluster) -> None:
+def test_empty_list_is_an_event(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     (item,) = collect(1, InformerSource("lab", cluster, ("Pod",)))
-    assert words(item) == ("lab", "Pod", [], True)
+    assert summary(item) == ("lab", "Pod", [], True)
 
 
-def test_a_kind_without_its_crd_is_absent_until_it_comes(api: FakeApi, cluster: Cluster) -> None:
+def test_kind_is_absent_until_its_crd_exists(api: FakeApi, cluster: Cluster) -> None:
     queue = {"metadata": {"name": "q", "resourceVersion": "3"}}
     api.on("GET", QUEUES, (404, "404 page not found"), (404, "404 page not found"), listing(queue), query=ONE)
     api.on("GET", QUEUES, listing(queue), query={})
     api.on("GET", QUEUES, Stream(), always=True)
-    absent, there = collect(2, InformerSource("lab", cluster, ("Queue",)))
+    absent, listed = collect(2, InformerSource("lab", cluster, ("Queue",)))
     assert absent == InformerEvent("lab", "Queue", absent=True)
-    assert words(there) == ("lab", "Queue", [("ADDED", "q")], True)
+    assert summary(listed) == ("lab", "Queue", [("ADDED", "q")], True)
 
 
-def test_a_refusal_ends_that_kind_alone(api: FakeApi, cluster: Cluster) -> None:
+def test_refused_kind_does_not_stop_the_others(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     api.on("GET", "/api/v1/configmaps", status(403, "not allowed"))
@@ -87,7 +87,7 @@ def test_a_refusal_ends_that_kind_alone(api: FakeApi, cluster: Cluster) -> None:
     assert "not allowed (HTTP 403)" in refused["ConfigMap"]
 
 
-def test_a_break_is_told_and_what_happened_meanwhile_is_one_step(api: FakeApi, cluster: Cluster) -> None:
+def test_changes_during_a_broken_watch_are_one_event(api: FakeApi, cluster: Cluster) -> None:
     broken = threading.Event()
     api.on("GET", PODS, listing(pod("a")), REFUSED, listing(pod("b"), pod("c"), version="20"))
     api.on("GET", PODS, Stream(broken, CUT))
@@ -102,14 +102,12 @@ def test_a_break_is_told_and_what_happened_meanwhile_is_one_step(api: FakeApi, c
             item = streams.take(5)
             assert item is not None, f"only {rest}"
             rest.append(item)
-    changes = [words(item)[2] for item in rest if item.changes]
+    changes = [summary(item)[2] for item in rest if item.changes]
     assert changes == [[("DELETED", "a"), ("ADDED", "b"), ("ADDED", "c")]]
 
 
-def test_it_is_told_when_a_broken_watch_goes_on(
-    api: FakeApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Long enough that the break is noticed, whatever else this machine does.
+def test_resumed_watch_is_an_event(api: FakeApi, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long enough to notice the break on a busy machine.
     monkeypatch.setattr(reflector, "PAUSE", 0.3)
     broken = threading.Event()
     api.on("GET", PODS, listing(pod("a")), listing(pod("a")))
@@ -122,13 +120,13 @@ def test_it_is_told_when_a_broken_watch_goes_on(
         assert streams.take(5) == InformerEvent("lab", "Pod")
 
 
-def test_a_server_that_does_not_answer_is_trouble(api: FakeApi, cluster: Cluster) -> None:
+def test_unreachable_server_is_reported_as_trouble(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", QUEUES, REFUSED, always=True)
     (item,) = collect(1, InformerSource("lab", cluster, ("Queue",)))
     assert "does not answer" in item.trouble
 
 
-def test_nothing_new_is_none(api: FakeApi, cluster: Cluster) -> None:
+def test_take_returns_none_without_events(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     with Informers([InformerSource("lab", cluster, ("Pod",))]) as streams:
@@ -137,7 +135,7 @@ def test_nothing_new_is_none(api: FakeApi, cluster: Cluster) -> None:
         assert streams.take(0.01) is None
 
 
-def test_a_cancelled_run_is_interrupted(api: FakeApi, cluster: Cluster) -> None:
+def test_cancel_interrupts_take(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     cluster.cancel = threading.Event()
@@ -148,7 +146,7 @@ def test_a_cancelled_run_is_interrupted(api: FakeApi, cluster: Cluster) -> None:
             streams.take(5)
 
 
-def test_a_defect_below_reaches_whoever_takes(api: FakeApi, cluster: Cluster) -> None:
+def test_exception_in_a_reflector_thread_is_raised_by_take(api: FakeApi, cluster: Cluster) -> None:
     with (
         Informers([InformerSource("lab", cluster, ("Pod",))]) as streams,
         pytest.raises(AssertionError, match="not declared"),
@@ -157,7 +155,7 @@ def test_a_defect_below_reaches_whoever_takes(api: FakeApi, cluster: Cluster) ->
     api.unexpected.clear()
 
 
-def test_an_event_loop_wakes_whoever_waits(api: FakeApi, cluster: Cluster) -> None:
+def test_event_loop_wakes_waiters(api: FakeApi, cluster: Cluster) -> None:
     go, seen = threading.Event(), list[str]()
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", PODS, Stream(go, ("ADDED", pod("b"))))
@@ -169,7 +167,7 @@ def test_an_event_loop_wakes_whoever_waits(api: FakeApi, cluster: Cluster) -> No
         assert loop.wait_for(lambda: "b" in seen, 5)
 
 
-def test_what_ends_an_event_loop_is_raised_where_somebody_waits(api: FakeApi, cluster: Cluster) -> None:
+def test_handler_error_is_raised_to_the_waiter(api: FakeApi, cluster: Cluster) -> None:
     def handle(event: InformerEvent) -> None:
         raise ValueError("cannot be handled")
 
@@ -182,7 +180,7 @@ def test_what_ends_an_event_loop_is_raised_where_somebody_waits(api: FakeApi, cl
         loop.wait_for(lambda: False, 5)
 
 
-def test_what_nobody_waited_for_is_raised_at_the_end(api: FakeApi, cluster: Cluster) -> None:
+def test_error_without_a_waiter_is_raised_at_the_end_of_the_block(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing())
     api.on("GET", PODS, Stream(), always=True)
     loop = EventLoop(Informers([InformerSource("lab", cluster, ("Pod",))]), lambda _: None, "test")

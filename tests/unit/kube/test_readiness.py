@@ -44,11 +44,11 @@ DONE = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
         ({"kind": "Config", "status": {"conditions": [{"type": "Ready", "status": "True"}]}}, True),
     ],
 )
-def test_is_ready(obj: dict[str, Any], ready: bool) -> None:
+def test_readiness_of_each_kind(obj: dict[str, Any], ready: bool) -> None:
     assert is_ready(obj) is ready
 
 
-def test_why_never() -> None:
+def test_why_never_names_final_failures_only() -> None:
     late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
     assert why_never(workload("Deployment", {}, {"conditions": [late]})) == (
         "Deployment w: ProgressDeadlineExceeded: timed out"
@@ -62,7 +62,7 @@ def test_why_never() -> None:
     assert why_never(pod("a", status={"containerStatuses": [config_error]})) is None
 
 
-def test_state_shows_conditions_that_are_bad_when_true() -> None:
+def test_state_shows_true_conditions_that_mean_failure() -> None:
     bad = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "denied"}
     good = {"type": "Available", "status": "True"}
     assert state_of(workload("Deployment", {}, {"conditions": [bad, good]})) == (

@@ -1,4 +1,4 @@
-"""Following a set of objects: list, watch, and list again after trouble. Streams are scripted."""
+"""The reflector: list, watch, and list again after trouble. Streams are scripted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lab.kube.transport import TransportError
 from tests.support.kube_fake import CUT, PODS, REFUSED, FakeApi, Json, Stream, listing, pod, running, status, wait_for
 
 
-def test_what_already_holds_needs_no_watch(api: FakeApi, cluster: Cluster) -> None:
+def test_condition_that_holds_in_the_list_needs_no_watch(api: FakeApi, cluster: Cluster) -> None:
     go = threading.Event()
     api.on("GET", PODS, listing(pod("a", "Running")))
-    api.on("GET", PODS, Stream(go), always=True)  # whether the watch is opened by then is a matter of threads
+    api.on("GET", PODS, Stream(go), always=True)  # a thread may or may not have opened the watch by then
     (only,) = wait_for(cluster, running(1))
     go.set()
     assert only["kind"] == "Pod"
 
 
-def test_the_first_list_is_judged_as_a_whole(api: FakeApi, cluster: Cluster) -> None:
+def test_first_list_is_evaluated_as_a_whole(api: FakeApi, cluster: Cluster) -> None:
     sizes: list[int] = []
     api.on("GET", PODS, listing(pod("a"), pod("b")))
     api.on("GET", PODS, Stream(("MODIFIED", pod("a", "Running", version="11"))))
@@ -36,7 +36,7 @@ def test_the_first_list_is_judged_as_a_whole(api: FakeApi, cluster: Cluster) -> 
     assert sizes == [2, 2]
 
 
-def test_watch_goes_on_from_the_version_of_the_list(api: FakeApi, cluster: Cluster) -> None:
+def test_watch_starts_at_the_version_of_the_list(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(version="42"), query={"labelSelector": "app=a", "fieldSelector": "spec.nodeName=n"})
     route = api.on("GET", PODS, Stream(("ADDED", pod("a", "Running"))))
     wait_for(cluster, running(1), labels="app=a", fields="spec.nodeName=n")
@@ -52,7 +52,7 @@ def test_watch_goes_on_from_the_version_of_the_list(api: FakeApi, cluster: Clust
     assert sent.timeout > 240
 
 
-def test_a_watch_that_ends_is_renewed_from_the_last_version(api: FakeApi, cluster: Cluster) -> None:
+def test_ended_watch_is_resumed_from_the_last_version(api: FakeApi, cluster: Cluster) -> None:
     bookmark = ("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "77"}})
     api.on("GET", PODS, listing(version="10"))
     route = api.on(
@@ -82,14 +82,14 @@ def test_trouble_in_a_watch_lists_again(api: FakeApi, cluster: Cluster, trouble:
     assert route.requests[1].query["resourceVersion"] == "90"
 
 
-def test_a_watch_refused_with_410_lists_again(api: FakeApi, cluster: Cluster) -> None:
+def test_expired_watch_lists_again(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")), listing(pod("a", "Running", version="5")))
     api.on("GET", PODS, status(410, "Expired"), watch=True)
     api.on("GET", PODS, Stream(), always=True)
     wait_for(cluster, running(1))
 
 
-def test_restart_of_the_server_during_a_wait_is_survived(api: FakeApi, cluster: Cluster) -> None:
+def test_wait_survives_a_restart_of_the_server(api: FakeApi, cluster: Cluster) -> None:
     api.on(
         "GET",
         PODS,
@@ -103,26 +103,26 @@ def test_restart_of_the_server_during_a_wait_is_survived(api: FakeApi, cluster: 
     wait_for(cluster, running(1))
 
 
-def test_a_server_that_is_still_starting_is_waited_for(api: FakeApi, cluster: Cluster) -> None:
+def test_wait_survives_a_server_that_is_still_starting(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, *[REFUSED] * 7, listing(pod("a", "Running")))
     api.on("GET", PODS, Stream(), always=True)
     wait_for(cluster, running(1))
 
 
-def test_a_server_that_never_answers_is_no_timeout(api: FakeApi, cluster: Cluster) -> None:
+def test_unreachable_server_is_an_api_error_not_a_timeout(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, REFUSED, always=True)
     with pytest.raises(ApiFailed, match=r"127\.0\.0\.1:6443 .*does not answer"):
         wait_for(cluster, running(1), timeout=0.1)
 
 
 @pytest.mark.parametrize("answer", [status(403, "forbidden"), TransportError("bad certificate", tls=True)])
-def test_a_refused_list_ends_the_wait_at_once(api: FakeApi, cluster: Cluster, answer: Any) -> None:
+def test_refused_list_ends_the_wait_at_once(api: FakeApi, cluster: Cluster, answer: Any) -> None:
     api.on("GET", PODS, answer)
     with pytest.raises(ApiFailed, match=r"forbidden|bad certificate"):
         wait_for(cluster, running(1), timeout=60)
 
 
-def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, cluster: Cluster) -> None:
+def test_kind_is_empty_until_its_crd_exists(api: FakeApi, cluster: Cluster) -> None:
     queues = "/apis/scheduling.run.ai/v2/queues"
     api.on(
         "GET", queues, (404, "404 page not found"), (404, "404 page not found"), listing({"metadata": {"name": "q"}})
@@ -138,15 +138,15 @@ def test_a_kind_without_its_crd_is_an_empty_set_until_it_comes(api: FakeApi, clu
     assert seen == [0, 1]
 
 
-def followed(cluster: Cluster) -> Reflector:
+def pod_reflector(cluster: Cluster) -> Reflector:
     return Reflector(cluster.calls, cluster.kinds.named("Pod"), "ns", {})
 
 
-def test_changes_go_on_across_a_new_list(api: FakeApi, cluster: Cluster) -> None:
+def test_relist_continues_the_sequence_of_changes(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a"), pod("b"), pod("c")), listing(pod("b"), pod("c", version="9"), pod("d")))
     api.on("GET", PODS, Stream(CUT), Stream(("DELETED", pod("d"))))
     changes: list[tuple[str, str]] = []
-    with followed(cluster) as reflector:
+    with pod_reflector(cluster) as reflector:
         while ("DELETED", "d") not in changes:
             changes += [(change, obj["metadata"]["name"]) for change, obj in reflector.take(5) or []]
     assert changes == [
@@ -160,17 +160,17 @@ def test_changes_go_on_across_a_new_list(api: FakeApi, cluster: Cluster) -> None
     ]
 
 
-def test_the_end_of_the_block_gives_the_watch_up(api: FakeApi, cluster: Cluster) -> None:
+def test_leaving_the_block_closes_the_watch(api: FakeApi, cluster: Cluster) -> None:
     stream = Stream()
     api.on("GET", PODS, listing())
     api.on("GET", PODS, stream)
-    with followed(cluster) as reflector:
+    with pod_reflector(cluster) as reflector:
         assert reflector.take(5) == []
         assert reflector.take(0.1) is None
     assert stream.given_up.wait(1)
 
 
-def test_a_defect_below_reaches_the_waiter(api: FakeApi, cluster: Cluster) -> None:
+def test_exception_in_the_reflector_thread_is_raised_to_the_waiter(api: FakeApi, cluster: Cluster) -> None:
     with pytest.raises(AssertionError, match="not declared"):
         wait_for(cluster, running(1))
     api.unexpected.clear()

@@ -37,7 +37,7 @@ def test_timeout_shows_states_and_the_newest_events(api: FakeApi, cluster: Clust
     a = pod("a", status={"containerStatuses": [waiting]}, spec={"nodeName": "n1"})
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPUs"}
     b = pod("b", status={"conditions": [scheduled]})
-    stranger = event("Failed", "stranger", pod("z"), "2026-01-01T10:00:09Z")
+    unrelated = event("Failed", "stranger", pod("z"), "2026-01-01T10:00:09Z")
     api.on("GET", PODS, listing(a, b, pod("ok", "Running")))
     api.on("GET", PODS, Stream())
     api.on(
@@ -46,7 +46,7 @@ def test_timeout_shows_states_and_the_newest_events(api: FakeApi, cluster: Clust
         listing(
             event("Late", "second", a, "2026-01-01T10:00:05Z", count=4),
             event("Early", "first", b, "2026-01-01T10:00:01Z"),
-            stranger,
+            unrelated,
         ),
     )
     with pytest.raises(WaitTimeout) as caught:
@@ -79,7 +79,7 @@ def test_timeout_without_objects_shows_the_namespaces_warnings(api: FakeApi, clu
     assert "describe pod -l app=a -n ns" in caught.value.fix
 
 
-def test_timeout_of_a_workload_shows_its_pods_and_what_crashed(api: FakeApi, cluster: Cluster) -> None:
+def test_timeout_of_a_workload_shows_its_pods_and_the_log_of_a_crash(api: FakeApi, cluster: Cluster) -> None:
     deployment = {
         "kind": "Deployment",
         "metadata": {"name": "d", "namespace": "ns", "uid": "ud", "resourceVersion": "1", "generation": 1},
@@ -117,7 +117,7 @@ def test_timeout_of_a_workload_shows_its_pods_and_what_crashed(api: FakeApi, clu
     assert caught.value.what == "Deployment d ready: not within 0.05 s"
 
 
-def test_evidence_that_cannot_be_read_hides_nothing(api: FakeApi, cluster: Cluster) -> None:
+def test_unreadable_evidence_does_not_hide_the_rest(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", PODS, REFUSED, always=True)
     api.on("GET", PODS, Stream(CUT))
@@ -130,7 +130,7 @@ def test_evidence_that_cannot_be_read_hides_nothing(api: FakeApi, cluster: Clust
     assert lines[2].startswith("API: ")
 
 
-def test_fail_fast_stops_at_once_with_the_reason(api: FakeApi, cluster: Cluster) -> None:
+def test_fail_condition_ends_the_wait_with_its_reason(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", PODS, Stream(("MODIFIED", pod("a", "Failed", version="2"))))
     api.on("GET", EVENTS, listing())
@@ -145,19 +145,19 @@ def test_fail_fast_stops_at_once_with_the_reason(api: FakeApi, cluster: Cluster)
     assert time.monotonic() - started < 5
 
 
-def test_no_time_at_all_still_looks_once(api: FakeApi, cluster: Cluster) -> None:
+def test_zero_timeout_checks_once(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a", "Running")))
     api.on("GET", PODS, Stream(), always=True)
     wait_for(cluster, running(1), timeout=0)
 
 
-def test_success_goes_before_fail_fast(api: FakeApi, cluster: Cluster) -> None:
+def test_success_takes_precedence_over_the_fail_condition(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a", "Running")))
     api.on("GET", PODS, Stream(), always=True)
     wait_for(cluster, running(1), fail=lambda pods: "never")
 
 
-def test_hold_starts_anew_when_the_condition_breaks(api: FakeApi, cluster: Cluster) -> None:
+def test_hold_restarts_when_the_condition_breaks(api: FakeApi, cluster: Cluster) -> None:
     broken = threading.Event()
     api.on("GET", PODS, listing(pod("a")))
     api.on(
@@ -169,7 +169,7 @@ def test_hold_starts_anew_when_the_condition_breaks(api: FakeApi, cluster: Clust
     assert time.monotonic() - started >= 0.45
 
 
-def test_hold_that_does_not_fit_is_a_timeout(api: FakeApi, cluster: Cluster) -> None:
+def test_hold_longer_than_the_timeout_times_out(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", PODS, Stream())
     api.on("GET", EVENTS, listing())
@@ -177,7 +177,7 @@ def test_hold_that_does_not_fit_is_a_timeout(api: FakeApi, cluster: Cluster) -> 
         wait_for(cluster, running(0), timeout=0.05, hold=1)
 
 
-def test_a_set_that_never_rests_times_out_too(api: FakeApi, cluster: Cluster) -> None:
+def test_constant_changes_do_not_prevent_the_timeout(api: FakeApi, cluster: Cluster) -> None:
     class Endless(Stream):
         def lines(self) -> Iterator[bytes]:
             while not self.given_up.is_set():
@@ -190,7 +190,7 @@ def test_a_set_that_never_rests_times_out_too(api: FakeApi, cluster: Cluster) ->
         wait_for(cluster, lambda pods: False, timeout=0.1)
 
 
-def test_cancel_stops_a_wait_within_a_second(api: FakeApi, cluster: Cluster) -> None:
+def test_cancel_ends_a_wait_within_a_second(api: FakeApi, cluster: Cluster) -> None:
     stream = Stream()
     api.on("GET", PODS, listing())
     api.on("GET", PODS, stream)
@@ -227,7 +227,7 @@ def test_wait_ready_needs_every_name(api: FakeApi, cluster: Cluster) -> None:
     assert cluster.wait_ready("Pod", [], "ns") == []
 
 
-def test_wait_ready_by_labels_leaves_out_pods_being_replaced(api: FakeApi, cluster: Cluster) -> None:
+def test_wait_ready_by_labels_ignores_pods_being_replaced(api: FakeApi, cluster: Cluster) -> None:
     owner = {"ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "controller": True}]}
     leaving = pod("going", "Running", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     failed = pod("failed", "Failed", metadata=owner)
@@ -237,7 +237,7 @@ def test_wait_ready_by_labels_leaves_out_pods_being_replaced(api: FakeApi, clust
 
 
 @pytest.mark.parametrize(
-    ("hopeless", "reason"),
+    ("lost", "reason"),
     [
         (
             pod("a", "Failed", status={"reason": "UnexpectedAdmissionError"}),
@@ -253,8 +253,10 @@ def test_wait_ready_by_labels_leaves_out_pods_being_replaced(api: FakeApi, clust
         ),
     ],
 )
-def test_wait_ready_gives_up_on_lost_pods(api: FakeApi, cluster: Cluster, hopeless: Json, reason: str) -> None:
-    api.on("GET", PODS, listing(hopeless))
+def test_wait_ready_ends_for_pods_that_cannot_become_ready(
+    api: FakeApi, cluster: Cluster, lost: Json, reason: str
+) -> None:
+    api.on("GET", PODS, listing(lost))
     api.on("GET", PODS, Stream(), always=True)
     api.on("GET", EVENTS, listing())
     with pytest.raises(WaitTimeout, match=reason):

@@ -1,4 +1,4 @@
-"""What opens a door is in no copy of an object and in no text, in the forms in which clusters and vCluster hold it."""
+"""Redaction of credentials in objects and text, in the forms that clusters and vCluster store them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def pem(kind: str) -> str:
     return f"-----BEGIN {kind}-----\n{BODY}\n-----END {kind}-----\n"
 
 
-def packed(text: str) -> str:
+def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-KEY = packed(pem("RSA PRIVATE KEY"))
+KEY = encoded(pem("RSA PRIVATE KEY"))
 KUBECONFIG = f"""apiVersion: v1
 kind: Config
 clusters:
 - name: team
-  cluster: {{server: "https://127.0.0.1:31001", certificate-authority-data: {packed(pem("CERTIFICATE"))}}}
+  cluster: {{server: "https://127.0.0.1:31001", certificate-authority-data: {encoded(pem("CERTIFICATE"))}}}
 users:
 - name: team
   user:
-    client-certificate-data: {packed(pem("CERTIFICATE") + "mine")}
+    client-certificate-data: {encoded(pem("CERTIFICATE") + "mine")}
     client-key-data: {KEY}
     token: {TOKEN}
 """
@@ -64,7 +64,7 @@ def synced_pod() -> Json:
     }
 
 
-def test_tokens_of_a_synced_pod_are_taken_out_and_all_else_stays() -> None:
+def test_tokens_of_a_synced_pod_are_redacted_and_the_rest_stays() -> None:
     copy = redact(synced_pod())
     assert TOKEN.rpartition(".")[2] not in json.dumps(copy)
     assert "all-the-same" not in json.dumps(copy)
@@ -84,17 +84,17 @@ def kubeconfig_secret() -> Json:
         "kind": "Secret",
         "metadata": {"name": "vc-ml", "namespace": "vcluster-ml"},
         "type": "Opaque",
-        "data": {key: packed(value) for key, value in data.items()},
+        "data": {key: encoded(value) for key, value in data.items()},
     }
 
 
-def test_values_of_a_secret_are_taken_out_and_their_names_stay() -> None:
+def test_values_of_a_secret_are_redacted_and_keys_stay() -> None:
     copy = redact(kubeconfig_secret())
     assert copy["data"] == dict.fromkeys(("config", "client-key", "token"), REDACTED)
     assert copy["metadata"] == kubeconfig_secret()["metadata"]
 
 
-def test_secrets_in_a_list_do_not_say_what_they_are() -> None:
+def test_secrets_without_a_kind_in_a_list_are_redacted() -> None:
     bare = {key: value for key, value in kubeconfig_secret().items() if key not in ("apiVersion", "kind")}
     copy = redact({"apiVersion": "v1", "kind": "SecretList", "items": [bare]})
     assert copy["items"][0]["data"] == dict.fromkeys(bare["data"], REDACTED)
@@ -102,11 +102,11 @@ def test_secrets_in_a_list_do_not_say_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}])
-def test_an_empty_secret_stays_empty(data: object) -> None:
+def test_empty_secret_stays_empty(data: object) -> None:
     assert redact({"kind": "Secret", "data": data}) == {"kind": "Secret", "data": data}
 
 
-def test_what_was_applied_by_kubectl_repeats_the_secret() -> None:
+def test_last_applied_configuration_of_a_secret_is_redacted() -> None:
     secret = {"kind": "Secret", "stringData": {"password": "hunter2-hunter2"}}
     doc = {**secret, "metadata": {"annotations": {APPLIED: json.dumps(secret), "keep": "me"}}}
     assert redact(doc) == {
@@ -116,32 +116,32 @@ def test_what_was_applied_by_kubectl_repeats_the_secret() -> None:
     }
 
 
-def test_pod_templates_and_lists_are_looked_into() -> None:
+def test_pod_templates_and_lists_are_redacted() -> None:
     deployment = {"kind": "Deployment", "spec": {"template": synced_pod()}}
     copy = redact({"kind": "List", "items": [deployment, kubeconfig_secret()]})
     text = json.dumps(copy)
     assert TOKEN not in text
-    assert packed(KUBECONFIG) not in text
+    assert encoded(KUBECONFIG) not in text
 
 
-def test_a_kubeconfig_as_an_object() -> None:
+def test_kubeconfig_object_is_redacted() -> None:
     user = {"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5", "token": "opaque", "username": "me"}
     copy = redact({"kind": "Config", "users": [{"name": "team", "user": user}]})
     hidden = dict.fromkeys(("client-certificate-data", "client-key-data", "token"), REDACTED)
     assert copy["users"][0]["user"] == {**hidden, "username": "me"}
 
 
-def test_a_kubeconfig_in_a_config_map() -> None:
+def test_kubeconfig_in_a_config_map_is_redacted() -> None:
     copy = redact({"kind": "ConfigMap", "data": {"kubeconfig": KUBECONFIG, "other": "value"}})
     text = copy["data"]["kubeconfig"]
-    for secret in (TOKEN, KEY, packed(pem("CERTIFICATE") + "mine")):
+    for secret in (TOKEN, KEY, encoded(pem("CERTIFICATE") + "mine")):
         assert secret not in text
     assert "https://127.0.0.1:31001" in text
     assert "client-key-data: <redacted>" in text
     assert copy["data"]["other"] == "value"
 
 
-def test_the_original_is_left_alone() -> None:
+def test_original_objects_are_unchanged() -> None:
     pod, secret = synced_pod(), kubeconfig_secret()
     redact([pod, secret])
     assert (pod, secret) == (synced_pod(), kubeconfig_secret())
@@ -151,15 +151,15 @@ def test_the_original_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"])
-def test_private_keys_in_clear_and_in_base64(kind: str) -> None:
-    text = redact_text(f"key:\n{pem(kind)}\npacked {packed(pem(kind))} end")
+def test_plain_and_base64_private_keys_are_redacted(kind: str) -> None:
+    text = redact_text(f"key:\n{pem(kind)}\npacked {encoded(pem(kind))} end")
     assert BODY not in text
-    assert packed(pem(kind))[30:60] not in text
+    assert encoded(pem(kind))[30:60] not in text
     assert text.endswith("end")
 
 
-def test_certificates_are_no_secret() -> None:
-    text = f"{pem('CERTIFICATE')} {packed(pem('CERTIFICATE'))}"
+def test_certificates_are_not_redacted() -> None:
+    text = f"{pem('CERTIFICATE')} {encoded(pem('CERTIFICATE'))}"
     assert redact_text(text) == text
 
 
@@ -173,18 +173,18 @@ def test_certificates_are_no_secret() -> None:
         '{\\"password\\": \\"opaque-0123456789\\"}',
     ],
 )
-def test_lines_with_credentials(line: str) -> None:
+def test_credentials_in_lines_are_redacted(line: str) -> None:
     text = redact_text(line)
     assert REDACTED in text
     assert not any(part in text for part in (TOKEN.rpartition(".")[2], "QUJDREVG", "opaque-0123456789"))
 
 
 @pytest.mark.parametrize("text", ["", "Pod team/cuda: Running; ready on w1", "token-abcdefgh", "eyJ.not.one", "a: b"])
-def test_other_text_stays_as_it_is(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redact_text(text) == text
 
 
-def test_twice_is_as_once() -> None:
+def test_redaction_is_idempotent() -> None:
     once = redact_text(KUBECONFIG)
     assert redact_text(once) == once
     assert redact(redact(kubeconfig_secret())) == redact(kubeconfig_secret())

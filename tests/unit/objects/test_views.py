@@ -43,8 +43,8 @@ def test_pod_view_of_a_fraction() -> None:
         )
     )
     assert (view.name, view.namespace, view.uid, view.phase, view.node) == ("half", "ns", "uid-half", "Running", "n1")
-    asked = view.requests
-    assert (asked.fraction, asked.gpu_memory, asked.gpus, view.gpu_groups) == (0.5, None, 0, ("g-1",))
+    requests = view.requests
+    assert (requests.fraction, requests.gpu_memory, requests.gpus, view.gpu_groups) == (0.5, None, 0, ("g-1",))
     assert (view.pod_group, view.received_resource_type, view.queue) == ("pg-half-1", "Fraction", "test")
     assert (view.ready, view.deleting, view.ended) == (True, False, False)
     assert (view.owner, view.runtime_class, view.scheduler_name) == ("ReplicaSet/rs", "nvidia", "kai-scheduler")
@@ -53,7 +53,7 @@ def test_pod_view_of_a_fraction() -> None:
         view.node = "n2"  # type: ignore[misc]
 
 
-def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
+def test_pod_view_of_whole_gpus_and_several_groups() -> None:
     containers = [{"name": n, "resources": {"limits": {"nvidia.com/gpu": "1"}}} for n in ("a", "b")]
     view = PodView.of(
         pod(
@@ -71,15 +71,15 @@ def test_pod_view_of_whole_gpus_and_of_several_groups() -> None:
             },
         )
     )
-    asked = view.requests
-    assert (asked.gpus, asked.fraction, asked.gpu_memory) == (2, None, 2000)
+    requests = view.requests
+    assert (requests.gpus, requests.fraction, requests.gpu_memory) == (2, None, 2000)
     assert view.gpu_groups == ("x", "y")
     assert [(waiting.name, waiting.reason) for waiting in view.waiting] == [("i", "Pulling")]
     assert view.waiting_reasons == ("Pulling",)
     assert view.restarts == 3
 
 
-def test_reservation_pod() -> None:
+def test_pod_view_of_a_reservation_pod() -> None:
     raw = pod(
         "gpu-reservation-1",
         "Running",
@@ -93,14 +93,14 @@ def test_reservation_pod() -> None:
 
 
 def test_pod_group_view() -> None:
-    over = {"reason": "OverLimit", "message": "test quota has reached the allowable limit"}
+    over_limit = {"reason": "OverLimit", "message": "test quota has reached the allowable limit"}
     raw: dict[str, Any] = {
         "kind": "PodGroup",
         "metadata": {"name": "pg-a", "namespace": "ns", "uid": "u", "ownerReferences": [{"kind": "Pod", "name": "a"}]},
         "spec": {"queue": "test", "minMember": 2, "priorityClassName": "train"},
         "status": {
             "schedulingConditions": [
-                {"status": "True", "reason": "Unschedulable", "reasons": [over]},
+                {"status": "True", "reason": "Unschedulable", "reasons": [over_limit]},
                 {"status": "False", "reason": "Old"},
                 {"status": "True", "reason": "Unschedulable", "message": "no nodes"},
             ],
@@ -118,7 +118,7 @@ def test_pod_group_view() -> None:
     assert PodGroupView.of({}).min_member == 1
 
 
-def test_queue_view_reads_what_is_left_out_as_kai_does() -> None:
+def test_queue_view_has_the_defaults_of_kai() -> None:
     view = QueueView.of(
         {
             "metadata": {"name": "test", "uid": "u"},
@@ -166,13 +166,13 @@ def test_node_view() -> None:
 
 
 def test_event_view_reads_old_and_new_style() -> None:
-    about = {"kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
+    involved = {"kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
     old = EventView.of(
         {
             "type": "Warning",
             "reason": "R",
             "message": "m",
-            "involvedObject": about,
+            "involvedObject": involved,
             "count": 3,
             "lastTimestamp": "2026-01-01T10:00:00Z",
             "source": {"component": "kubelet"},
@@ -180,7 +180,7 @@ def test_event_view_reads_old_and_new_style() -> None:
     )
     new = EventView.of(
         {
-            "involvedObject": about,
+            "involvedObject": involved,
             "lastTimestamp": None,
             "eventTime": "2026-01-01T10:00:00.123456Z",
             "reportingComponent": "kai-scheduler",
@@ -199,7 +199,7 @@ def test_quantity(text: object, number: float) -> None:
     assert quantity(text) == number
 
 
-def test_quantity_refuses_other_things() -> None:
+def test_invalid_quantity_is_refused() -> None:
     with pytest.raises(ValueError, match="lots"):
         quantity("lots")
 
@@ -207,7 +207,7 @@ def test_quantity_refuses_other_things() -> None:
 # --- redaction and imports
 
 
-def test_redact_everywhere_without_touching_the_original() -> None:
+def test_redaction_covers_nested_objects_and_keeps_the_original() -> None:
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     template = {"metadata": {"annotations": {TOKEN: "secret-1", "keep": "me", applied: "secret-2"}}}
     original = [
@@ -222,13 +222,13 @@ def test_redact_everywhere_without_touching_the_original() -> None:
     assert redact({"kind": "ConfigMap", "data": {"k": "v"}}) == {"kind": "ConfigMap", "data": {"k": "v"}}
 
 
-def test_importing_the_room_loads_no_heavy_library() -> None:
+def test_importing_lab_kube_loads_no_heavy_library() -> None:
     heavy = {"kubernetes", "urllib3", "tenacity", "yaml", "pydantic", "websocket"}
-    room = Path(lab.kube.__file__).parent
-    for file in room.glob("*.py"):
+    package = Path(lab.kube.__file__).parent
+    for file in package.glob("*.py"):
         for statement in ast.parse(file.read_text()).body:
             names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
             if isinstance(statement, ast.ImportFrom):
                 names = [statement.module or ""]
             assert not heavy & {name.partition(".")[0] for name in names}, f"{file.name}:{statement.lineno}"
-    assert (room / "client.py").exists()
+    assert (package / "client.py").exists()
