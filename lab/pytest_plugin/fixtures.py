@@ -179,11 +179,16 @@ def queue(lab: Lab) -> str:
 @pytest.fixture
 def tenant(request: pytest.FixtureRequest, lab: Lab) -> TenantFixture:
     """A tenant: each one that the marker ``tenants`` names, or the first."""
-    word = getattr(request, "param", "")
+    spec = _tenant_spec(request, lab, getattr(request, "param", ""))
+    return TenantFixture(spec.name, spec, lab.tenant(spec.name))
+
+
+def _tenant_spec(request: pytest.FixtureRequest, lab: Lab, word: str) -> TenantSpec:
+    """The first tenant of a name or mode, or of any."""
     found = matching(lab.tenants, [word] if word else [])
     if not found:
         _skip_or_fail(request.config, "tenants", f"lab {lab.spec.name} has no tenant {word or 'at all'}")
-    return TenantFixture(found[0].name, found[0], lab.tenant(found[0].name))
+    return found[0]
 
 
 @pytest.fixture
@@ -233,10 +238,7 @@ def workloads(
         word = request.getfixturevalue("tenant").name
     if word in ("", HOST):
         return new_place()
-    found = matching(lab.tenants, [word])
-    if not found:
-        _skip_or_fail(request.config, "tenants", f"lab {lab.spec.name} has no tenant {word}")
-    return new_place(found[0].name)
+    return new_place(_tenant_spec(request, lab, word).name)
 
 
 @pytest.fixture

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 _FACTS = pytest.StashKey[dict[str, str]]()
 _PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
+_OPTIONS = (
+    ("--lab-require", "LIST", f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped"),
+    ("--lab-artifacts", "DIR", "folder for artifacts of failed tests (default: artifacts in pytest's rootdir)"),
+    ("--lab-report", "FILE", "write one HTML page: tests, times, the lab's facts, its GPUs before and after"),
+)
 _MARKERS = (
     "kai(version=''): needs KAI in the lab, in a version such as '>=0.13'",
     "gpus(min=1): needs that many GPUs in the lab",
@@ -35,34 +40,14 @@ _MARKERS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; all start with ``--lab``."""
     group = parser.getgroup("kailab", "kailab: tests against a running lab")
-    group.addoption("--lab", dest="lab_name", metavar="NAME", help="the lab (default: KAILAB_LAB, or the only one)")
-    group.addoption(
-        "--lab-require",
-        metavar="LIST",
-        default="",
-        help=f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped",
-    )
-    group.addoption(
-        "--lab-artifacts",
-        metavar="DIR",
-        help="where artifacts of failed tests go, a directory each (default: artifacts in pytest's rootdir)",
-    )
+    name = "the lab (default: KAILAB_LAB, or the only one)"
+    group.addoption("--lab", dest="lab_name", metavar="NAME", help=name)
+    for option, metavar, text in _OPTIONS:
+        group.addoption(option, metavar=metavar, help=text)
     group.addoption("--lab-long", action="store_true", help="also tests that take minutes (marker long)")
-    group.addoption(
-        "--lab-no-watch", dest="lab_no_watch", action="store_true", help="do not watch invariants during the run"
-    )
-    group.addoption(
-        "--lab-report",
-        metavar="FILE",
-        help="write one HTML page: tests, times, the lab's facts, its GPUs before and after",
-    )
-    group.addoption(
-        "--lab-artifacts-seconds",
-        type=float,
-        default=20.0,
-        metavar="S",
-        help="time for the artifacts of one test (default: 20); 0 collects none",
-    )
+    group.addoption("--lab-no-watch", action="store_true", help="do not watch invariants during the run")
+    seconds = "time for the artifacts of one test (default: 20); 0 collects none"
+    group.addoption("--lab-artifacts-seconds", type=float, default=20.0, metavar="S", help=seconds)
 
 
 @pytest.hookimpl(trylast=True)

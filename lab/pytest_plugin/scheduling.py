@@ -53,18 +53,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     disturb KAI, the tests without KAI.
     """
     for item in items:
-        if item.get_closest_marker(LONG) is not None and not config.getoption("lab_long"):
+        if _marked(item, LONG) and not config.getoption("lab_long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --lab-long runs it"))
         if (group := _group(item)) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (disturbs(item), _rank(item)))
+    items.sort(key=lambda item: (_marked(item, MARKER), _rank(item)))
 
 
 def _group(item: pytest.Item) -> str:
     """The test's group of pytest-xdist; empty if any worker may run it."""
-    if _without_kai(item):
+    if _marked(item, WITHOUT_KAI):
         return WITHOUT_KAI
-    return GROUP if disturbs(item) or uses(item, "gpu_lock") else ""
+    return GROUP if _marked(item, MARKER) or uses(item, "gpu_lock") else ""
 
 
 def _rank(item: pytest.Item) -> int:
@@ -73,9 +73,9 @@ def _rank(item: pytest.Item) -> int:
     Tests that disturb KAI need fewer and fewer GPUs, as the tests beside them need more and more.
     """
     gpus = 2 if uses(item, "gpu_lock") else int(uses(item, "gpu_node_lease"))
-    if disturbs(item):
+    if _marked(item, MARKER):
         return -gpus
-    if _without_kai(item):
+    if _marked(item, WITHOUT_KAI):
         return 4 + gpus
     mark = item.get_closest_marker("xdist_group")
     if mark is not None and mark.args[:1] == (GROUP,):
@@ -83,13 +83,8 @@ def _rank(item: pytest.Item) -> int:
     return 0 if gpus else 3
 
 
-def _without_kai(item: pytest.Item) -> bool:
-    return item.get_closest_marker(WITHOUT_KAI) is not None
-
-
-def disturbs(item: pytest.Item) -> bool:
-    """Whether a test disturbs others."""
-    return item.get_closest_marker(MARKER) is not None
+def _marked(item: pytest.Item, *markers: str) -> bool:
+    return any(item.get_closest_marker(marker) is not None for marker in markers)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,7 +94,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return (yield)
     finally:
         share = item.config.stash[SHARE]
-        kept = nextitem is not None and uses(nextitem, "lab") and not disturbs(nextitem) and not _without_kai(nextitem)
+        kept = nextitem is not None and uses(nextitem, "lab") and not _marked(nextitem, MARKER, WITHOUT_KAI)
         if not kept or share.waited_for():
             share.release()
 
@@ -155,7 +150,7 @@ def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     share = request.config.stash[SHARE]
-    if mark is None and (not _without_kai(request.node) or _webhooks_see_all_pods(lab)):
+    if mark is None and (not _marked(request.node, WITHOUT_KAI) or _webhooks_see_all_pods(lab)):
         share.take(path)
         yield
         return

@@ -23,7 +23,7 @@ NAMESPACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
 
 def required(config: pytest.Config) -> set[str]:
     """Values of ``--lab-require``."""
-    return {word.strip() for word in str(config.getoption("lab_require")).split(",") if word.strip()}
+    return {word.strip() for word in str(config.getoption("lab_require") or "").split(",") if word.strip()}
 
 
 def uses(item: pytest.Item, fixture: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lab.gpu.map.legend import MANY, STRIP, letter
+from lab.gpu.map.legend import letter
 from lab.gpu.map.model import Gpu, GpuMap, GpuState, Holder
 from lab.gpu.map.text import memory_text, state_text
 
@@ -26,14 +26,6 @@ class GpuPicture:
     """Colour of each tenant; the host's name is empty."""
     changed: frozenset[str] = frozenset()
     """UUIDs of the GPUs that differ from an earlier map."""
-
-    @property
-    def strip(self) -> bool:
-        return len(self.gpus.gpus) > STRIP
-
-    @property
-    def folded(self) -> bool:
-        return len(self.gpus.gpus) > MANY
 
     @property
     def legend(self) -> list[tuple[int, str]]:

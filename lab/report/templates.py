@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.compare.text import moment, state, where
-from lab.gpu.map.legend import SIGNS, letter, total
+from lab.gpu.map.legend import MANY, SIGNS, STRIP, letter, total
 from lab.gpu.map.model import short
 from lab.gpu.map.text import node_words
 from lab.report.gpu_picture import bar, given, pod_line, tooltip
@@ -38,7 +38,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals["SIGNS"] = SIGNS
+    environment.globals.update(SIGNS=SIGNS, STRIP=STRIP, MANY=MANY)
     filters = (bar, given, letter, moment, node_words, pod_line, seconds, short, state, tooltip, total, where)
     environment.filters.update({function.__name__: function for function in filters})
     return environment

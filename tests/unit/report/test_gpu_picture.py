@@ -95,7 +95,10 @@ def test_changes_are_marked() -> None:
 
 
 def test_cards_of_many_gpus_are_folded_under_a_strip() -> None:
-    assert [(drawn(gpus).strip, drawn(gpus).folded) for gpus in (demo().map(), many(2).map(), many().map())] == [
+    pages = [
+        render("page.html.j2", **PAGE, pictures=[drawn(gpus)]) for gpus in (demo().map(), many(2).map(), many().map())
+    ]
+    assert [('<table class="strip">' in page, "All GPUs, one by one" in page) for page in pages] == [
         (False, False),
         (True, False),
         (True, True),
