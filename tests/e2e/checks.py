@@ -1,4 +1,4 @@
-"""What several suites assert, in one place."""
+"""Assertions and helpers that several suites share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 
 def on_gpus(least: int = 1) -> Callable[[Test], Test]:
-    """Mark a test that needs all GPUs for itself."""
+    """Mark a test that needs exclusive use of all GPUs."""
     return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_lock", "free_gpus"))
 
 
 def on_one_node(least: int = 1) -> Callable[[Test], Test]:
-    """Mark a test that needs the GPUs of one node for itself: another one runs beside it, on another node."""
+    """Mark a test that needs exclusive use of one node's GPUs; other tests may use another node at the same time."""
     return _marked(pytest.mark.gpus(min=least), pytest.mark.usefixtures("gpu_node_lease", "free_gpus"))
 
 
@@ -38,7 +38,7 @@ def _marked(*marks: pytest.MarkDecorator) -> Callable[[Test], Test]:
 
 
 def assert_scheduled_by_kai(workloads: WorkloadNamespace, pod: PodView, received: str) -> PodGroupView:
-    """KAI placed this pod of the host and gave it ``received``: Regular or Fraction. Returns its PodGroup."""
+    """Assert that KAI placed this host pod with resource type ``received`` (Regular, Fraction); return its PodGroup."""
     assert pod.scheduler_name == KAI_SCHEDULER
     assert pod.node
     assert pod.received_resource_type == received
@@ -50,7 +50,7 @@ def assert_scheduled_by_kai(workloads: WorkloadNamespace, pod: PodView, received
 
 
 def gpu_group(*pods: PodView) -> str:
-    """The one GPU group that all these pods are in."""
+    """Return the GPU group that all these pods share."""
     groups = {pod.name: pod.gpu_groups for pod in pods}
     assert len(set(groups.values())) == 1, f"not on one GPU: {groups}"
     (group,) = pods[0].gpu_groups
@@ -58,13 +58,13 @@ def gpu_group(*pods: PodView) -> str:
 
 
 def reservations(cluster: Cluster, group: str) -> list[PodView]:
-    """The reservation pods of a GPU group, as they are now."""
+    """Return the current reservation pods of a GPU group."""
     pods = cluster.list("Pod", RESERVATIONS, labels=f"{GPU_GROUP_LABEL}={group}")
     return [PodView.of(pod) for pod in pods]
 
 
 def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
-    """How much of each GPU fractional pods hold, by its UUID; each of their GPU groups has one reservation pod."""
+    """Return the share of each GPU that fractional pods use, by UUID; assert one reservation pod for each GPU group."""
     held: defaultdict[str, float] = defaultdict(float)
     for pod in pods:
         (reservation,) = reservations(cluster, gpu_group(pod))
@@ -75,13 +75,13 @@ def shares(cluster: Cluster, pods: Iterable[PodView]) -> dict[str, float]:
 
 
 def needs_two_gpus(leased_node: NodeView) -> None:
-    """Skip a test that leaves a part of its node's GPUs to others."""
+    """Skip a test that leaves GPUs of its node to others."""
     if leased_node.gpus < 2:
         pytest.skip(f"needs 2 GPUs on one node, {leased_node.name} has {leased_node.gpus}")
 
 
 def two_nodes_of_two(nodes: Sequence[NodeView]) -> tuple[str, str]:
-    """Names of the two GPU nodes, for tests whose arithmetic needs exactly two nodes with two GPUs each."""
+    """Names of the two GPU nodes, for tests that need exactly two nodes with two GPUs each."""
     if [node.gpus for node in nodes] != [2, 2]:
         there = ", ".join(f"{node.name} with {node.gpus}" for node in nodes) or "none"
         pytest.skip(f"needs exactly 2 nodes with 2 GPUs each, the lab has {there}")

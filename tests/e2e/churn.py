@@ -1,4 +1,4 @@
-"""Pods that come and go by the dozen on two sides at once, while somebody watches that others are left alone."""
+"""Create and delete many pods on two sides in parallel, while a watch verifies that other pods do not change."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Json = dict[str, Any]
 
 @dataclass
 class Ledger:
-    """What happened to pods that must stay as they are, and which PodGroups pods of tenants were given.
+    """Changes of protected pods, and the host PodGroups of tenants' pods.
 
     Args:
-        protected: uid → how messages name the pod.
-        spaces: host namespaces of tenants with a KAI of their own.
+        protected: uid → name of the pod in messages.
+        spaces: host namespaces of tenants with their own KAI.
     """
 
     protected: Mapping[str, str]
     spaces: frozenset[str] = frozenset()
     losses: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
-    """When the watch broke off: what happened meanwhile shows as one step only."""
+    """Interruptions of the watch: changes in between appear as one."""
     _of_host: set[str] = field(default_factory=set)
     _worn: set[tuple[str, str]] = field(default_factory=set)
 
     def hear(self, news: InformerEvent) -> None:
-        """Take one piece of news into account."""
+        """Process one watch event."""
         if news.trouble or news.refused:
             self.gaps.append(news.trouble or news.refused)
         for change, obj in news.changes:
@@ -69,12 +69,12 @@ class Ledger:
 
 @contextmanager
 def watched(cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str] = ()) -> Iterator[Ledger]:
-    """Follow all pods and PodGroups of a cluster by watch from here to the end of the block.
+    """Watch all pods and PodGroups of a cluster until the end of the block.
 
     Args:
         cluster: the host.
-        protected: pods that must stay as they are.
-        spaces: host namespaces of tenants with a KAI of their own.
+        protected: pods that must not change.
+        spaces: host namespaces of tenants with their own KAI.
     """
     ledger = Ledger({pod.uid: f"pod {pod.namespace}/{pod.name}" for pod in protected}, frozenset(spaces))
     informers = Informers([InformerSource("host", cluster, ("Pod", "PodGroup"))])
@@ -85,19 +85,19 @@ def watched(cluster: Cluster, protected: Iterable[PodView], spaces: Iterable[str
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a churn: a workload namespace, and the pods of a round by its number."""
+    """One side of a churn: a workload namespace, and a function from a number to the pods of that round."""
 
     workloads: WorkloadNamespace
     pods: Callable[[int], Sequence[Json]]
 
 
 def churn(sides: Sequence[Side], rounds: int) -> dict[str, int]:
-    """Create, bind and delete pods round by round, on all sides at once. Returns how many, by namespace.
+    """Create, bind and delete pods in rounds, on all sides in parallel. Return their number by namespace.
 
-    Every fourth round waits until its pods are Ready, as some of what KAI does happens to running pods only.
+    Every fourth round waits until its pods are Ready, since KAI does some things to running pods only.
 
     Raises:
-        WaitTimeout: pods of a round are not bound, or do not go.
+        WaitTimeout: pods of a round are not bound, or not deleted.
     """
 
     def side(one: Side) -> int:
@@ -120,7 +120,7 @@ def churn(sides: Sequence[Side], rounds: int) -> dict[str, int]:
 
 
 def log_of(cluster: Cluster, namespace: str, app: str) -> str:
-    """What the pods of a component have written; empty where one has not run yet."""
+    """Return the logs of a component's pods; empty for a pod that has not started."""
     texts = []
     for pod in cluster.list("Pod", namespace, labels=f"app={app}"):
         try:

@@ -1,7 +1,7 @@
 """Queues that contend for 4 GPUs in one scheduling cycle.
 
-All pods wait behind their department's limit of 0 GPUs until KAI has refused each of them; then that limit is raised,
-and the next cycle finds all of them at once: who came first decides nothing.
+Their department has a limit of 0 GPUs until KAI has refused every pod. Then the limit is raised, and the next cycle
+sees all pods at once: the order of creation does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .scheduling_decisions import CLOSED, WAIT, bound, refusal, refused
 
 GPUS = 4
 DEPARTMENT = QueueSpec(name="department", gpu=QueueResource(limit=0))
-"""The queue above the others; ``contend`` raises its limit."""
+"""The parent of the other queues; ``contend`` raises its limit."""
 
 
 def leaf(name: str, *, parent: str = "department", priority: int | None = None, **gpu: float) -> QueueSpec:
@@ -29,13 +29,13 @@ def leaf(name: str, *, parent: str = "department", priority: int | None = None, 
 def contend(
     workloads: WorkloadNamespace, cluster: Cluster, names: Mapping[str, str], asked: Mapping[str, int]
 ) -> dict[str, int]:
-    """How many GPUs each queue gets of the department's four.
+    """Return how many of the department's four GPUs each queue gets.
 
     Args:
-        workloads: where the pods are.
+        workloads: namespace of the pods.
         cluster: the lab's own cluster.
-        names: each queue's name in the cluster, by its own; ``department`` among them.
-        asked: how many pods of one GPU each queue runs.
+        names: short name → name in the cluster, ``department`` included.
+        asked: number of pods of one GPU for each queue.
     """
     pods = {f"{queue}-{number}": queue for queue, count in asked.items() for number in range(count)}
     workloads.submit(*(gpu_pod(name, queue=names[queue]) for name, queue in pods.items()))

@@ -1,4 +1,4 @@
-"""KAI's components by what they are for: killed, stopped, and up again."""
+"""Delete, stop and restart KAI's components by their role."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lab.steps.kai.step import NAMESPACE
 from .scheduling_decisions import WAIT
 
 OPERATOR = "operator"
-"""It puts back whatever is changed in the Deployments of the other components."""
+"""The operator reverts changes of the other components' Deployments."""
 
 
 class HasKai(Protocol):
-    """A lab, or a tenant of one with a KAI of its own (``noisy_neighbour.own_kai.OwnKai``)."""
+    """A lab, or a tenant with its own KAI (``noisy_neighbour.own_kai.OwnKai``)."""
 
     @property
     def cluster(self) -> Cluster:
-        """Where that KAI runs."""
+        """The cluster in which that KAI runs."""
         ...
 
     @property
     def spec(self) -> LabSpec:
-        """What it was installed by."""
+        """The configuration that it was installed with."""
         ...
 
     @property
@@ -38,26 +38,26 @@ class HasKai(Protocol):
         ...
 
     def context(self, step: str) -> LabContext:
-        """What a step gets that looks after it."""
+        """Return the context of a step that manages it."""
         ...
 
 
 def deployments(lab: HasKai) -> dict[str, str]:
-    """The Deployment of each component that is there, by its key in the chart's values: scheduler, binder, …"""
+    """Return the existing components' Deployments by key in the chart's values: scheduler, binder, …"""
     there = {obj["metadata"]["name"] for obj in lab.cluster.list("Deployment", NAMESPACE)}
     return {key: name for name, key in line_of(str(lab.kai_version)).deployments.items() if name in there}
 
 
 def kill(lab: HasKai, component: str) -> None:
-    """Take a component's pod away at once; its Deployment makes another."""
+    """Delete a component's pod without grace period; its Deployment creates another."""
     lab.cluster.delete_all("Pod", NAMESPACE, labels=_pods(lab, component), grace=0)
 
 
 def end(lab: HasKai, component: str) -> None:
-    """End a component's pod and wait until nothing of it answers; its Deployment makes another.
+    """Delete a component's pod and wait until it no longer answers; its Deployment creates another.
 
     Raises:
-        WaitTimeout: the pod does not go.
+        WaitTimeout: the pod is not deleted in time.
     """
     labels = _pods(lab, component)
     old = {pod["metadata"]["uid"] for pod in lab.cluster.list("Pod", NAMESPACE, labels=labels)}
@@ -74,13 +74,13 @@ def end(lab: HasKai, component: str) -> None:
 
 @contextmanager
 def stopped(lab: HasKai, *components: str) -> Iterator[None]:
-    """Components without any pod, the operator among them so that it stays so; KAI is whole again at the end.
+    """Stop components, and the operator so that they stay stopped; restore KAI at the end.
 
     Raises:
-        WaitTimeout: a pod does not go, or KAI does not come back.
+        WaitTimeout: a pod is not deleted in time, or KAI does not recover.
     """
     names = deployments(lab)
-    # The operator goes first and for good: what is left of it would start the others again.
+    # The operator must be gone first: otherwise it starts the others again.
     chosen = [*([OPERATOR] if OPERATOR in names else []), *components]
     try:
         for component in chosen:
@@ -112,7 +112,7 @@ def _pods(lab: HasKai, component: str) -> str:
 
 
 def _delete(lab: HasKai, labels: str) -> None:
-    """Not with 0 seconds: then the object is gone at once, and its webhook still answers for a moment."""
+    """Not 0 seconds: then the object is gone at once, while its webhook still answers briefly."""
     lab.cluster.delete_all("Pod", NAMESPACE, labels=labels, grace=1)
 
 

@@ -1,4 +1,4 @@
-"""Nodes in the hands of a test: labelled, cordoned, drained, and put back."""
+"""Label, cordon and drain nodes for a test, and restore them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lab.kube import Cluster
 from lab.objects.views import PodView
 
 ZONE, RACK = ZONE_AND_RACK = ("kailab.dev/zone", "kailab.dev/rack")
-"""Labels of a test's own, the wider one first: a cluster's real zones stay as they are."""
+"""Labels of a test, the wider one first: the cluster's real zones do not change."""
 
 
 @contextmanager
 def labelled(cluster: Cluster, labels: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Nodes with further labels: node → key → value. They are taken off at the end."""
+    """Add labels to nodes (node → key → value); remove them at the end."""
     try:
         for node, wanted in labels.items():
             cluster.patch("Node", node, {"metadata": {"labels": dict(wanted)}})
@@ -27,7 +27,7 @@ def labelled(cluster: Cluster, labels: Mapping[str, Mapping[str, str]]) -> Itera
 
 @contextmanager
 def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
-    """A node that takes no new pods."""
+    """Cordon a node until the end of the block."""
     try:
         cluster.patch("Node", node, {"spec": {"unschedulable": True}})
         yield
@@ -36,7 +36,7 @@ def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 def evict(cluster: Cluster, pod: PodView) -> None:
-    """Ask the API to evict a pod, as ``kubectl drain`` does; one that is gone already is evicted."""
+    """Evict a pod through the API, as ``kubectl drain`` does; a pod that does not exist counts as evicted."""
     path = cluster.kinds.named("Pod").path(pod.namespace, pod.name, "eviction")
     meta = {"name": pod.name, "namespace": pod.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}

@@ -1,7 +1,7 @@
-"""What the schedulers have decided about pods, read from what proves it: nothing here lets time pass instead.
+"""Decisions of schedulers about pods, read from conditions and events; no function here relies on elapsed time.
 
-A refusal is the pod's condition PodScheduled=False, which KAI writes at the end of a cycle in which all of its actions
-were tried (framework/session.go, closeSession), and kube-scheduler after it has tried every node.
+A refusal is the pod's condition PodScheduled=False, which KAI writes at the end of a cycle in which it tried all of its
+actions (framework/session.go, closeSession), and kube-scheduler after it tried every node.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from lab.objects.views import EventView, PodView
 from lab.workloads.namespace import WorkloadNamespace
 
 WAIT = 150.0
-"""Seconds that a decision may take on a busy machine; waits watch, so that none takes longer than the decision."""
+"""Seconds that a decision may take on a busy machine; waits are watches and end with the decision."""
 
 CLOSED = "Limit is 0 GPUs"
-"""In a refusal: the queue, or one above it, may have no GPUs at all."""
+"""Part of a refusal: the queue, or a parent, has a limit of 0 GPUs."""
 
 NO_QUEUE = "does not exist"
-"""In a refusal: KAI's scheduler has not seen the queue, or not yet; 0.13 and newer."""
+"""Part of a refusal: KAI's scheduler does not know the queue, or not yet; 0.13 and newer."""
 
 OVER_LIMIT = "has reached the allowable limit"
-"""In a refusal: the queue, which it names, or one above it would pass its limit."""
+"""Part of a refusal: the named queue, or a parent, would exceed its limit."""
 
 
 def bound(pod: PodView) -> bool:
@@ -50,10 +50,10 @@ def decided(pod: PodView) -> bool:
 
 
 def everyone(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
-    """Wait until ``until`` holds over all pods of a workload namespace, as the host sees them: for generated names.
+    """Wait until ``until`` is true of all pods of a workload namespace, as on the host; for generated names.
 
     Raises:
-        WaitTimeout: it does not in time.
+        WaitTimeout: ``until`` does not become true in time.
     """
     objects = workloads.host.wait(
         "Pod",

@@ -1,4 +1,4 @@
-"""Changes of KAI's SchedulingShard, which KAI's operator answers with a new scheduler; KAI 0.12 and newer."""
+"""Change KAI's SchedulingShard, for which KAI's operator rolls out a new scheduler; KAI 0.12 and newer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 @contextmanager
 def shard_changed(lab: Lab, change: Json) -> Iterator[None]:
-    """The default shard's spec with ``change`` merged in, its scheduler running by it; put back at the end.
+    """Merge ``change`` into the default shard's spec until the end of the block, and wait until its scheduler uses it.
 
     Raises:
         WaitTimeout: the operator did not roll the scheduler out.
@@ -38,7 +38,7 @@ def shard_changed(lab: Lab, change: Json) -> Iterator[None]:
 
 
 def inverse(change: Mapping[str, Any], before: Mapping[str, Any]) -> Json:
-    """The JSON merge patch that undoes ``change``."""
+    """Return the JSON merge patch that undoes ``change``."""
     undo: Json = {}
     for key, value in change.items():
         old = before.get(key)
@@ -47,7 +47,7 @@ def inverse(change: Mapping[str, Any], before: Mapping[str, Any]) -> Json:
 
 
 def _configuration(lab: Lab, name: str) -> str:
-    """The file that the scheduler is given, in a ConfigMap of the Deployment's name."""
+    """Return the scheduler's configuration file, from the ConfigMap with the Deployment's name."""
     return _text(lab.cluster.get("ConfigMap", name, NAMESPACE))
 
 

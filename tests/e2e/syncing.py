@@ -1,4 +1,4 @@
-"""What vCluster's syncer copies from a pod of the host to the tenant's, and the one way in which it fails to."""
+"""Labels and annotations that vCluster's syncer copies from host pods to the tenant, and its one known failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.objects.views import EventView, PodView
 from lab.workloads.namespace import WorkloadNamespace
 
 COPIED_SECONDS = 30.0
-"""A busy syncer takes seconds; what is not there by then does not come."""
+"""A busy syncer takes seconds; after this time it has failed."""
 
 CONFLICT = "the object has been modified"
 
@@ -19,14 +19,14 @@ CONFLICT = "the object has been modified"
 def copied(
     workloads: WorkloadNamespace, until: Callable[[PodView], bool], *names: str, what: str
 ) -> tuple[PodView, ...]:
-    """Wait until ``until`` holds for each pod as its tenant sees it.
+    """Wait until ``until`` is true of each pod as its tenant sees it.
 
     The syncer copies labels and annotations by their difference to what it saw last, and does not look again when the
     host's pod changes while it writes to it (pkg/syncer/synccontext/cache.go; seen with vCluster 0.36.1, once in some
     hundred runs). A pod with an event about such a conflict, and no other problem, is an expected failure.
 
     Raises:
-        WaitTimeout: it does not in time, and no conflict explains it.
+        WaitTimeout: ``until`` does not become true in time, and no conflict explains it.
     """
     try:
         return workloads.inside(until, *names, timeout=COPIED_SECONDS, what=what)

@@ -1,6 +1,6 @@
-"""The same workload in two tenants, side by side: both come to rest, the figures hold together, nothing is left.
+"""Compare one workload in two tenants: both settle, the figures are consistent, nothing is left.
 
-Each test looks for what a comparison might leave behind, so none runs beside another: the GPUs they take see to that.
+Each test checks for leftovers of a comparison, so the tests must not overlap: they all use all GPUs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .checks import on_gpus, on_one_node
 
 WAIT = 180.0
 SHARING = ("host-kai", "default")
-"""Modes of tenants that have no nodes of their own."""
+"""Modes of tenants without dedicated nodes."""
 
 
 def together(lab: Lab, *docs: dict[str, Any]) -> Comparison:
@@ -35,7 +35,7 @@ def together(lab: Lab, *docs: dict[str, Any]) -> Comparison:
 
 
 def nothing_left(lab: Lab) -> None:
-    """No namespace of a comparison is in any tenant, unless it is on its way out, and no pod of one on the host."""
+    """Assert that no tenant has a namespace of a comparison, except one in Terminating, and the host no pod of one."""
     for tenant in lab.tenants[:2]:
         spaces = [
             space["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Consolidation: KAI moves running workloads together where that makes room for a pod of a whole node."""
+"""Consolidation: KAI moves running workloads together to make room for a pod that needs a whole node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_fragmented_gpus_are_consolidated(
     workloads.submit(*(deployment(name, one) for name in SERVICES))
     running = everyone(workloads, ready(3), what="three services with a GPU each are ready")
 
-    # Two share a node; without one of them, each node has one GPU in use and one free.
+    # Two share a node; when one of them is deleted, each node has one GPU in use and one free.
     full, _ = Counter(pod.node for pod in running).most_common(1)[0]
     leaving = next(pod for pod in running if pod.node == full)
     cluster.delete("Deployment", leaving.labels[APP_LABEL], workloads.namespace)
@@ -57,5 +57,5 @@ def test_fragmented_gpus_are_consolidated(
 
 
 def ready(count: int) -> Callable[[list[PodView]], bool]:
-    """All pods are ready, and so many there are."""
+    """Whether all pods are ready, in this number."""
     return lambda pods: len(pods) == count and all(pod.ready for pod in pods)

@@ -1,4 +1,4 @@
-"""What remains when something goes away: KAI's components, a node, a reservation pod, a queue that is in use."""
+"""Effects of a failure: of KAI's components, a node, a reservation pod, a queue in use."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ NewQueues = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def sharing(workloads: WorkloadNamespace, new_queues: NewQueues) -> list[PodView]:
-    """A Deployment of two pods with half a GPU each, which may be evicted."""
+    """A Deployment of two evictable pods with half a GPU each."""
     half = of_priority(brief(fraction_pod(fraction=0.5, queue=new_queues(*TREE)["team"])), "train")
     workloads.submit(deployment("sharing", half, replicas=2))
     return everyone(workloads, two_ready(), what="two pods with half a GPU each are ready")
 
 
 def two_ready(*, without: list[PodView] | None = None, not_on: str = "") -> Callable[[list[PodView]], bool]:
-    """There are two pods, both ready, none of them among ``without`` or on node ``not_on``."""
+    """Whether two pods exist, both ready, none of them among ``without`` or on node ``not_on``."""
     old = {pod.uid for pod in without or ()}
     return lambda pods: len(pods) == 2 and all(pod.ready and pod.uid not in old and pod.node != not_on for pod in pods)
 
 
 @pytest.fixture
 def whole_again(lab: Lab) -> Iterator[None]:
-    """At the end all of KAI's components are up, and its webhooks answer."""
+    """Wait at the end until all of KAI's components are up and its webhooks answer."""
     yield
     wait_until_up(lab)
 
@@ -71,7 +71,7 @@ def test_killed_component_loses_no_pod(
 def test_without_admission_only_pods_for_kai_are_refused(
     whole_again: None, lab: Lab, workloads: WorkloadNamespace, queue: str
 ) -> None:
-    end(lab, "admission")  # the next one is asked whether it is ready after 5 s, and every 10 s from then on
+    end(lab, "admission")  # the first readiness probe of the next pod is after 5 s, further ones every 10 s
     with pytest.raises(ApiFailed, match="failed calling webhook"):
         workloads.submit(cpu_pod("for-kai", queue=queue))
     workloads.submit(cpu_pod("plain", scheduler=None))
@@ -85,7 +85,7 @@ def test_without_admission_only_pods_for_kai_are_refused(
 def test_pods_of_a_drained_node_come_back_elsewhere(
     sharing: list[PodView], workloads: WorkloadNamespace, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
-    """Of a Deployment: a Job's pods wait out its back-off, and bare pods are gone for good."""
+    """Uses a Deployment: a Job waits out its back-off, and bare pods are not recreated."""
     if len(gpu_nodes) < 2:
         pytest.skip(f"needs 2 nodes with GPUs, the lab has {len(gpu_nodes)}")
     node = sharing[0].node
@@ -113,7 +113,7 @@ def test_pods_without_their_reservation_are_made_anew(
     queue: str,
     probe: Callable[[PodView], Inside],
 ) -> None:
-    """Nothing happens until KAI binds the next pod to that node: then its binder deletes those that hold no GPU.
+    """Only when KAI binds the next pod to that node does its binder delete the pods that hold no GPU.
 
     (SyncForNode in pkg/binder/binding/resourcereservation/resource_reservation.go, KAI 0.9 to 0.17. The binder
     gets no event of a deleted reservation pod: it watches pods of its own scheduler only.)
@@ -141,7 +141,7 @@ def test_pods_without_their_reservation_are_made_anew(
 @pytest.mark.kai(">=0.13")  # before, pods of an unknown queue wait in silence
 @pytest.mark.breaks("leaf-queues", reason="the queue is deleted in use")
 def test_queue_deleted_in_use(workloads: WorkloadNamespace, cluster: Cluster, new_queues: NewQueues) -> None:
-    """Its pods go on, new ones are refused, and are placed once the queue is there again."""
+    """The queue's pods keep running; new ones are refused, and placed when the queue exists again."""
     queue = new_queues(*TREE)["team"]
     workloads.submit(cpu_pod("working", queue=queue))
     (working,) = workloads.running("working", timeout=WAIT)

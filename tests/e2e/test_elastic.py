@@ -1,4 +1,4 @@
-"""Elastic gangs: they start at their minimum, grow while there is room, and give back only what is above it."""
+"""Elastic gangs: they start with their minimum, grow into free capacity, and lose only the pods above the minimum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, evictions, r
 pytestmark = pytest.mark.kai
 
 POD_MILLICORES = 100
-"""What a pod of cpu_pod requests."""
+"""CPU request of a pod of cpu_pod."""
 
 NewQueues = Callable[..., dict[str, str]]
 
@@ -45,7 +45,7 @@ def test_elastic_gang_starts_at_its_minimum_and_grows(
 def test_elastic_gang_gives_back_what_is_above_its_minimum(
     workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
-    """It has every GPU of the node, one more than its quota; if it needed all of its pods, it would lose all."""
+    """The gang has every GPU of the node, one above its quota; if it needed all of its pods, it would lose all."""
     needs_two_gpus(leased_node)
     own = leased_node.gpus - 1
     names = new_queues(

@@ -21,13 +21,13 @@ from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, everyone, re
 pytestmark = pytest.mark.kai
 
 POD_MILLICORES = 100
-"""What a pod of cpu_pod requests."""
+"""CPU request of a pod of cpu_pod."""
 
 NewQueues = Callable[..., dict[str, str]]
 
 
 def tree(cpu: float = -1) -> tuple[QueueSpec, ...]:
-    """A department and its team, which may have so much CPU."""
+    """Return a department and its team with this CPU limit."""
     return QueueSpec(name="department"), QueueSpec(name="team", parent="department", cpu=QueueResource(limit=cpu))
 
 
@@ -35,7 +35,7 @@ def tree(cpu: float = -1) -> tuple[QueueSpec, ...]:
 def test_of_two_gangs_that_do_not_fit_together_one_starts(
     workloads: WorkloadNamespace, new_queues: NewQueues, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
-    """4 GPUs for a gang of three and a gang of two: the one that comes second leaves GPUs free and starts nobody."""
+    """4 GPUs for a gang of three and a gang of two: the gang that comes second leaves GPUs free and starts no pod."""
     two_nodes_of_two(gpu_nodes)
     queue = new_queues(*tree())["team"]
     gangs = {"three": ("three-a", "three-b", "three-c"), "two": ("two-a", "two-b")}
@@ -94,5 +94,5 @@ def test_job_of_a_tenant_is_no_gang(tenant: TenantFixture, workloads: WorkloadNa
 
 
 def all_of(count: int, what: Callable[[PodView], bool]) -> Callable[[list[PodView]], bool]:
-    """So many pods there are, and it holds for each."""
+    """Whether ``count`` pods exist and all fulfil the condition."""
     return lambda pods: len(pods) == count and all(what(pod) for pod in pods)

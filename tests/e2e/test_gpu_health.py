@@ -1,4 +1,4 @@
-"""A simulated GPU fails and is healed: the device plugin notices, and the scheduler acts on it."""
+"""A simulated GPU fails and recovers: the device plugin notices, and the scheduler acts on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOST = Health(OFF_THE_BUS, lost=True)
 
 @dataclass
 class Clinic:
-    """Lets GPUs fail and heals them; ``heal`` without arguments heals whatever failed here."""
+    """Makes GPUs fail and recover; ``heal`` without arguments heals all that failed here."""
 
     ctx: LabContext
     failed: set[GpuRef] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Clinic:
 
 @pytest.fixture
 def clinic(request: pytest.FixtureRequest, lab: Lab, free_gpus: None) -> Iterator[Clinic]:
-    """GPUs of the test's that are all well before, and after."""
+    """GPUs of the test, all healthy before and after it."""
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: they do not fail on demand")
     ctx = lab.context("gpu")
@@ -60,12 +60,12 @@ def clinic(request: pytest.FixtureRequest, lab: Lab, free_gpus: None) -> Iterato
 
 
 def offered(cluster: Cluster, node: NodeView) -> int:
-    """Allocatable GPUs of a node, now."""
+    """Return the number of allocatable GPUs of a node."""
     return NodeView.of(cluster.get("Node", node.name) or {}).gpus
 
 
 def refused(pod: PodView) -> bool:
-    """Whether a scheduler has looked at the pod and found no node."""
+    """Whether a scheduler has tried the pod and found no node."""
     return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.conditions)
 
 
@@ -87,9 +87,7 @@ def test_pod_that_needs_all_gpus_of_a_node_waits_until_they_are_well(
     scheduler: str | None,
 ) -> None:
     clinic.fail(leased_node, leased_node.gpus - 1, health)
-    assert (
-        offered(cluster, leased_node) < leased_node.gpus
-    )  # of one that fell off the bus, the plugin takes back all or one
+    assert offered(cluster, leased_node) < leased_node.gpus  # if one fell off the bus, the plugin withdraws one or all
     workloads.submit(gpu_pod("all", gpus=leased_node.gpus, queue=queue, scheduler=scheduler))
     (waiting,) = workloads.on_host(refused, "all", timeout=120, what="refused")
     assert waiting.node == ""
@@ -113,7 +111,7 @@ def test_pod_keeps_running_on_a_gpu_that_fails_under_it(
     assert (after.uid, after.ready, after.restarts) == (before.uid, True, before.restarts)
 
 
-@on_gpus()  # status looks at all nodes: nobody else may fail or heal a GPU meanwhile
+@on_gpus()  # status reads all nodes: no other test may change the health of a GPU meanwhile
 def test_status_names_the_failed_gpu_and_pods_go_to_another_node(
     lab: Lab, workloads: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...], clinic: Clinic
 ) -> None:

@@ -1,4 +1,4 @@
-"""Every node has the GPUs of its pool: its labels, NVML in its pods and nvidia-smi in its pods say the same."""
+"""Every node has the GPUs of its pool: its labels, and NVML and nvidia-smi in its pods, report the same."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.without_kai
 
 @pytest.fixture
 def planned(lab: Lab) -> Gpus:
-    """The GPUs of each GPU node by the lab file."""
+    """The GPUs of each GPU node according to the lab file."""
     if lab.gpu_mode != "simulated":
         pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say which they are")
     return {node: gpus_of(lab.spec.name, node, lab.spec.gpu) for node in pools_by_node(lab.spec)}
 
 
 def query(cluster: Cluster, pod: PodView, fields: str) -> list[str]:
-    """What nvidia-smi says of the one GPU of a pod."""
+    """Return nvidia-smi's values for the one GPU of a pod."""
     argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     return cluster.exec(pod.name, pod.namespace, argv).strip().split(", ")
 

@@ -1,6 +1,6 @@
-"""Inference servers that share a GPU, as in OpenNebula's guide to KAI: 0.7 and 0.2 of it answer, and 0.2 do not fit in.
+"""Inference servers that share a GPU, as in OpenNebula's guide to KAI: 0.7 and 0.2 of it serve; another 0.2 waits.
 
-On real GPUs the lab file says which server that is (``inference.image``); elsewhere it is the lab's stand-in.
+The lab file chooses the server on real GPUs (``inference.image``); otherwise it is the lab's stand-in.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Sharing = dict[str, PodView]
 
 @pytest.fixture
 def server(lab: Lab) -> InferenceServer:
-    """What runs in the Deployments."""
+    """The containers of the Deployments."""
     return InferenceServer.of(lab.spec.inference, lab.gpu_mode)
 
 
 @pytest.fixture
 def serving(new_queues: Callable[..., dict[str, str]]) -> str:
-    """A queue whose quota has room: Deployments get no more than that."""
+    """A queue with free quota: Deployments get no more than that."""
     return new_queues(QueueSpec(name="department"), QueueSpec(name="serving", parent="department"))["serving"]
 
 
@@ -69,7 +69,7 @@ def ready(workloads: WorkloadNamespace, server: InferenceServer, *names: str) ->
 
 @pytest.fixture
 def sharing(workloads: WorkloadNamespace, server: InferenceServer, serving: str) -> Sharing:
-    """The two servers: the second comes when the first has its place."""
+    """The two servers; the second is created when the first is bound."""
     for name, fraction in SHARES.items():
         workloads.submit(*inference(name, server, fraction=fraction, queue=serving))
         one(workloads, name, lambda pod: bool(pod.gpu_groups), "on a GPU")
@@ -105,7 +105,7 @@ def test_two_servers_share_one_gpu_and_answer_and_a_third_does_not_fit_in(
 
 
 def assert_answers(workloads: WorkloadNamespace, server: InferenceServer, name: str, pod: PodView) -> None:
-    """A server's Service completes a text as vLLM does, and does not know another model."""
+    """A server's Service completes a text as vLLM does, and refuses an unknown model."""
     asked = {"model": server.model, "prompt": PROMPT, "max_tokens": 7, "temperature": 0}
     front = service(workloads, name)
     answer = front.post("/v1/completions", asked, timeout=ANSWER_SECONDS, patience=PATIENCE)
@@ -124,12 +124,12 @@ def assert_answers(workloads: WorkloadNamespace, server: InferenceServer, name: 
 
 
 def assert_memory(workloads: WorkloadNamespace, pod: PodView, total: int, *, simulated: bool) -> None:
-    """A server sees all of its GPU's memory, and what both of them use."""
+    """A server sees all of its GPU's memory, and the memory that both servers use."""
     used = sum(SHARES.values()) * total
     facts = facts_when(
         workloads,
         pod,
-        # simulated: what each says it was given; on real GPUs the stand-in uses nothing
+        # simulated: each server reports the memory of its share; on real GPUs the stand-in uses none
         lambda facts: not simulated or abs(facts.devices[0].used - used) <= len(SHARES),
         timeout=WAIT,
         what=f"the servers use {used:.0f} MiB of their GPU",
@@ -140,8 +140,8 @@ def assert_memory(workloads: WorkloadNamespace, pod: PodView, total: int, *, sim
 def assert_third_waits_beside_full_gpus(
     workloads: WorkloadNamespace, server: InferenceServer, serving: str, shared: str, leased_node: NodeView
 ) -> None:
-    """0.7 + 0.2 + 0.2 is more than a GPU: with all others in use it waits, while less gets in, until one is freed."""
-    # of the same class as the servers, which would otherwise evict them
+    """0.7 + 0.2 + 0.2 exceeds a GPU: if all others are in use the third waits, while a smaller pod fits."""
+    # of the same priority class as the servers, which would otherwise evict them
     others = [f"other-{number}" for number in range(leased_node.gpus - 1)]
     workloads.submit(*(of_priority(brief(gpu_pod(name, queue=serving)), "inference") for name in others))
     workloads.on_host(bound, *others, timeout=WAIT, what="placed on the other GPUs")
@@ -162,7 +162,7 @@ def assert_third_waits_beside_full_gpus(
 def assert_served_by_another_gpu(
     workloads: WorkloadNamespace, cluster: Cluster, server: InferenceServer, first: PodView
 ) -> None:
-    """The third server has a GPU of its own, and answers from there."""
+    """The third server gets another GPU and serves from there."""
     (third,) = ready(workloads, server, THIRD)
     (other,) = reservations(cluster, gpu_group(third))
     assert other.reserved_gpu != first.reserved_gpu

@@ -1,7 +1,7 @@
-"""KAI on the host and KAI in a tenant at once: what the measures between them prevent, and that each is needed.
+"""KAI on the host and KAI in a tenant at the same time: effects of the isolation measures, and that each is needed.
 
-Without them the tenant loses pods that run (seen with KAI 0.16.8 on both sides, vCluster 0.36.1). So each measure is
-left out in turn, and the loss must come; with all of them nothing may be lost, whatever comes and goes.
+Without them the tenant loses running pods (seen with KAI 0.16.8 on both sides, vCluster 0.36.1). So each measure is
+left out in turn, and the loss must occur; with all of them no pod may be lost, whatever is created and deleted.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from .without_measures import node_of, settled, without_dedicated_nodes, without
 pytestmark = [pytest.mark.kai, pytest.mark.tenants("own-kai"), pytest.mark.timeout(1200)]
 
 ROUNDS = int(os.environ.get("KAILAB_CHURN_ROUNDS", "40"))
-"""How often pods come and go on each side: about two minutes."""
+"""Rounds of creation and deletion on each side: about two minutes."""
 
 HOLD = 8.0
-"""Seconds for which something must stay as it is; what KAI does after a deletion takes it a fraction of one."""
+"""Seconds for which a state must not change; KAI reacts to a deletion within a fraction of a second."""
 
 PANIC = 2
-"""Exit code of a Go program that panicked; the log of a container that ended is gone all too soon."""
+"""Exit code of a Go program that panicked; the log of its container may be gone by then."""
 
 REFUSED_BY_KUBELET = ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
-"""Why a pod fails whose GPUs another one holds."""
+"""Failure of a pod whose GPUs are allocated to another one."""
 
 Json = dict[str, Any]
 NewPlace = Callable[..., WorkloadNamespace]
@@ -56,7 +56,7 @@ NewPlace = Callable[..., WorkloadNamespace]
 
 @pytest.fixture(autouse=True)
 def beside(lab: Lab, tenant: TenantFixture) -> None:
-    """KAI is on the host as well, and the tenant has GPUs to share."""
+    """Skip unless KAI is on the host as well, and the tenant has GPUs to share."""
     if not beside_host_kai(lab.spec):
         pytest.skip(f"lab {lab.spec.name} has no tenant with a KAI of its own beside KAI on the host")
     if (gpus := node_of(lab, tenant.name).gpus) < 2:
@@ -71,7 +71,7 @@ def inner_queue(lab: Lab, tenant: TenantFixture) -> str:
 
 @pytest.fixture
 def unshared(lab: Lab, tenant: TenantFixture) -> None:
-    """No GPU of the tenant is shared any more from an earlier test: its own binder frees it a moment after."""
+    """Wait until no GPU of the tenant is shared by an earlier test: the tenant's binder frees it with a short delay."""
     lab.cluster.wait(
         "Pod",
         lambda pods: not any(GPU_GROUP_LABEL in (pod["metadata"].get("labels") or {}) for pod in pods),
@@ -84,7 +84,7 @@ def unshared(lab: Lab, tenant: TenantFixture) -> None:
 def pair(
     workloads: WorkloadNamespace, queue: str, share: float = 0.25, names: Sequence[str] = ("stays", "goes")
 ) -> list[PodView]:
-    """Two Ready pods that share one GPU, as the host has them."""
+    """Return two Ready pods that share one GPU, as on the host."""
     first, second = names
     workloads.submit(brief(fraction_pod(first, fraction=share, queue=queue)))
     workloads.running(first, timeout=WAIT)
@@ -95,13 +95,13 @@ def pair(
 
 
 def holders(cluster: Cluster, group: str, namespace: str) -> list[PodView]:
-    """The reservation pods of a GPU group, in the namespace of the host where they lie."""
+    """Return the reservation pods of a GPU group, in their host namespace."""
     pods = map(PodView.of, cluster.list("Pod", namespace, labels=f"{GPU_GROUP_LABEL}={group}"))
     return [pod for pod in pods if pod.requests.gpus]
 
 
 def still_there(cluster: Cluster, *pods: PodView) -> None:
-    """The pods run on for ``HOLD`` seconds. Raises WaitTimeout when one goes or fails meanwhile."""
+    """Assert that the pods keep running for ``HOLD`` seconds. Raises WaitTimeout when one is deleted or fails."""
     wanted = {pod.uid for pod in pods}
     cluster.wait(
         "Pod",
@@ -131,7 +131,7 @@ def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
 def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
     rounds: int, unshared: None, lab: Lab, tenant: TenantFixture, new_place: NewPlace, queue: str, inner_queue: str
 ) -> None:
-    """Pods that come and go share the GPUs of those that stay: each round makes the binders look at them."""
+    """New pods share the GPUs of protected ones: each round makes the binders check the GPU groups."""
     cluster, space = lab.cluster, tenant_namespace(tenant.name)
     inside, on_host = new_place(tenant.name), new_place()
     mine, theirs = pair(inside, inner_queue), pair(on_host, queue)
@@ -170,7 +170,7 @@ def test_without_namespace_opt_in_fractions_of_the_tenant_do_not_start(
     labels = selector(tenant.name)
     with without_namespace_opt_in(lab, tenant.name):
         workloads.submit(half)
-        # For a moment this may pass by itself, as the ConfigMap is synced after the pod.
+        # This may be true for a moment in any case: the ConfigMap is synced after the pod.
         lab.cluster.wait(
             "Pod",
             lambda objects: stuck([p for p in map(PodView.of, objects) if p.requests.fraction]),
@@ -196,7 +196,7 @@ def test_without_dedicated_nodes_gpus_are_given_away_twice(
     queue: str,
     inner_queue: str,
 ) -> None:
-    """A virtual node shows all its GPUs, whoever holds them."""
+    """A virtual node shows all its GPUs, whoever uses them."""
     node = node_of(lab, tenant.name)
     on_host = new_place()
     with without_dedicated_nodes(lab, node.name):
@@ -220,7 +220,7 @@ def test_without_dedicated_nodes_gpus_are_given_away_twice(
 def test_without_the_policy_one_end_takes_the_other_along(
     unshared: None, lab: Lab, cluster: Cluster, tenant: TenantFixture, workloads: WorkloadNamespace, inner_queue: str
 ) -> None:
-    """A deleted fraction makes the host's binder look at its GPU group, wherever it lies."""
+    """A deleted fraction makes the host's binder check its GPU group, in any namespace."""
     space = tenant_namespace(tenant.name)
     with without_policy(lab, tenant.name):
         stays, _ = pair(workloads, inner_queue)
@@ -232,13 +232,15 @@ def test_without_the_policy_one_end_takes_the_other_along(
             timeout=WAIT,
             what=f"{stays.name} is deleted too",
         )
-        assert f'"{stays.name}"' in _said(cluster, "Found pod without reservation, deleting")
+        assert f'"{stays.name}"' in _log_lines(cluster, "Found pod without reservation, deleting")
         workloads.remove(timeout=WAIT)
     kept, _ = pair(workloads, inner_queue, names=("kept", "leaves"))
     (held,) = holders(cluster, gpu_group(kept), space)
     workloads.remove("leaves", timeout=WAIT)
     still_there(cluster, kept, held)
-    assert admission_policy.NAME in _said(cluster, kept.name) or admission_policy.NAME in _said(cluster, held.name)
+    assert admission_policy.NAME in _log_lines(cluster, kept.name) or admission_policy.NAME in _log_lines(
+        cluster, held.name
+    )
 
 
 @pytest.mark.disturbs("the host's binder is killed")
@@ -274,7 +276,7 @@ def test_host_binder_starts_beside_tenants_that_share_gpus(
 
 
 def _exit_codes(pod: dict[str, Any]) -> set[int]:
-    """How the pod's containers ended before the present ones, or just now."""
+    """Return how the previous containers of the pod ended, or its current ones."""
     states = [
         status.get(when, {}).get("terminated")
         for status in pod.get("status", {}).get("containerStatuses", ())
@@ -283,6 +285,6 @@ def _exit_codes(pod: dict[str, Any]) -> set[int]:
     return {int(state["exitCode"]) for state in states if state}
 
 
-def _said(cluster: Cluster, words: str) -> str:
-    """The lines of the host's binder that have these words."""
-    return "\n".join(line for line in log_of(cluster, NAMESPACE, "binder").splitlines() if words in line)
+def _log_lines(cluster: Cluster, text: str) -> str:
+    """Return the log lines of the host's binder that contain these words."""
+    return "\n".join(line for line in log_of(cluster, NAMESPACE, "binder").splitlines() if text in line)

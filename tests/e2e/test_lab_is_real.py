@@ -1,4 +1,4 @@
-"""The lab itself: nodes, GPUs, runtime class, device plugin, and what a container really gets."""
+"""The lab itself: nodes, GPUs, runtime class, device plugin, and the GPUs inside a container."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICE_PLUGIN = "k8s-device-plugin"
 
 
 def with_gpus(cluster: Cluster) -> list[NodeView]:
-    """All nodes that offer GPUs, those of tenants too."""
+    """All nodes with GPUs, dedicated nodes included."""
     return [node for node in map(NodeView.of, cluster.list("Node")) if node.gpus]
 
 

@@ -1,4 +1,4 @@
-"""A lab without KAI: pods and GPUs work on the default scheduler, and the lab says what it lacks."""
+"""A lab without KAI: pods and GPUs work with the default scheduler, and the lab reports what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants with a KAI of their own: what each version promises holds inside, and none takes what is another's."""
+"""Tenants with their own KAI: each version does inside what it promises, and leaves other tenants' resources alone."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def own(lab: Lab, tenant: TenantFixture) -> OwnKai:
 
 @pytest.fixture
 def idle(own: OwnKai) -> None:
-    """No GPU of the tenant is in use."""
+    """Wait until no GPU of the tenant is in use."""
     wait_until_idle(own)
 
 
 @pytest.fixture
 def line(own: OwnKai) -> VersionLine:
-    """What holds for that KAI's version."""
+    """The version line of that KAI."""
     return line_of(own.kai_version)
 
 
@@ -69,7 +69,7 @@ def wait_until_idle(own: OwnKai) -> None:
 
 
 def gpus_of(own: OwnKai, least: int) -> int:
-    """How many GPUs the tenant's nodes have; skips where they are fewer than a test needs."""
+    """Return the number of GPUs on the tenant's nodes; skip if a test needs more."""
     there = sum(NodeView.of(obj).gpus for obj in own.cluster.list("Node"))
     if there < least:
         pytest.skip(f"needs {least} GPUs, tenant {own.tenant.name} has {there}")
@@ -78,7 +78,7 @@ def gpus_of(own: OwnKai, least: int) -> int:
 
 @pytest.fixture
 def sharing(own: OwnKai, idle: None, workloads: WorkloadNamespace) -> dict[str, PodView]:
-    """A half and a quarter of one GPU, ready; by name, as the tenant sees them."""
+    """Create a half and a quarter of one GPU; return the Ready pods by name, as the tenant sees them."""
     gpus_of(own, 1)
     first, second = (part(own, name, share) for name, share in SHARES.items())
     workloads.submit(first)
@@ -89,12 +89,12 @@ def sharing(own: OwnKai, idle: None, workloads: WorkloadNamespace) -> dict[str, 
 
 
 def part(own: OwnKai, name: str, share: float) -> Json:
-    """A pod with a part of a GPU, in the tenant's queue."""
+    """Return a fraction pod in the tenant's queue."""
     return with_class(fraction_pod(name, fraction=share, queue=own.queue), own.kai_version)
 
 
 def seen(workloads: WorkloadNamespace, *names: str) -> dict[str, PodView]:
-    """Pods as the tenant sees them once KAI's annotations are on them, by name."""
+    """Wait until KAI's annotations are on pods; return them by name, as the tenant sees them."""
     pods = workloads.inside(
         lambda pod: pod.ready and bool(pod.pod_group and pod.received_resource_type),
         *names,
@@ -105,12 +105,12 @@ def seen(workloads: WorkloadNamespace, *names: str) -> dict[str, PodView]:
 
 
 def on_host(workloads: WorkloadNamespace, *names: str) -> dict[str, PodView]:
-    """The same pods as the host has them, by their names in the tenant."""
+    """Return the synced pods on the host, by their names in the tenant."""
     return dict(zip(names, workloads.running(*names, timeout=WAIT), strict=True))
 
 
 def reserved(own: OwnKai, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
-    """Wait on the tenant's own reservation pods. Raises WaitTimeout."""
+    """Wait for a condition of the tenant's own reservation pods. Raises WaitTimeout."""
     pods = own.cluster.wait(
         "Pod",
         lambda pods: until([PodView.of(pod) for pod in pods]),
@@ -135,14 +135,14 @@ def scheduled_by(cluster: Cluster, pod: PodView) -> str:
 
 
 def own_nodes(own: OwnKai) -> set[str]:
-    """Names of the tenant's own nodes, as the host has them."""
+    """Names of the tenant's dedicated nodes on the host."""
     short = set(tenant_nodes(own.lab.spec).get(own.tenant.name, ()))
     nodes = [NodeView.of(obj).name for obj in own.lab.cluster.list("Node")]
     return {name for name in nodes if short_name(own.lab.spec.name, name) in short}
 
 
 def of_own_nodes(own: OwnKai, gpu_uuids: Uuids) -> set[str] | None:
-    """UUIDs of the tenant's GPUs; None where only the nodes could tell."""
+    """UUIDs of the tenant's GPUs; None if only the nodes know them."""
     known = [gpu_uuids(node) for node in own_nodes(own)]
     return None if None in known else {uuid for uuids in known for uuid in uuids or ()}
 
@@ -192,7 +192,7 @@ def test_fractions_share_a_gpu_that_one_reservation_pod_holds(
 
 
 def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, workloads: WorkloadNamespace) -> None:
-    """Each of the tenant's GPUs is nearly full; the one that is left over stays without a node."""
+    """Each of the tenant's GPUs is nearly full; the last pod fits on none."""
     for number in range(gpus_of(own, 1)):
         # One after the other: 0.7 and 0.9 can lose a reservation while they bind two (early-reservation-removal).
         workloads.submit(part(own, f"most-{number}", 0.75))
@@ -226,7 +226,7 @@ def test_reservation_pod_goes_with_its_last_user(
 
 
 def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: VersionLine, workloads: WorkloadNamespace) -> None:
-    """Where this version says nothing about it, that a pod created after it runs proves that it was passed over."""
+    """If this version writes no message, a later pod that runs proves that this one was passed over."""
     workloads.submit(cpu_pod("lost", queue="no-such-queue"))
     if line.unknown_queue_event:
         own.cluster.wait(
@@ -250,7 +250,7 @@ def test_tenant_sees_only_what_is_its_own(own: OwnKai, workloads: WorkloadNamesp
     assert {NodeView.of(obj).name for obj in own.cluster.list("Node")} == own_nodes(own)
     queues = {QueueView.of(obj).name for obj in own.cluster.list("Queue")}
     wanted = {queue.name for queue in own.spec.queues}
-    # KAI's own queues stay when another version takes over
+    # KAI's own queues stay when another version is installed
     assert wanted <= queues <= wanted.union(*(line.default_queues for line in lines().values()))
     groups = [PodGroupView.of(obj) for obj in own.cluster.list("PodGroup")]
     spaces = {obj["metadata"]["name"] for obj in own.cluster.list("Namespace")}
@@ -262,7 +262,7 @@ def test_tenant_sees_only_what_is_its_own(own: OwnKai, workloads: WorkloadNamesp
 
 
 def others(own: OwnKai) -> list[Cluster]:
-    """The host's API and those of the other tenants."""
+    """The API clients of the host and of the other tenants."""
     names = [tenant.name for tenant in own.lab.tenants if tenant.name != own.tenant.name]
     return [own.lab.cluster, *(own.lab.tenant(name) for name in names)]
 
@@ -272,7 +272,7 @@ def others(own: OwnKai) -> list[Cluster]:
 def test_all_tenants_at_once_share_no_gpu(
     lab: Lab, new_place: Callable[[str], WorkloadNamespace], gpu_uuids: Uuids, free_gpus: None
 ) -> None:
-    """KAI of several versions and, where a tenant has it, the default scheduler: each gives out GPUs of its own."""
+    """KAI of several versions and, in some tenants, the default scheduler: each allocates its own GPUs."""
     places: dict[str, tuple[WorkloadNamespace, tuple[str, ...]]] = {}
     others: dict[str, list[Json]] = {}
     for spec in matching(lab.tenants, [OWN, "default"]):
@@ -287,7 +287,7 @@ def test_all_tenants_at_once_share_no_gpu(
         else:
             workloads.submit(gpu_pod("whole", scheduler=None))
             places[spec.name] = (workloads, ("whole",))
-    for name, pods in others.items():  # early-reservation-removal: another bind would take the half's GPU away again
+    for name, pods in others.items():  # early-reservation-removal: another bind would deallocate the half's GPU
         workloads, _ = places[name]
         workloads.inside(lambda pod: pod.ready, "half", timeout=WAIT, what="Ready")
         workloads.submit(*pods)

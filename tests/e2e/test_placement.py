@@ -1,4 +1,4 @@
-"""Where KAI puts pods that fit in several places: together by default, apart where its shard says so."""
+"""Placement of pods that fit on several GPUs or nodes: packed by default, spread if the shard is configured so."""
 
 from __future__ import annotations
 

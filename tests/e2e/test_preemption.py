@@ -51,7 +51,7 @@ def test_higher_priority_takes_the_place_of_a_lower_one(
 def test_non_preemptible_work_is_not_preempted(
     workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView
 ) -> None:
-    """Priority 100 and more is not preemptible, be the other's 125."""
+    """Priority 100 and above is not preemptible, even by a workload of priority 125."""
     queue = new_queues(*TREE)["team"]
     names = [f"build-{number}" for number in range(leased_node.gpus)]
     workloads.submit(*(of_priority(gpu_pod(name, queue=queue), "build") for name in names))

@@ -1,4 +1,4 @@
-"""The probe: what it tells of a container from inside is what the API and the lab file say of it."""
+"""The probe: its report from inside a container matches the API and the lab file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 def restricted(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with as few rights as Kubernetes can leave it."""
+    """A pod with the fewest privileges that Kubernetes allows."""
     (container,) = pod["spec"]["containers"]
     container["securityContext"] = {
         "runAsUser": 65534,
@@ -76,7 +76,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, workloads: WorkloadNamespace, cluste
     assert facts.env["RUNAI_NUM_OF_GPUS"] == facts.env["GPU_PORTION"]
     (device,) = facts.devices
     node = NodeView.of(cluster.get("Node", pod.node) or {})
-    assert device.memory == node.gpu_memory  # KAI shares a GPU out, it does not cut it up
+    assert device.memory == node.gpu_memory  # KAI shares a GPU, it does not partition it
     if lab.gpu_mode == "simulated":
         facts_when(
             workloads,
@@ -89,7 +89,7 @@ def test_pod_with_a_part_of_a_gpu(lab: Lab, workloads: WorkloadNamespace, cluste
 
 @pytest.mark.without_kai
 def test_vllms_command_line_starts_the_stand_in(workloads: WorkloadNamespace) -> None:
-    """The container of the reference text's Deployment, with the image alone replaced."""
+    """The container of the reference text's Deployment, with another image."""
     pod = serving(cpu_pod("vllm", scheduler=None))
     model = "Qwen/Qwen2.5-1.5B-Instruct"
     (container,) = pod["spec"]["containers"]
@@ -110,7 +110,7 @@ def test_vllms_command_line_starts_the_stand_in(workloads: WorkloadNamespace) ->
 
 @pytest.mark.without_kai
 def test_probe_ends_at_once_when_told_to(workloads: WorkloadNamespace, cluster: Cluster) -> None:
-    """As the first process of its container it would ignore SIGTERM, and be killed after the grace of 10 minutes."""
+    """Its first process must handle SIGTERM: otherwise the pod is killed after a grace period of 10 minutes."""
     pod = serving(cpu_pod("ending", scheduler=None))
     pod["spec"]["terminationGracePeriodSeconds"] = 600
     workloads.submit(pod)

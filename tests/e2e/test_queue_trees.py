@@ -1,4 +1,4 @@
-"""Queues in a tree: quota first, the rest by priority and weight, limits never passed, inner queues take no pods."""
+"""Queues in a tree: quota first, the rest by priority and weight; limits always apply; inner queues take no pods."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_limit_is_never_passed(workloads: WorkloadNamespace, new_queues: NewQueu
 
 
 def test_limit_of_a_queue_counts_for_its_children(workloads: WorkloadNamespace, new_queues: NewQueues) -> None:
-    one_pod = QueueResource(limit=100)  # millicores, as much as one pod of cpu_pod
+    one_pod = QueueResource(limit=100)  # millicores, the request of one pod of cpu_pod
     names = new_queues(QueueSpec(name="department", cpu=one_pod), leaf("alpha"), leaf("beta"))
     workloads.submit(cpu_pod("first", queue=names["alpha"]))
     workloads.on_host(bound, "first", timeout=WAIT, what="placed")

@@ -1,4 +1,4 @@
-"""KAI's queues: as in the lab file, and saying why when they take no workload."""
+"""KAI's queues: as in the lab file, and with a reason when they take no workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.workloads.pods import cpu_pod
 pytestmark = pytest.mark.kai
 
 KAI_PRIORITY = 100
-"""What KAI takes for a queue that names no priority (Queue CRD, spec.priority)."""
+"""KAI's default for a queue without a priority (Queue CRD, spec.priority)."""
 
 
 def share(resource: QueueResource) -> QueueShare:

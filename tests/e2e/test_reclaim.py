@@ -1,4 +1,4 @@
-"""Reclaim: GPUs that a queue has borrowed go back to the queue whose quota they are, and no others do."""
+"""Reclaim: GPUs that a queue has borrowed return to the queue whose quota they belong to, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueu
     names = new_queues(
         DEPARTMENT,
         QueueSpec(name="borrower", parent="department", gpu=QueueResource(quota=leased_node.gpus - 1)),
-        # Without a weight, its quota is all that it may ask back.
+        # Without a weight, it may reclaim no more than its quota.
         QueueSpec(name="owner", parent="department", gpu=QueueResource(quota=1, weight=0)),
     )
     borrowing = [f"loan-{number}" for number in range(leased_node.gpus)]
@@ -45,7 +45,7 @@ def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueu
 
 @on_one_node(2)
 def test_gpus_within_quota_stay(workloads: WorkloadNamespace, new_queues: NewQueues, leased_node: NodeView) -> None:
-    """Both queues have what is theirs, and one of them asks for more."""
+    """Both queues have their quota, and one of them requests more."""
     needs_two_gpus(leased_node)
     names = new_queues(
         DEPARTMENT,

@@ -1,4 +1,4 @@
-"""KAI's reservation pods: one for each shared GPU, holding a GPU that exists, gone with its last user."""
+"""KAI's reservation pods: one for each shared GPU, on an existing GPU, deleted with its last user."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
         assert len(inside.gpus) == 1
         assert float(inside.env["GPU_PORTION"]) == pytest.approx(share)
 
-    # what does not fit goes elsewhere, or waits
+    # the pod that does not fit goes to another GPU, or waits
     workloads.submit(fraction_pod("fourth", fraction=0.5, queue=queue))
     (fourth,) = workloads.on_host(decided, "fourth", what="placed or refused")
     assert group not in fourth.gpu_groups
     if fourth.node:
-        # Pods that go while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
+        # Pods deleted while one is being bound leave the GPU reserved until KAI binds the next pod on the node.
         workloads.running("fourth")
         (other,) = reservations(cluster, gpu_group(fourth))
         assert other.reserved_gpu != held.reserved_gpu
@@ -77,6 +77,6 @@ def test_one_reservation_pod_holds_the_full_gpu_until_its_last_user_goes(
         )
 
     workloads.remove("half", "quarter-a")
-    wait(1, hold=1.5)  # the binder looks after each deletion: longer than that takes
+    wait(1, hold=1.5)  # the binder checks after each deletion; this is longer than that takes
     workloads.remove("quarter-b")
     wait(0, hold=0)

@@ -1,4 +1,4 @@
-"""Many fractions at once: what KAI's scheduler and binder must keep apart when all of them want a GPU (KAI#2153)."""
+"""Many fractions at once: KAI's scheduler and binder must not mix them up when all want a GPU (KAI#2153)."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .scheduling_decisions import refused
 pytestmark = [pytest.mark.kai, pytest.mark.places("host"), pytest.mark.timeout(1200)]
 
 WAIT = 180.0
-"""Seconds for each step; a step that goes on is over as soon as its pods are where they should be."""
+"""Seconds for each step; a step ends as soon as its pods are in the expected state."""
 
 AT_ONCE = 16
-"""Connections that submit side by side."""
+"""Connections that submit in parallel."""
 
 MIXED = 100
 WAVES = 4
 STEP = 20
-"""Of the mixed storm so many more pods must have ended within each ``WAIT``."""
+"""Number of further pods of the mixed storm that must end within each ``WAIT``."""
 
 Json = dict[str, Any]
 
 
 @pytest.fixture
 def storm(invariants: Held, cluster: Cluster, workloads: WorkloadNamespace) -> Iterator[WorkloadNamespace]:
-    """A watched workload namespace; at its end no unused GPU is still reserved."""
+    """A watched workload namespace; at its end no unused GPU may be reserved."""
     where = f"spec.nodeName={workloads.node}" if workloads.node else None
     before = {pod["metadata"]["name"] for pod in cluster.list("Pod", RESERVATIONS, fields=where)}
     yield workloads
@@ -56,13 +56,13 @@ def storm(invariants: Held, cluster: Cluster, workloads: WorkloadNamespace) -> I
 
 
 def submit_at_once(workloads: WorkloadNamespace, pods: Sequence[Json]) -> None:
-    """Create pods from many connections; the first refusal is raised."""
+    """Create pods over many connections; raise the first refusal."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(workloads.submit, pods))
 
 
 def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
-    """Wait until so many of all pods are Ready, or have succeeded; none may fail or vanish. Returns all pods."""
+    """Wait until ``count`` of all pods are Ready or have succeeded; none may fail or disappear. Return all pods."""
 
     def hopeless(objects: list[Json]) -> str | None:
         views = [PodView.of(obj) for obj in objects]
@@ -80,7 +80,7 @@ def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *,
 
 
 def finishing(pod: Json, seconds: int) -> Json:
-    """The pod, ended by itself after so many seconds."""
+    """Return the pod with a command that ends after this many seconds."""
     changed = copy.deepcopy(brief(pod))
     changed["spec"]["restartPolicy"] = "Never"
     changed["spec"]["containers"][0]["command"] = ["sh", "-c", f"sleep {seconds}"]
@@ -122,7 +122,7 @@ def test_those_that_do_not_fit_run_when_others_have_gone(
 def test_a_hundred_mixed_fractions_at_once(
     storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
-    """Tenths of a GPU from 1 to 9 and as many MiB; each ends by itself, so that the storm drains in waves."""
+    """Tenths of a GPU from 1 to 9, as fractions and as MiB; each ends by itself, so that the storm drains in waves."""
     submit_at_once(storm, [finishing(pod, 1 + number % 2) for number, pod in enumerate(mixed(queue, gpu_nodes))])
     pods: list[PodView] = []
     for count in range(STEP, MIXED + 1, STEP):
@@ -132,7 +132,7 @@ def test_a_hundred_mixed_fractions_at_once(
 
 
 def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
-    """A hundred pods of all sizes; every third asks for MiB where the nodes tell how many there are."""
+    """A hundred pods of all sizes; every third requests MiB if the nodes report GPU memory."""
     memory = min((node.gpu_memory or 0 for node in nodes), default=0)
     for number in range(MIXED):
         tenths, name = number % 9 + 1, f"mixed-{number:02}"
@@ -145,7 +145,7 @@ def mixed(queue: str, nodes: Sequence[NodeView]) -> Iterator[Json]:
 @pytest.mark.long
 @on_gpus()
 def test_gpus_change_hands_between_waves(storm: WorkloadNamespace, queue: str, gpu_nodes: tuple[NodeView, ...]) -> None:
-    """Each wave comes while pods of the one before end: reservation pods go for some and come for others."""
+    """Each wave starts while pods of the previous one end: reservation pods are deleted and created concurrently."""
     size = 2 * sum(node.gpus for node in gpu_nodes)
     for wave in range(WAVES):
         halves = [fraction_pod(f"wave{wave}-{number}", fraction=0.5, queue=queue) for number in range(size)]

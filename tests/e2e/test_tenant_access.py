@@ -1,4 +1,4 @@
-"""What the lab hands out opens one door each: no kubeconfig leads anywhere else, and no artefact holds a secret."""
+"""Credentials of the lab give access to one cluster each, and no artefact contains a secret."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .scheduling_decisions import WAIT
 
 TOKEN = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+")
 PRIVATE = ("client-key-data", "token", "password")
-"""Of a user in a kubeconfig."""
+"""The credentials of a user in a kubeconfig."""
 
 SECRETS = "/api/v1/secrets"
 
@@ -43,12 +43,12 @@ pytestmark = [pytest.mark.tenants, pytest.mark.without_kai]
 
 
 def files(lab: Lab) -> dict[str, Path]:
-    """Every kubeconfig that the lab hands out, by whose it is."""
+    """Every kubeconfig that the lab issues, by its cluster."""
     return {HOST: lab.paths.kubeconfig, **{one.name: lab.paths.tenant_kubeconfig(one.name) for one in lab.tenants}}
 
 
 def parts(path: Path) -> tuple[Json, Json]:
-    """The cluster and the user of a kubeconfig's current context."""
+    """Return the cluster and the user of a kubeconfig's current context."""
     config = yaml.safe_load(path.read_text())
     named = {
         kind: {row["name"]: row[kind.removesuffix("s")] for row in config[kind]}
@@ -60,7 +60,7 @@ def parts(path: Path) -> tuple[Json, Json]:
 
 @pytest.fixture
 def crossed(tmp_path: Path) -> Iterator[Callable[[Json, Json], Cluster]]:
-    """Opens a cluster with somebody's credentials: ``crossed(cluster, user)``, both as in a kubeconfig."""
+    """Connects to a cluster with another one's credentials: ``crossed(cluster, user)``, both as in a kubeconfig."""
     made: list[Cluster] = []
 
     def open_(cluster: Json, user: Json) -> Cluster:
@@ -84,12 +84,12 @@ def crossed(tmp_path: Path) -> Iterator[Callable[[Json, Json], Cluster]]:
 
 
 def read_secrets(cluster: Cluster) -> Json:
-    """All Secrets; the request that matters most. Raises ApiFailed."""
+    """List all Secrets, the most critical request. Raises ApiFailed."""
     return cluster.calls.json("GET", SECRETS, title="Secrets", query={"limit": "1"}, attempts=2)
 
 
 def test_credentials_open_one_api_only(lab: Lab, crossed: Callable[[Json, Json], Cluster]) -> None:
-    """With the server's own CA, so that nothing but the credentials can keep anybody out."""
+    """Uses the server's own CA, so that only the credentials can be the cause of a refusal."""
     known = {name: parts(path) for name, path in files(lab).items()}
     answers: dict[tuple[str, str], int] = {}
     for owner, (_, user) in known.items():
@@ -105,7 +105,7 @@ def test_credentials_open_one_api_only(lab: Lab, crossed: Callable[[Json, Json],
 
 
 def test_kubeconfig_trusts_one_server_only(lab: Lab, crossed: Callable[[Json, Json], Cluster]) -> None:
-    """A port that another API has taken over must not be mistaken for the one that was meant."""
+    """A port that another API now uses must not be mistaken for the original API."""
     known = {name: parts(path) for name, path in files(lab).items()}
     for owner, (cluster, user) in known.items():
         for target, (other, _) in known.items():
@@ -136,24 +136,24 @@ def test_kubeconfig_holds_one_door_and_nothing_of_others(lab: Lab) -> None:
 
 
 def cluster_secrets(cluster: Json) -> list[str]:
-    """By what a server is known."""
+    """Return the identifying values of a server."""
     assert cluster.get("insecure-skip-tls-verify") is not True
     return [cluster["certificate-authority-data"]]
 
 
 def user_secrets(user: Json) -> list[str]:
-    """By what a user is known; there is at least one thing."""
+    """Return the identifying values of a user; at least one exists."""
     found = [user[key] for key in (*PRIVATE, "client-certificate-data") if user.get(key)]
     assert found
     return found
 
 
-# --- what is kept of a run
+# --- artefacts of a run
 
 
 @pytest.fixture(scope="module")
 def with_token(lab: Lab) -> Iterator[dict[str, tuple[WorkloadNamespace, Json]]]:
-    """In each tenant a pod that mounts its ServiceAccount's token: its namespace, and the pod as the host sees it."""
+    """A pod in each tenant that mounts its ServiceAccount's token: its namespace, and the synced pod."""
     with ExitStack() as undo:
         places = {}
         for tenant in lab.tenants:
@@ -175,7 +175,7 @@ def with_token(lab: Lab) -> Iterator[dict[str, tuple[WorkloadNamespace, Json]]]:
 
 @pytest.fixture(scope="module")
 def doors(lab: Lab, with_token: dict[str, tuple[WorkloadNamespace, Json]]) -> dict[str, str]:
-    """What must be nowhere: keys and tokens of the lab's kubeconfigs, of vCluster's Secrets and of synced pods."""
+    """Secrets that must appear nowhere: keys and tokens of kubeconfigs, of vCluster's Secrets and of synced pods."""
     values: dict[str, str] = {}
     for name, path in files(lab).items():
         _, user = parts(path)
@@ -208,14 +208,14 @@ def core(secret: str) -> str:
 def test_synced_pods_do_hold_tokens(
     doors: dict[str, str], with_token: dict[str, tuple[WorkloadNamespace, Json]]
 ) -> None:
-    """Otherwise the tests below would look for what is not there."""
+    """Otherwise the tests below would search for secrets that do not exist."""
     tokens = {name.partition(":")[0] for name, value in doors.items() if TOKEN_PREFIX in name and TOKEN.search(value)}
     assert tokens == with_token.keys()
     assert all(any(name.startswith(f"{tenant}: client-key") for name in doors) for tenant in with_token)
 
 
 def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
-    """What ``lab logs`` writes, and so what is kept of failed tests."""
+    """The output of ``lab logs``, which is also kept for failed tests."""
     written = collect_lab(lab, tmp_path / "logs", budget=WAIT)
     assert any(path.name == "pods.yaml" for path in written)
     found = {str(path.relative_to(tmp_path)): findings(path.read_text(), doors) for path in written}
@@ -223,7 +223,7 @@ def test_collected_logs_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_pat
 
 
 def test_captures_hold_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path) -> None:
-    """What explain and verify keep of the host and of each tenant."""
+    """The data that explain and verify keep of the host and of each tenant."""
     for name, cluster in {HOST: lab.cluster, **{one.name: lab.tenant(one.name) for one in lab.tenants}}.items():
         path = tmp_path / f"{name}.json.gz"
         take(cluster, logs=True).save(path)
@@ -260,7 +260,7 @@ def test_report_holds_no_secrets(lab: Lab, doors: dict[str, str], tmp_path: Path
 
 
 def test_what_the_lab_keeps_beside_kubeconfigs_holds_no_secrets(lab: Lab, doors: dict[str, str]) -> None:
-    """Its journal, its log of commands, the last run of the suites."""
+    """The journal, the log of commands, and the last run of the suites."""
     doors_of = set(files(lab).values())
     kept = [path for path in lab.paths.root.rglob("*") if path.is_file() and path not in doors_of]
     assert lab.paths.log in kept

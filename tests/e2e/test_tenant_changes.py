@@ -1,4 +1,4 @@
-"""A tenant's KAI is brought to another version and back under load: what runs goes on, and what comes is placed."""
+"""A tenant's KAI changes to another version and back under load: running pods keep running, new ones are placed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNam
 
 
 def note_times(record: Record, change: Change | None, prefix: str) -> None:
-    """Put what a change took into the report."""
+    """Record the duration of a change in the report."""
     assert change is not None
     for name in (STOPPED, SCHEDULED, RUNNING, READY):
         seconds = change.at(name)

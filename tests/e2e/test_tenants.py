@@ -1,4 +1,4 @@
-"""vClusters: KAI reaches into those that use it, and leaves the others alone."""
+"""vClusters: KAI schedules in those that use it, and leaves the others alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_kai_writes_is_seen_in_the_tenant(tenant: TenantFixture, workloads:
 
 
 def assert_kai_kept_away(workloads: WorkloadNamespace, name: str) -> None:
-    """The pod runs, and nothing of KAI is on it or beside it."""
+    """The pod runs, without any of KAI's labels, annotations or objects."""
     (pod,) = workloads.running(name)
     assert pod.scheduler_name == DEFAULT_SCHEDULER
     assert workloads.event(pod, "Scheduled").reporter == DEFAULT_SCHEDULER

@@ -1,4 +1,4 @@
-"""Time-based fair share: of two equal queues, the one that used the GPUs all the time gets fewer of them now."""
+"""Time-based fair share: of two equal queues, the one with more past usage gets fewer GPUs."""
 
 from __future__ import annotations
 

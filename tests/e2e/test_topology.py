@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kai(">=0.12")  # the Topology of kai.scheduler/v1alpha1
 
 @pytest.fixture
 def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Iterator[str]:
-    """A Topology in which both nodes are in one zone and each in a rack of its own; its name."""
+    """Create a Topology with both nodes in one zone and each in its own rack; return its name."""
     two_nodes_of_two(gpu_nodes)
     name = f"kailab-{secrets.token_hex(3)}"
     racks = {node.name: {ZONE: "z1", RACK: f"r{number}"} for number, node in enumerate(gpu_nodes)}
@@ -46,7 +46,7 @@ def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Ite
 def submit_gang(
     workloads: WorkloadNamespace, queue: str, members: tuple[str, ...], topology: str, required: str
 ) -> None:
-    """A gang with a GPU for each member, which must be within one domain of this level."""
+    """Return a gang with a GPU for each member, restricted to one domain of this level."""
     group = f"{workloads.namespace}-{members[0]}"
     workloads.submit(pod_group(group, queue=queue, minimum=len(members), topology=topology, required=required))
     workloads.submit(*(in_group(brief(gpu_pod(member, queue=queue)), group) for member in members))
@@ -56,7 +56,7 @@ def submit_gang(
 def test_gang_stays_within_one_rack(
     workloads: WorkloadNamespace, queue: str, topology: str, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
-    """One GPU is in use: packing alone would put one member beside it and the other one elsewhere."""
+    """One GPU is in use: packing alone would put one member on its node and the other on another node."""
     taken, free = two_nodes_of_two(gpu_nodes)
     workloads.submit(on_node(gpu_pod("taken", queue=queue), taken))
     workloads.on_host(bound, "taken", timeout=WAIT, what="placed")

@@ -1,7 +1,7 @@
-"""A usage history for KAI's time-based fair share: answers the queries that KAI asks a Prometheus, and no others.
+"""A usage history for KAI's time-based fair share: answers only the queries that KAI sends to Prometheus.
 
-KAI asks over HTTP for each resource's capacity, then for its allocation by queue, both summed over a window, and takes
-their ratio (pkg/scheduler/cache/usagedb/prometheus/prometheus.go, KAI 0.13 to 0.17). The pod runs busybox's httpd.
+KAI queries each resource's capacity, then its allocation by queue, both summed over a window, and takes their ratio
+(pkg/scheduler/cache/usagedb/prometheus/prometheus.go, KAI 0.13 to 0.17). The pod runs busybox's httpd.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ httpd -f -p {PORT} -h /tmp/www & wait
 
 
 def history_pod(name: str, used: Mapping[str, float]) -> dict[str, Any]:
-    """A pod that says how much of all GPUs each queue used, from 0 to 1."""
+    """Return a pod that reports each queue's past usage of all GPUs, from 0 to 1."""
     pod = brief(cpu_pod(name, scheduler=None))
     (container,) = pod["spec"]["containers"]
     container["command"] = ["sh", "-c", _SERVE]
@@ -47,12 +47,12 @@ def history_pod(name: str, used: Mapping[str, float]) -> dict[str, Any]:
         "NOTHING": _vector([]),
     }
     container["env"] = [{"name": name, "value": value} for name, value in answers.items()]
-    # It serves once it is Ready: KAI's scheduler asks at its start.
+    # KAI's scheduler queries at its start, so the pod must be Ready before.
     container["readinessProbe"] = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
     return pod
 
 
 def _vector(samples: list[tuple[dict[str, str], float]]) -> str:
-    """The answer to an instant query, as Prometheus words it."""
+    """Return the answer to an instant query in Prometheus' format."""
     result = [{"metric": metric, "value": [0, str(value)]} for metric, value in samples]
     return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})

@@ -1,4 +1,4 @@
-"""The measures between the host's KAI and those of tenants, each left out for a while and put back whatever happens."""
+"""Remove the isolation measures one at a time, and restore them at the end of each block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @contextmanager
 def without_namespace_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
-    """The tenant's namespace is labelled as one of the host's KAI, so that its webhooks see the tenant's pods."""
+    """Label the tenant's namespace as one of the host's KAI, so that its webhooks see the tenant's pods."""
     cluster, space = lab.cluster, tenant_namespace(tenant)
     try:
         cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: "host"}}})
@@ -43,9 +43,10 @@ def without_namespace_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
 
 @contextmanager
 def without_dedicated_nodes(lab: Lab, node: str) -> Iterator[None]:
-    """The host's KAI counts the node among its own, and no taint keeps anybody away.
+    """Make the host's KAI use the dedicated node, and remove its taint.
 
-    By KAI's node pool key, and not by the node's label: without the label vCluster would take the node from the tenant.
+    This changes KAI's node pool key, not the node's label: without the label vCluster would remove the node from the
+    tenant.
     """
     cluster = lab.cluster
     config = cluster.get(*CONFIG) or {}
@@ -64,7 +65,7 @@ def without_dedicated_nodes(lab: Lab, node: str) -> Iterator[None]:
 
 @contextmanager
 def without_policy(lab: Lab, tenant: str) -> Iterator[None]:
-    """The binding of the policy is gone, and the API server has noticed."""
+    """Remove the binding of the policy, and wait until the API server has noticed."""
     cluster, space = lab.cluster, tenant_namespace(tenant)
     try:
         cluster.delete(admission_policy.BINDING, admission_policy.NAME, wait=WAIT)
@@ -76,19 +77,19 @@ def without_policy(lab: Lab, tenant: str) -> Iterator[None]:
 
 
 def settled(lab: Lab) -> None:
-    """Wait until all measures are in place again, and in force. Raises StepFailed."""
+    """Wait until all measures are restored and in force. Raises StepFailed."""
     Isolation(lab.spec).verify(lab.context("isolation"))
 
 
 def node_of(lab: Lab, tenant: str) -> NodeView:
-    """The tenant's own node with the most GPUs."""
+    """Return the tenant's dedicated node with the most GPUs."""
     mine = {node for node, owner in owners(lab.spec).items() if owner == tenant}
     nodes = [NodeView.of(obj) for obj in lab.cluster.list("Node")]
     return max((node for node in nodes if node.name in mine), key=lambda node: node.gpus)
 
 
 def judged_by_host(lab: Lab, namespace: str) -> bool:
-    """Whether the webhooks of the host's KAI look at pods of a namespace: a dry run of one that they refuse."""
+    """Whether the webhooks of the host's KAI see pods of a namespace: dry-runs a pod that they refuse."""
     line = line_of(str(lab.kai_version))
     pod = {
         "apiVersion": "v1",
@@ -107,13 +108,13 @@ def judged_by_host(lab: Lab, namespace: str) -> bool:
 
 
 def until(cluster: Cluster, holds: Callable[[], bool], what: str) -> None:
-    """Ask again and again, for what no watch tells. Raises WaitTimeout."""
+    """Poll for a condition that no watch shows. Raises WaitTimeout."""
     if not cluster.poll(holds, timeout=WAIT):
         raise WaitTimeout(f"{what}: not within {WAIT:g} s")
 
 
 def _pool_key(lab: Lab, key: str) -> None:
-    """Have KAI divide nodes by this label, and wait until its scheduler does."""
+    """Set KAI's node pool label key, and wait until its scheduler uses it."""
     lab.cluster.patch(*CONFIG, {"spec": {"global": {"nodePoolLabelKey": key}}})
 
     def rolled_out(deployments: list[Json]) -> bool:

@@ -1,4 +1,4 @@
-"""A lab that is broken on purpose: what the cases of test_gpu_failures.py do to its node, its cluster and KAI."""
+"""A lab that is broken on purpose: changes of its node, its cluster and KAI for the cases of test_gpu_failures.py."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NOT_PULLED = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 
 def is_unwell(seen: Diagnosis) -> bool:
-    """Whether the doctor sees anything."""
+    """Whether the doctor reports symptoms."""
     return bool(seen.symptoms or seen.unread) or any(verdict.severity != "ok" for verdict in seen.path)
 
 
 @dataclass
 class Ground:
-    """The lab, its one node, and what a case made in it."""
+    """The lab, its one node, and the objects that a case created."""
 
     ctx: LabContext
     kai: bool
@@ -65,11 +65,11 @@ class Ground:
         return self.ctx.engine.exec(self.node, ["sh", "-ec", script], timeout=60).out
 
     def diagnosed(self) -> Diagnosis:
-        """What the doctor sees now."""
+        """Return the doctor's current diagnosis."""
         return diagnose(self.ctx)
 
     def well(self) -> Diagnosis:
-        """What the doctor sees once nothing is wrong any more, or else at last: objects tell of a repair one by one."""
+        """Return the first diagnosis without symptoms, or the last one: objects show a repair one after another."""
         return self.cluster.poll(self.diagnosed, until=lambda found: not is_unwell(found), timeout=SECONDS, interval=1)
 
     def make(self, doc: Json) -> Json:
@@ -83,7 +83,7 @@ class Ground:
             try:
                 return self.cluster.create(doc)
             except ApiFailed as error:
-                # the API server may be started again with containerd, even after it has answered
+                # the API server may restart with containerd, even after it has answered
                 if not (isinstance(error, Unreachable) or error.status == 409 or NO_RIGHTS in str(error)):
                     raise
                 return self._there(*key)
@@ -91,21 +91,21 @@ class Ground:
         return self._until(attempt)
 
     def _there(self, kind: str, name: str, space: str) -> Json:
-        """The object, if a request that was not answered made it after all."""
+        """Return the object if a request without an answer created it after all."""
         try:
             return self.cluster.get(kind, name, space) or {}
         except ApiFailed:
             return {}
 
     def clear(self) -> None:
-        """Delete what the case made."""
+        """Delete the objects of the case."""
         while self.made:
             kind, name, space = self.made[-1]
             self._answered(partial(self.cluster.delete, kind, name, space, grace=0, wait=SECONDS))
             self.made.pop()
 
     def fails(self, pod: Json, *words: str) -> None:
-        """Create a pod and wait until a warning about it, or its status, has one of the words."""
+        """Create a pod and wait until a warning about it contains one of the words."""
         made = self.make(pod)
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
 
@@ -156,7 +156,7 @@ class Ground:
         )
 
     def offers(self, gpus: int, hold: float = 0.0) -> None:
-        """Wait until the node is Ready and offers so many GPUs."""
+        """Wait until the node is Ready and offers this number of GPUs."""
 
         def offered(nodes: Iterable[Json]) -> bool:
             return all(view.ready and view.gpus == gpus for view in map(NodeView.of, nodes))
@@ -165,12 +165,12 @@ class Ground:
         self._answered(lambda: self.cluster.wait("Node", offered, timeout=SECONDS, hold=hold, what=what))
 
     def served(self, gpus: int) -> None:
-        """Wait until a plugin that is Ready offers so many GPUs; the kubelet tells of the GPUs first."""
+        """Wait until a Ready plugin offers this number of GPUs; the kubelet reports the GPUs first."""
         self.offers(gpus)
         self.cluster.wait_ready("Pod", namespace=NAMESPACE, labels=SELECTOR, timeout=SECONDS)
 
     def label(self, **labels: str | None) -> None:
-        """Set or remove labels of the node; underscores of the keys stand for what Python's names cannot have."""
+        """Set or remove labels of the node, by short names."""
         names = {"present": "nvidia.com/gpu.present", "memory": "nvidia.com/gpu.memory", "fake": "run.ai/fake.gpu"}
         self.cluster.patch("Node", self.node, {"metadata": {"labels": {names[key]: to for key, to in labels.items()}}})
 
@@ -194,7 +194,7 @@ class Ground:
         self.offers(0)
 
     def new_plugin(self, gpus: int, change: Callable[[Json], None] = lambda _: None) -> None:
-        """Install the device plugin anew, changed or as the lab has it, and wait until it offers so many GPUs."""
+        """Reinstall the device plugin, changed or as in the lab, and wait until it offers this number of GPUs."""
         self.no_plugin()
         doc = GpuPlugin(self.ctx.spec).documents()[1]
         change(doc)
@@ -202,7 +202,7 @@ class Ground:
         self.served(gpus)
 
     def gone(self, kind: str, namespace: str) -> None:
-        """Wait until there are no objects of a kind in a namespace."""
+        """Wait until a namespace has no objects of a kind."""
         self.cluster.wait(
             kind, lambda objects: not objects, namespace=namespace, timeout=SECONDS, what=f"no {kind} in {namespace}"
         )
@@ -213,7 +213,7 @@ class Ground:
         self.gone(kind, namespace)
 
     def kai_config(self, patch: Json) -> None:
-        """Change KAI's Config; its operator follows."""
+        """Patch KAI's Config; its operator applies it."""
         self.cluster.patch("Config", "kai-config", {"spec": patch})
 
     def binder_waits(self, seconds: int | None) -> None:
@@ -240,7 +240,7 @@ class Ground:
             try:
                 self.cluster.create(pod)
             except ApiFailed as error:
-                # the webhook's pods are being replaced, and a busy server may have answered nothing
+                # the webhook's pods are being replaced, and a busy server may not have answered
                 return str(error) if "denied the request" in str(error) else ""
             self.cluster.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0, wait=SECONDS)
             return ""

@@ -1,4 +1,4 @@
-"""The pods that the cases of test_gpu_failures.py send."""
+"""Pods for the cases of test_gpu_failures.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Json:
-    """A pod that is not KAI's; further words are keys of its spec."""
+    """Return a pod for the default scheduler; further keywords are keys of its spec."""
     amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     box = {
         "name": "main",
@@ -44,13 +44,13 @@ def pod(
 
 
 def victim(*, uuid: str = "all") -> Json:
-    """A pod of RuntimeClass nvidia that asks the runtime for GPUs, and no one else."""
-    # what the node says of a pod, it says by name, and for a while: each has its own
+    """Return a pod of RuntimeClass nvidia that requests GPUs from the runtime only."""
+    # the node reports problems of a pod by name, and for a while: each pod has its own name
     return pod(f"victim-{next(_NUMBERS)}", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
 
 
 def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
-    """The device plugin's image under runc, beside the one that serves."""
+    """Return a pod of the device plugin's image under runc, beside the active one."""
     doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
     box = doc["containers"][0]
     return pod(
@@ -64,5 +64,5 @@ def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
 
 
 def reservation(name: str, **more: Any) -> Json:
-    """A pod that passes for one of KAI's reservation pods, without a GPU group."""
+    """Return a pod that looks like one of KAI's reservation pods, without a GPU group."""
     return pod(name, namespace=RESERVATIONS, labels={"app": RESERVATIONS}, **more)

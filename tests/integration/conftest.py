@@ -1,9 +1,9 @@
-"""Integration tests drive the ``lab`` command as a person would, on real clusters with a state directory of their own.
+"""Integration tests run the ``lab`` command as a user would, on real clusters, with their own state directory.
 
-What the machine lacks is a skip with the reason; KAILAB_REQUIRE=engine (as in CI) turns it into a failure.
+A test skips with the reason if the machine lacks something; KAILAB_REQUIRE=engine (as in CI) makes that a failure.
 
-Labs of different names do not meet, so files run side by side (pytest-xdist, ``--dist loadgroup``): what takes longest
-comes first.
+Labs with different names are independent, so files run in parallel (pytest-xdist, ``--dist loadgroup``): the longest
+first.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ ONE_BY_ONE = ("test_supply", "test_kai_changes", "test_lifecycle")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known; the suites' plugin does so only where it attaches to a lab."""
+    """Register the marker; the suites' plugin does so only when it attaches to a lab."""
     config.addinivalue_line("markers", "long: takes minutes; runs with KAILAB_LONG=1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, unless they have nothing in common; what takes longest comes first.
+    """Keep the tests of a file in one worker, unless they share nothing; start the longest first.
 
-    What is marked ``long`` runs with KAILAB_LONG=1.
+    Tests marked ``long`` run with KAILAB_LONG=1.
     """
     for item in items:
         if item.get_closest_marker("long") is not None and not os.environ.get("KAILAB_LONG"):
@@ -65,24 +65,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
     err: str
 
     def json(self) -> Any:
-        """stdout as data."""
+        """Parse stdout as JSON."""
         return json.loads(self.out)
 
     def events(self) -> list[dict[str, Any]]:
-        """The events of ``--ui json`` on stderr."""
+        """Parse the events of ``--ui json`` on stderr."""
         return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
 
 
 @dataclass
 class Cli:
-    """The ``lab`` command with its own state directory and a kubeconfig of a user who must not notice anything."""
+    """The ``lab`` command with its own state directory, and a kubeconfig of a user that must not change."""
 
     root: Path
     env: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Cli:
         }
 
     def argv(self, *words: str) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [sys.executable, "-m", "lab", *words]
 
     def __call__(self, *words: str, code: int | None = 0, timeout: float = UP_SECONDS) -> Done:
@@ -158,13 +158,13 @@ class Cli:
 
 
 def at_start_of(step: str) -> Callable[[dict[str, Any]], bool]:
-    """Accepts the event that a step begins."""
+    """Accepts the event of a step's start."""
     return lambda event: event["event"] == "StepStarted" and event["step"] == step
 
 
 @pytest.fixture(scope="session")
 def engine() -> HostRunner:
-    """A runner on a machine whose container engine answers; the test is skipped where none does."""
+    """A runner on a machine whose container engine answers; skips if none does."""
     runner = HostRunner()
     if runner.which("docker") is None or runner.run(["docker", "version"], check=False).code != 0:
         reason = "no container engine runs here: lab up --yes installs one"
@@ -176,7 +176,7 @@ def engine() -> HostRunner:
 
 @pytest.fixture
 def cli(engine: HostRunner, tmp_path: Path) -> Iterator[Cli]:
-    """The command; every lab named in ``cli.labs`` is taken down, and the user's kubeconfig is compared."""
+    """The command; removes every lab named in ``cli.labs`` at the end, and compares the user's kubeconfig."""
     command = Cli(tmp_path)
     yield command
     for name in command.labs:
@@ -185,7 +185,7 @@ def cli(engine: HostRunner, tmp_path: Path) -> Iterator[Cli]:
 
 
 def containers_of(engine: HostRunner, name: str) -> list[str]:
-    """Container names of a lab, running or not."""
+    """Return the names of a lab's containers, running or not."""
     out = engine.run(
         ["docker", "ps", "-a", "--filter", f"label=io.x-k8s.kind.cluster=kailab-{name}", "--format", "{{.Names}}"]
     ).out

@@ -1,4 +1,4 @@
-"""A scratch host on which NVIDIA's own programs, runc, kubeadm and others fail for real, without any cluster."""
+"""A scratch host on which NVIDIA's own programs, runc, kubeadm and others fail for real, without a cluster."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ for one in findings(CheckContext(gather(run), run, Machine(), HostNeeds(gpu="nvi
 
 @dataclass(frozen=True)
 class Bench:
-    """The scratch host and the programs that are tried on it."""
+    """The scratch host and the programs that run on it."""
 
     host: ScratchHost
     plugin: Path
 
     def sh(self, text: str, *hidden: str, timeout: float = 120) -> str:
-        """Run a shell script there; all that it says. Mounts that it makes end with it, and hidden files come back."""
+        """Run a shell script and return its output. Its mounts end with it, and hidden files come back."""
         hide = "".join(f"mount --bind /dev/null {path}\n" for path in hidden)
         body = f"exec 2>&1\n{hide}{textwrap.dedent(text)}"
         return self.host.run("unshare", "-m", "sh", "-c", body, code=None, timeout=timeout).out
 
     @contextmanager
     def without(self, *paths: str) -> Iterator[None]:
-        """Have files away for a while."""
+        """Hide files until the end of the block."""
         for path in paths:
             self.host.run("mv", path, f"{path}.away")
         try:
@@ -69,21 +69,21 @@ class Bench:
                 self.host.run("mv", f"{path}.away", path)
 
     def doctor(self, strategy: str = "auto", *hidden: str) -> str:
-        """What the doctor has against the machine's GPUs."""
+        """Return the doctor's findings about the machine's GPUs."""
         return self.sh(self.doctor_command(strategy), *hidden)
 
     def doctor_command(self, strategy: str) -> str:
-        """The command that says it."""
+        """Return the command that prints them."""
         place = self.host.home / "doctor.py"
         place.write_text(_DOCTOR)
         return f"{sys.executable} {place} {strategy}"
 
     def nvml(self, *hidden: str) -> str:
-        """What pynvml says when it finds nothing."""
+        """Return pynvml's error when it finds nothing."""
         return self.sh(f"{sys.executable} -c 'from lab.host.nvml import query; print(query().why)'", *hidden)
 
     def run_plugin(self, until: str = "error starting plugins", *hidden: str, **env: str) -> str:
-        """Run NVIDIA's device plugin until it says something, or ends; its log."""
+        """Run NVIDIA's device plugin until its log has the text, or it ends; return its log."""
         words = " ".join(f"{key}={value}" for key, value in env.items())
         return self.sh(
             f"""
@@ -111,15 +111,15 @@ class Bench:
         program: str = "/true",
         hidden: Sequence[str] = (),
     ) -> str:
-        """Have NVIDIA's runtime make a container, and see what it says.
+        """Create a container with NVIDIA's runtime, and return its output.
 
         Args:
             env: environment of the container.
             config: replacements in the toolkit's configuration of the lab's nodes.
-            spec: the CDI spec, if there is one.
+            spec: the CDI spec, if any.
             runc: another runtime.
-            program: what the container is to run.
-            hidden: files that are not there meanwhile.
+            program: command of the container.
+            hidden: files to hide meanwhile.
         """
         home = self.host.home / "oci"
         for folder in ("rootfs", "config/nvidia-container-runtime", "cdi"):
@@ -157,7 +157,7 @@ class Bench:
         )
 
     def node(self, before: str = "") -> str:
-        """What is wrong with the scratch host if it is taken for a node, a line each; ``before`` is run first."""
+        """Diagnose the scratch host as a node, one line for each problem; run ``before`` first."""
         place = self.host.home / "diagnose.sh"
         place.write_text(script())
         facts = parse("node", self.sh(f"{textwrap.dedent(before)}\nsh {place}"))
@@ -167,7 +167,7 @@ class Bench:
 
 @contextmanager
 def failure_bench() -> Iterator[Bench]:
-    """A bench; skips where no scratch host can be."""
+    """A bench; skips if no scratch host can run here."""
     run = HostRunner()
     supply = Supply(LabSpec(), run, ContainerEngine(run), engine_runs=False)
     with scratch_host(supply.binary("container-toolkit")) as host:
@@ -175,19 +175,19 @@ def failure_bench() -> Iterator[Bench]:
 
 
 def recipe(name: str) -> GoRecipe:
-    """How a program is built from its module."""
+    """Build a program from its module."""
     return load(LabSpec().cluster.kubernetes).go[name]
 
 
 def _plugin(run: HostRunner) -> Path:
-    """The device plugin's program; built in seconds where it is not in the cache."""
+    """Return the device plugin's program; built in seconds if it is not in the cache."""
     if not gomod.folder_of(recipe("device-plugin")).is_dir() and shutil.which("go") is None:
         pytest.skip("the device plugin's program is not in the cache, and there is no Go to build it")
     return gomod.build(recipe("device-plugin"), run, lambda *_: None)
 
 
 def kubernetes(name: str) -> Path:
-    """A program of Kubernetes that an earlier lab left in the cache; skips where there is none."""
+    """Return a program of Kubernetes that an earlier lab left in the cache; skips if none exists."""
     found = gomod.folder_of(recipe("kubernetes")) / name
     if not found.is_file():
         pytest.skip(f"{name} is not in the cache: a lab whose node image is built here puts it there")

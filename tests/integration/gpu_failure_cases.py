@@ -1,4 +1,4 @@
-"""How each known failure is produced on a lab and undone: the cases of test_gpu_failures.py."""
+"""Ways to produce each known failure on a lab and to revert it: the cases of test_gpu_failures.py."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case:
 
 
 def both(*acts: Act) -> Act:
-    """One after the other."""
+    """Run functions one after another."""
 
     def act(g: Ground) -> None:
         for one in acts:
@@ -58,7 +58,7 @@ def both(*acts: Act) -> Act:
 
 
 def edited(path: str, change: str, then: str = "true") -> tuple[Act, Act]:
-    """Change a file of the node by sed, and put it back as it was, times included."""
+    """Edit a file of the node with sed; restore it, with its times, at the end."""
     kept = f"/var/tmp/kept-{path.replace('/', '-')}"
     return (
         lambda g: g.sh(f"cp -p {path} {kept}; sed -i '{change}' {path}; {then}"),
@@ -67,7 +67,7 @@ def edited(path: str, change: str, then: str = "true") -> tuple[Act, Act]:
 
 
 def file_case(path: str, change: str, *words: str, also: frozenset[str] = frozenset()) -> Case:
-    """A changed file of the node; with words, a pod that fails with one of them."""
+    """A case with an edited file of the node; with words, a pod fails with one of them."""
     change_it, put_back = edited(path, change)
 
     def produce(g: Ground) -> None:
@@ -79,7 +79,7 @@ def file_case(path: str, change: str, *words: str, also: frozenset[str] = frozen
 
 
 def containerd_case(change: str, *words: str) -> Case:
-    """A changed configuration of containerd, which is started again with it."""
+    """A case with an edited configuration of containerd, which restarts with it."""
     restart = "systemctl restart containerd"
     change_it, put_back = edited(CONTAINERD, change, restart)
 
@@ -93,12 +93,12 @@ def containerd_case(change: str, *words: str) -> Case:
 
 
 def steady(g: Ground) -> None:
-    """Wait until the node has been well for a while: seconds after containerd, the API server may start again, too."""
+    """Wait until the node has been healthy for a while: the API server may restart some seconds after containerd."""
     g.offers(2, hold=10.0)
 
 
 def moved(files: str, *words: str) -> Case:
-    """Files of the node, by a pattern of the shell, that are away; with words, a pod that fails with one of them."""
+    """A case that hides files of the node, by a shell pattern; with words, a pod fails with one of them."""
 
     def produce(g: Ground) -> None:
         g.sh(f'for file in {files}; do mv "$file" "$file.away"; done')
@@ -112,14 +112,14 @@ def unit_case(unit: str) -> Case:
     return Case(
         lambda g: g.sh(f"systemctl stop {unit}"),
         both(lambda g: g.sh(f"systemctl start {unit}"), steady),
-        # of a unit that is down the whole journal of its last run counts, with what earlier cases left in it
+        # for a unit that is down, the whole journal of its last run counts, with entries of earlier cases
         may=frozenset({"plugin-no-kubelet", "handler-missing"}),
         unsteady=RESTARTED,
     )
 
 
 def multiplied(g: Ground) -> None:
-    """Time-slicing: each GPU is offered twice."""
+    """Time-slicing: the plugin offers each GPU twice."""
     text = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 2\n"
     meta = {"name": "time-slicing", "namespace": "kube-system"}
     g.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": text}})
@@ -153,7 +153,7 @@ def class_gone(g: Ground) -> None:
 
 
 def insufficient(g: Ground) -> str:
-    # the event comes first, and the condition after it
+    # the event comes first, then the condition
     return str(g.unscheduled(pod("greedy", gpus=99), "Insufficient nvidia.com/gpu"))
 
 
@@ -222,7 +222,7 @@ def no_memory_label(g: Ground) -> None:
 
 
 def own_devices() -> Json:
-    """A pod for KAI that asks for a GPU and chooses it itself; without asking, KAI would make its choice void."""
+    """Return a pod for KAI that requests a GPU and selects it itself; without a request KAI would override that."""
     doc = pod("greedy", gpus=1, env={"NVIDIA_VISIBLE_DEVICES": "all"}, labels={"kai.scheduler/queue": "test"})
     doc["metadata"]["namespace"] = SPACE
     doc["spec"]["schedulerName"] = "kai-scheduler"

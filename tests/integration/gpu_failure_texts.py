@@ -1,4 +1,4 @@
-"""The cases of test_gpu_failure_texts.py: how each failure that needs no cluster is produced on a scratch host."""
+"""Ways to produce each failure that needs no cluster on a scratch host: the cases of test_gpu_failure_texts.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODE = 'mode = "cdi"'
 
 
 def spec(*, nodes: tuple[str, ...] = (), mounts: tuple[tuple[str, str], ...] = ()) -> dict[str, object]:
-    """A CDI spec that gives the device ``all`` these device nodes and mounts."""
+    """Return a CDI spec whose device ``all`` has these device nodes and mounts."""
     edits = {
         "deviceNodes": [{"path": path} for path in nodes],
         "mounts": [{"hostPath": a, "containerPath": b, "options": ["ro", "rbind"]} for a, b in mounts],
@@ -117,7 +117,7 @@ def old_kubeadm_config(bench: Bench) -> str:
 
 
 def missing_platform(bench: Bench) -> str:
-    """Import an image whose index names a manifest that did not come along, as kind does."""
+    """Import an image whose index names a missing manifest, as kind does."""
     return bench.sh(f"""
         mkdir -p /run/image/blobs/sha256 && cd /run/image
         {sys.executable} - <<'END'
@@ -143,9 +143,9 @@ def missing_platform(bench: Bench) -> str:
 
 
 def failing_gpu(bench: Bench) -> str:
-    """The plugin without a kubelet to register with: it watches its GPUs all the same.
+    """Run the plugin without a kubelet to register with: it watches its GPUs all the same.
 
-    An XID error is an event: it happens again until the plugin, which is still starting, has heard it.
+    An XID error is an event: it repeats until the starting plugin has received it.
     """
     return bench.sh(f"""
         conf=$(dirname {LIBRARY})/libnvidia-scratch.so.{VERSION}
@@ -226,15 +226,15 @@ CASES: Mapping[str, Text] = {
     "plugin-no-kubelet": lambda b: b.run_plugin("Could not register"),
     "plugin-cdi-strategy": lambda b: b.run_plugin("rror", LIBRARY, DEVICE_LIST_STRATEGY="cdi-cri"),
 }
-"""Symptom → what produces it."""
+"""Symptom → the function that produces it."""
 
 
 AT_REST = {"containerd-down", "kubelet-down", "handler-missing", "toolkit-mode-auto", "cdi-spec-missing", "params-open"}
-"""A scratch host taken for a node: it runs no containerd, and nobody has set it up."""
+"""Symptoms of any scratch host diagnosed as a node: no containerd runs, and it is not set up."""
 
 
 NOT_SET_UP = {"docker-default-runtime", "mounts-refused"}
-"""The scratch host's owner configured neither Docker nor the toolkit for GPUs."""
+"""Symptoms of a scratch host whose Docker and toolkit are not configured for GPUs."""
 
 
 ALSO: Mapping[str, set[str]] = {
@@ -244,7 +244,7 @@ ALSO: Mapping[str, set[str]] = {
     "mounts-refused": NOT_SET_UP,
     "plugin-waits": {"plugin-strategy"},
 }
-"""What is true besides."""
+"""Further symptoms that appear."""
 
 
 DOCKER: Mapping[str, tuple[str, ...]] = {

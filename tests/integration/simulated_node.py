@@ -18,7 +18,7 @@ H100 = GpuSpec.model_validate({"perNode": 16, "model": "H100"})
 GPUS = gpus_of("demo", "kailab-demo-worker", H100)
 
 OWN_PIDNS = int(Path("/proc/self/ns/pid").readlink().name.strip("pid:[]"))
-"""The PID namespace of the tests, which asks the library as processes of a node, or of a container, do."""
+"""The PID namespace of the tests, from which they query the library as processes of a node or container do."""
 
 
 class SimulatedNode:
@@ -33,7 +33,7 @@ class SimulatedNode:
 
     @property
     def env(self) -> dict[str, str]:
-        """Where library and programs look instead of /etc/kailab, /dev and the loader's path."""
+        """Environment in which library and programs use this directory instead of /etc/kailab, /dev and the loader's path."""
         return {
             "LD_LIBRARY_PATH": str(self.folder),
             "KAILAB_NVML_CONFIG": str(self.conf),
@@ -46,7 +46,7 @@ class SimulatedNode:
         self.conf.write_text(nvml_config("node-a", gpus))
 
     def give(self, *minors: int) -> None:
-        """Make device nodes; the library asks only whether they are there."""
+        """Create files for device nodes; the library checks only that they exist."""
         for minor in minors:
             (self.root / "dev" / f"nvidia{minor}").touch()
 
@@ -58,28 +58,28 @@ class SimulatedNode:
         self.usage.write_text(f"usage 7 pidns={node_pidns}\n{text}end 7\n")
 
     def ask(self, program: str) -> Any:
-        """Run a Python program that prints JSON, with pynvml imported, in a process of its own."""
+        """Run a Python program that prints JSON, with pynvml imported, in its own process."""
         text = f"import json\nfrom pynvml import *\nfrom ctypes import *\n{program}"
         return json.loads(HostRunner().run([sys.executable, "-c", text], env=self.env, timeout=60).out)
 
     def smi(self, *words: str, code: int = 0) -> str:
-        """What nvidia-smi prints; its exit code is checked."""
+        """Run nvidia-smi, check its exit code, and return its output."""
         done = self.run("nvidia-smi", *words)
         assert (done.code, done.err) == (code, ""), done.out
         return done.out
 
     def run(self, program: str, *words: str, **env: str) -> Result:
-        """Run one of our programs."""
+        """Run one of kailab's programs."""
         return HostRunner().run([self.folder / program, *words], env={**self.env, **env}, check=False, timeout=60)
 
 
 def sick(gpu: SimulatedGpu, xid: int = 0, *, lost: bool = False) -> SimulatedGpu:
-    """The GPU as it is after an XID error, or after it fell off the bus."""
+    """The GPU after an XID error, or after it fell off the bus."""
     return replace(gpu, xid=xid, lost=lost)
 
 
 def simulated_node(root: Path) -> SimulatedNode:
-    """A node with 16 GPUs, of which no device node is there yet."""
+    """A node with 16 GPUs and no device nodes yet."""
     made = SimulatedNode(root, build_library(HostRunner()).parent)
     made.configure(*GPUS)
     return made

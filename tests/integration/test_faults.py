@@ -1,4 +1,4 @@
-"""Whatever ends a run, the next one goes on; whatever is half-made, down takes it away."""
+"""Interrupted runs: the next run continues, and down removes whatever is incomplete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARGS = ("up", "--profile", "minimal", "--name", NAME, "--yes")
 
 @pytest.mark.timeout(1800)
 def test_killed_at_each_step_then_finishes(cli: Cli, engine: HostRunner) -> None:
-    """Each run is killed a moment after it begins a step at which none was killed before, until one gets through."""
+    """Each run is killed shortly after the start of a further step, until one run completes."""
     cli.labs.append(NAME)
     cut: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The script that makes the device nodes of a node (gpu-devices.sh), run for real on a scratch directory."""
+"""The script that creates the device nodes of a node (gpu-devices.sh), run for real in a scratch directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dev(tmp_path: Path) -> Path:
 
 
 def run(dev: Path, gpus: int) -> dict[str, tuple[int, int]]:
-    """Run the script for so many GPUs; what is in ``dev`` afterwards."""
+    """Run the script for this number of GPUs; return the content of ``dev``."""
     conf = dev.parent / "nvml.conf"
     conf.write_text(nvml_config("w", gpus_of("demo", "w", GpuSpec(per_node=gpus))))
     script = assets("kind") / "gpu" / "gpu-devices.sh"

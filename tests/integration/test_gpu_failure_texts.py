@@ -1,6 +1,6 @@
-"""Known failures in the words of the programs that fail: each is produced on a scratch host, and named from its text.
+"""Known failures in the messages of real programs: each is produced on a scratch host and recognized by its text.
 
-No cluster is needed. What only a cluster shows is in test_gpu_failures.py.
+No cluster is needed. Failures that need one are in test_gpu_failures.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_text(bench: Bench, symptom: str) -> None:
 def test_a_prepared_machine_and_a_good_container_show_nothing(bench: Bench) -> None:
     nodes = ("/dev/nvidiactl", *NODES)
     made = bench.container(ALL, spec=spec(nodes=nodes, mounts=((LIBRARY, "/usr/lib/libnvidia-ml.so.1"),)))
-    # it got as far as the program, which an empty image does not have
+    # the runtime got as far as the program, which the empty image lacks
     assert 'exec: "/true"' in normal(made)
     served = bench.run_plugin("Starting to serve")
     assert "Starting to serve" in served

@@ -1,6 +1,7 @@
-"""Known failures on a lab: each is really produced, the doctor names it and nothing else, and all is well afterwards.
+"""Known failures on a lab: each is produced for real, the doctor reports it and nothing else, and the lab recovers.
 
-One lab with one node and two simulated GPUs serves all cases. What needs no cluster is in test_gpu_failure_texts.py.
+All cases use one lab with one node and two simulated GPUs. Failures without a cluster are in
+test_gpu_failure_texts.py.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "-
 
 @pytest.fixture(scope="module")
 def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """The lab comes up, and is taken down again."""
+    """The lab; removed at the end."""
     command = Cli(tmp_path_factory.mktemp("broken"))
     command.labs.append(NAME)
     try:

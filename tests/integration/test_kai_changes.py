@@ -1,4 +1,4 @@
-"""KAI is upgraded to another line while pods come and run."""
+"""KAI is upgraded to another version line while pods are created and run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SPACE = "default"
 
 
 def minimal(version: str) -> LabSpec:
-    """The profile minimal with a KAI version."""
+    """Return a copy of the profile minimal with a KAI version."""
     spec = load_profile("minimal")
     return spec.model_copy(update={"kai": spec.kai.model_copy(update={"version": version})})
 
 
 def two_lines() -> tuple[str, str]:
-    """The oldest and the newest KAI of the bundles here that run on the profile's Kubernetes; skips without two."""
+    """Return the oldest and the newest KAI in local bundles for the profile's Kubernetes; skips without two."""
     charts = {
         entry.version.removeprefix("v")
         for bundle in installed()
@@ -48,7 +48,7 @@ def two_lines() -> tuple[str, str]:
 
 
 def bring_up(cli: Cli, name: str, version: str, *others: str) -> Cluster:
-    """A lab with this KAI, and the images of others in its nodes: an upgrade then needs no other node image."""
+    """A lab with this KAI, and the images of the others in its nodes: an upgrade then needs no other node image."""
     images = sorted({image for other in others for image in kai_images(minimal(other))})
     choice = ("--set", f"kai.version={version}", "--set", "scheduler=kai", "--set", f"images=[{', '.join(images)}]")
     up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json", *choice).json()
@@ -57,7 +57,7 @@ def bring_up(cli: Cli, name: str, version: str, *others: str) -> Cluster:
 
 
 class Load:
-    """Submits a pod now and then until it is stopped; one that is refused meanwhile is submitted again."""
+    """Submits pods at intervals until it is stopped; repeats refused requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.pods: list[str] = []
@@ -90,7 +90,7 @@ class Load:
 @pytest.mark.long  # and only where two lines of KAI are in bundles
 @pytest.mark.timeout(1800)
 def test_upgrade_under_load(cli: Cli) -> None:
-    """The pod that runs goes on, those that come meanwhile are placed, and GPUs can still be shared."""
+    """The running pod keeps running, new ones are placed, and GPUs can still be shared."""
     older, newer = two_lines()
     name = "it-upgrade"
     cli.labs.append(name)

@@ -1,4 +1,4 @@
-"""Each KAI line against released charts: those of the bundles in the cache, rendered by helm."""
+"""Each KAI version line against released charts: those of the bundles in the cache, rendered by helm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found:
 
     @property
     def path(self) -> Path:
-        """The chart's file, after its sum was checked."""
+        """Return the chart's file after verifying its checksum."""
         entry = self.bundle.find(Item("chart", KAI_CHART), f"v{self.version}")
         assert entry is not None
         return self.bundle.trusted(entry)
@@ -51,7 +51,7 @@ def runner() -> HostRunner:
 
 @pytest.fixture(scope="module")
 def helm(runner: HostRunner) -> Path:
-    """The helm program, where this machine has one already or can fetch one."""
+    """The helm program, if this machine has one or can fetch it."""
     supply = Supply(load_profile("minimal"), runner, ContainerEngine(runner), engine_runs=False)
     item = Item("binary", "helm")
     if not supply.has(item.kind, item.name) or supply.choices[item].source == "build":

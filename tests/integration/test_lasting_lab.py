@@ -1,4 +1,4 @@
-"""What a lab with KAI lives through: its nodes are stopped and started, and KAI is uninstalled and comes back."""
+"""A lab with KAI over its lifetime: its nodes restart, and KAI is uninstalled and installed again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UP = ("up", "--profile", "minimal", "--name", NAME, "--yes")
 
 @pytest.fixture(scope="module")
 def lasting(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """The command, and one lab with KAI for all tests of this file, which leave it whole."""
+    """The command, and one lab with KAI for all tests of this file, each of which leaves it intact."""
     command = Cli(tmp_path_factory.mktemp("lasting"))
     try:
         up = command(*UP, "--json").json()
@@ -60,7 +60,7 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
     )
     cluster.apply([fraction_pod("after", namespace=SPACE, fraction=0.5, queue="test")])
     cluster.wait_ready("Pod", {"after"}, SPACE, timeout=120)
-    # KAI's components that the pod did not need may still be starting again
+    # KAI's components that the pod did not need may still be restarting
     assert cluster.poll(lambda: lasting("status", "--json", code=None).json()["ok"], timeout=180, interval=2)
     cluster.delete("Pod", "after", SPACE, grace=1, wait=60)
     cluster.close()
@@ -68,12 +68,12 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
 
 @pytest.mark.timeout(1800)
 def test_uninstall_leaves_nothing_in_the_way(lasting: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deployments and webhooks go; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
+    """Deployments and webhooks are removed; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
     monkeypatch.setenv("KAILAB_STATE", lasting.env["KAILAB_STATE"])
     lab = Lab.attach(NAME)
     cluster, line = lab.cluster, line_of(str(lab.kai_version))
     if line.has_operator:
-        # What the operator made is owned by these, and goes with them.
+        # Objects of the operator are owned by these and deleted with them.
         cluster.delete("Config.kai.scheduler", "kai-config", wait=180)
         if line.has_shards:
             cluster.delete("SchedulingShard", "default", wait=180)

@@ -1,4 +1,4 @@
-"""From nothing to a lab, again without a change, and back to nothing."""
+"""Create a lab, repeat without a change, remove it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     took = time.monotonic() - began
     assert second["changed"] == 0
     assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
-    assert took < 60, f"a second up took {took:.1f} s"  # the benchmark measures; other tests' labs come up meanwhile
+    assert took < 60, (
+        f"a second up took {took:.1f} s"
+    )  # the benchmark measures durations; here other tests' labs come up at the same time
 
-    # the same name under another state directory: another user's, and not to be touched
+    # the same name under another state directory: another user's lab, which must stay
     another = Cli(cli.root / "another", cleared={"it-life"})
     nodes = containers_of(engine, "it-life")
     for command in (("up", *args, "--yes"), ("plan", *args)):

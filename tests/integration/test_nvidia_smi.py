@@ -1,4 +1,4 @@
-"""The nvidia-smi of simulated GPUs: the layout of driver 580, and what it says when something is wrong."""
+"""The nvidia-smi of simulated GPUs: the layout of driver 580, and its error messages."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_without_the_library(node: SimulatedNode, tmp_path: Path) -> None:
 
 
 def test_a_link_to_it_finds_the_library_beside_it(node: SimulatedNode, tmp_path: Path) -> None:
-    """In nodes the library is not where the loader looks."""
+    """The nodes' library is outside the loader's path."""
     node.give(0)
     (tmp_path / "nvidia-smi").symlink_to(node.folder / "nvidia-smi")
     env = {**node.env, "LD_LIBRARY_PATH": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Health of simulated GPUs: XID errors as NVML events, and GPUs that fell off the bus. Asked by pynvml."""
+"""Health of simulated GPUs, queried with pynvml: XID errors as NVML events, and GPUs that fell off the bus."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 def when_asked(node: SimulatedNode, *gpus: object) -> threading.Thread:
-    """Writes a config as soon as the asking process says that it is ready."""
+    """Writes a config as soon as the querying process reports that it is ready."""
 
     def change() -> None:
         deadline = time.monotonic() + 30
@@ -90,7 +90,7 @@ print(json.dumps(seen))
 
 
 def test_an_event_tells_which_gpu_was_lost(node: SimulatedNode) -> None:
-    """The device plugin asks the event's device for its UUID; without one it takes all GPUs away (v0.18.0)."""
+    """The device plugin reads the UUID of the event's device; without one it withdraws all GPUs (v0.18.0)."""
     thread = when_asked(node, sick(GPUS[0], 79, lost=True), GPUS[1])
     seen = node.ask(f"""{WATCH}
 before = nvmlDeviceGetPciInfo(hs[0]).busId

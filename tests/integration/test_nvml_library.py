@@ -1,6 +1,6 @@
-"""The simulated libnvidia-ml.so.1, compiled for real and asked by NVIDIA's own pynvml and by plain C calls.
+"""The simulated libnvidia-ml.so.1, compiled for real and queried by NVIDIA's own pynvml and by plain C calls.
 
-Each question is a Python program in a process of its own, because a process can load the library only once.
+Each query is a Python program in its own process, because a process can load the library only once.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ print(json.dumps(dict(short=lib.nvmlDeviceGetUUID(handle, short, 8), kept=short.
 
 
 def test_what_is_not_simulated_says_so(node: SimulatedNode) -> None:
-    """Never a made-up value. A model without a known power limit has none."""
+    """The library never invents a value: a model without a known power limit has none."""
     node.configure(replace(GPUS[0], model=replace(GPUS[0].model, watts=0)))
     node.give(0)
     answers = node.ask("""

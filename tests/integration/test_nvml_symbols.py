@@ -1,4 +1,4 @@
-"""What the simulated libnvidia-ml.so.1 exports, and which glibc it and its programs need."""
+"""Exported symbols of the simulated libnvidia-ml.so.1, and the glibc that it and its programs need."""
 
 from __future__ import annotations
 

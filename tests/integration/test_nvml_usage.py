@@ -1,4 +1,4 @@
-"""What runs on simulated GPUs: gpu-usage over a pretended /proc, and the library's answers. Asked by pynvml."""
+"""Processes on simulated GPUs: gpu-usage over a fake /proc, and the library's answers to pynvml."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 class Proc:
-    """A pretended /proc, with processes of the node and of containers."""
+    """A fake /proc, with processes of the node and of containers."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
@@ -50,7 +50,7 @@ class Proc:
         privileged: bool = False,
         **env: str,
     ) -> None:
-        """A process whose container has these GPUs; without ``container``, one of its own for each pid."""
+        """Add a process whose container has these GPUs; by default each pid has its own container."""
         folder = self.root / str(pid)
         self._link(folder, OTHER_PIDNS + pid if pidns is None else pidns)
         (folder / "root" / "dev").mkdir(parents=True)
@@ -69,7 +69,7 @@ class Proc:
         (folder / "ns" / "pid").symlink_to(f"pid:[{pidns}]")
 
     def look(self) -> list[str]:
-        """Let gpu-usage look once; the processes it writes, as ``PID on INDEX: MiB``."""
+        """Run gpu-usage once; return the processes it writes, as ``PID on INDEX: MiB``."""
         done = self.node.run("gpu-usage", "--once", KAILAB_PROC=str(self.root))
         assert (done.code, done.out, done.err) == (0, "", "")
         found = re.findall(r"process gpu=(\S+) pid=(\d+) .* memory=(\d+)", self.node.usage.read_text())
@@ -108,7 +108,7 @@ def test_who_only_has_a_gpu_uses_nothing(node: SimulatedNode) -> None:
 
 
 def test_one_process_stands_for_a_container(node: SimulatedNode) -> None:
-    """kubectl exec gives a process the same environment, and numbers of processes begin again at times."""
+    """kubectl exec gives a process the same environment, and process ids are reused at times."""
     proc = Proc(node)
     proc.process(300, 0, container="a", pidns=OTHER_PIDNS, started=10, GPU_PORTION="0.50")
     proc.process(20, 0, container="a", pidns=OTHER_PIDNS, started=900, inner=9, GPU_PORTION="0.50")
@@ -170,7 +170,7 @@ print(json.dumps(seen))
 
 
 def test_the_usage_file_keeps_its_inode_and_shrinks(node: SimulatedNode) -> None:
-    """Containers have the file itself mounted: a new one in its place would leave them with the old one."""
+    """Containers have the file itself mounted: if it were replaced, they would keep the old one."""
     proc = Proc(node)
     proc.process(40, 0, 1, 2, GPU_PORTION="0.50")
     proc.look()

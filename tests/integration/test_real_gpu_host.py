@@ -1,7 +1,7 @@
-"""Real GPUs up to the engine's door, on a scratch host: discovery, host preparation and its undo, NVIDIA's runtime.
+"""Real GPUs up to the container engine, on a scratch host: discovery, host preparation and its undo, NVIDIA's runtime.
 
-No engine runs here. NVIDIA's own runtime and toolkit get the mounts that kind's nodes would have, and what they make of
-them is looked at.
+No engine runs here. NVIDIA's own runtime and toolkit get the mounts that kind's nodes would have, and the tests check
+their output.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_the_machine_is_discovered_as_it_is(host: ScratchHost) -> None:
     assert found["kernel"]["minors"] == [0, 1, 2, 3]
     names = {Path(path).name for path in found["files"]["libraries"]}
     assert {f"libcuda.so.{VERSION}", f"libnvidia-ml.so.{VERSION}"} <= names
-    # both witnesses name each of them
+    # both sources name each of them
     assert {tuple(found["files"]["witnesses"][path]) for path in found["files"]["libraries"]} == {
         ("ldconfig", "toolkit")
     }
@@ -111,7 +111,7 @@ def test_what_goes_wrong_on_a_machine_is_named(host: ScratchHost) -> None:
 
 
 def handed_over(host: ScratchHost, strategy: str, *uuids: str) -> dict[str, Any]:
-    """The OCI config after NVIDIA's runtime saw the mounts of a node with these GPUs."""
+    """Return the OCI config that NVIDIA's runtime makes for the mounts of a node with these GPUs."""
     request = strategies()[strategy].request
     mounts = [{"source": "/dev/null", "destination": request.format(uuid=uuid), "type": "bind"} for uuid in uuids]
     bundle = host.home / "bundle"
@@ -151,7 +151,7 @@ def test_host_preparation_makes_requests_work_and_is_undone_byte_for_byte(host: 
 
 
 def test_a_node_keeps_its_own_gpus_only(host: ScratchHost) -> None:
-    """The node's own script, run on the scratch host as if it were a node, in a copy of its /dev and /proc/driver."""
+    """Run the node's own script on the scratch host as on a node, in a copy of its /dev and /proc/driver."""
     mine = GPUS[2]
     script = assets("kind") / "gpu" / "nvidia" / "gpus.sh"
     config = assets("kind") / "gpu" / "nvidia" / "config.toml"
@@ -185,7 +185,7 @@ def test_a_node_keeps_its_own_gpus_only(host: ScratchHost) -> None:
 
 
 def test_a_container_gets_what_it_asks_for_and_no_device_nodes_by_itself(host: ScratchHost) -> None:
-    """The whole chain of programs that Docker would start for a node: NVIDIA's runtime, its hooks, the OCI runtime."""
+    """Run the chain of programs that Docker starts for a node: NVIDIA's runtime, its hooks, the OCI runtime."""
     mine = GPUS[1]
     bundle = host.home / "container"
     _root_file_system(bundle / "rootfs")

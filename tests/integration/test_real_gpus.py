@@ -1,7 +1,7 @@
 """Labs with real GPUs, by each strategy, on a scratch host: from the lab file to pods, and back byte for byte.
 
-The scratch host has a driver, NVIDIA's toolkit and Docker, and nothing of it is set up or running: ``lab up --yes``
-does that, ``lab down --host`` takes it back. Nodes are real kind nodes; runtime and device plugin are NVIDIA's.
+The scratch host has a driver, NVIDIA's toolkit and Docker, none of them set up or running: ``lab up --yes`` sets them
+up, ``lab down --host`` reverts that. Nodes are real kind nodes; runtime and device plugin are NVIDIA's.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class ScratchCli(Cli):
         self.host = host
         super().__init__(root)
         self.env = {**environment(), "KAILAB_STATE": str(root / "state"), "KUBECONFIG": str(self.kubeconfig)}
-        # what the fixture brought into the cache is all there is: no network leads out of the scratch host
+        # only the items that the fixture put into the cache: the scratch host has no network
         self.file = root / "real.yaml"
         self.file.write_text(yaml.safe_dump({**LAB, "supply": {"sources": ["present"]}}))
 
     def argv(self, *words: str) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return self.host.argv(sys.executable, "-m", "lab", *words, cwd=self.root)
 
 
 @pytest.fixture(scope="module")
 def supply(engine: HostRunner) -> Supply:
-    """Everything the labs need, in the cache; what is missing is fetched or built by this machine."""
+    """Put everything that the labs need into the cache; this machine fetches or builds missing items."""
     spec = LabSpec.model_validate(LAB)
     found = Supply(spec, engine, ContainerEngine(engine))
     for item in items_needed(spec, found):
@@ -86,7 +86,7 @@ def seen_in(host: ScratchHost, node: str) -> set[str]:
 
 
 def facts_of(host: ScratchHost, node: str) -> list[str]:
-    """What the node says of itself, after its units have run."""
+    """Return the node's facts, after its units have run."""
     script = (assets("kind") / "gpu" / "nvidia" / "state.sh").read_text()
     return host.run("docker", "exec", "-i", node, "sh", "-s", stdin=script).out.splitlines()
 
@@ -143,7 +143,7 @@ def test_host_nodes_and_pods_have_the_same_gpus(
     kubectl = [supply.binary("kubectl"), "--kubeconfig", cli("kubeconfig").out.strip()]
     assert seen_by_pods(host, kubectl) == here
 
-    # a node that starts again has all device nodes of the machine for a moment, and then its own
+    # a restarting node has all device nodes of the machine for a moment, then only its own
     host.run("docker", "restart", "--time", "1", WORKERS[0])
     assert_node(facts_of(host, WORKERS[0]), nodes[WORKERS[0]])
     assert seen_in(host, WORKERS[0]) == nodes[WORKERS[0]]

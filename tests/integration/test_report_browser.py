@@ -1,4 +1,4 @@
-"""The report and a comparison in a real browser: nothing sticks out, the filter filters, and pictures to be looked at.
+"""The report and a comparison in a real browser: nothing overflows, the filter filters; screenshots to look at.
 
 Screenshots go to ``report/`` in KAILAB_ARTIFACTS, or to the test's own directory. Without Chromium these tests are
 skipped; KAILAB_REQUIRE=browser makes that a failure. On Debian: apt-get install chromium.
@@ -35,7 +35,7 @@ ALWAYS = (
 )
 SECONDS = 180.0
 
-# Runs in the page at its end: everything is unfolded, and what is drawn is compared with the room there is.
+# Runs at the end of the page: unfolds everything, and compares drawn elements with the available space.
 MEASURE = """
 <script>
 for (const part of document.querySelectorAll("details")) part.open = true;
@@ -130,7 +130,7 @@ def browser() -> Callable[..., Result]:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Where screenshots go."""
+    """The folder of screenshots."""
     given = os.environ.get("KAILAB_ARTIFACTS")
     folder = Path(given).absolute() / "report" if given else tmp_path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def empty(gpus: GpuMap) -> GpuMap:
-    """The same nodes with nobody on them."""
+    """Return the same nodes without pods."""
     return GpuCluster(machines=[Machine(shown.name, len(shown.gpus)) for shown in gpus.nodes]).map()
 
 
@@ -190,7 +190,7 @@ def test_nothing_sticks_out_of_a_comparison(
     browser(f"--window-size={width},2600", f"--screenshot={shot}", page.as_uri())
     assert shot.stat().st_size > 50_000
     text = page.read_text()
-    # The page allows no script at all; that which measures it needs leave.
+    # The page's policy allows no script: allow the measuring one.
     page.write_text(text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';", 1) + DRAWN)
     done = browser(f"--window-size={width},900", "--enable-logging=stderr", "--dump-dom", page.as_uri())
     assert "CONSOLE" not in done.err

@@ -1,4 +1,4 @@
-"""Bundles and registries: a lab from a bundle alone, and everything through a real OCI registry."""
+"""Bundles and registries: a lab from a bundle alone, and all items from a real OCI registry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set",
 
 
 def own_cache(cli: Cli, name: str, *shared: str) -> None:
-    """Give the command a cache of its own, with some of the real one; who uses which node image is known to both."""
+    """Give the command its own cache with parts of the real one; both keep the record of node images in use."""
     folder = cli.root / name
     folder.mkdir()
     for made in ("used", "locks", *shared):
@@ -47,7 +47,7 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
     shown = cli("bundle", "show", str(bundle), "--json").json()
     assert any(entry["name"].startswith("docker.io/kindest/node") for entry in shown["entries"])
 
-    # nothing of the real cache, and no other source: what comes up now came from the bundle
+    # nothing of the real cache, and no other source: every item comes from the bundle
     own_cache(cli, "empty-cache")
     cli.labs.append("it-bundle")
     lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
@@ -70,18 +70,18 @@ def test_lab_from_a_bundle_alone(cli: Cli) -> None:
 class Registry:
     """A real OCI registry (distribution, built from its Go module) on this machine.
 
-    What it holds stays in the cache for the next run: an image is pushed once. The folder's name tells its content.
+    Its content stays in the cache for the next run: an image is pushed once. The folder's name identifies the content.
     """
 
     address: str
     folder: Path
     images: tuple[Item, ...]
-    """All that a lab of the profile needs and a registry can give."""
+    """The items of the profile that a registry can have."""
     no_kai: str
 
     @property
     def full(self) -> Path:
-        """Is there when everything was pushed."""
+        """Exists when everything is pushed."""
         return self.folder / "full"
 
 
@@ -125,7 +125,7 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
 
 
 def push(registry: Registry, supply: Supply, docker: ContainerEngine, engine: HostRunner, folder: Path) -> None:
-    """Push what the registry lacks, as somebody who mirrors the public ones does."""
+    """Push missing items to the registry, as a user who mirrors public registries does."""
     for item in registry.images:
         target = f"{registry.address}/{item.name.partition('/')[2]}"
         docker.call("load", "-q", "-i", str(renamed(supply.path(item), target, folder)))
@@ -138,7 +138,7 @@ def push(registry: Registry, supply: Supply, docker: ContainerEngine, engine: Ho
 
 
 def renamed(archive: Path, name: str, folder: Path) -> Path:
-    """The image under another name: under its own, labs of tests beside this one would take it from the engine."""
+    """Return the image under another name: labs of parallel tests would take the original one from the engine."""
     target = folder / "renamed.tar"
     with tarfile.open(archive) as old, tarfile.open(target, "w") as new:
         for member in old:
@@ -153,7 +153,7 @@ def renamed(archive: Path, name: str, folder: Path) -> Path:
 
 @pytest.mark.timeout(1800)
 def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry) -> None:
-    """Images and charts are pulled from a registry that stands in for the public ones."""
+    """Images and charts are pulled from a registry that replaces the public ones."""
     spec = load_profile("minimal", ["gpu.mode=none"])
     docker = ContainerEngine(engine)
     supply = Supply(spec, engine, docker)
@@ -162,7 +162,7 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     no_kai = registry.no_kai
     hosts = dict.fromkeys(item.name.partition("/")[0] for item in registry.images)
     mirrors = ", ".join(f"{host}: {registry.address}" for host in hosts)
-    # programs may come from the cache; what a registry can have must come from it
+    # programs may come from the cache; items that a registry can have must come from it
     args = (
         "--profile",
         "minimal",
@@ -215,7 +215,7 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
 
 
 def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build ended in the middle leaves nothing that looks finished, and the next one succeeds."""
+    """An interrupted build leaves nothing that looks complete, and the next one succeeds."""
     import threading
 
     from lab.errors import Interrupted
@@ -228,7 +228,7 @@ def test_build_that_was_killed_goes_on(engine: HostRunner, tmp_path: Path, monke
     runner = HostRunner(cancel)
     if runner.which("go") is None:
         pytest.skip("no go command")
-    # the smallest: it is built from nothing, Go's own library included
+    # the smallest: it is built from scratch, Go's own library included
     recipe = replace(Supply(spec, runner, ContainerEngine(runner)).catalogue.go["kind"])
 
     def stop(text: str, done: int | None, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""A tenant with a KAI of its own beside KAI on the host: from the lab file to its suites, and out again."""
+"""A tenant with its own KAI beside KAI on the host: from the lab file to its suites, and its removal."""
 
 from __future__ import annotations
 

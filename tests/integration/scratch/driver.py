@@ -1,4 +1,4 @@
-"""The NVIDIA driver and toolkit of the scratch host: which GPUs, and the files that make them."""
+"""The NVIDIA driver and toolkit of the scratch host: its GPUs and files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lab.tools.process import Runner
 HERE = Path(__file__).parent
 
 VERSION = "999.12.03"
-"""No release has this number: what finds these files has found the loaded driver, not one that it knows."""
+"""No release has this number: code that finds these files has found the loaded driver, not a known release."""
 
 EMPTY = ("cuda", "nvidia-ptxjitcompiler", "nvidia-cfg")
-"""Libraries that are only there."""
+"""Libraries that only need to exist."""
 
 PROC_VERSION = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (scratch)\n"
 
 
 @dataclass(frozen=True)
 class ScratchGpu:
-    """One GPU; as on real machines the minor is not the index."""
+    """One GPU; as on real machines, its minor differs from its index."""
 
     index: int
     minor: int
@@ -36,7 +36,7 @@ class ScratchGpu:
 
     @property
     def line(self) -> str:
-        """Its line in the library's config."""
+        """Return its line in the library's config."""
         return (
             f"gpu index={self.index} minor={self.minor} uuid={self.uuid} memory=15360 cc=7.5"
             f" pci=000000FF:{self.index + 1:02X}:00.0 id=1EB810DE name=Tesla T4"
@@ -62,7 +62,7 @@ DEVICES = {
 
 
 def write(home: Path, run: Runner, toolkit: Path) -> None:
-    """Write everything that enter.sh lays into the scratch host.
+    """Write all files that enter.sh puts into the scratch host.
 
     Args:
         home: its directory.

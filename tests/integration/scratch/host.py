@@ -1,4 +1,4 @@
-"""Starting the scratch host, running commands on it, and taking it away."""
+"""Start the scratch host, run commands on it, remove it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
 DAEMON_JSON = b'{\n\t"log-level":   "warn"}\n\n'
-"""As no program would write it: it must come back byte for byte."""
+"""Formatted as no program would write it: it must be restored byte for byte."""
 
 TOOLKIT_TOML = b"""# as its owner left it
 #accept-nvidia-visible-devices-as-volume-mounts = false
@@ -38,7 +38,7 @@ _NO_OVERLAY = 77
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended on the scratch host."""
+    """The result of a command on the scratch host."""
 
     code: int
     out: str
@@ -47,16 +47,16 @@ class Done:
 
 @dataclass(frozen=True)
 class ScratchHost:
-    """A scratch host that runs; ``init`` is its first process as this machine counts.
+    """A running scratch host; ``init`` is the process id of its first process on this machine.
 
-    ``home`` is seen at the same place inside and outside.
+    ``home`` has the same path inside and outside.
     """
 
     home: Path
     init: int
 
     def argv(self, *words: str | Path, cwd: Path | None = None) -> list[str]:
-        """The command line that runs ``words`` there."""
+        """Return the command line that runs ``words`` there."""
         enter = ["nsenter", "--target", str(self.init), "--mount", "--pid", "--net"]
         return [*enter, "sh", "-c", 'cd "$0" && exec "$@"', str(cwd or self.home), *map(str, words)]
 
@@ -82,11 +82,11 @@ class ScratchHost:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def python(self, script: str) -> str:
-        """Run Python there, with the lab's packages; its stdout."""
+        """Run Python there, with the lab's packages; return its stdout."""
         return self.run(sys.executable, "-c", script).out
 
     def etc(self) -> dict[str, str]:
-        """Everything below /etc: kind, mode and content of each path. Docker's own identity is not the lab's."""
+        """Return all files below /etc with kind, mode and content, except Docker's own identity."""
         listing = "find . -printf '%p\\t%y %m %U:%G %l\\n'"
         sums = "find . -type f -print0 | xargs -0 sha256sum"
         out = self.run("sh", "-c", f"cd /etc && {listing} && {sums}").out
@@ -99,23 +99,23 @@ class ScratchHost:
         return {path: " ".join(facts) for path, facts in found.items() if path != "./docker/key.json"}
 
     def uuids(self) -> set[str]:
-        """What ``nvidia-smi -L`` tells of the host."""
+        """Return the output of ``nvidia-smi -L`` on the host."""
         return uuids_of(self.run("nvidia-smi", "-L").out)
 
 
 def uuids_of(text: str) -> set[str]:
-    """The UUIDs in what ``nvidia-smi -L`` printed."""
+    """Return the UUIDs in the output of ``nvidia-smi -L``."""
     return {line.rpartition("UUID: ")[2].rstrip(")") for line in text.splitlines() if "UUID: " in line}
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without what would lead out of the scratch host."""
+    """Return this process's environment without variables that refer to anything outside the scratch host."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DOCKER_", "KUBE", "CONTAINER_"))}
     return {**kept, "KAILAB_CACHE": str(cache_root())}
 
 
 def refusal() -> str:
-    """Why there can be no scratch host here; empty when there can."""
+    """Return why a scratch host cannot run here; empty if it can."""
     if os.geteuid() != 0:
         return "a scratch host needs root"
     if missing := [name for name in ("unshare", "nsenter", "pivot_root", "cc") if shutil.which(name) is None]:
@@ -126,10 +126,10 @@ def refusal() -> str:
 
 @contextlib.contextmanager
 def scratch_host(toolkit: Path) -> Iterator[ScratchHost]:
-    """A scratch host with the toolkit's programs; what it wrote is gone afterwards. Skips where none can be."""
+    """A scratch host with the toolkit's programs, removed at the end. Skips if it cannot run here."""
     if why := refusal():
         pytest.skip(why)
-    # a real file system with room: the engine's layers cannot lie on an overlay
+    # a real file system with enough space: the engine's layers cannot be on an overlay
     home = Path(tempfile.mkdtemp(prefix="scratch-", dir=cache_root())).resolve()
     try:
         driver.write(home, HostRunner(), toolkit)
@@ -146,7 +146,7 @@ def _configure(home: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_bytes(content)
         file.chmod(0o640)
-    # -S -E: quick to start, and deaf to the environment of whoever calls it
+    # -S -E: starts quickly, and ignores the environment of the caller
     program = f"#!{Path(sys.executable).resolve()} -SE\n{(HERE / 'kernel.py').read_text()}"
     (home / "runc").write_text(program)
     (home / "runc").chmod(0o755)
@@ -174,6 +174,6 @@ def _running(home: Path) -> Iterator[ScratchHost]:
         init = int(children[0])
         yield ScratchHost(home, init)
     finally:
-        # the end of its init is the end of every process of the scratch host
+        # the end of its init ends every process of the scratch host
         os.kill(init or process.pid, signal.SIGKILL)
         process.communicate(timeout=60)

@@ -14,7 +14,7 @@ HOOK = "kailab-scratch-kernel"
 
 
 def hook() -> None:
-    """The OCI state comes on stdin; the container's mounts are made, its root is not yet entered."""
+    """Called with the OCI state on stdin, when the container's mounts exist and its root is not yet entered."""
     bundle = pathlib.Path(json.load(sys.stdin)["bundle"])
     root = pathlib.Path(json.loads((bundle / "config.json").read_text())["root"]["path"])
     place = (root if root.is_absolute() else bundle / root) / "proc/driver"
@@ -22,13 +22,13 @@ def hook() -> None:
 
 
 def runc(argv: list[str]) -> None:
-    """Put the hook first into the config of a container that is created, and hand over."""
+    """Put the hook first into the config of a container that is created, then run the real runc."""
     if {"create", "run"} & set(argv):
         bundles = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word in ("--bundle", "-b")]
         config = pathlib.Path(bundles[0] if bundles else ".", "config.json")
         spec = json.loads(config.read_text())
         hooks = spec.setdefault("hooks", {}).setdefault("createContainer", [])
-        # the first word is lost: the program is a script
+        # drop the first word: the program is a script
         if not any(entry.get("args") == [HOOK, HOOK] for entry in hooks):
             hooks.insert(0, {"path": os.path.realpath(__file__), "args": [HOOK, HOOK]})
         config.write_text(json.dumps(spec))
