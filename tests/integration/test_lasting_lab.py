@@ -68,7 +68,7 @@ def test_stopped_lab_comes_back_with_its_gpus(lasting: Cli, engine: HostRunner) 
 
 @pytest.mark.timeout(1800)
 def test_uninstall_leaves_nothing_in_the_way(lasting: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deployments and webhooks are removed; the CRDs in the chart's crds/ stay, as Helm promises, and so do the queues."""
+    """Helm removes Deployments and webhooks; the CRDs in the chart's crds/ stay, as Helm promises, and so do queues."""
     monkeypatch.setenv("KAILAB_STATE", lasting.env["KAILAB_STATE"])
     lab = Lab.attach(NAME)
     cluster, line = lab.cluster, line_of(str(lab.kai_version))

@@ -27,9 +27,8 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     took = time.monotonic() - began
     assert second["changed"] == 0
     assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
-    assert took < 60, (
-        f"a second up took {took:.1f} s"
-    )  # the benchmark measures durations; here other tests' labs come up at the same time
+    # a loose bound, as other tests' labs come up at the same time: the benchmark measures durations
+    assert took < 60, f"a second up took {took:.1f} s"
 
     # the same name under another state directory: another user's lab, which must stay
     another = Cli(cli.root / "another", cleared={"it-life"})

@@ -1,4 +1,4 @@
-"""Another lab on this machine that makes what the test's lab needs, too."""
+"""Another lab on this machine that creates an item which the test's lab also needs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lab.supply.cache import alone
 
 
 class AnotherLab:
-    """In a thread of its own: a lock knows who waits for himself."""
+    """Runs in its own thread, because a lock detects that its own holder waits for it."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._held = ExitStack()
 
     def begins(self, name: str) -> bool:
-        """It makes what ``name`` names; False where that would have to wait."""
+        """Start creating the item ``name``; False if that would block."""
         waits: list[bool] = []
         try:
             self._thread.submit(
@@ -28,5 +28,5 @@ class AnotherLab:
         return True
 
     def ends(self) -> None:
-        """It has made it, or given up."""
+        """Finish or abort the creation."""
         self._thread.submit(self._held.close).result()

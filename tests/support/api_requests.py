@@ -1,4 +1,4 @@
-"""What a FakeApiServer is asked and what it answers: calls, replies, watches, selectors and patches."""
+"""Requests and answers of FakeApiServer: calls, replies, watches, selectors and patches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = "gone"
 
 @dataclass(frozen=True)
 class Call:
-    """One request in the API's own terms.
+    """One request in terms of the API.
 
     ``verb`` is get, list, watch, create, apply, patch, delete, deletecollection, log or exec; ``body`` is an object,
     a patch, delete options or, for exec, the command.
@@ -35,7 +35,7 @@ class Call:
 
     @property
     def line(self) -> str:
-        """What it does, for a log."""
+        """Describe the call in one line of a log."""
         if self.verb == "patch":
             return f"patch {self.kind} {self.name} {json.dumps(self.body)}"
         if self.verb == "deletecollection":
@@ -64,7 +64,7 @@ class Answer:
 
     @classmethod
     def of(cls, answer: Json | str | Failure) -> Answer:
-        """The answer as JSON, or as text; a Failure as a Status object."""
+        """Encode an answer: JSON, text, or a Failure as a Status object."""
         if isinstance(answer, str):
             return cls(200, answer.encode())
         if isinstance(answer, tuple):
@@ -78,14 +78,14 @@ class Answer:
         return self.content
 
     def lines(self) -> Iterator[bytes]:
-        """Not a stream."""
+        """Fail: this is not a stream."""
         raise AssertionError("a plain answer was read as a stream")
 
     def shutdown(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class WatchStream:
@@ -97,12 +97,12 @@ class WatchStream:
         self._changed = changed
         self._history = history
         self._call = call
-        # A list says the version up to which it is complete.
+        # The resourceVersion of a list is the version up to which it is complete.
         self._next = min(int(call.query.get("resourceVersion") or start + 1) - 1, start)
         self._ended = False
 
     def read(self) -> bytes:
-        """Not a plain answer."""
+        """Fail: this is not a plain answer."""
         raise AssertionError("a watch was read as a plain answer")
 
     def lines(self) -> Iterator[bytes]:
@@ -141,7 +141,7 @@ class WatchStream:
 
 
 def selects(call: Call, obj: Json) -> bool:
-    """Whether namespace and selectors of a list or a watch take an object."""
+    """Whether an object matches the namespace and selectors of a list or a watch."""
     meta = obj["metadata"]
     if call.namespace not in ("", meta.get("namespace", "")):
         return False
@@ -165,7 +165,7 @@ def selects(call: Call, obj: Json) -> bool:
 
 
 def merged(obj: Mapping[str, Any], patch: Mapping[str, Any], *, nulls: bool = False) -> Json:
-    """The object after a JSON merge patch; ``nulls`` keeps them as values."""
+    """Return the object after a JSON merge patch; ``nulls`` keeps them as values."""
     new = dict(obj)
     for key, value in patch.items():
         if value is None and not nulls:
@@ -179,7 +179,7 @@ def merged(obj: Mapping[str, Any], patch: Mapping[str, Any], *, nulls: bool = Fa
 
 
 def without(obj: Mapping[str, Any], applied: Mapping[str, Any], doc: Mapping[str, Any]) -> Json:
-    """The object without what was applied before and is not in the new document."""
+    """Return the object without fields that were applied before and are not in the new document."""
     new = dict(obj)
     for key, value in applied.items():
         if key not in doc:

@@ -1,4 +1,4 @@
-"""Recordings of runs made by hand: pods of a tenant and of the host at given seconds."""
+"""Handwritten recordings of runs: pods of a tenant and of the host at given seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENANT_NAME = "ml"
 
 
 def seen(name: str, at: float, *, side: str = TENANT, gone: bool = False, **more: Any) -> PodSeen:
-    """A pod at a moment; ``more`` as in explain_world.pod, without a PodGroup unless one is named."""
+    """A pod at a time in seconds; ``more`` as in explain_world.pod, without a PodGroup unless one is named."""
     more.setdefault("group", more.get("annotations", {}).get("pod-group-name"))
     obj = pod(name, SPACE, **more)
     owner = obj["metadata"].pop("owner", None)
@@ -44,7 +44,7 @@ def seen(name: str, at: float, *, side: str = TENANT, gone: bool = False, **more
 def life(
     name: str, *, created: float = 0.1, scheduled: float | None = 1.0, running: float | None = 2.0, **more: Any
 ) -> list[PodSeen]:
-    """A pod that comes, gets a node, and runs."""
+    """A pod that is created, bound and running."""
     found = [seen(name, created, **more)]
     if scheduled is not None:
         found.append(seen(name, scheduled, node="worker", **more))
@@ -59,7 +59,7 @@ def recording(*pods: PodSeen, seconds: float = 10.0, settled: bool = True, **mor
 
 
 def created(at: float, workload: str) -> Created:
-    """A creation that was sent."""
+    """A creation request."""
     return Created(at, workload)
 
 
@@ -119,7 +119,7 @@ DELETING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 
 
 def run(letter: Letter, number: int = 1, order: int = 1, *, unlucky: bool = False) -> Run:
-    """Pods ``a`` (half a GPU), ``b`` (evicted where unlucky), ``c`` (pending where unlucky)."""
+    """Pods ``a`` (half a GPU), ``b`` (evicted if unlucky), ``c`` (pending if unlucky)."""
     pods = [*life("a", fraction=0.5, scheduled=0.6, running=1.5), *life("b", gpus=1, group="pg-b")]
     if unlucky:
         pods += [seen("b", 4.0, gpus=1, node="worker", group="pg-b", meta=DELETING)]
@@ -134,7 +134,7 @@ def run(letter: Letter, number: int = 1, order: int = 1, *, unlucky: bool = Fals
 
 
 def two_sides() -> Comparison:
-    """Two tenants, two rounds: the first one is not lucky in B."""
+    """Two tenants, two rounds: the first tenant is unlucky in round B."""
     a = Side("a", "team-ml", "own-kai", "KAI 0.9.3 in the tenant", "0.9.3", "1.33.13", ("worker2",))
     b = Side("b", "team-research", "own-kai", "KAI 0.16.8 in the tenant", "0.16.8", "1.34.4", ())
     runs = (run("a", 1, 1), run("b", 1, 2, unlucky=True), run("b", 2, 1), run("a", 2, 2))

@@ -1,4 +1,4 @@
-"""Nodes as diagnose.sh describes them, and clusters with a device plugin: well, and with whatever a test breaks."""
+"""Output of diagnose.sh on nodes, and clusters with a device plugin: healthy, and with problems that a test adds."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def event(about: Json, reason: str, message: str, *, ago: float = 5.0, kind: str
 
 
 def world(*objects: Json, **changes: Any) -> ClusterSnapshot:
-    """A cluster in which all is well, and these objects; ``drop`` names kinds that are left out."""
+    """A healthy cluster with these objects; ``drop`` names kinds that are left out."""
     found: dict[str, list[Json]] = {
         "Node": [gpu_node()],
         "DaemonSet": [daemon_set()],

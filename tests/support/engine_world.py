@@ -1,4 +1,4 @@
-"""Engines over fake steps, for the tests of the engine."""
+"""Engines over fake steps, for tests of the engine."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def outcomes(record: RunRecord) -> dict[str, str]:
 
 
 def chain() -> tuple[list[FakeStep], list[str]]:
-    """c needs b needs a; listed the wrong way round. They write into one journal."""
+    """Steps c → b → a by needs, listed in the wrong order, which write into one journal."""
     log: list[str] = []
     return [FakeStep("c", ("b",), journal=log), FakeStep("b", ("a",), journal=log), FakeStep("a", journal=log)], log

@@ -52,7 +52,7 @@ class FakeApiServer:
         self.alive = True
         self.closed = 0
         self.namespaces_end_pods = True
-        """Whether the pods in a namespace that is deleted end at once."""
+        """Whether pods end at once when their namespace is deleted."""
         self.changed = threading.Condition(threading.RLock())
         self._resources = list(KNOWN)
         self._reactors: list[tuple[str, str, Reactor]] = []
@@ -62,10 +62,10 @@ class FakeApiServer:
         self.cluster = FakeCluster(self)
         self.add(*docs)
 
-    # --- state, as tests make and see it
+    # --- state, for tests
 
     def add(self, *docs: Json) -> None:
-        """Have these objects, in place of those of the same names; what every object has is filled in."""
+        """Add objects, or replace those of the same names; missing standard fields are filled in."""
         for doc in docs:
             obj = deepcopy(doc)
             resource = self._resource(kind=obj["kind"])
@@ -73,7 +73,7 @@ class FakeApiServer:
             self._store(self._key(obj), obj)
 
     def put(self, kind: str, name: str, namespace: str = "", *, metadata: Json | None = None, **fields: Any) -> Json:
-        """Have an object of these fields; returns it as it is kept."""
+        """Add an object with these fields; return the stored object."""
         space = {"namespace": namespace} if namespace else {}
         self.add({"kind": kind, "metadata": {"name": name, **space, **(metadata or {})}, **fields})
         return self.objects[kind, namespace, name]
@@ -84,38 +84,38 @@ class FakeApiServer:
             self._store((kind, namespace, name), merged(self.objects[kind, namespace, name], fields))
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json | None:
-        """An object as it is kept, or None."""
+        """Return the stored object, or None."""
         return self.objects.get((kind, namespace, name))
 
     def of_kind(self, kind: str, namespace: str | None = None) -> list[Json]:
-        """The objects of a kind as they are kept."""
+        """Return the stored objects of a kind."""
         with self.changed:
             return [obj for (k, space, _), obj in self.objects.items() if k == kind and namespace in (None, space)]
 
     def calls_of(self, verb: str, kind: str = "") -> list[Call]:
-        """The requests of a verb, for a kind."""
+        """Return the requests of a verb for a kind."""
         return [call for call in self.calls if call.verb == verb and kind in ("", call.kind)]
 
     def remove(self, kind: str, name: str = "", namespace: str = "") -> None:
-        """Have an object no more; without a name, none of its kind."""
+        """Remove an object; without a name, all of its kind."""
         with self.changed:
             for key in [k for k in self.objects if k[0] == kind and (not name or k[1:] == (namespace, name))]:
                 self._drop(key)
 
     def serve(self, kind: str, api_version: str, plural: str, *, namespaced: bool = True) -> None:
-        """Have a kind that the client finds by discovery only."""
+        """Serve a kind that the client knows only from discovery."""
         group, _, version = api_version.rpartition("/")
         self._resources.append(Resource(group, version, kind, plural, namespaced))
 
     @property
     def waits(self) -> list[str]:
-        """What clients have waited for, in words."""
+        """Return the descriptions of the clients' waits."""
         return [wait.what for wait in self.cluster.waits]
 
     # --- behaviour
 
     def react(self, verb: str, kind: str, reactor: Reactor) -> None:
-        """Ask ``reactor`` before the server answers such calls; ``*`` means all.
+        """Call ``reactor`` before the server answers such calls; ``*`` matches all.
 
         It returns None to let the server answer, or the answer: an object, a text, or a Failure; or it raises a
         TransportError.
@@ -137,7 +137,7 @@ class FakeApiServer:
         self.react(verb, kind, refuse)
 
     def after(self, verb: str, kind: str, reactor: Reactor) -> None:
-        """Call ``reactor`` after such calls, as a controller or a kubelet would act on them; ``*`` means all."""
+        """Call ``reactor`` after such calls, to act as a controller or a kubelet; ``*`` matches all."""
         self._after.append((verb, kind, reactor))
 
     # --- Transport
@@ -167,7 +167,7 @@ class FakeApiServer:
     def exec(
         self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
     ) -> ExecOutcome:
-        """See Transport.exec. What the command does is up to a reactor, which returns its output."""
+        """See Transport.exec. A reactor defines the command's effect and returns its output."""
         found = self._parse(path)
         assert found is not None
         command = [value for key, value in query if key == "command"]
@@ -179,7 +179,7 @@ class FakeApiServer:
         return ExecOutcome(out, "", {"status": "Success"})
 
     def close(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed += 1
         self.log.append("close")
 
@@ -258,7 +258,7 @@ class FakeApiServer:
         return self._store(self._key(obj), obj)
 
     def _apply(self, key: Key, doc: Json) -> Json:
-        """Server-side apply with one manager: what it applied before and does not name any more goes."""
+        """Server-side apply with one manager: fields that it applied before and no longer names are removed."""
         doc = deepcopy(doc)
         if key[1]:
             doc["metadata"]["namespace"] = key[1]
@@ -283,7 +283,7 @@ class FakeApiServer:
         self._end_namespaces()
 
     def _end_namespaces(self) -> None:
-        """What the namespace controller does."""
+        """Act as the namespace controller."""
         ending = [obj for obj in self.of_kind("Namespace") if "deletionTimestamp" in obj["metadata"]]
         for meta in (obj["metadata"] for obj in ending):
             for key in [key for key in self.objects if key[1] == meta["name"]]:
@@ -303,7 +303,7 @@ class FakeApiServer:
         with self.changed:
             before = self.objects.get(key)
             obj = deepcopy(obj)
-            # So that the object of this name, once removed, is another one when it is made again.
+            # So that a recreated object of this name has another uid.
             uid = before["metadata"]["uid"] if before else f"uid-{key[2]}-{self._version}"
             meta = obj["metadata"] = {"uid": uid, "resourceVersion": str(self._version + 1), **obj["metadata"]}
             if before is not None and meta["resourceVersion"] == before["metadata"]["resourceVersion"]:
@@ -350,7 +350,7 @@ class FakeApiServer:
         return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
     def _parse(self, path: str) -> tuple[Resource, str, str, str] | None:
-        """The resource, namespace, name and subresource of a path."""
+        """Return the resource, namespace, name and subresource of a path."""
         parts = [unquote(part) for part in path.strip("/").split("/")]
         group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
         namespace = ""
@@ -363,7 +363,7 @@ class FakeApiServer:
         return None
 
     def _discovery(self, parts: list[str]) -> Any:
-        """The answer to a request of API discovery; None for another path."""
+        """Return the answer to a request of API discovery; None for another path."""
         groups = sorted({(r.group, r.api_version) for r in self._resources if r.group})
         if parts == ["apis"]:
             return {"groups": [_group(name, version) for name, version in groups]}

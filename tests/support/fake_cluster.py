@@ -1,4 +1,4 @@
-"""The real client of a cluster, for tests: it loses no time, and remembers what was waited for."""
+"""A real client of FakeApiServer that does not sleep, and records its waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.api_requests import Json
 
 @dataclass(frozen=True)
 class WaitCall:
-    """A wait as the code under test asked for it."""
+    """A wait that the code under test requested."""
 
     what: str
     timeout: float
@@ -23,9 +23,9 @@ class WaitCall:
 
 
 class FakeCluster(Cluster):
-    """The real client of a FakeApiServer, which loses no time: it does not sleep, nor hold a condition.
+    """A real client of a FakeApiServer that neither sleeps nor waits for a condition to last.
 
-    ``patience`` is how many seconds a wait really lasts at most; ``meanwhile`` is called before each.
+    ``patience`` is the maximum duration of a wait in seconds; ``meanwhile`` is called before each.
     """
 
     def __init__(self, api: Transport) -> None:
@@ -45,7 +45,7 @@ class FakeCluster(Cluster):
 
 
 class Pauses(threading.Event):
-    """A cancel that never comes; waiting for it takes no time."""
+    """A cancel event that is never set; waiting for it takes no time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A lab that is not there, and pytest runs against it: for the tests of the pytest plugin."""
+"""A fake lab, and pytest runs against it, for tests of the pytest plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[..., pytest.RunResult]
 
 
 class LabApi(FakeApiServer):
-    """A cluster with GPUs; ``brief`` has what its clients did, without names, and when they listed pods."""
+    """A cluster with GPUs; ``brief`` records its clients' requests without names, and when they listed pods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LabApi(FakeApiServer):
 
 
 class FakeLab:
-    """What the plugin asks a lab for."""
+    """The parts of a lab that the plugin uses."""
 
     def __init__(self) -> None:
         self.spec = LabSpec(
@@ -79,7 +79,7 @@ class FakeLab:
 
 
 def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, *, watch: bool = False) -> Run:
-    """Runs pytest on the text of a test module, with the lab ``demo``, and with no other plugin.
+    """Runs pytest on the text of a test module, with the lab ``demo``, and without other plugins.
 
     ``watch``: with the watcher of invariants.
     """
@@ -95,7 +95,7 @@ def runner(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPa
 
     def runs(text: str, *args: str, name: str | None = "demo") -> pytest.RunResult:
         pytester.makepyfile(text)
-        pytester.makeini("[pytest]")  # or the nearest one above the temporary directory would count
+        pytester.makeini("[pytest]")  # otherwise pytest uses the nearest one above the temporary directory
         chosen = ["--lab", name] if name else []
         always = ["-p", "lab.pytest_plugin.plugin", "--strict-markers", "-rs", *([] if watch else ["--lab-no-watch"])]
         return pytester.runpytest_inprocess(*always, *chosen, *args)

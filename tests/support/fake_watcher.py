@@ -1,4 +1,4 @@
-"""A watcher of invariants that finds wrong what a test tells it to, in pytest runs of their own."""
+"""A fake watcher of invariants whose violations the test sets, in separate pytest runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wrong(lab):
 
 
 class FakeWatcher:
-    """Finds wrong what a test tells it to."""
+    """Reports the violations that a test sets."""
 
     last: FakeWatcher
     fails: Exception | None = None
@@ -43,7 +43,7 @@ class FakeWatcher:
 
     @staticmethod
     def says(what: str, invariant: str = "reserved", ago: float = 0.0, defect: str = "") -> None:
-        """The watcher finds something wrong, which began some seconds ago."""
+        """Add a violation that began some seconds ago."""
         now = datetime.now(UTC)
         watcher = FakeWatcher.last
         since, evidence = now - timedelta(seconds=ago), ("pod x/y: Running",)
@@ -79,7 +79,7 @@ class FakeWatcher:
 
 
 def watched(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs pytest on a text, with the invariants watched by the fake."""
+    """Runs pytest on a text, with the fake watcher of invariants."""
     for module in (invariants, invariant_watch):
         monkeypatch.setattr(module, "Watcher", FakeWatcher)
     monkeypatch.setattr(FakeWatcher, "fails", None)

@@ -1,7 +1,7 @@
-"""Strict fakes for unit tests: they refuse what a test did not declare, and remember everything else.
+"""Strict fakes for unit tests: they refuse everything that a test did not declare, and record the rest.
 
 Use them through the fixtures ``runner`` and ``clock`` of conftest.py, which also fail a test that declared a
-command nobody ran.
+command which did not run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pattern = str | Sequence[object]
 
 @dataclass(frozen=True)
 class Call:
-    """One command that the code under test ran, with everything it asked for."""
+    """One command that the code under test ran, with all arguments."""
 
     argv: tuple[str, ...]
     stdin: str | bytes | None = None
@@ -33,7 +33,7 @@ class Call:
 
     @property
     def line(self) -> str:
-        """The command as one would type it."""
+        """The command as a shell command line."""
         return shlex.join(self.argv)
 
 
@@ -42,7 +42,7 @@ Answer = str | Callable[[Call], str]
 
 @dataclass
 class Handler:
-    """The answer to a command; ``left`` is how often it still answers (None: always)."""
+    """The answer to a command; ``left`` is the number of further calls it answers (None: unlimited)."""
 
     words: tuple[object, ...]
     out: Answer
@@ -54,7 +54,7 @@ class Handler:
     calls: list[Call] = field(default_factory=list)
 
     def matches(self, argv: tuple[str, ...]) -> bool:
-        """Whether ``argv`` starts with (exact: is) the declared words."""
+        """Whether ``argv`` starts with (exact: equals) the declared words."""
         if self.left == 0 or len(argv) < len(self.words) or (self.exact and len(argv) != len(self.words)):
             return False
         return all(want is ... or want == word for want, word in zip(self.words, argv, strict=False))
@@ -64,10 +64,10 @@ class Handler:
 
 
 class FakeRunner:
-    """A Runner that knows only declared commands; an unknown one is an AssertionError that names it.
+    """A Runner that knows only declared commands; an undeclared one is an AssertionError that names it.
 
-    The declared command with the most words wins; among equals the first that still has ``times`` left, so
-    a sequence is declared in its order. Thread-safe.
+    The declared command with the most words wins, among equals the first with ``times`` left, so a sequence is
+    declared in order. Thread-safe.
     """
 
     def __init__(self, which: Mapping[str, str] | None = None) -> None:
@@ -109,7 +109,7 @@ class FakeRunner:
         return handler
 
     def has(self, name: str, path: str = "") -> None:
-        """Put a program into PATH; ``which`` knows no other."""
+        """Add a program to PATH; ``which`` finds no other."""
         self.programs[name] = path or f"/usr/bin/{name}"
 
     def which(self, name: str) -> Path | None:
@@ -117,7 +117,7 @@ class FakeRunner:
         return Path(self.programs[name]) if name in self.programs else None
 
     def stopped(self) -> bool:
-        """See Runner.stopped: what a test has set."""
+        """See Runner.stopped: set by the test."""
         return self.cancelled
 
     def run(
@@ -159,11 +159,11 @@ class FakeRunner:
 
     @property
     def lines(self) -> list[str]:
-        """Every command that was run, as one would type it."""
+        """Return every command that was run, as a shell command line."""
         return [call.line for call in self.calls]
 
     def unmet(self) -> list[str]:
-        """What is wrong at the end of a test: declared but not run (often enough), run but not declared."""
+        """Return errors at the end of a test: declared commands that did not run, undeclared ones that did."""
         never = [f"declared but never run: {h}" for h in self.handlers if not h.calls and h.left != 0]
         few = [f"declared {h.left} times more than run: {h}" for h in self.handlers if h.calls and h.left]
         return never + few + [f"run but not declared: {line}" for line in self.unexpected]
@@ -182,21 +182,21 @@ class FakeClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         with self._lock:
             self.now += seconds
 
     def sleep(self, seconds: float) -> None:
-        """Stand-in for time.sleep: takes no time and is remembered in ``slept``."""
+        """Replace time.sleep: return at once and record the seconds in ``slept``."""
         self.slept.append(seconds)
         self.advance(seconds)
 
 
 @dataclass
 class FakeStep:
-    """A step that keeps its state in ``done`` and writes down every verb it is asked for.
+    """A step that keeps its state in ``done`` and logs every verb.
 
-    ``act`` maps a verb to what happens inside it: a function of the context, or an exception to raise.
+    ``act`` maps a verb to its effect: a function of the context, or an exception to raise.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""A pretended lab for the GPU steps: node containers behind ``docker``, and a cluster of plain objects."""
+"""A fake lab for the GPU steps: node containers behind ``docker``, and a cluster of plain objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STARTED = "2026-11-21T10:00:00.5Z"
 
 
 def pretend_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An x86-64 machine that has the library in its cache; compiling it again fails the test."""
+    """An x86-64 machine with the library in its cache; compiling it again fails the test."""
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     library = library_in_cache("x86_64")
     library.parent.mkdir(parents=True)
@@ -49,13 +49,13 @@ def pretend_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wanted(name: str, spec: LabSpec = SPEC, failures: Failures | None = None) -> NodeFiles:
-    """The files the node should have, when these of its GPUs are not well."""
+    """Return the files that the node should have while these of its GPUs are unhealthy."""
     gpus = with_failures(gpus_of(spec.name, name, spec.gpu), failures or {})
     return files_of(name, gpus, source_digest("x86_64"), "x86_64")
 
 
 class Node:
-    """A node container as ``docker`` shows it: what was unpacked into it, and what state.sh would print."""
+    """A node container behind ``docker``: its unpacked files and the output of state.sh."""
 
     def __init__(self, name: str, role: str) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Node:
         self.installs = 0
 
     def become(self, files: NodeFiles) -> None:
-        """Be as planned."""
+        """Put the planned files into the node."""
         devices = {**files.devices, "/dev/nvidiactl": "195:255", "/dev/nvidia-uvm": "195:253"}
         self.lines = [
             *(f"sum {digest}  {path}" for path, digest in files.sums().items()),
@@ -81,7 +81,7 @@ class Node:
         self.conf = files.texts[NVML_CONFIG]
 
     def write(self, text: str) -> str:
-        """nvml.conf, in place."""
+        """Return the node's nvml.conf."""
         self.conf = text
         self.writes.append(text)
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -96,14 +96,14 @@ class Node:
         return "\n".join([*self.lines, *brought, *([] if self.bare else ["handler nvidia"])])
 
     def shell(self, call: Call) -> str:
-        """A command with something on its stdin: the new text of nvml.conf, or the tar."""
+        """Run a command with stdin: the new text of nvml.conf, or the tar."""
         if isinstance(call.stdin, str):
             assert call.argv[-1].startswith(f"cat >{NVML_CONFIG} ")
             return self.write(call.stdin)
         return self.install(call)
 
     def install(self, call: Call) -> str:
-        """What install.sh does with a tar that holds what it should."""
+        """Act as install.sh with a tar of the expected content."""
         assert isinstance(call.stdin, bytes)
         with tarfile.open(fileobj=io.BytesIO(call.stdin)) as tar:
             file = tar.extractfile("nvml.conf")
@@ -172,11 +172,11 @@ class GpuWorld:
 
     @property
     def deleted(self) -> list[str]:
-        """What was deleted, as namespace/name."""
+        """Return the deleted objects as namespace/name."""
         return [f"{call.namespace}/{call.name}" for call in self.api.calls_of("delete")]
 
     def plan(self, *names: str) -> None:
-        """Let these nodes accept the files they should get, and be as planned already."""
+        """Make these nodes accept the planned files, and have them already."""
         for name in names:
             self.nodes[name].offers = [wanted(name, self.spec)]
             self.nodes[name].become(wanted(name, self.spec))
@@ -184,18 +184,18 @@ class GpuWorld:
             labels.update(node_labels(pools_by_node(self.spec)[name]))
 
     def serve(self, gpus: int = 2, began: str = "2026-11-21T10:00:07Z") -> None:
-        """Let the device plugin run on the GPU nodes, and the kubelets offer GPUs."""
+        """Make the device plugin run on the GPU nodes, and the kubelets offer GPUs."""
         for name in pools_by_node(self.spec):
             self.offer(name, gpus)
             self.api.add(plugin_pod(name, GpuPlugin(self.spec).config_hash(), began))
 
     def offer(self, name: str, gpus: int) -> None:
-        """Let the kubelet of a node offer so many GPUs."""
+        """Make the kubelet of a node offer this number of GPUs."""
         self.api.get("Node", name)["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)  # type: ignore[index]
 
 
 def labelled(call: Request) -> None:
-    """All that the lab makes is labelled as its own."""
+    """Assert that the lab's objects have its labels."""
     assert call.body["metadata"]["labels"]["kailab"] == "demo"
 
 

@@ -23,12 +23,12 @@ class Guard:
         self.refused: list[str] = []
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise and remember."""
+        """Record the refusal and raise it."""
         self.refused.append(what)
         raise AssertionError(f"unit test reached for the real machine: {what}")
 
     def processes(self, allowed: tuple[str, ...]) -> None:
-        """Close every way to start a process, except for the programs named."""
+        """Refuse to start processes, except the named programs."""
         real_sh, real_popen = sh.Command.__call__, subprocess.Popen.__init__
 
         def check(program: object) -> None:
@@ -53,7 +53,7 @@ class Guard:
             self.patch.setattr(os, name, self._closed(f"os.{name}"))
 
     def sockets(self, *, loopback: bool) -> None:
-        """Close the network; pairs of connected sockets (asyncio makes one for itself) stay possible."""
+        """Refuse network access; pairs of connected sockets (asyncio creates one) stay possible."""
         for name in ("connect", "connect_ex", "bind", "sendto"):
             self.patch.setattr(socket.socket, name, self._gated(name, getattr(socket.socket, name), loopback))
         for name in ("getaddrinfo", "gethostbyname"):

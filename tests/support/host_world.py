@@ -1,4 +1,4 @@
-"""A machine made of files in a directory, whose commands do to those files what the real ones would."""
+"""A machine made of files in a directory, with fake commands that change those files as the real ones would."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HostWorld:
         self.put("/etc/os-release", DEBIAN)
 
     def put(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
-        """Make a file."""
+        """Create a file."""
         file = self.machine.path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -46,16 +46,16 @@ class HostWorld:
         self.put(f"/proc/sys/{name.replace('.', '/')}", f"{value}\n")
 
     def files(self) -> dict[str, tuple[bytes, int]]:
-        """Every file with its bytes and mode."""
+        """Return every file with its bytes and mode."""
         found = sorted(path for path in self.root.rglob("*") if path.is_file())
         return {str(path.relative_to(self.root)): (path.read_bytes(), path.stat().st_mode & 0o7777) for path in found}
 
     def directories(self) -> set[str]:
-        """Every directory."""
+        """Return every directory."""
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_dir()}
 
     def obey_files(self, *, removing: bool = True) -> None:
-        """Let install, mv and, where a test removes things, rm and rmdir work."""
+        """Declare install and mv, and with ``removes`` also rm and rmdir."""
         self.runner.handle(["install", "-D", "-m"], out=self._install)
         self.runner.handle(["mv", "-f"], out=self._move)
         if removing:
@@ -63,7 +63,7 @@ class HostWorld:
             self.runner.handle(["rmdir", "--ignore-fail-on-non-empty"], out=self._rmdir)
 
     def obey_sysctl(self) -> None:
-        """Let sysctl -w work."""
+        """Declare sysctl -w."""
 
         def write(call: Call) -> str:
             name, _, value = call.argv[-1].partition("=")
@@ -73,12 +73,12 @@ class HostWorld:
         self.runner.handle(["sysctl", "-w"], out=write)
 
     def docker_runs(self, number: int = 4711, *args: str) -> None:
-        """There is a process dockerd."""
+        """Add a process dockerd."""
         self.put("/run/docker.pid", f"{number}\n")
         self.command_lines[number] = ["dockerd", *args]
 
     def docker_info(self, **changes: Any) -> str:
-        """The answer of ``docker info``."""
+        """Set the answer of ``docker info``."""
         return json.dumps({**DOCKER_INFO, **changes})
 
     def _install(self, call: Call) -> str:

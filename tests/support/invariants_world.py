@@ -59,7 +59,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     requests: Mapping[str, str] | None = None,
 ) -> Json:
-    """A pod of KAI's; bound, unless ``on`` is empty, with what KAI writes on it."""
+    """A pod of KAI; bound, unless ``on`` is empty, with KAI's labels and annotations."""
     notes: Json = dict(annotations or {})
     marks: Json = dict(labels or {})
     if fraction is not None:
@@ -113,7 +113,7 @@ def reservation(group: str = "g1", uuid: str = "GPU-1", *, name: str = "", **mor
 
 
 def copy_of(obj: Json, tenant: str, **more: str) -> Json:
-    """A tenant's pod as the host has it."""
+    """The synced pod of a tenant's pod."""
     about = obj["metadata"]
     labels = {
         **about.get("labels", {}),
@@ -132,7 +132,7 @@ def copy_of(obj: Json, tenant: str, **more: str) -> Json:
 
 
 def quota(tenant: str, **hard: str) -> Json:
-    """A tenant's ResourceQuota; ``gpu`` are whole GPUs."""
+    """A tenant's ResourceQuota; ``gpu`` counts whole GPUs."""
     limits = {"requests.nvidia.com/gpu" if key == "gpu" else key: amount for key, amount in hard.items()}
     labels = {"app": "vcluster", "release": tenant}
     about = meta(f"vc-{tenant}", f"vc-{tenant}", labels=labels)
@@ -159,7 +159,7 @@ def bind_request(name: str, phase: str = "Pending", groups: Iterable[str] = (), 
 
 
 def given(name: str, uuids: str, namespace: str = "t", container: str = "0") -> Json:
-    """The ConfigMap that tells a pod its GPUs; the pod's annotation is ``<name>-shared-gpu``."""
+    """The ConfigMap with a pod's GPUs; the pod's annotation is ``<name>-shared-gpu``."""
     return {
         "kind": "ConfigMap",
         "metadata": meta(f"{name}-shared-gpu-{container}", namespace),
@@ -171,7 +171,7 @@ def world(
     *objs: Json,
     kinds: Iterable[str] = ("Pod", "Node", "PodGroup", "Queue", "BindRequest", "ConfigMap", "ResourceQuota"),
 ) -> ClusterSnapshot:
-    """The world of these objects and, when none is among them, the usual node."""
+    """A snapshot of these objects and, unless they contain a node, the default node."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
     return ClusterSnapshot(AT, {kind: tuple(obj for obj in every if obj["kind"] == kind) for kind in kinds})
 
@@ -198,7 +198,7 @@ def state_of(
 def breaches(
     rule: str, *objs: Json, tenants: Mapping[str, ClusterSnapshot] | None = None, **more: Any
 ) -> list[Finding]:
-    """What one invariant finds wrong with these objects."""
+    """Return the findings of one invariant for these objects."""
     (invariant,) = known((rule,))
     return list(invariant.apply(state_of(world(*objs), tenants, **more)))
 
@@ -225,7 +225,7 @@ class Script:
         self.open = False
 
     def take(self, seconds: float) -> InformerEvent | None:
-        """The next step; a number is time without news, which passes in the bites that were asked for."""
+        """Return the next event; a number is a pause without events, of which ``seconds`` pass at most."""
         assert self.open
         if not self.steps:
             self.clock.advance(max(seconds, 0.001))
@@ -248,19 +248,19 @@ def listed(kind: str, *objs: Json, source: str = "/") -> InformerEvent:
 
 
 def lists(*objs: Json, source: str = "/", kinds: Iterable[str] = ()) -> list[InformerEvent]:
-    """The first lists of all kinds that any invariant needs."""
+    """The first lists of all kinds that an invariant needs."""
     every = objs if any(obj["kind"] == "Node" for obj in objs) else (node(), *objs)
     wanted = kinds or ("Pod", "Node", "ConfigMap", "BindRequest", "PodGroup", "Queue", "ResourceQuota")
     return [listed(kind, *(obj for obj in every if obj["kind"] == kind), source=source) for kind in wanted]
 
 
 def news(change: str, obj: Json, source: str = "/") -> InformerEvent:
-    """One change."""
+    """One watch event."""
     return InformerEvent(source, obj["kind"], ((change, obj),))
 
 
 def rule(name: str) -> Invariant:
-    """An invariant by its id."""
+    """Return an invariant by its id."""
     return known((name,))[0]
 
 
@@ -268,7 +268,7 @@ HOST = Scope("", Cluster(Path("/lab/kubeconfig")))
 
 
 def watched(clock: FakeClock, *steps: InformerEvent | float, scopes: tuple[Scope, ...] = (HOST,)) -> Watcher:
-    """A watcher after all these steps and a second more."""
+    """Return a watcher after all these steps and one more second."""
     script = Script(clock, *steps, 1.0)
     one = Watcher(scopes, clock=clock, informers=script)
     with one:

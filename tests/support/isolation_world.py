@@ -1,4 +1,4 @@
-"""A cluster with KAI on the host and in a tenant, in which all measures between them are in place."""
+"""A cluster with KAI on the host and in a tenant, with all isolation measures in place."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def scene() -> Scene:
 
 
 def put(world: LabWorld, made: Scene) -> FakeApiServer:
-    """Let the lab's cluster be this one."""
+    """Use this cluster as the lab's cluster."""
     world.api = FakeApiServer(*(obj for objs in made.objects.values() for obj in objs), log=world.log)
     return world.api

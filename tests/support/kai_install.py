@@ -1,4 +1,4 @@
-"""KAI's installation over fakes: a chart, what Helm renders from it, and components that come up."""
+"""KAI's installation over fakes: a chart, the manifests that Helm renders from it, and components that become ready."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kai_world(runner: FakeRunner, tmp_path: Path, **spec: Any) -> LabWorld:
 
 
 def come_up(world: LabWorld) -> None:
-    """All components run once somebody waits for them."""
+    """Make all components run as soon as the code waits for them."""
 
     def start(_: Call) -> None:
         for name in kai_deployments(world.spec):
@@ -60,7 +60,7 @@ def come_up(world: LabWorld) -> None:
 
 
 def install(world: LabWorld) -> None:
-    """Have KAI as the lab file wants it."""
+    """Install KAI according to the lab file."""
     world.api.add(release_secret(RELEASE, NAMESPACE, release_values(world.spec), version=f"v{world.spec.kai.version}"))
     for name in kai_deployments(world.spec):
         world.api.add(ready_deployment(name, NAMESPACE))

@@ -1,8 +1,8 @@
-"""Records what KAI charts show, names only, in tests/data/kai_renders/VERSION.json.
+"""Record names and values that KAI charts define, in tests/data/kai_renders/VERSION.json.
 
     python -m tests.support.kai_renders HELM kai-scheduler-v0.16.8.tgz …
 
-The recordings that are here were made so, with helm 3, from the charts in KAI's repository at each tag, packed as its
+The existing recordings were made this way, with helm 3, from the charts in KAI's repository at each tag, packed as its
 release workflow does: the chart's version is the tag.
 """
 
@@ -24,23 +24,23 @@ FOLDER = Path(__file__).parents[1] / "data" / "kai_renders"
 
 
 def versions() -> list[str]:
-    """The versions that are recorded."""
+    """Return the recorded versions."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def recorded(version: str) -> KaiChart:
-    """What was recorded of a version."""
+    """Return the recording of a version."""
     data = json.loads((FOLDER / f"{version}.json").read_text())
     return KaiChart(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
 
 
 def seen(helm: Path, chart: Path, run: Runner) -> KaiChart:
-    """What a chart file shows; its version is in its Chart.yaml."""
+    """Read a chart file; its version is in its Chart.yaml."""
     import yaml
 
     chart_yaml = helm_release.read_chart(chart, lambda inside: inside == "Chart.yaml")["Chart.yaml"]
     line = line_of(str(yaml.safe_load(chart_yaml)["version"]).removeprefix("v"))
-    # rendering asks no cluster, so the kubeconfig is never read
+    # rendering does not query a cluster, so the kubeconfig is never read
     return chart_seen(chart, line, Helm(run, helm, Path("/dev/null"), "none").template)
 
 

@@ -1,4 +1,4 @@
-"""A strict fake of the HTTP below ``Cluster``: it answers what a test declared; all else fails the test."""
+"""A strict fake of the HTTP below ``Cluster``: gives the declared answers; any other request fails the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES = "/apis/scheduling.run.ai/v2/queues"
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the code under test sent it."""
+    """One request that the code under test sent."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Request:
 
 
 def status(code: int, message: str, **more: Any) -> tuple[int, Json]:
-    """An answer with an error status, as an API server words it."""
+    """An error answer in the format of an API server."""
     return code, {"kind": "Status", "status": "Failure", "message": message, "code": code, **more}
 
 
@@ -49,7 +49,7 @@ class Stream:
 
     Args:
         steps: ``(type, object)``, raw bytes, an exception to raise, or an Event to wait for.
-        end: ``close`` ends the answer properly, ``hang`` keeps it open until the reader gives it up.
+        end: ``close`` ends the answer, ``hang`` keeps it open until the reader stops.
     """
 
     def __init__(self, *steps: Any, end: str = "hang") -> None:
@@ -97,13 +97,13 @@ class FakeReply:
         self.stream.given_up.set()
 
     def close(self) -> None:
-        """Remember it."""
+        """Record that it is closed."""
         self.closed = True
 
 
 @dataclass
 class Route:
-    """Declared answers to one method and path, used in their order."""
+    """Declared answers to one method and path, used in order."""
 
     method: str
     path: str
@@ -150,7 +150,7 @@ class FakeApi:
     ) -> Route:
         """Declare answers: a dict (200), ``(status, dict or text)``, an exception, or a Stream (a watch).
 
-        ``always`` repeats a single answer as often as it is asked for, or never; ``watch`` refuses a watch.
+        ``always`` repeats a single answer any number of times; ``watch`` refuses a watch.
         """
         watch = watch or any(isinstance(answer, Stream) for answer in answers)
         route = Route(method, path, watch, query, list(answers), always)
@@ -190,17 +190,17 @@ class FakeApi:
         return self.exec_answer if isinstance(self.exec_answer, ExecOutcome) else self.exec_answer(cancelled)
 
     def close(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed += 1
 
     def unmet(self) -> list[str]:
-        """What is wrong at the end of a test."""
+        """Return undeclared requests and unused answers at the end of a test."""
         never = [f"declared but not asked for: {r}" for r in self.routes if r.answers and not r.always]
         return never + [f"asked for but not declared: {line}" for line in self.unexpected]
 
 
 def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "", **more: Any) -> Json:
-    """A pod of namespace ``ns``; ``ready`` follows from the phase Running."""
+    """A pod of namespace ``ns``, Ready when it is Running."""
     meta = {"uid": uid or f"uid-{name}", "resourceVersion": version}
     obj = builders.pod(name, "ns", scheduler="kai-scheduler", phase=phase, container={"image": "i"}, **meta)
     for part, values in more.items():
@@ -209,12 +209,12 @@ def pod(name: str, phase: str = "Pending", *, version: str = "1", uid: str = "",
 
 
 def running(count: int) -> Any:
-    """Whether so many of the pods run."""
+    """Return a predicate: whether this number of pods run."""
     return lambda pods: sum(p["status"]["phase"] == "Running" for p in pods) == count
 
 
 def event(reason: str, message: str, about: Json, at: str, **more: Any) -> Json:
-    """A warning about an object."""
+    """A warning event about an object."""
     meta = about["metadata"]
     involved = {"kind": about["kind"], "name": meta["name"], "namespace": "ns", "uid": meta["uid"]}
     return {

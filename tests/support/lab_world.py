@@ -1,4 +1,4 @@
-"""A lab's context over a FakeApiServer and fake tools, and what Helm and steps leave in a cluster."""
+"""A lab's context over a FakeApiServer and fake tools, and objects that Helm and steps create."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 class FakeSupply:
-    """Has what a test put into it."""
+    """A supply with the items that a test added."""
 
     def __init__(self, charts: Mapping[str, Path]) -> None:
         self.charts = charts
@@ -61,7 +61,7 @@ class LabWorld:
         )
 
     def helm(self, *words: object, out: str = "") -> Any:
-        """Declare a helm command; its verb goes to the log."""
+        """Declare a helm command, whose verb is logged."""
 
         def answer(call: Any) -> str:
             self.log.append("helm " + " ".join(str(word) for word in call.argv[1:3]))
@@ -70,5 +70,5 @@ class LabWorld:
         return self.runner.handle(["/cache/helm", *words], out=answer)
 
     def owned(self, kind: str) -> list[str]:
-        """Names of what the journal says the lab owns."""
+        """Return the names of the resources that the lab owns according to the journal."""
         return [owned.name for owned in self.ctx.journal.owned(kind)]

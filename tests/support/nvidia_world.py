@@ -1,4 +1,4 @@
-"""Facts of pretended machines with NVIDIA GPUs."""
+"""Facts of fake machines with NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.host.nvidia.toolkit import Toolkit
 from lab.host.nvml import GpuDevice, Nvml
 
 VERSION = "999.12.03"
-"""A driver nobody has."""
+"""A driver version that does not exist."""
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 
@@ -53,7 +53,7 @@ FILES = DriverFiles(
 
 
 def facts(**changes: Any) -> NvidiaFacts:
-    """Four whole GPUs whose minors are not their indices; a toolkit, and Docker as it comes."""
+    """Four whole GPUs whose minors differ from their indices; a toolkit, and Docker with its default configuration."""
     gpus = (gpu(0, 2), gpu(1, 0), gpu(2, 1), gpu(3))
     values: dict[str, Any] = {
         "nvml": Nvml(VERSION, "13.0", gpus),

@@ -1,4 +1,4 @@
-"""kind/probe compiled for real, and its server run on this machine."""
+"""kind/probe compiled for real, and its server on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 def compiled(folder: Path) -> Path:
-    """The program; skips where there is no Go to compile it."""
+    """The program; skips if no Go compiler exists."""
     host = HostRunner()
     if (Go(host).version() or (0, 0)) < MINIMUM:
         pytest.skip(f"no Go {MINIMUM[0]}.{MINIMUM[1]}")
@@ -35,7 +35,7 @@ def compiled(folder: Path) -> Path:
 
 
 def simulated_nvml(folder: Path) -> Path:
-    """A folder with nvidia-smi over the simulated libnvidia-ml.so.1; skips where there is no C compiler."""
+    """A folder with nvidia-smi over the simulated libnvidia-ml.so.1; skips if no C compiler exists."""
     if not COMPILER:
         pytest.skip("no C compiler")
     for product in PRODUCTS:
@@ -45,7 +45,7 @@ def simulated_nvml(folder: Path) -> Path:
 
 
 def run(*argv: object, env: Mapping[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; its exit code is checked."""
+    """Run a command and check its exit code."""
     done = subprocess.run(
         [str(word) for word in argv],
         capture_output=True,
@@ -59,7 +59,7 @@ def run(*argv: object, env: Mapping[str, str] | None = None, code: int = 0) -> s
 
 
 class Served:
-    """The server on a port of 127.0.0.1 that was free."""
+    """The server, on a free port of 127.0.0.1."""
 
     def __init__(self, program: Path, *args: str) -> None:
         self.process = subprocess.Popen(
@@ -72,7 +72,7 @@ class Served:
         self.port = int(self.process.stdout.readline().split()[-1])
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[http.client.HTTPResponse, bytes]:
-        """One request and its answer."""
+        """Send one request and return its answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
             connection.request(method, path, body)
@@ -92,7 +92,7 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
     def raw(self, *parts: bytes) -> bytes:
-        """All that comes back for these bytes, each part sent on its own."""
+        """Send each part separately and return all that comes back."""
         with self.connect() as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for part in parts:
@@ -100,12 +100,12 @@ class Served:
             return received(connection)
 
     def stop(self) -> int:
-        """Ask it to end; its exit code."""
+        """Ask the server to end, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(SECONDS)
 
     def close(self) -> None:
-        """End it however it is."""
+        """End the server in any state."""
         self.process.kill()
         self.process.wait(SECONDS)
         if self.process.stdout is not None:
@@ -113,7 +113,7 @@ class Served:
 
 
 def received(connection: socket.socket) -> bytes:
-    """What comes until the server closes its side."""
+    """Read until the server closes its side."""
     got = b""
     while more := connection.recv(65536):
         got += more

@@ -1,4 +1,4 @@
-"""A host with a tenant that is removed."""
+"""A host with a tenant to be removed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def node(name: str, gpus: int = 2, tenant: str = "") -> Json:
 
 
 class RemovalWorld(LabWorld):
-    """A lab with the tenant ``team-a``, whose pods take their time: they end only when they are deleted themselves."""
+    """A lab with the tenant ``team-a``, whose pods end only when they are deleted themselves."""
 
     def __init__(self, runner: FakeRunner, tmp: Path, tenant: TenantSpec, **spec: Any) -> None:
         super().__init__(lab_spec(tenants=[tenant.model_dump()], **spec), runner, tmp)
@@ -70,7 +70,7 @@ class RemovalWorld(LabWorld):
         self.ctx.journal.owns("port", "team-a", "tenant:team-a", host="41000", node="30440")
 
     def inhabit(self, *pods: Json) -> None:
-        """Have the tenant with its control plane and these pods."""
+        """Add the tenant with its control plane and these pods."""
         control = {"app": "vcluster", "release": "team-a"}
         self.api.put("Namespace", SPACE, metadata={"uid": "space", "labels": {"kailab": "demo"}})
         self.api.add(ready_deployment("team-a", SPACE))
@@ -91,11 +91,11 @@ def inhabited(runner: FakeRunner, folder: Path) -> RemovalWorld:
 
 
 def helm(world: RemovalWorld) -> None:
-    """Helm will be asked to uninstall the tenant."""
+    """Declare Helm's uninstallation of the tenant."""
     world.helm("uninstall", "team-a", "--namespace", SPACE)
 
 
 def remove(world: RemovalWorld, **options: Any) -> Removal:
-    """Remove the tenant, by a clock that goes half a second a look."""
+    """Remove the tenant, with a clock that advances 0.5 s per call."""
     ticks = itertools.count(100.0, 0.5)
     return remove_tenant(world.ctx, world.tenant, clock=lambda: next(ticks), **options)

@@ -1,4 +1,4 @@
-"""Lab files and tenants for tests: valid ones, of which a test names only what it is about."""
+"""Valid lab files and tenants for tests; a test names only the settings that matter to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lab that is up as far as its saved state goes, with fake steps and a fake cluster: for 'lab tenant'."""
+"""A lab that is up according to its saved state, with fake steps and a fake cluster, for 'lab tenant'."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.fake_api_server import FakeApiServer
 
 @dataclass
 class FakeStep:
-    """A step that writes down what is done with it; ``act`` may raise."""
+    """A step that logs its verbs; ``act`` may raise."""
 
     id: str
     log: list[str]
@@ -112,7 +112,7 @@ class FakeKai(Kai):
 
 
 def lab_file(**more: Any) -> LabSpec:
-    """A lab of three workers with one tenant of its own."""
+    """A lab of three workers with one own-kai tenant."""
     base: dict[str, Any] = {
         "name": "demo",
         "cluster": {"workers": 3},
@@ -124,13 +124,13 @@ def lab_file(**more: Any) -> LabSpec:
 
 
 def own_kai(name: str = "ml", **more: Any) -> TenantSpec:
-    """A tenant with a KAI of its own."""
+    """A tenant with its own KAI."""
     base = {"name": name, "mode": "own-kai", "kaiVersion": "0.16.8"}
     return TenantSpec.model_validate({**base, **more}, by_alias=True, by_name=False)
 
 
 class TenancyWorld:
-    """A lab whose state is on disk; ``log`` is what its steps did."""
+    """A lab whose state is on disk; ``log`` has the verbs of its steps."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spec: LabSpec | None = None, added: tuple[TenantSpec, ...] = ()):
         self.log: list[str] = []
@@ -156,11 +156,11 @@ class TenancyWorld:
         self.removed: list[tuple[str, float | None]] = []
 
     def lab(self) -> Lab:
-        """The lab as another process would find it."""
+        """The lab as another process would attach to it."""
         return Lab(Session.attached("demo"))
 
     def steps(self, spec: LabSpec, *_: object) -> tuple[Any, ...]:
-        """A plan of a step or two per tenant."""
+        """A plan with one or two steps for each tenant."""
         apart = beside_host_kai(spec)
         found: list[Any] = [self.step("network")]
         found += [FakeKai(spec, log=self.log, act=self.act("kai"))] if spec.scheduler == "kai" else []
@@ -175,14 +175,14 @@ class TenancyWorld:
         return tuple(found)
 
     def act(self, name: str) -> Callable[[], None]:
-        """What happens when a step is applied."""
+        """The effect of applying a step."""
         return self.acts.get(name, lambda: None)
 
     def step(self, name: str, *needs: str, want: object = None) -> FakeStep:
-        """A step; ``acts`` says what happens when it is applied."""
+        """A step; ``acts`` defines the effect of applying it."""
         return FakeStep(name, self.log, needs, self.act(name), want=want)
 
     def remove(self, ctx: Any, tenant: TenantSpec, *, grace: float | None, check_gpus: bool) -> Removal:
-        """Stands in for the engine-level removal."""
+        """Replaces the removal at the level of the engine."""
         self.removed.append((tenant.name, grace))
         return self.removal

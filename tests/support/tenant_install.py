@@ -1,4 +1,4 @@
-"""A tenant's virtual cluster over fakes: its release, and a control plane that comes up."""
+"""A tenant's virtual cluster over fakes: its release, and a control plane that becomes ready."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kubeconfig_secret(server: str) -> dict[str, Any]:
 
 
 def run_control_plane(world: LabWorld, server: str = "https://127.0.0.1:41000") -> None:
-    """The control plane runs and has written its kubeconfig once somebody waits for them."""
+    """Make the control plane run and write its kubeconfig as soon as the code waits for it."""
 
     def start(_: Call) -> None:
         control_plane = running_pod("team-a-1", SPACE, labels=CONTROL)

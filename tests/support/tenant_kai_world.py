@@ -1,4 +1,4 @@
-"""A lab with a tenant of its own KAI over fakes: Helm "installs" a version, and its components come up."""
+"""A lab with an own-kai tenant over fakes: Helm "installs" a version, and its components become ready."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Bench:
         self.api.put("Pod", "work", "team", metadata=meta, spec={"nodeName": "worker3"}, status={"phase": "Running"})
 
     def _admit(self, call: Call) -> tuple[int, str] | None:
-        """The policy that holds pods off while KAI is changed, and KAI's webhooks."""
+        """The policy that denies pods while KAI is changed, and KAI's webhooks."""
         if "dryRun" in call.query:
             guarded = self.api.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed")
             return (422, "ValidatingAdmissionPolicy 'kailab-kai-is-changed' denied request") if guarded else None
@@ -65,7 +65,7 @@ class Bench:
             self.api.add(placed(running_pod(NAME, "default", labels={})))
 
     def install(self, version: str) -> None:
-        """Have a version in the tenant, as it wants to be."""
+        """Put a version into the tenant, fully installed."""
         spec = tenant_context(self.world.ctx, tenant_of(version)).spec
         self.api.add(release_secret(RELEASE, NAMESPACE, release_values(spec), version=f"v{version}"))
         for name in kai_deployments(spec):
@@ -75,7 +75,7 @@ class Bench:
         self.api.add(*queue_documents(spec))
 
     def helm_installs(self, version: str) -> None:
-        """Helm will be asked for a version, whose components come up."""
+        """Declare Helm's installation of a version, whose components become ready."""
 
         def answer(call: Any) -> str:
             self.world.log.append("helm upgrade")
@@ -94,7 +94,7 @@ class Bench:
 
 
 def placed(pod: Json) -> Json:
-    """The pod on a node."""
+    """Return the pod, bound to the node."""
     return {**pod, "spec": {**pod["spec"], "nodeName": "worker3"}}
 
 

@@ -1,4 +1,4 @@
-"""vCluster's values schema in small, and what validation says of a tenant."""
+"""A small copy of vCluster's values schema, and the validation errors of a tenant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def closed(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-# The shape of vCluster's own schema: closed objects, references, wherever the base values and these tests go.
+# Like vCluster's own schema: closed objects and references, for the base values and these tests.
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$defs": {"Switch": SWITCH},
@@ -48,7 +48,7 @@ DEFAULTS = {
 
 
 def problems(chart: Path, mode: str = "host-kai", **more: Any) -> list[str]:
-    """What is wrong with a tenant, one line each, without its name."""
+    """Return a tenant's validation errors, one line each, without its name."""
     try:
         validate_tenants(lab_with(tenant_spec(mode, **more)), chart)
     except SpecError as error:
