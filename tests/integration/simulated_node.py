@@ -33,7 +33,7 @@ class SimulatedNode:
 
     @property
     def env(self) -> dict[str, str]:
-        """Environment with which library and programs use this directory instead of /etc/kailab, /dev and loader paths."""
+        """Environment that points library and programs here instead of /etc/kailab, /dev and the loader's path."""
         return {
             "LD_LIBRARY_PATH": str(self.folder),
             "KAILAB_NVML_CONFIG": str(self.conf),
