@@ -45,7 +45,7 @@ def assert_scheduled_by_kai(workloads: WorkloadNamespace, pod: PodView, received
     assert workloads.event(pod, "Scheduled").reporter == KAI_SCHEDULER
     assert pod.pod_group, f"pod {pod.name} has no annotation pod-group-name"
     group = workloads.host.get("PodGroup", pod.pod_group, pod.namespace)
-    assert group is not None, f"there is no PodGroup {pod.namespace}/{pod.pod_group}"
+    assert group is not None, f"PodGroup {pod.namespace}/{pod.pod_group} does not exist"
     return PodGroupView.of(group)
 
 

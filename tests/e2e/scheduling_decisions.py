@@ -49,7 +49,7 @@ def decided(pod: PodView) -> bool:
     return bound(pod) or refused(pod)
 
 
-def everyone(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
+def wait_for_all(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool], what: str) -> list[PodView]:
     """Wait until ``until`` is true of all pods of a workload namespace, as on the host; for generated names.
 
     Raises:
@@ -66,7 +66,7 @@ def everyone(workloads: WorkloadNamespace, until: Callable[[list[PodView]], bool
     return [PodView.of(obj) for obj in objects]
 
 
-def staying(workloads: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
+def surviving(workloads: WorkloadNamespace, pods: Iterable[PodView]) -> list[PodView]:
     """Return the current state of those of ``pods`` that still exist and are not being deleted."""
     before = {pod.uid for pod in pods}
     return [pod for pod in workloads.host_pods() if pod.uid in before and not pod.deleting]

@@ -20,7 +20,7 @@ from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
 
 from .checks import gpu_group, needs_two_gpus, on_one_node, reservations
-from .scheduling_decisions import WAIT, bound, decided, refusal, refused, staying
+from .scheduling_decisions import WAIT, bound, decided, refusal, refused, surviving
 
 pytestmark = pytest.mark.kai
 
@@ -49,7 +49,7 @@ def test_kai_goes_round_the_gpus_of_the_default_scheduler(
     workloads.submit(gpu_pod("more", queue=queue))
     (more,) = workloads.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
-    assert len(staying(workloads, [other, mine])) == 2
+    assert len(surviving(workloads, [other, mine])) == 2
     cluster.wait(
         "Queue",
         lambda queues: [QueueView.of(obj).allocated.gpu for obj in queues] == [1],
@@ -93,7 +93,7 @@ def test_pod_bound_over_kai_is_failed_by_the_kubelet(
     )
     assert over.phase == "Failed"
     assert over.reason in ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
-    (still,) = staying(workloads, [mine])
+    (still,) = surviving(workloads, [mine])
     assert still.ready
     workloads.remove("mine", timeout=WAIT)
     workloads.submit(gpu_pod("next", gpus=leased_node.gpus, queue=queue))  # the failed pod holds nothing

@@ -85,7 +85,7 @@ def test_two_versions_of_kai_pack_the_same_workload(lab: Lab) -> None:
     nodes = [NodeView.of(obj) for obj in lab.cluster.list("Node")]
     for name in (a, b):
         if sum(node.gpus for node in nodes if node.labels.get(NODE_LABEL) == name) != 2:
-            pytest.skip(f"the arithmetic of the workload needs 2 GPUs of its own for {name}")
+            pytest.skip(f"the arithmetic of the workload needs 2 dedicated GPUs for {name}")
     workload = read(assets("manifests") / "compare" / "mixed.yaml")
     found = compare(lab, a, b, workload, timeout=WAIT)
     for run in found.runs:

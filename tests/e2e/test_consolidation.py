@@ -16,7 +16,7 @@ from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
-from .scheduling_decisions import WAIT, everyone, evictions
+from .scheduling_decisions import WAIT, evictions, wait_for_all
 
 pytestmark = pytest.mark.kai
 
@@ -34,20 +34,20 @@ def test_fragmented_gpus_are_consolidated(
     queue = new_queues(QueueSpec(name="department"), QueueSpec(name="team", parent="department"))["team"]
     one = of_priority(brief(gpu_pod(queue=queue)), "train")  # Deployments would not be preemptible otherwise
     workloads.submit(*(deployment(name, one) for name in SERVICES))
-    running = everyone(workloads, ready(3), what="three services with a GPU each are ready")
+    running = wait_for_all(workloads, ready(3), what="three services with a GPU each are ready")
 
     # Two share a node; when one of them is deleted, each node has one GPU in use and one free.
     full, _ = Counter(pod.node for pod in running).most_common(1)[0]
     leaving = next(pod for pod in running if pod.node == full)
     cluster.delete("Deployment", leaving.labels[APP_LABEL], workloads.namespace)
-    before = everyone(workloads, ready(2), what="two services are left, each on a node of its own")
+    before = wait_for_all(workloads, ready(2), what="two services are left, each on its own node")
     assert len({pod.node for pod in before}) == 2
 
     workloads.submit(gpu_pod("whole-node", gpus=2, queue=queue))
     (big,) = workloads.running("whole-node", timeout=WAIT)
     after = [
         pod
-        for pod in everyone(workloads, ready(3), what="both services and the pod of a whole node are ready")
+        for pod in wait_for_all(workloads, ready(3), what="both services and the pod of a whole node are ready")
         if pod.uid != big.uid
     ]
     assert {pod.node for pod in after} == {node.name for node in gpu_nodes} - {big.node}

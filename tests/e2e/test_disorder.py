@@ -20,7 +20,7 @@ from lab.workloads.pods import cpu_pod, fraction_pod
 from .checks import gpu_group, needs_two_gpus, on_gpus, on_one_node, reservations, shares
 from .kai_components import end, kill, wait_until_up
 from .nodes import cordoned, evict
-from .scheduling_decisions import NO_QUEUE, WAIT, everyone, refusal
+from .scheduling_decisions import NO_QUEUE, WAIT, refusal, wait_for_all
 
 pytestmark = pytest.mark.kai
 
@@ -33,7 +33,7 @@ def sharing(workloads: WorkloadNamespace, new_queues: NewQueues) -> list[PodView
     """A Deployment of two evictable pods with half a GPU each."""
     half = of_priority(brief(fraction_pod(fraction=0.5, queue=new_queues(*TREE)["team"])), "train")
     workloads.submit(deployment("sharing", half, replicas=2))
-    return everyone(workloads, two_ready(), what="two pods with half a GPU each are ready")
+    return wait_for_all(workloads, two_ready(), what="two pods with half a GPU each are ready")
 
 
 def two_ready(*, without: list[PodView] | None = None, not_on: str = "") -> Callable[[list[PodView]], bool]:
@@ -93,7 +93,7 @@ def test_pods_of_a_drained_node_come_back_elsewhere(
         held = [PodView.of(obj) for obj in cluster.list("Pod", RESERVATIONS, fields=f"spec.nodeName={node}")]
         for pod in [pod for pod in sharing if pod.node == node] + held:
             evict(cluster, pod)
-        after = everyone(workloads, two_ready(not_on=node), what="two pods are ready on other nodes")
+        after = wait_for_all(workloads, two_ready(not_on=node), what="two pods are ready on other nodes")
     assert all(used <= 1 for used in shares(cluster, after).values())
     cluster.wait(
         "Pod",
@@ -129,9 +129,7 @@ def test_pods_without_their_reservation_are_made_anew(
         halves = [pod for pod in pods if pod.requests.fraction]
         return len(halves) == 2 and all(pod.ready and pod.uid not in bare for pod in halves)
 
-    halves = [
-        pod for pod in everyone(workloads, replaced, what="other pods have taken their place") if pod.requests.fraction
-    ]
+    halves = [pod for pod in wait_for_all(workloads, replaced, what="other pods replace them") if pod.requests.fraction]
     used = shares(cluster, halves)
     assert all(share <= 1 for share in used.values())
     for pod in halves:
@@ -149,7 +147,7 @@ def test_queue_deleted_in_use(workloads: WorkloadNamespace, cluster: Cluster, ne
     assert document is not None
     cluster.delete("Queue", queue, wait=WAIT)
     workloads.submit(cpu_pod("late", queue=queue))
-    workloads.on_host(lambda pod: NO_QUEUE in refusal(pod), "late", timeout=WAIT, what="refused: there is no queue")
+    workloads.on_host(lambda pod: NO_QUEUE in refusal(pod), "late", timeout=WAIT, what="refused: unknown queue")
     again = {key: document[key] for key in ("apiVersion", "kind", "spec")}
     meta = {key: document["metadata"][key] for key in ("name", "labels")}
     cluster.apply([{**again, "metadata": meta}], retry=WAIT)

@@ -15,7 +15,7 @@ from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
-from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, staying
+from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, evictions, refusal, surviving
 
 pytestmark = pytest.mark.kai
 
@@ -60,5 +60,5 @@ def test_elastic_gang_gives_back_what_is_above_its_minimum(
     workers = workloads.running(*members, timeout=WAIT)
     workloads.submit(gpu_pod("owner", queue=names["owner"]))
     workloads.running("owner", timeout=WAIT)
-    assert len(staying(workloads, workers)) == own
+    assert len(surviving(workloads, workers)) == own
     assert evictions(workloads, *workers) == ["reclaim"]

@@ -16,7 +16,7 @@ from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, gpu_pod
 
 from .checks import on_gpus, two_nodes_of_two
-from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, everyone, refusal
+from .scheduling_decisions import OVER_LIMIT, WAIT, bound, decided, refusal, wait_for_all
 
 pytestmark = pytest.mark.kai
 
@@ -63,7 +63,7 @@ def test_gang_waits_for_its_members(workloads: WorkloadNamespace, new_queues: Ne
         namespace=workloads.namespace,
         fields=f"involvedObject.name={group}",
         timeout=WAIT,
-        what="KAI says that the gang is not complete",
+        what="KAI reports that the gang is not complete",
     )
     (early,) = workloads.host_pods()
     assert not bound(early)
@@ -75,11 +75,11 @@ def test_gang_waits_for_its_members(workloads: WorkloadNamespace, new_queues: Ne
 def test_job_with_a_minimum_is_a_gang(workloads: WorkloadNamespace, new_queues: NewQueues, cluster: Cluster) -> None:
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
     workloads.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
-    pods = everyone(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
+    pods = wait_for_all(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
     assert [bound(pod) for pod in pods] == [False, False]
     assert all(OVER_LIMIT in refusal(pod) for pod in pods)
     cluster.patch("Queue", queue, {"spec": {"resources": {"cpu": {"limit": 2 * POD_MILLICORES}}}})
-    everyone(workloads, all_of(2, bound), what="both pods of the Job are placed")
+    wait_for_all(workloads, all_of(2, bound), what="both pods of the Job are placed")
 
 
 @pytest.mark.kai(">=0.14.7")
@@ -88,7 +88,7 @@ def test_job_of_a_tenant_is_no_gang(tenant: TenantFixture, workloads: WorkloadNa
     """The host sees a vCluster's pods without the Job that owns them: each is a workload of its own."""
     queue = new_queues(*tree(cpu=POD_MILLICORES))["team"]
     workloads.submit(job("training", cpu_pod(queue=queue), pods=2, minimum=2))
-    pods = everyone(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
+    pods = wait_for_all(workloads, all_of(2, decided), what="both pods of the Job are placed or refused")
     assert sorted(bound(pod) for pod in pods) == [False, True]
     assert len({pod.pod_group for pod in pods}) == 2
 

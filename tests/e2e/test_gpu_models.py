@@ -31,7 +31,7 @@ pytestmark = pytest.mark.without_kai
 def planned(lab: Lab) -> Gpus:
     """The GPUs of each GPU node according to the lab file."""
     if lab.gpu_mode != "simulated":
-        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say which they are")
+        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not describe them")
     return {node: gpus_of(lab.spec.name, node, lab.spec.gpu) for node in pools_by_node(lab.spec)}
 
 

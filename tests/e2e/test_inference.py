@@ -22,7 +22,7 @@ from lab.workloads.pods import fraction_pod, gpu_pod
 from lab.workloads.probe import ProbeFacts, facts_when
 
 from .checks import assert_scheduled_by_kai, gpu_group, on_one_node, reservations
-from .scheduling_decisions import WAIT, bound, decided, everyone, refused
+from .scheduling_decisions import WAIT, bound, decided, refused, wait_for_all
 
 # A real server takes minutes to start; the stand-in is done with all of it in one.
 pytestmark = [pytest.mark.kai, pytest.mark.timeout(3600)]
@@ -57,7 +57,7 @@ def one(workloads: WorkloadNamespace, app: str, until: Callable[[PodView], bool]
         mine = [pod for pod in pods if pod.labels.get(APP_LABEL) == app]
         return len(mine) == 1 and until(mine[0])
 
-    pods = everyone(workloads, holds, f"the pod of {app} is {what}")
+    pods = wait_for_all(workloads, holds, f"the pod of {app} is {what}")
     return next(pod for pod in pods if pod.labels.get(APP_LABEL) == app)
 
 

@@ -33,7 +33,7 @@ from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 
 from .checks import gpu_group, on_gpus
 from .churn import Side, churn, log_of, watched
-from .scheduling_decisions import WAIT, everyone, refused
+from .scheduling_decisions import WAIT, refused, wait_for_all
 from .without_measures import node_of, settled, without_dedicated_nodes, without_namespace_opt_in, without_policy
 
 pytestmark = [pytest.mark.kai, pytest.mark.tenants("own-kai"), pytest.mark.timeout(1200)]
@@ -58,7 +58,7 @@ NewPlace = Callable[..., WorkloadNamespace]
 def beside(lab: Lab, tenant: TenantFixture) -> None:
     """Skip unless KAI is on the host as well, and the tenant has GPUs to share."""
     if not beside_host_kai(lab.spec):
-        pytest.skip(f"lab {lab.spec.name} has no tenant with a KAI of its own beside KAI on the host")
+        pytest.skip(f"lab {lab.spec.name} has no own-kai tenant beside KAI on the host")
     if (gpus := node_of(lab, tenant.name).gpus) < 2:
         pytest.skip(f"needs a node of tenant {tenant.name} with 2 GPUs, it has {gpus}")
 
@@ -110,7 +110,7 @@ def still_there(cluster: Cluster, *pods: PodView) -> None:
         timeout=HOLD * 3,
         hold=HOLD,
         fail=lambda objects: next(iter(_gone(wanted, objects)), None),
-        what=f"{', '.join(pod.name for pod in pods)} run on",
+        what=f"{', '.join(pod.name for pod in pods)} keep running",
     )
 
 
@@ -178,7 +178,7 @@ def test_without_namespace_opt_in_fractions_of_the_tenant_do_not_start(
             labels=labels,
             timeout=WAIT,
             hold=HOLD,
-            what="the tenant's fraction waits for a ConfigMap that nobody makes",
+            what="the tenant's fraction waits for a ConfigMap that is never created",
         )
         workloads.remove("half", timeout=WAIT)
     workloads.submit(half)
@@ -204,7 +204,7 @@ def test_without_dedicated_nodes_gpus_are_given_away_twice(
         (host,) = on_host.running("host", timeout=WAIT)
         assert host.node == node.name
         workloads.submit(brief(gpu_pod("twice", queue=inner_queue)))
-        (twice,) = everyone(workloads, lambda pods: any(p.ended for p in pods), what="the tenant's pod has failed")
+        (twice,) = wait_for_all(workloads, lambda pods: any(p.ended for p in pods), what="the tenant's pod has failed")
         assert (twice.node, twice.phase) == (node.name, "Failed")
         assert twice.reason in REFUSED_BY_KUBELET
         on_host.remove("host", timeout=WAIT)

@@ -45,7 +45,7 @@ def test_pytest_kind_is_attached(lab: Lab, cluster: Cluster, kind_cluster: Any) 
 @on_gpus()
 def test_gpus_are_allocatable_as_in_the_lab_file(lab: Lab, cluster: Cluster) -> None:
     if lab.gpu_mode != "simulated":
-        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not say how many there are")
+        pytest.skip(f"GPUs are {lab.gpu_mode}: the lab file does not have their number")
     pools = pools_by_node(lab.spec)
     seen = {node.name: (node.gpus, node.gpu_memory, node.gpu_product) for node in with_gpus(cluster)}
     assert seen == {name: (pool.per_node, pool.memory, product_label(pool.model)) for name, pool in pools.items()}

@@ -208,7 +208,7 @@ def test_fraction_that_does_not_fit_waits_and_says_so(own: OwnKai, idle: None, w
         namespace=workloads.namespace,
         fields=f"involvedObject.uid={over.uid}",
         timeout=WAIT,
-        what="KAI says why the pod waits",
+        what="KAI reports why the pod is pending",
     )
     assert {view.reporter for view in map(EventView.of, events) if view.reason == "Unschedulable"} == {KAI_SCHEDULER}
 
@@ -236,7 +236,7 @@ def test_pod_of_an_unknown_queue_waits(own: OwnKai, line: VersionLine, workloads
             ),
             namespace=workloads.namespace,
             timeout=WAIT,
-            what="KAI says why it does not place the pod",
+            what="KAI reports why it does not place the pod",
         )
     workloads.submit(cpu_pod("later", queue=own.queue))
     workloads.running("later", timeout=WAIT)

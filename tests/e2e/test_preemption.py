@@ -13,7 +13,7 @@ from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import on_one_node
-from .scheduling_decisions import WAIT, bound, decided, evictions, refused, staying
+from .scheduling_decisions import WAIT, bound, decided, evictions, refused, surviving
 
 pytestmark = pytest.mark.kai
 
@@ -36,10 +36,10 @@ def test_higher_priority_takes_the_place_of_a_lower_one(
     low = workloads.running(*names, timeout=WAIT)
     workloads.submit(pod("equal", "train"))
     workloads.on_host(decided, "equal", timeout=WAIT, what="placed or refused")
-    assert len(staying(workloads, low)) == leased_node.gpus
+    assert len(surviving(workloads, low)) == leased_node.gpus
     workloads.submit(pod("urgent", "build-preemptible"))
     workloads.running("urgent", timeout=WAIT)
-    kept = staying(workloads, low)
+    kept = surviving(workloads, low)
     assert len(kept) == leased_node.gpus - 1
     assert all(pod.ready for pod in kept)
     assert evictions(workloads, *low) == ["preempt"]
@@ -59,4 +59,4 @@ def test_non_preemptible_work_is_not_preempted(
     workloads.submit(of_priority(gpu_pod("inference", queue=queue), "inference"))
     (inference,) = workloads.on_host(decided, "inference", timeout=WAIT, what="placed or refused")
     assert refused(inference)
-    assert len(staying(workloads, building)) == leased_node.gpus
+    assert len(surviving(workloads, building)) == leased_node.gpus

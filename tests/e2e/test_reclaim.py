@@ -13,7 +13,7 @@ from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
 
 from .checks import needs_two_gpus, on_one_node
-from .scheduling_decisions import WAIT, bound, decided, evictions, refused, staying
+from .scheduling_decisions import WAIT, bound, decided, evictions, refused, surviving
 
 pytestmark = pytest.mark.kai
 
@@ -37,7 +37,7 @@ def test_borrowed_gpus_go_back(workloads: WorkloadNamespace, new_queues: NewQueu
     loans = workloads.running(*borrowing, timeout=WAIT)
     workloads.submit(gpu_pod("owner", queue=names["owner"]))
     workloads.running("owner", timeout=WAIT)
-    kept = staying(workloads, loans)
+    kept = surviving(workloads, loans)
     assert len(kept) == len(loans) - 1
     assert all(pod.ready for pod in kept)
     assert evictions(workloads, *loans) == ["reclaim"]
@@ -59,4 +59,4 @@ def test_gpus_within_quota_stay(workloads: WorkloadNamespace, new_queues: NewQue
     (more,) = workloads.on_host(decided, "more", timeout=WAIT, what="placed or refused")
     assert refused(more)
     assert not bound(more)
-    assert len(staying(workloads, satisfied)) == leased_node.gpus
+    assert len(surviving(workloads, satisfied)) == leased_node.gpus

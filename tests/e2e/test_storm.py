@@ -64,18 +64,18 @@ def submit_at_once(workloads: WorkloadNamespace, pods: Sequence[Json]) -> None:
 def wait_for(workloads: WorkloadNamespace, total: int, count: int, what: str, *, ended: bool = False) -> list[PodView]:
     """Wait until ``count`` of all pods are Ready or have succeeded; none may fail or disappear. Return all pods."""
 
-    def hopeless(objects: list[Json]) -> str | None:
+    def failure(objects: list[Json]) -> str | None:
         views = [PodView.of(obj) for obj in objects]
         bad = [view for view in views if view.phase == "Failed"]
         if bad:
             return f"pod {bad[0].name} has failed: {bad[0].reason or 'a container'}"
-        return f"{total - len(views)} pods were deleted by somebody" if len(views) < total else None
+        return f"{total - len(views)} pods were deleted" if len(views) < total else None
 
     def enough(objects: list[Json]) -> bool:
         views = [PodView.of(obj) for obj in objects]
         return sum(view.phase == "Succeeded" if ended else view.ready for view in views) >= count
 
-    found = workloads.host.wait("Pod", enough, namespace=workloads.namespace, timeout=WAIT, fail=hopeless, what=what)
+    found = workloads.host.wait("Pod", enough, namespace=workloads.namespace, timeout=WAIT, fail=failure, what=what)
     return [PodView.of(obj) for obj in found]
 
 

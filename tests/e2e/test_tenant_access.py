@@ -132,7 +132,7 @@ def test_kubeconfig_holds_one_door_and_nothing_of_others(lab: Lab) -> None:
         values = [cluster["server"], *cluster_secrets(cluster), *user_secrets(user)]
         for other, content in texts.items():
             found = [value[:40] for value in values if value in content]
-            assert other == name or not found, f"the kubeconfig of {other} holds what is {name}'s"
+            assert other == name or not found, f"the kubeconfig of {other} contains secrets of {name}"
 
 
 def cluster_secrets(cluster: Json) -> list[str]:

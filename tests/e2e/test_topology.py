@@ -74,4 +74,4 @@ def test_gang_that_no_rack_can_hold_waits_beside_free_gpus(
     waiting = workloads.on_host(decided, *rack, timeout=WAIT, what="placed or refused")
     assert [bound(pod) for pod in waiting] == [False] * len(rack)
     submit_gang(workloads, queue, zone, topology, ZONE)
-    workloads.on_host(bound, *zone, timeout=WAIT, what="placed: the zone has GPUs enough")
+    workloads.on_host(bound, *zone, timeout=WAIT, what="placed: the zone has enough GPUs")

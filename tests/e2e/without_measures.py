@@ -33,11 +33,11 @@ def without_namespace_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
     cluster, space = lab.cluster, tenant_namespace(tenant)
     try:
         cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: "host"}}})
-        until(cluster, lambda: judged_by_host(lab, space), f"the host's webhooks see namespace {space}")
+        until(cluster, lambda: seen_by_host_webhooks(lab, space), f"the host's webhooks see namespace {space}")
         yield
     finally:
         cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
-        until(cluster, lambda: not judged_by_host(lab, space), f"the host's webhooks leave namespace {space} alone")
+        until(cluster, lambda: not seen_by_host_webhooks(lab, space), f"the host's webhooks ignore namespace {space}")
         settled(lab)
 
 
@@ -88,7 +88,7 @@ def node_of(lab: Lab, tenant: str) -> NodeView:
     return max((node for node in nodes if node.name in mine), key=lambda node: node.gpus)
 
 
-def judged_by_host(lab: Lab, namespace: str) -> bool:
+def seen_by_host_webhooks(lab: Lab, namespace: str) -> bool:
     """Whether the webhooks of the host's KAI see pods of a namespace: dry-runs a pod that they refuse."""
     line = line_of(str(lab.kai_version))
     pod = {

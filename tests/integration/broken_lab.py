@@ -38,7 +38,7 @@ def is_unwell(seen: Diagnosis) -> bool:
 
 
 @dataclass
-class Ground:
+class BrokenLab:
     """The lab, its one node, and the objects that a case created."""
 
     ctx: LabContext

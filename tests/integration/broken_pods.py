@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.gpu import GpuPlugin
 from lab.workloads.pods import IMAGE
-from tests.integration.broken_lab import RESERVATIONS, SPACE, Ground, Json
+from tests.integration.broken_lab import RESERVATIONS, SPACE, BrokenLab, Json
 
 _NUMBERS = itertools.count(1)
 
@@ -49,7 +49,7 @@ def victim(*, uuid: str = "all") -> Json:
     return pod(f"victim-{next(_NUMBERS)}", runtimeClassName="nvidia", env={"NVIDIA_VISIBLE_DEVICES": uuid})
 
 
-def bare_plugin(ground: Ground, *args: str, **env: str) -> Json:
+def bare_plugin(ground: BrokenLab, *args: str, **env: str) -> Json:
     """Return a pod of the device plugin's image under runc, beside the active one."""
     doc = GpuPlugin(ground.ctx.spec).documents()[1]["spec"]["template"]["spec"]
     box = doc["containers"][0]

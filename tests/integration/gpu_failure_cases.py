@@ -9,7 +9,7 @@ from typing import Any
 from lab.gpu.simulated.fault_injection import GpuRef, fail, heal
 from lab.gpu.simulated.health import Health
 from lab.workloads.pods import fraction_pod, gpu_memory_pod
-from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, Ground
+from tests.integration.broken_lab import RESERVATIONS, SECONDS, SPACE, BrokenLab
 from tests.integration.broken_pods import bare_plugin, pod, reservation, victim
 
 CONTAINERD = "/etc/containerd/config.toml"
@@ -18,12 +18,12 @@ CDI = "/etc/cdi/kailab.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 LIBRARY = "/usr/local/lib/kailab/nvml-*/libnvidia-ml.so.1"
 
-NOBODYS = "KAI may delete a reservation pod of nobody first"
+DELETED = "KAI may delete a reservation pod without users first"
 RESTARTED = "the API server goes away for a while with the runtime of the lab's only node"
 
 Json = dict[str, Any]
 
-Act = Callable[[Ground], object]
+Act = Callable[[BrokenLab], object]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Case:
 def both(*acts: Act) -> Act:
     """Run functions one after another."""
 
-    def act(g: Ground) -> None:
+    def act(g: BrokenLab) -> None:
         for one in acts:
             one(g)
 
@@ -70,7 +70,7 @@ def file_case(path: str, change: str, *words: str, also: frozenset[str] = frozen
     """A case with an edited file of the node; with words, a pod fails with one of them."""
     change_it, put_back = edited(path, change)
 
-    def produce(g: Ground) -> None:
+    def produce(g: BrokenLab) -> None:
         change_it(g)
         if words:
             g.fails(victim(), *words)
@@ -83,7 +83,7 @@ def containerd_case(change: str, *words: str) -> Case:
     restart = "systemctl restart containerd"
     change_it, put_back = edited(CONTAINERD, change, restart)
 
-    def produce(g: Ground) -> None:
+    def produce(g: BrokenLab) -> None:
         change_it(g)
         steady(g)
         if words:
@@ -92,7 +92,7 @@ def containerd_case(change: str, *words: str) -> Case:
     return Case(produce, both(put_back, steady), unsteady=RESTARTED)
 
 
-def steady(g: Ground) -> None:
+def steady(g: BrokenLab) -> None:
     """Wait until the node has been healthy for a while: the API server may restart some seconds after containerd."""
     g.offers(2, hold=10.0)
 
@@ -100,7 +100,7 @@ def steady(g: Ground) -> None:
 def moved(files: str, *words: str) -> Case:
     """A case that hides files of the node, by a shell pattern; with words, a pod fails with one of them."""
 
-    def produce(g: Ground) -> None:
+    def produce(g: BrokenLab) -> None:
         g.sh(f'for file in {files}; do mv "$file" "$file.away"; done')
         if words:
             g.fails(victim(), *words)
@@ -118,7 +118,7 @@ def unit_case(unit: str) -> Case:
     )
 
 
-def multiplied(g: Ground) -> None:
+def multiplied(g: BrokenLab) -> None:
     """Time-slicing: the plugin offers each GPU twice."""
     text = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 2\n"
     meta = {"name": "time-slicing", "namespace": "kube-system"}
@@ -134,11 +134,11 @@ def multiplied(g: Ground) -> None:
     g.new_plugin(4, change)
 
 
-def plugin_again(g: Ground) -> None:
+def plugin_again(g: BrokenLab) -> None:
     g.new_plugin(2)
 
 
-def class_gone(g: Ground) -> None:
+def class_gone(g: BrokenLab) -> None:
     g.cluster.delete("RuntimeClass", "nvidia", wait=SECONDS)
     template = {"metadata": {"labels": {"app": "wants"}}, "spec": {**victim()["spec"], "restartPolicy": "Always"}}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "wants"}}, "template": template}
@@ -152,12 +152,12 @@ def class_gone(g: Ground) -> None:
     )
 
 
-def insufficient(g: Ground) -> str:
+def insufficient(g: BrokenLab) -> str:
     # the event comes first, then the condition
     return str(g.unscheduled(pod("greedy", gpus=99), "Insufficient nvidia.com/gpu"))
 
 
-def reservation_under_runc(g: Ground) -> None:
+def reservation_under_runc(g: BrokenLab) -> None:
     g.runtime_class("runc")
     g.make(fraction_pod("half", namespace=SPACE))
     g.cluster.wait(
@@ -174,23 +174,23 @@ def _crashed(obj: Json) -> bool:
     return any("terminated" in {**one.get("state", {}), **one.get("lastState", {})} for one in states)
 
 
-def bind_gives_up(g: Ground) -> None:
+def bind_gives_up(g: BrokenLab) -> None:
     g.binder_waits(10)
     g.runtime_class("runc")
     g.fails(fraction_pod("late", namespace=SPACE), "failed waiting for GPU reservation pod")
 
 
-def reservations_again(g: Ground) -> None:
+def reservations_again(g: BrokenLab) -> None:
     g.runtime_class("nvidia")
     g.empty("Pod", RESERVATIONS)
 
 
-def class_again(g: Ground) -> None:
+def class_again(g: BrokenLab) -> None:
     g.runtime_class("nvidia")
     g.gone("ReplicaSet", SPACE)
 
 
-def several_seen(g: Ground) -> None:
+def several_seen(g: BrokenLab) -> None:
     meta = {"POD_NAME": "several", "POD_NAMESPACE": RESERVATIONS, "NVIDIA_VISIBLE_DEVICES": "all"}
     doc = pod(
         "several",
@@ -204,18 +204,18 @@ def several_seen(g: Ground) -> None:
     g.ends(doc)
 
 
-def sharing_off(g: Ground) -> str:
+def sharing_off(g: BrokenLab) -> str:
     g.kai_config({"admission": {"gpuSharing": False}})
     return g.refused(fraction_pod("shared", namespace=SPACE))
 
 
-def sharing_on(g: Ground) -> None:
+def sharing_on(g: BrokenLab) -> None:
     g.kai_config({"admission": {"gpuSharing": True}})
     g.accepted(fraction_pod("shared", namespace=SPACE))
     g.clear()
 
 
-def no_memory_label(g: Ground) -> None:
+def no_memory_label(g: BrokenLab) -> None:
     g.label(memory=None)
     if g.kai:
         g.fails(gpu_memory_pod("by-memory", namespace=SPACE), "not synced")
@@ -229,12 +229,12 @@ def own_devices() -> Json:
     return doc
 
 
-def devices_guarded(g: Ground) -> str:
+def devices_guarded(g: BrokenLab) -> str:
     g.kai_config({"admission": {"blockNvidiaVisibleDevices": True}})
     return g.refused(own_devices())
 
 
-def devices_open(g: Ground) -> None:
+def devices_open(g: BrokenLab) -> None:
     g.kai_config({"admission": {"blockNvidiaVisibleDevices": False}})
     g.accepted(own_devices())
     g.clear()
@@ -273,7 +273,7 @@ CASES = {
     "plugin-strategy": Case(lambda g: g.ends(bare_plugin(g))),
     "plugin-nvml-missing": Case(lambda g: g.ends(bare_plugin(g, DEVICE_DISCOVERY_STRATEGY="nvml"))),
     "plugin-crashes": Case(lambda g: g.ends(bare_plugin(g, "--mig-strategy=nonsense"))),
-    "plugin-missing": Case(Ground.no_plugin, plugin_again, frozenset({"allocatable-short"})),
+    "plugin-missing": Case(BrokenLab.no_plugin, plugin_again, frozenset({"allocatable-short"})),
     "gpus-multiplied": Case(multiplied, plugin_again),
     "plugin-unwanted": Case(
         both(lambda g: g.label(present=None), lambda g: g.offers(0)),
@@ -296,18 +296,18 @@ CASES = {
     ),
     "reservation-count": Case(several_seen, kai=True),
     "reservation-image": Case(
-        lambda g: g.not_pulled(reservation("unpulled", image="registry.kailab.dev/none:1")), kai=True, unsteady=NOBODYS
+        lambda g: g.not_pulled(reservation("unpulled", image="registry.kailab.dev/none:1")), kai=True, unsteady=DELETED
     ),
     "reservation-failed": Case(
         lambda g: g.ends(reservation("refused", gpus=99, nodeName=g.node)),
         also=frozenset({"kubelet-refused"}),
         kai=True,
-        unsteady=NOBODYS,
+        unsteady=DELETED,
     ),
     "reservation-waits": Case(
         lambda g: g.runs(reservation("unready", container={"readinessProbe": {"exec": {"command": ["false"]}}})),
         kai=True,
-        unsteady=NOBODYS,
+        unsteady=DELETED,
     ),
     "visible-devices-set": Case(devices_guarded, devices_open, kai=True),
     "sharing-off": Case(sharing_off, sharing_on, kai=True),

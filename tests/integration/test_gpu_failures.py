@@ -15,7 +15,7 @@ import pytest
 from lab.gpu.diagnosis.symptoms import in_text
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
-from tests.integration.broken_lab import NAME, SPACE, Ground
+from tests.integration.broken_lab import NAME, SPACE, BrokenLab
 from tests.integration.conftest import Cli
 from tests.integration.gpu_failure_cases import CASES
 
@@ -23,7 +23,7 @@ UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "-
 
 
 @pytest.fixture(scope="module")
-def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokenLab]:
     """The lab; removed at the end."""
     command = Cli(tmp_path_factory.mktemp("broken"))
     command.labs.append(NAME)
@@ -32,7 +32,7 @@ def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iter
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KAILAB_STATE", command.env["KAILAB_STATE"])
             lab = Lab.attach(NAME)
-            ground = Ground(lab.context("failures"), up["facts"]["scheduler"] == "kai")
+            ground = BrokenLab(lab.context("failures"), up["facts"]["scheduler"] == "kai")
             ground.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
             yield ground
             lab.session.close()
@@ -41,7 +41,7 @@ def ground(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Iter
     assert command.kubeconfig.read_bytes() == command.before
 
 
-def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
+def test_a_healthy_lab_shows_nothing(ground: BrokenLab) -> None:
     seen = ground.well()
     assert seen.symptoms == ()
     assert [verdict for verdict in seen.path if verdict.severity != "ok"] == []
@@ -50,7 +50,7 @@ def test_a_healthy_lab_shows_nothing(ground: Ground) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("symptom", CASES)
-def test_failure(ground: Ground, symptom: str) -> None:
+def test_failure(ground: BrokenLab, symptom: str) -> None:
     case = CASES[symptom]
     if case.kai and not ground.kai:
         pytest.skip("needs KAI")
@@ -71,7 +71,7 @@ def test_failure(ground: Ground, symptom: str) -> None:
     assert [verdict for verdict in after.path if verdict.severity != "ok"] == []
 
 
-def test_the_command_says_the_same(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_command_says_the_same(ground: BrokenLab, tmp_path_factory: pytest.TempPathFactory) -> None:
     command = Cli(tmp_path_factory.mktemp("command"))
     command.env["KAILAB_STATE"] = str(ground.ctx.paths.root.parents[1])
     report = command("doctor", "--name", NAME, "--json", code=None).json()

@@ -178,14 +178,14 @@ def seen_by_pods(host: ScratchHost, kubectl: list[str | Path]) -> set[str]:
     for pod in asking:
         name = pod["metadata"]["name"]
         uuids = uuids_of(host.run(*kubectl, "exec", name, "--", "nvidia-smi", "-L").out)
-        assert len(uuids) == 1, f"{name} asked for one GPU and sees {sorted(uuids)}"
+        assert len(uuids) == 1, f"{name} requested one GPU and sees {sorted(uuids)}"
         assert uuids == {visible(host, kubectl, name)}
         assert not seen & uuids, f"{name} sees a GPU that another pod has"
         seen |= uuids
     for pod in (plain, handled):
         name = pod["metadata"]["name"]
         look = host.run(*kubectl, "exec", name, "--", "sh", "-c", "ls /dev; command -v nvidia-smi || true").out
-        assert "nvidia" not in look, f"{name} asked for no GPU and sees {look}"
+        assert "nvidia" not in look, f"{name} requested no GPU and sees {look}"
     return seen
 
 

@@ -175,7 +175,7 @@ class FakeApiServer:
         out = self._react(call)
         if isinstance(out, tuple):
             return ExecOutcome("", "", {"status": "Failure", "message": out[1]})
-        assert isinstance(out, str), f"nobody answers {command} in {call.namespace}/{call.name}"
+        assert isinstance(out, str), f"no reactor answers {command} in {call.namespace}/{call.name}"
         return ExecOutcome(out, "", {"status": "Success"})
 
     def close(self) -> None:

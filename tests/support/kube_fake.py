@@ -64,13 +64,13 @@ class Stream:
                 raise step
             if isinstance(step, threading.Event):
                 if not step.wait(10):
-                    raise AssertionError("nobody let the stream go on")
+                    raise AssertionError("the test did not continue the stream within 10 s")
             elif isinstance(step, bytes):
                 yield step
             else:
                 yield json.dumps({"type": step[0], "object": step[1]}).encode()
         if self.end == "hang" and not self.given_up.wait(10):
-            raise AssertionError("nobody gave the stream up")
+            raise AssertionError("the reader did not close the stream within 10 s")
 
 
 @dataclass
