@@ -55,7 +55,7 @@ class HostWorld:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_dir()}
 
     def obey_files(self, *, removing: bool = True) -> None:
-        """Declare install and mv, and with ``removes`` also rm and rmdir."""
+        """Declare install and mv, and with ``removing`` also rm and rmdir."""
         self.runner.handle(["install", "-D", "-m"], out=self._install)
         self.runner.handle(["mv", "-f"], out=self._move)
         if removing:
@@ -78,7 +78,7 @@ class HostWorld:
         self.command_lines[number] = ["dockerd", *args]
 
     def docker_info(self, **changes: Any) -> str:
-        """Set the answer of ``docker info``."""
+        """Return the answer of ``docker info``, with changes."""
         return json.dumps({**DOCKER_INFO, **changes})
 
     def _install(self, call: Call) -> str:

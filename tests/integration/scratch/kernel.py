@@ -28,7 +28,7 @@ def runc(argv: list[str]) -> None:
         config = pathlib.Path(bundles[0] if bundles else ".", "config.json")
         spec = json.loads(config.read_text())
         hooks = spec.setdefault("hooks", {}).setdefault("createContainer", [])
-        # drop the first word: the program is a script
+        # HOOK twice: a script does not see its first argument
         if not any(entry.get("args") == [HOOK, HOOK] for entry in hooks):
             hooks.insert(0, {"path": os.path.realpath(__file__), "args": [HOOK, HOOK]})
         config.write_text(json.dumps(spec))
