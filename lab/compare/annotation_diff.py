@@ -37,7 +37,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class SchedulerMarks:
-    """What the scheduler of one run wrote."""
+    """Keys and PodGroups that the scheduler of one run wrote."""
 
     keys: Mapping[tuple[str, str, str], str]
     """Lane, ``annotation`` or ``label``, and the key's meaning → ``key: normalized value``."""
@@ -46,7 +46,7 @@ class SchedulerMarks:
 
 
 def marks_of(recording: Recording, planned: Sequence[Planned], *, by_host: bool) -> SchedulerMarks:
-    """What the scheduler of a run wrote: all keys that were not in the ``planned`` objects.
+    """Keys and PodGroups that the scheduler of a run wrote: all keys that were not in the ``planned`` objects.
 
     With ``by_host`` the host's KAI schedules, and writes on the synced pods.
     """

@@ -56,13 +56,13 @@ def bar(gpu: Gpu) -> list[tuple[Holder, float, str]]:
     ]
 
 
-def given(gpu: Gpu) -> str:
-    """The problem of a GPU, and how much of it is given away."""
+def usage(gpu: Gpu) -> str:
+    """The problem of a GPU, and its used and free share."""
     if gpu.state is GpuState.UNHEALTHY:
         return gpu.trouble
     unknown = "at least " if any(holder.share is None for holder in gpu.holders) else ""
     free = f", {gpu.free:.0%} free" if gpu.free else ""
-    words = f"{unknown}{gpu.used:.0%} given away{free}".replace("%", " %")
+    words = f"{unknown}{gpu.used:.0%} used{free}".replace("%", " %")
     return f"{gpu.trouble}: {words}" if gpu.trouble else words
 
 

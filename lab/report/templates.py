@@ -11,7 +11,7 @@ from lab.compare.text import moment, state, where
 from lab.gpu.map.legend import MANY, SIGNS, STRIP, letter, total
 from lab.gpu.map.model import short
 from lab.gpu.map.text import node_words
-from lab.report.gpu_picture import bar, given, pod_line, tooltip
+from lab.report.gpu_picture import bar, pod_line, tooltip, usage
 from lab.report.timing_chart import seconds
 
 if TYPE_CHECKING:
@@ -39,6 +39,6 @@ def _environment() -> Environment:
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals.update(SIGNS=SIGNS, STRIP=STRIP, MANY=MANY)
-    filters = (bar, given, letter, moment, node_words, pod_line, seconds, short, state, tooltip, total, where)
+    filters = (bar, letter, moment, node_words, pod_line, seconds, short, state, tooltip, total, usage, where)
     environment.filters.update({function.__name__: function for function in filters})
     return environment

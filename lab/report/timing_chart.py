@@ -36,7 +36,7 @@ class TimingLane:
     note: str = ""
     """Tooltip of the title."""
     end: float | None = None
-    """Where the lane was cut off, in percent of the chart."""
+    """End of a lane that was cut off, in percent of the chart."""
     bad: bool = False
 
 

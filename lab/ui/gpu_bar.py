@@ -1,4 +1,4 @@
-"""How a terminal draws a GPU: the bar of its pods, and one cell in a strip.
+"""A GPU in a terminal: the bar of its pods, and one cell in a strip.
 
 Colours are never needed to read it: states have a sign and a word, pods have letters.
 """

@@ -85,7 +85,7 @@ def write_steps(page: TextWriter, steps: Sequence[tuple[str, str, Observed]], in
 
 
 def render_down(report: DownReport, console: Console | None = None) -> None:
-    """What ``lab down`` removed, kept and left behind."""
+    """The result of ``lab down``: removed, kept and left behind."""
     page = TextWriter(console)
     if report.left:
         page.line((f"Lab {report.name} was only partly removed", "bold red"), f"  {seconds(report.seconds)}")

@@ -20,7 +20,7 @@ SOURCES = {"present": "here", "bundle": "bundle", "registry": "download", "build
 
 
 def render_plan(report: PlanReport, console: Console | None = None) -> None:
-    """What ``lab up`` would do."""
+    """A plan: the changes that ``lab up`` would make."""
     page = TextWriter(console)
     plan = report.plan
     page.line((f"Plan for lab {plan.spec.name}", "bold"))

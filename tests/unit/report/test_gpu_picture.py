@@ -6,7 +6,7 @@ import re
 
 from lab.gpu.map.legend import letter
 from lab.gpu.map.model import Gpu, GpuMap
-from lab.report.gpu_picture import GpuPicture, bar, changed, given, tones_of, tooltip
+from lab.report.gpu_picture import GpuPicture, bar, changed, tones_of, tooltip, usage
 from lab.report.templates import render
 from tests.support.gpu_map_world import GpuCluster, Machine, demo, many, node, pod
 
@@ -33,11 +33,11 @@ PAGE = {
 def test_card_says_everything_in_words_too() -> None:
     text = words(demo().map())
     assert "4 GPUs on 2 nodes, largest free share 1 ; 1 node without GPUs" in text
-    shared = "GPU 0 ◐ shared GPU-766760b2 a b 75 % given away, 25 % free reserved by gpu-reservation-67073eedf57d56d9"
+    shared = "GPU 0 ◐ shared GPU-766760b2 a b 75 % used, 25 % free reserved by gpu-reservation-67073eedf57d56d9"
     assert f"{shared} a default/infer 10240 MiB host · test b team-a/train-0 0.5 my-vcluster · test" in text
-    assert "GPU 1 ● whole GPU-fe37aee4 a 100 % given away" in text
+    assert "GPU 1 ● whole GPU-fe37aee4 a 100 % used" in text
     assert "GPU 0 ! unhealthy GPU-e1279668 XID 79, GPU has fallen off the bus" in text
-    assert "GPU 1 ○ free GPU-a13f1cb9 0 % given away, 100 % free" in text
+    assert "GPU 1 ○ free GPU-a13f1cb9 0 % used, 100 % free" in text
     assert "Waiting for GPUs default/big 2 GPUs host · queue test" in text
 
 
@@ -58,7 +58,7 @@ def one_gpu(*fractions: str) -> Gpu:
 
 def test_shares_over_one_gpu_fill_the_bar_and_no_more() -> None:
     gpu = one_gpu("0.9", "0.9")
-    assert given(gpu) == "180 % given away"
+    assert usage(gpu) == "180 % used"
     assert [(width, letter) for _, width, letter in bar(gpu)] == [(50.0, "a"), (50.0, "b")]
 
 

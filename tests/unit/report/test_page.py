@@ -93,7 +93,7 @@ def test_everything_is_on_the_page(artifacts: Path) -> None:
         "Failures",
         "Before the run",
         "After the run",
-        "75 % given away, 25 % free",
+        "75 % used, 25 % free",
         "Steps of lab up",
         "cluster",
         "24.0 s",
