@@ -1,4 +1,4 @@
-"""Rules on GPUs: shares, memory, whole GPUs, and what a pod received."""
+"""Rules on GPUs: fractions, memory, whole GPUs, and the resources that pods received."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ HALF = [share("a", 0.5), share("b", 0.5)]
         [0.5, 0.5],
         [0.1] * 10,  # 0.9999999999999999 in floats
         [0.3333, 0.3333, 0.3334],
-        [0.33334, 0.33334, 0.33334],  # KAI cuts each to whole MiB, so it lets them pass
+        [0.33334, 0.33334, 0.33334],  # KAI rounds each down to whole MiB, so it admits them
     ],
 )
-def test_a_full_gpu_is_no_breach(shares: list[float]) -> None:
+def test_fully_shared_gpu_is_no_breach(shares: list[float]) -> None:
     pods = [share(f"p{number}", part) for number, part in enumerate(shares)]
     assert breaches("gpu-fractions", reservation(), *pods) == []
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.2], [0.5, 0.501]])
-def test_a_gpu_shared_out_more_than_once_is_named_with_its_pods(shares: list[float]) -> None:
+def test_oversubscribed_gpu_is_named_with_its_pods(shares: list[float]) -> None:
     pods = [share(f"p{number}", part) for number, part in enumerate(shares)]
     (breach,) = breaches("gpu-fractions", reservation(), *pods)
     assert breach.subject == "w1 GPU-1"
@@ -32,12 +32,12 @@ def test_a_gpu_shared_out_more_than_once_is_named_with_its_pods(shares: list[flo
     assert [line.split(":")[0] for line in breach.evidence] == [f"pod t/p{n}" for n in range(len(shares))]
 
 
-def test_what_has_ended_or_is_not_bound_takes_nothing() -> None:
+def test_ended_and_unbound_pods_hold_no_share() -> None:
     others = [share("done", 0.5, phase="Succeeded"), share("failed", 0.5, phase="Failed"), share("soon", 0.5, on="")]
     assert breaches("gpu-fractions", reservation(), *HALF, *others) == []
 
 
-def test_what_is_being_deleted_still_has_its_share() -> None:
+def test_pod_being_deleted_holds_its_share() -> None:
     assert breaches("gpu-fractions", reservation(), *HALF, share("going", 0.5, deleting=True))
 
 
@@ -50,7 +50,7 @@ def test_two_groups_on_one_gpu_add_up() -> None:
     assert breaches("gpu-fractions", *other, *pods) == []
 
 
-def test_the_same_uuid_on_two_nodes_is_two_devices() -> None:
+def test_same_uuid_on_two_nodes_is_two_devices() -> None:
     # All nodes of a kind cluster see the machine's real GPUs.
     pods = [share("a", 0.6), share("b", 0.6, "g2", on="w2")]
     held = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1", on="w2")]
@@ -68,7 +68,7 @@ def test_fractions_and_memory_add_up_on_one_gpu() -> None:
     assert "8192 + 8500" in breach.what
 
 
-def test_what_is_wrong_is_told_by_one_rule() -> None:
+def test_each_violation_is_reported_by_one_rule() -> None:
     pods = [share("a", 0.9), share("b", 0.9)]
     assert breaches("gpu-fractions", reservation(), *pods)
     assert breaches("gpu-memory", reservation(), *pods) == []
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_told_by_one_rule() -> None:
     assert breaches("gpu-memory", reservation(), *pods)
 
 
-def test_several_devices_count_on_each() -> None:
+def test_fractions_of_several_devices_count_on_each() -> None:
     wide = pod("wide", fraction=0.6, devices=2, groups=["g1", "g2"])
     held = [reservation("g1", "GPU-1"), reservation("g2", "GPU-2")]
     assert breaches("gpu-fractions", *held, wide) == []
@@ -85,14 +85,14 @@ def test_several_devices_count_on_each() -> None:
     assert breach.subject == "w1 GPU-2"
 
 
-def test_without_the_memory_label_a_share_may_be_a_hundredth_more() -> None:
+def test_without_memory_label_fractions_are_rounded_to_hundredths() -> None:
     # KAI then counts a GPU as 100: 0.335 of it is 33.
     pods = [share(f"p{n}", 0.335) for n in range(3)]
     assert breaches("gpu-fractions", node(memory=None), reservation(), *pods) == []
     assert breaches("gpu-fractions", node(), reservation(), *pods)
 
 
-def test_memory_that_a_gpu_does_not_have() -> None:
+def test_memory_requests_above_the_memory_of_a_gpu() -> None:
     pods = [pod(f"m{n}", mib=6000, groups=["g1"]) for n in range(3)]
     assert breaches("gpu-memory", reservation(), *pods[:2]) == []
     assert breaches("gpu-memory", node(memory=None), reservation(), *pods) == []
@@ -100,7 +100,7 @@ def test_memory_that_a_gpu_does_not_have() -> None:
     assert breach.what == "GPU GPU-1 of w1 has 16384 MiB, but its pods request 18000 MiB (6000 + 6000 + 6000)"
 
 
-def test_whole_gpus_and_reservation_pods_take_what_the_node_has() -> None:
+def test_whole_gpus_and_reservation_pods_above_the_gpus_of_the_node() -> None:
     full = [reservation(), *HALF, pod("whole", gpus=1)]
     assert breaches("whole-gpus", *full) == []
     (breach,) = breaches("whole-gpus", *full, pod("late", gpus=1, scheduler="default-scheduler"))
@@ -108,22 +108,22 @@ def test_whole_gpus_and_reservation_pods_take_what_the_node_has() -> None:
     assert any("holds GPU GPU-1" in line for line in breach.evidence)
 
 
-def test_whole_gpus_of_pods_that_are_gone_are_free() -> None:
+def test_ended_and_unbound_pods_hold_no_whole_gpus() -> None:
     pods = [pod("a", gpus=2), pod("b", gpus=2, phase="Failed"), pod("c", gpus=2, on="")]
     assert breaches("whole-gpus", *pods) == []
 
 
 @pytest.mark.parametrize(
-    ("there", "wrong"),
+    ("existing", "wrong"),
     [
-        (node(gpus=0, count=2), False),  # the device plugin starts anew
-        (node(gpus=0), False),  # not known
+        (node(gpus=0, count=2), False),  # the device plugin restarts
+        (node(gpus=0), False),  # unknown number
         (node(gpus=1, count=2), False),
         (node(gpus=1), True),
     ],
 )
-def test_how_many_gpus_a_node_has(there: dict[str, object], wrong: bool) -> None:
-    assert bool(breaches("whole-gpus", there, pod("a", gpus=2))) is wrong
+def test_gpus_of_a_node_are_the_larger_of_count_label_and_allocatable(existing: dict[str, object], wrong: bool) -> None:
+    assert bool(breaches("whole-gpus", existing, pod("a", gpus=2))) is wrong
 
 
 def test_time_slicing_multiplies_gpus() -> None:
@@ -133,14 +133,14 @@ def test_time_slicing_multiplies_gpus() -> None:
     assert breaches("whole-gpus", sliced, pod("a", gpus=9))
 
 
-def test_a_gpu_that_two_reservation_pods_hold() -> None:
+def test_gpu_held_by_two_reservation_pods() -> None:
     two = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1")]
     (breach,) = breaches("gpu-held-once", *two)
     assert breach.subject == "w1 GPU-1"
     ended = [reservation("g1", "GPU-1"), reservation("g2", "GPU-1", phase="Failed")]
     assert breaches("gpu-held-once", *ended) == []
-    silent = [reservation("g1", ""), reservation("g2", "")]
-    assert breaches("gpu-held-once", *silent) == []
+    unreported = [reservation("g1", ""), reservation("g2", "")]
+    assert breaches("gpu-held-once", *unreported) == []
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_a_gpu_that_two_reservation_pods_hold() -> None:
         (pod("p", fraction=0.5, devices=2, groups=["g1"]), "Fraction in 1 GPU group"),
     ],
 )
-def test_a_bound_pod_got_what_it_asked_for(state: dict[str, object], wrong: str) -> None:
+def test_bound_pod_received_what_it_requested(state: dict[str, object], wrong: str) -> None:
     found = breaches("received", state)
     assert [wrong in breach.what for breach in found] == ([True] if wrong else [])
 
 
-def test_gpus_of_tenants_count_on_the_host() -> None:
-    # Two tenants with a KAI each: neither sees what the other holds, the device does.
+def test_gpus_of_own_kai_tenants_count_on_the_host() -> None:
+    # Neither of two KAIs in tenants sees the GPUs that the other allocated.
     pods = [copy_of(pod("a", gpus=2), "ml"), copy_of(pod("b", gpus=1), "ops")]
     (breach,) = breaches("whole-gpus", *pods, own_kai=("ml", "ops"))
     assert "t/a of tenant ml" in breach.evidence[0]

@@ -1,4 +1,4 @@
-"""A known defect of KAI is proven by what it leaves behind, and only then."""
+"""A violation is attributed to a known defect of KAI only with evidence of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def scope(version: str = "0.16.8", **found: dict[str, Any]) -> Scope:
 FAILED_ONCE = {"status": {"phase": "Succeeded", "reason": "ConfigMap not found"}}
 
 
-def test_a_bind_that_failed_before_is_the_proof() -> None:
+def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
     found = with_cause(LOST, scope(server=FAILED_ONCE))
     assert found.defect == RETRIED
     assert found.evidence == (*EVIDENCE, "BindRequest t/server failed once: ConfigMap not found")
@@ -62,12 +62,12 @@ def test_a_bind_that_failed_before_is_the_proof() -> None:
         (LOST, scope()),
         (LOST, scope(server={"status": {"phase": "Succeeded"}})),
         (LOST, scope(server={})),
-        (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that one
+        (LOST, scope("0.17.0", server=FAILED_ONCE)),  # not seen with that version
         (LOST, scope("", server=FAILED_ONCE)),
         (replace(LOST, rule="queue-limit"), scope(server=FAILED_ONCE)),
         (replace(LOST, evidence=("pod t/broken: Running",)), scope(broken=FAILED_ONCE)),
         (replace(LOST, evidence=("queue server",)), scope(server=FAILED_ONCE)),
     ],
 )
-def test_without_proof_it_stays_what_it_is(violation: Violation, where: Scope) -> None:
+def test_violation_without_evidence_is_unchanged(violation: Violation, where: Scope) -> None:
     assert with_cause(violation, where) is violation

@@ -16,24 +16,24 @@ def member(name: str, group: str = "pg", **more: Any) -> dict[str, Any]:
     return pod(name, **{"gpus": 1, **more}, annotations={"pod-group-name": group})
 
 
-def test_a_queue_within_its_limit() -> None:
+def test_queue_within_its_limit() -> None:
     assert breaches("queue-limit", *TREE, pod_group("pg"), member("a"), member("b", on="")) == []
 
 
-def test_a_queue_over_its_limit_is_named_with_its_pods() -> None:
+def test_queue_over_its_limit_is_named_with_its_pods() -> None:
     (breach,) = breaches("queue-limit", *TREE, pod_group("pg"), member("a"), member("b"))
     assert breach.what == "the pods of queue leaf hold 2 GPUs, and its limit is 1"
     assert breach.evidence[0].startswith("queue leaf, parent root: limits gpu 1")
     assert len(breach.evidence) == 3
 
 
-def test_limits_of_parents_hold_for_all_below() -> None:
+def test_limit_of_a_parent_covers_all_its_descendants() -> None:
     pods = [member("a"), *(member(f"o{n}", "pg-other") for n in range(2))]
     (breach,) = breaches("queue-limit", *TREE, pod_group("pg"), pod_group("pg-other", "other"), *pods)
     assert breach.subject == "root GPUs"
 
 
-def test_fractions_and_memory_count_as_parts_of_gpus() -> None:
+def test_fractions_and_memory_count_as_fractions_of_gpus() -> None:
     halves = [share(f"h{n}", 0.5, annotations=IN_GROUP) for n in range(2)]
     assert breaches("queue-limit", *TREE, pod_group("pg"), *halves) == []
     more = pod("m", mib=1639, groups=["g1"], annotations=IN_GROUP)
@@ -44,7 +44,7 @@ def test_fractions_and_memory_count_as_parts_of_gpus() -> None:
     assert "1.2" in breach.what
 
 
-def test_pods_on_their_way_out_no_longer_count() -> None:
+def test_pods_being_deleted_do_not_count() -> None:
     assert breaches("queue-limit", *TREE, pod_group("pg"), member("a"), member("b", deleting=True)) == []
 
 
@@ -56,18 +56,18 @@ def test_cpu_in_millicores_and_memory_in_megabytes() -> None:
     assert [b.subject for b in breaches("queue-limit", *queues, pod_group("pg"), big)] == ["leaf cpu", "leaf memory"]
 
 
-def test_an_omitted_limit_is_none_at_all() -> None:
-    # KAI reads what is left out as 0 (docs/queues/README.md, 0.17.0).
+def test_omitted_limit_is_zero() -> None:
+    # KAI reads an omitted limit as 0 (docs/queues/README.md, 0.17.0).
     bare = {"kind": "Queue", "metadata": {"name": "leaf"}, "spec": {"resources": {"cpu": {"limit": -1}}}}
     assert [b.subject for b in breaches("queue-limit", bare, pod_group("pg"), member("a"))] == ["leaf GPUs"]
 
 
-def test_queues_in_a_circle_do_not_hang() -> None:
-    circle = [queue("leaf", "root", gpu=0), queue("root", "leaf")]
-    assert breaches("queue-limit", *circle, pod_group("pg"), member("a"))
+def test_circular_queues_are_evaluated() -> None:
+    circular = [queue("leaf", "root", gpu=0), queue("root", "leaf")]
+    assert breaches("queue-limit", *circular, pod_group("pg"), member("a"))
 
 
-def test_pods_run_in_leaves() -> None:
+def test_bound_pods_must_be_in_leaf_queues() -> None:
     assert breaches("leaf-queues", *TREE, pod_group("pg"), member("a")) == []
     (breach,) = breaches("leaf-queues", *TREE, pod_group("pg", "root"), member("a"))
     assert breach.what == "1 pod in queue root, which is the parent of leaf, other"
@@ -75,15 +75,15 @@ def test_pods_run_in_leaves() -> None:
     assert "'gone', which does not exist" in breach.what
 
 
-def test_pods_that_wait_may_name_any_queue() -> None:
-    # That is what KAI refuses, and test_queues of the suites looks at.
+def test_pending_pods_may_name_any_queue() -> None:
+    # KAI refuses to schedule them; tests/e2e/test_queues.py tests that.
     assert breaches("leaf-queues", *TREE, pod_group("pg", "root"), member("a", on="")) == []
 
 
 @pytest.mark.parametrize(
     ("bound", "least", "wrong"), [(0, 3, False), (3, 3, False), (4, 3, False), (2, 3, True), (1, 1, False)]
 )
-def test_a_gang_is_whole_or_not_there(bound: int, least: int, wrong: bool) -> None:
+def test_gang_is_bound_completely_or_not_at_all(bound: int, least: int, wrong: bool) -> None:
     pods = [member(f"p{n}", on="w1" if n < bound else "", gpus=0) for n in range(4)]
     found = breaches("gang-whole", pod_group("pg", least=least), *pods)
     assert bool(found) is wrong
@@ -92,12 +92,12 @@ def test_a_gang_is_whole_or_not_there(bound: int, least: int, wrong: bool) -> No
         assert len(found[0].evidence) == 4
 
 
-def test_a_gang_that_ends_is_no_longer_whole() -> None:
+def test_partly_ended_gang_is_no_breach() -> None:
     pods = [member("a"), member("b", phase="Succeeded")]
     assert breaches("gang-whole", pod_group("pg", least=2), *pods) == []
 
 
-def test_subgroups_are_whole_each() -> None:
+def test_each_subgroup_is_bound_completely() -> None:
     group = pod_group("pg", subGroups=[{"name": "head", "minMember": 1}, {"name": "work", "minMember": 2}])
     head = pod("h", annotations=IN_GROUP, labels={"kai.scheduler/subgroup-name": "head"})
     workers = [pod(f"w{n}", annotations=IN_GROUP, labels={"kai.scheduler/subgroup-name": "work"}) for n in range(2)]
@@ -108,7 +108,7 @@ def test_subgroups_are_whole_each() -> None:
     assert breaches("gang-whole", group, head, workers[0]) == []
 
 
-def test_a_pod_group_that_does_not_exist() -> None:
+def test_missing_pod_group_is_a_breach() -> None:
     (breach,) = breaches("pod-group-exists", member("a"))
     assert breach.what == "pod t/a names the PodGroup pg, which does not exist"
     assert breaches("pod-group-exists", member("a"), pod_group("pg")) == []
@@ -117,14 +117,14 @@ def test_a_pod_group_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize(("phase", "wrong"), [("", True), ("Pending", True), ("Succeeded", False), ("Failed", False)])
-def test_a_bind_request_without_an_answer(phase: str, wrong: bool) -> None:
+def test_unfinished_bind_request_is_a_breach(phase: str, wrong: bool) -> None:
     found = breaches("bind-ends", bind_request("a", phase))
     assert bool(found) is wrong
     if found:
         assert "2 failed attempts" in found[0].evidence[0]
 
 
-def test_pods_of_other_schedulers_are_left_alone() -> None:
+def test_kai_marks_on_pods_of_other_schedulers_are_a_breach() -> None:
     plain = pod("a", scheduler="default-scheduler")
     assert breaches("others-left-alone", plain, share("k", 0.5)) == []
     touched = pod("a", scheduler="default-scheduler", received="Regular")

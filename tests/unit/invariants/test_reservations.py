@@ -16,13 +16,13 @@ CONFIGMAP = {"runai/shared-gpu-configmap": "a-shared-gpu"}
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_shared_gpu_in_order(rule: str) -> None:
+def test_healthy_shared_gpu_is_no_breach(rule: str) -> None:
     users = [share("a", 0.5, annotations=CONFIGMAP), share("b", 0.5)]
     assert breaches(rule, reservation(), *users, given("a", "GPU-1")) == []
 
 
-def test_two_reservation_pods_for_one_group() -> None:
-    # Before KAI 0.9.20 and 0.16 their names are random, so that two can be made at once.
+def test_two_reservation_pods_for_one_group_are_a_breach() -> None:
+    # Before KAI 0.9.20 and 0.16 their names are random, so that two can be created at once.
     two = [reservation(name="gpu-reservation-w1-aaaaa"), reservation(uuid="GPU-2", name="gpu-reservation-w1-bbbbb")]
     (breach,) = breaches("one-reservation", *two, share("a", 0.5))
     assert breach.what == "GPU group g1 has 2 reservation pods"
@@ -30,18 +30,18 @@ def test_two_reservation_pods_for_one_group() -> None:
     assert breaches("one-reservation", two[0], reservation(name="old", deleting=True)) == []
 
 
-def test_a_user_without_a_reservation_pod() -> None:
+def test_pods_without_a_reservation_pod_are_a_breach() -> None:
     (breach,) = breaches("reserved", share("a", 0.5), share("b", 0.25))
     assert "2 pods but no reservation pod" in breach.what
     assert breaches("reserved", reservation(phase="Failed"), share("a", 0.5))
 
 
-@pytest.mark.parametrize("over", [{"phase": "Succeeded"}, {"deleting": True}, {"on": ""}])
-def test_who_no_longer_or_not_yet_has_a_gpu_needs_no_reservation_pod(over: dict[str, object]) -> None:
-    assert breaches("reserved", share("a", 0.5, **over)) == []
+@pytest.mark.parametrize("state", [{"phase": "Succeeded"}, {"deleting": True}, {"on": ""}])
+def test_ended_and_unbound_pods_need_no_reservation_pod(state: dict[str, object]) -> None:
+    assert breaches("reserved", share("a", 0.5, **state)) == []
 
 
-def test_pods_of_a_tenant_with_its_own_kai_are_its_own_business() -> None:
+def test_reservations_of_own_kai_tenants_are_not_evaluated_on_the_host() -> None:
     user = copy_of(share("a", 0.5), "ml")
     assert breaches("reserved", user)
     assert breaches("reserved", user, own_kai=("ml",)) == []
@@ -49,7 +49,7 @@ def test_pods_of_a_tenant_with_its_own_kai_are_its_own_business() -> None:
     assert breaches("reserved", user, kai) == []
 
 
-def test_a_tenants_reservation_pod_is_one_on_the_host_too() -> None:
+def test_reservation_pod_of_a_tenant_counts_on_the_host() -> None:
     held = copy_of(reservation(), "ml")
     user = copy_of(share("a", 0.5), "ml")
     (breach,) = breaches("gpu-fractions", held, user, copy_of(share("b", 0.6), "ml"), own_kai=("ml",))
@@ -57,18 +57,18 @@ def test_a_tenants_reservation_pod_is_one_on_the_host_too() -> None:
     assert breaches("reservation-used", held, own_kai=("ml",)) == []
 
 
-def test_a_group_on_two_nodes() -> None:
+def test_group_on_two_nodes_is_a_breach() -> None:
     (breach,) = breaches("group-on-one-node", reservation(), share("a", 0.5, on="w2"))
     assert breach.what == "GPU group g1 is on 2 nodes: w1, w2"
 
 
-def test_a_group_in_use_whose_gpu_nobody_knows() -> None:
+def test_used_group_with_unreported_gpu_is_a_breach() -> None:
     (breach,) = breaches("gpu-told", reservation(uuid=""), share("a", 0.5))
     assert breach.subject == "g1"
     assert breaches("gpu-told", reservation(uuid=""), share("a", 0.5, on="")) == []
 
 
-def test_a_reservation_pod_for_nobody() -> None:
+def test_unused_reservation_pod_is_a_breach() -> None:
     (breach,) = breaches("reservation-used", reservation())
     assert breach.what == "GPU group g1 has a reservation pod but no user"
     assert breaches("reservation-used", reservation(), share("a", 0.5, phase="Succeeded"))
@@ -76,13 +76,13 @@ def test_a_reservation_pod_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    "coming", [share("a", 0.5, on="", phase="Pending"), bind_request("a", groups=["g1"]), bind_request("a", "", ["g1"])]
+    "user", [share("a", 0.5, on="", phase="Pending"), bind_request("a", groups=["g1"]), bind_request("a", "", ["g1"])]
 )
-def test_a_reservation_pod_for_a_pod_that_is_being_bound(coming: dict[str, object]) -> None:
-    assert breaches("reservation-used", reservation(), coming) == []
+def test_reservation_pod_for_a_pod_being_bound_is_no_breach(user: dict[str, object]) -> None:
+    assert breaches("reservation-used", reservation(), user) == []
 
 
-def test_a_finished_bind_request_needs_no_reservation_pod() -> None:
+def test_reservation_pod_for_a_finished_bind_request_is_a_breach() -> None:
     assert breaches("reservation-used", reservation(), bind_request("a", "Succeeded", ["g1"]))
 
 
@@ -96,7 +96,7 @@ def test_a_finished_bind_request_needs_no_reservation_pod() -> None:
         ("", True),
     ],
 )
-def test_the_gpu_a_pod_was_given_is_that_of_its_group(value: str, wrong: bool) -> None:
+def test_visible_devices_must_be_the_gpu_of_the_group(value: str, wrong: bool) -> None:
     user = share("a", 0.5, annotations=CONFIGMAP)
     found = breaches("gpu-given", reservation(), user, given("a", value), given("b", "GPU-9"))
     assert bool(found) is wrong
@@ -104,7 +104,7 @@ def test_the_gpu_a_pod_was_given_is_that_of_its_group(value: str, wrong: bool) -
         assert f"NVIDIA_VISIBLE_DEVICES={value}" in found[0].evidence[1]
 
 
-def test_a_pod_on_two_devices_is_given_both() -> None:
+def test_visible_devices_of_a_pod_on_two_devices_must_be_both() -> None:
     user = pod("a", fraction=0.5, devices=2, groups=["g1", "g2"], annotations=CONFIGMAP)
     held = [reservation("g1", "GPU-1"), reservation("g2", "GPU-2")]
     assert breaches("gpu-given", *held, user, given("a", "GPU-2,GPU-1")) == []

@@ -1,4 +1,4 @@
-"""Rules on what tenants share with each other and with the host."""
+"""Rules on GPUs, nodes, quotas and KAI objects that tenants share with each other and the host."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ ML = copy_of(reservation("g-ml", "GPU-1"), "ml")
 ML_USER = copy_of(share("a", 0.5, "g-ml"), "ml")
 
 
-def apart(*objs: Json, own: Iterable[str] = ("ml", "ops")) -> list[Finding]:
+def gpu_breaches(*objs: Json, own: Iterable[str] = ("ml", "ops")) -> list[Finding]:
     return breaches("tenant-gpus-apart", *objs, own_kai=own)
 
 
 def whole(name: str, *uuids: str, **more: Any) -> Json:
-    """A pod with whole GPUs whose kubelet tells which."""
-    made = pod(name, gpus=len(uuids), **more)
-    told = [{"resourceID": f"{uuid}::0", "health": "Healthy"} for uuid in uuids]
-    resource = {"name": "nvidia.com/gpu", "resources": told}
-    made["status"]["containerStatuses"] = [{"name": "main", "allocatedResourcesStatus": [resource]}]
-    return made
+    """A pod whose status names the whole GPUs that the kubelet allocated."""
+    obj = pod(name, gpus=len(uuids), **more)
+    allocated = [{"resourceID": f"{uuid}::0", "health": "Healthy"} for uuid in uuids]
+    resource = {"name": "nvidia.com/gpu", "resources": allocated}
+    obj["status"]["containerStatuses"] = [{"name": "main", "allocatedResourcesStatus": [resource]}]
+    return obj
 
 
-def leaving(obj: Json) -> Json:
-    """The same pod while it is being deleted."""
+def deleted(obj: Json) -> Json:
+    """A copy of the pod with a deletion timestamp."""
     return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 # --- GPUs
 
 
-def test_each_has_gpus_of_its_own() -> None:
+def test_separate_gpus_are_no_breach() -> None:
     ours = [reservation("g-host", "GPU-2"), share("b", 0.5, "g-host")]
     other = [copy_of(reservation("g-ops", "GPU-3"), "ops"), copy_of(share("c", 0.5, "g-ops"), "ops")]
-    assert apart(ML, ML_USER, *ours, *other) == []
+    assert gpu_breaches(ML, ML_USER, *ours, *other) == []
 
 
-def test_a_gpu_of_two_tenants() -> None:
-    (breach,) = apart(ML, ML_USER, copy_of(reservation("g-ops", "GPU-1"), "ops"))
+def test_gpu_used_by_two_tenants() -> None:
+    (breach,) = gpu_breaches(ML, ML_USER, copy_of(reservation("g-ops", "GPU-1"), "ops"))
     assert breach.subject == "w1 GPU-1"
     assert breach.what.startswith("GPU GPU-1 of w1 is used by tenant ml and tenant ops, whose schedulers")
     assert len(breach.evidence) == 3
@@ -69,35 +69,35 @@ def test_a_gpu_of_two_tenants() -> None:
     )
 
 
-def test_a_gpu_of_a_tenant_and_the_host() -> None:
-    (breach,) = apart(ML, whole("big", "GPU-0", "GPU-1"))
+def test_gpu_used_by_a_tenant_and_the_host() -> None:
+    (breach,) = gpu_breaches(ML, whole("big", "GPU-0", "GPU-1"))
     assert "is used by the host and tenant ml, whose" in breach.what
-    (breach,) = apart(ML, copy_of(share("c", 0.5, "g-c"), "dev"), reservation("g-c", "GPU-1"))
-    assert "is used by the host and tenant ml" in breach.what  # dev's pods are the host's KAI's
+    (breach,) = gpu_breaches(ML, copy_of(share("c", 0.5, "g-c"), "dev"), reservation("g-c", "GPU-1"))
+    assert "is used by the host and tenant ml" in breach.what  # the host's KAI schedules dev's pods
 
 
-def test_a_pod_of_the_host_in_a_tenants_group() -> None:
-    (breach,) = apart(ML, share("stray", 0.25, "g-ml"))
+def test_host_pod_in_a_gpu_group_of_a_tenant() -> None:
+    (breach,) = gpu_breaches(ML, share("stray", 0.25, "g-ml"))
     stray, reserved = sorted(breach.evidence)
     assert stray.startswith("pod t/stray: Running")
     assert "(kai-resource-reservation/gpu-reservation-g-ml of tenant ml)" in reserved
 
 
-def test_tenants_without_a_kai_share_by_the_hosts_kai() -> None:
+def test_host_kai_tenants_may_share_a_gpu() -> None:
     users = [copy_of(share(name, 0.5), name) for name in ("dev", "web")]
-    assert apart(reservation(), *users) == []
+    assert gpu_breaches(reservation(), *users) == []
 
 
-def test_what_does_not_run_uses_nothing() -> None:
+def test_failed_pods_use_no_gpu() -> None:
     refused = copy_of(reservation("g-ops", "GPU-1", phase="Failed"), "ops")
-    assert apart(ML, ML_USER, refused, whole("late", "GPU-1", phase="Failed")) == []
+    assert gpu_breaches(ML, ML_USER, refused, whole("late", "GPU-1", phase="Failed")) == []
 
 
-def test_the_same_gpu_on_two_nodes_is_two() -> None:
-    assert apart(ML, copy_of(reservation("g-ops", "GPU-1", on="w2"), "ops"), node(), node("w2")) == []
+def test_same_uuid_on_two_nodes_is_two_gpus() -> None:
+    assert gpu_breaches(ML, copy_of(reservation("g-ops", "GPU-1", on="w2"), "ops"), node(), node("w2")) == []
 
 
-def test_a_gpu_used_twice_for_a_moment_is_seen(clock: FakeClock) -> None:
+def test_gpu_used_by_two_tenants_briefly_is_a_violation(clock: FakeClock) -> None:
     other = copy_of(reservation("g-ops", "GPU-1"), "ops")
     host = Scope("", HOST.cluster, own_kai=frozenset({"ml", "ops"}))
     steps = [*lists(ML, ML_USER), 1.0, news("ADDED", other), news("DELETED", other), 1.0]
@@ -113,11 +113,11 @@ def on_nodes(*objs: Json) -> list[Finding]:
     return breaches("tenant-nodes", *NODES, *objs)
 
 
-def test_everybody_on_nodes_of_their_own() -> None:
+def test_pods_on_their_own_nodes_are_no_breach() -> None:
     assert on_nodes(copy_of(pod("a", on="w2"), "ml"), pod("b", on="w1"), copy_of(pod("c", on="w1"), "dev")) == []
 
 
-def test_a_tenants_pod_elsewhere() -> None:
+def test_tenant_pod_outside_its_dedicated_nodes() -> None:
     (breach,) = on_nodes(copy_of(pod("a", on="w1"), "ml"))
     assert breach.what == "pod vc-ml/a-x-t-x-ml (t/a of tenant ml) runs on w1, not on its tenant's dedicated nodes (w2)"
     both = breaches("tenant-nodes", *NODES, node("w3", tenant="ops"), copy_of(pod("a", on="w3"), "ml"))
@@ -125,13 +125,13 @@ def test_a_tenants_pod_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("other", [pod("b", on="w2"), copy_of(pod("b", on="w2"), "dev")])
-def test_somebody_else_on_a_tenants_node(other: Json) -> None:
+def test_other_pod_on_a_dedicated_node(other: Json) -> None:
     (breach,) = on_nodes(other)
     assert breach.what.endswith(" runs on w2, which is dedicated to tenant ml")
     assert breach.evidence[0].endswith("Running, on w2")
 
 
-def test_what_belongs_to_every_node_does_not_count() -> None:
+def test_node_level_pods_are_allowed_on_dedicated_nodes() -> None:
     daemon = pod("plugin", namespace="gpu", on="w2")
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "plugin", "controller": True}]
     static = pod("proxy", namespace="other", on="w2")
@@ -140,16 +140,16 @@ def test_what_belongs_to_every_node_does_not_count() -> None:
     assert on_nodes(daemon, static, ended, pod("dns", namespace="kube-system", on="w2"), reservation(on="w2")) == []
 
 
-def test_a_node_that_changes_hands_may_take_a_moment(clock: FakeClock) -> None:
+def test_reassigned_node_has_a_grace_period(clock: FakeClock) -> None:
     left = copy_of(pod("a", on="w2", scheduler="default-scheduler"), "ml")
     host = Scope("", HOST.cluster)
-    begin = [*lists(*NODES, left), 1.0, news("MODIFIED", node("w2")), 5.0]
-    assert broken(watched(clock, *begin, news("DELETED", left), 30.0, scopes=(host,))) == []
+    start = [*lists(*NODES, left), 1.0, news("MODIFIED", node("w2")), 5.0]
+    assert broken(watched(clock, *start, news("DELETED", left), 30.0, scopes=(host,))) == []
     other = [*lists(*NODES, pod("b", on="w2")), 25.0]
     assert broken(watched(FakeClock(), *other, scopes=(host,))) == ["tenant-nodes"]
 
 
-def test_inside_a_tenant_all_pods_are_its_own() -> None:
+def test_dedicated_nodes_are_not_evaluated_inside_a_tenant() -> None:
     """Its virtual nodes carry the host's labels."""
     scope = Scope("ml", HOST.cluster)
     seen = [*lists(*NODES, pod("mine", on="w2"), source="ml/"), 25.0]
@@ -159,10 +159,10 @@ def test_inside_a_tenant_all_pods_are_its_own() -> None:
 # --- quota
 
 
-def test_a_tenant_within_its_quota() -> None:
-    taken = [copy_of(pod("a", gpus=2, requests={"cpu": "500m", "memory": "1Gi"}), "ml")]
+def test_tenant_within_its_quota() -> None:
+    pods = [copy_of(pod("a", gpus=2, requests={"cpu": "500m", "memory": "1Gi"}), "ml")]
     hard = {"gpu": "2", "requests.cpu": "1", "requests.memory": "1Gi", "pods": "1", "count/secrets": "0"}
-    assert breaches("tenant-quota", quota("ml", **hard), *taken) == []
+    assert breaches("tenant-quota", quota("ml", **hard), *pods) == []
 
 
 @pytest.mark.parametrize(
@@ -173,38 +173,38 @@ def test_a_tenant_within_its_quota() -> None:
         ({"pods": "1"}, "the pods of tenant ml hold 3 pods, and its quota is 1"),
     ],
 )
-def test_a_tenant_over_its_quota(hard: dict[str, str], what: str) -> None:
+def test_tenant_over_its_quota(hard: dict[str, str], what: str) -> None:
     held = [
         copy_of(reservation(), "ml"),
         copy_of(share("a", 0.5), "ml"),
         copy_of(pod("b", gpus=1, requests={"cpu": "500m"}), "ml"),
     ]
-    gone = [leaving(copy_of(pod("c", gpus=1), "ml")), copy_of(pod("d", gpus=1, phase="Failed"), "ml")]
+    gone = [deleted(copy_of(pod("c", gpus=1), "ml")), copy_of(pod("d", gpus=1, phase="Failed"), "ml")]
     (breach,) = breaches("tenant-quota", quota("ml", **hard), *held, *gone, pod("other", gpus=1))
     assert breach.what == what
     assert breach.evidence[0].startswith("ResourceQuota vc-ml/vc-ml: ")
 
 
-def test_quotas_of_others_are_not_judged() -> None:
-    mine = quota("ml", gpu="0")
-    mine["metadata"]["labels"] = {}
-    assert breaches("tenant-quota", mine, copy_of(pod("a", gpus=1), "ml")) == []
+def test_other_resource_quotas_are_not_evaluated() -> None:
+    foreign = quota("ml", gpu="0")
+    foreign["metadata"]["labels"] = {}
+    assert breaches("tenant-quota", foreign, copy_of(pod("a", gpus=1), "ml")) == []
 
 
 # --- KAI's objects
 
 
-def test_the_hosts_kai_groups_only_its_own() -> None:
+def test_host_pod_group_for_an_own_kai_tenant() -> None:
     named = copy_of(pod("a", annotations={"pod-group-name": "pg-a"}), "ml")
     assert breaches("tenant-no-host-groups", named, pod_group("pg-host"), own_kai=("ml",)) == []
-    made = pod_group("pg-a", namespace="vc-ml")
-    (breach,) = breaches("tenant-no-host-groups", named, made, own_kai=("ml",))
+    group = pod_group("pg-a", namespace="vc-ml")
+    (breach,) = breaches("tenant-no-host-groups", named, group, own_kai=("ml",))
     assert breach.what == "the host's KAI created PodGroup pg-a in vc-ml, but tenant ml has its own KAI"
     assert breach.evidence[0] == "PodGroup vc-ml/pg-a: queue leaf"
-    assert breaches("tenant-no-host-groups", named, made) == []  # a host-kai tenant's pods are the host's KAI's
+    assert breaches("tenant-no-host-groups", named, group) == []  # the host's KAI schedules a host-kai tenant
 
 
-def test_a_copy_names_a_group_of_its_tenant() -> None:
+def test_host_pod_must_name_a_pod_group_of_its_tenant() -> None:
     named = copy_of(pod("a", annotations={"pod-group-name": "pg-a"}), "ml")
     inside = world(pod_group("pg-a"))
     assert breaches("tenant-own-groups", named, tenants={"ml": inside}, own_kai=("ml",)) == []
@@ -215,33 +215,33 @@ def test_a_copy_names_a_group_of_its_tenant() -> None:
     assert breach.what.endswith("; the host's KAI has one of that name")
 
 
-def test_groups_that_cannot_be_seen_are_not_judged() -> None:
+def test_unread_pod_groups_are_not_evaluated() -> None:
     named = copy_of(pod("a", annotations={"pod-group-name": "pg-a"}), "ml")
     unread = world(kinds=("Pod", "Node"))
     assert breaches("tenant-own-groups", named, tenants={"ml": unread}, own_kai=("ml",)) == []
     assert breaches("tenant-own-groups", named, tenants={"ml": world()}) == []
-    assert breaches("tenant-own-groups", leaving(named), tenants={"ml": world()}, own_kai=("ml",)) == []
+    assert breaches("tenant-own-groups", deleted(named), tenants={"ml": world()}, own_kai=("ml",)) == []
 
 
-# --- what the host sees of a tenant's own KAI
+# --- own-kai tenants on the host
 
 
-def test_the_uuid_comes_over_after_the_pod() -> None:
-    silent = copy_of(reservation("g", ""), "ml")
+def test_unreported_gpu_of_an_own_kai_tenant_is_no_breach() -> None:
+    unreported = copy_of(reservation("g", ""), "ml")
     user = copy_of(share("a", 0.5, "g"), "ml")
-    assert breaches("gpu-told", silent, user, own_kai=("ml",)) == []
+    assert breaches("gpu-told", unreported, user, own_kai=("ml",)) == []
     assert breaches("gpu-told", reservation("g", ""), share("a", 0.5, "g"))
 
 
-def test_a_bound_pod_that_the_host_refuses_has_no_copy() -> None:
+def test_pending_pod_of_an_own_kai_tenant_needs_no_host_pod() -> None:
     refused = pod("a", phase="Pending")
     assert breaches("tenant-own-pods", tenants={"ml": world(refused)}, own_kai=("ml",)) == []
     assert breaches("tenant-own-pods", tenants={"ml": world(pod("a"))}, own_kai=("ml",))
 
 
 @pytest.mark.parametrize("version", ["0.7.11", "0.9.3"])
-def test_old_lines_are_judged_inside_their_tenants(clock: FakeClock, version: str) -> None:
-    # reservation pods of these lines are named by node; labels and annotations are those of newer ones
+def test_old_kai_lines_are_evaluated_inside_their_tenants(clock: FakeClock, version: str) -> None:
+    # these lines name reservation pods by node, with the labels and annotations of newer lines
     held = reservation("g1", "GPU-1", name="gpu-reservation-w1-x7k2p")
     own = Scope("ml", HOST.cluster, kai_version=version)
     fine = [held, share("a", 0.5), share("b", 0.5)]

@@ -1,4 +1,4 @@
-"""Watching by invariants: every state counts where nothing may be wrong, only what lasts everywhere else."""
+"""The watcher: evaluates invariants without grace on every state, the others after their grace period."""
 
 from __future__ import annotations
 
@@ -38,58 +38,58 @@ def watcher(
     return Watcher(scopes, clock=clock, informers=Script(clock, *steps), **more)
 
 
-def test_a_state_between_two_looks_is_judged(clock: FakeClock) -> None:
-    one = watched(
+def test_transient_state_is_evaluated(clock: FakeClock) -> None:
+    watch = watched(
         clock, *lists(reservation(), share("a", 0.5), share("b", 0.5)), 1.0, news("ADDED", LATE), news("DELETED", LATE)
     )
-    (violation,) = one.violations
+    (violation,) = watch.violations
     assert violation.rule == "gpu-fractions"
     assert "add up to 1.5 GPUs" in violation.what
-    assert one.waiting() == 0
+    assert watch.waiting() == 0
 
 
-def test_a_breach_that_stays_is_told_once(clock: FakeClock) -> None:
-    one = watched(
+def test_lasting_breach_is_reported_once(clock: FakeClock) -> None:
+    watch = watched(
         clock,
         *lists(reservation(), share("a", 0.5), share("b", 0.5), LATE),
         *(news("MODIFIED", share("b", 0.5)) for _ in range(3)),
         5.0,
         news("MODIFIED", share("c", 0.1, phase="Pending", on="")),
     )
-    assert broken(one) == ["gpu-fractions"]
+    assert broken(watch) == ["gpu-fractions"]
 
 
-def test_a_breach_that_ends_and_comes_back_is_told_again(clock: FakeClock) -> None:
-    again = [news("ADDED", LATE), 1.0, news("DELETED", LATE), 1.0]
+def test_recurring_breach_is_reported_again(clock: FakeClock) -> None:
+    pulse = [news("ADDED", LATE), 1.0, news("DELETED", LATE), 1.0]
     start = lists(reservation(), share("a", 0.9))
-    assert broken(watched(clock, *start, *again, *again)).count("gpu-fractions") == 2
+    assert broken(watched(clock, *start, *pulse, *pulse)).count("gpu-fractions") == 2
 
 
-def test_one_batch_is_one_state(clock: FakeClock) -> None:
-    # After a break the set is listed anew: what came and went in it was never there together.
+def test_batch_of_changes_is_one_state(clock: FakeClock) -> None:
+    # The list after a broken watch is one state: its changes were never visible separately.
     start = lists(reservation(), share("a", 0.5), share("b", 0.5))
     swap = InformerEvent("/", "Pod", (("ADDED", LATE), ("DELETED", share("a", 0.5))))
     assert watched(clock, *start, swap).violations == ()
-    apart = [news("ADDED", LATE), news("DELETED", share("a", 0.5))]
-    assert broken(watched(clock, *start, *apart)) == ["gpu-fractions"]
+    separate = [news("ADDED", LATE), news("DELETED", share("a", 0.5))]
+    assert broken(watched(clock, *start, *separate)) == ["gpu-fractions"]
 
 
-def test_a_breach_within_its_grace_is_none(clock: FakeClock) -> None:
+def test_breach_within_its_grace_is_no_violation(clock: FakeClock) -> None:
     start = lists(reservation(), share("a", 0.5))
     done = news("MODIFIED", share("a", 0.5, phase="Succeeded"))
     assert watched(clock, *start, done, 29.0, news("DELETED", reservation())).violations == ()
 
 
-def test_a_breach_is_told_when_its_grace_is_over_though_nothing_happens(clock: FakeClock) -> None:
-    one = watched(
+def test_breach_is_reported_after_its_grace_without_further_events(clock: FakeClock) -> None:
+    watch = watched(
         clock, *lists(reservation(), share("a", 0.5)), news("MODIFIED", share("a", 0.5, phase="Succeeded")), 31.0
     )
-    (violation,) = one.violations
+    (violation,) = watch.violations
     assert violation.rule == "reservation-used"
     assert 30 < (violation.reported - violation.since).total_seconds() < 31
 
 
-def test_the_grace_begins_anew_when_the_breach_has_ended_meanwhile(clock: FakeClock) -> None:
+def test_grace_restarts_when_the_breach_clears(clock: FakeClock) -> None:
     idle = news("MODIFIED", share("a", 0.5, phase="Succeeded"))
     start = [*lists(reservation(), share("a", 0.5)), idle, 20.0]
     used = news("ADDED", share("b", 0.5))
@@ -97,20 +97,20 @@ def test_the_grace_begins_anew_when_the_breach_has_ended_meanwhile(clock: FakeCl
     assert broken(watched(clock, *start, 20.0)) == ["reservation-used"]
 
 
-def test_nothing_is_judged_before_it_is_known(clock: FakeClock) -> None:
-    # Two whole-GPU pods too many, but nobody knows yet how many GPUs there are.
+def test_rules_are_not_evaluated_before_their_kinds_are_listed(clock: FakeClock) -> None:
+    # Too many whole-GPU pods, but the number of GPUs is not known yet.
     pods = listed("Pod", *(pod(f"p{n}", gpus=1) for n in range(3)))
-    one = watcher(clock, pods, 1.0)
-    with one:
-        one.step()
-        assert one.violations == ()
+    watch = watcher(clock, pods, 1.0)
+    with watch:
+        watch.step()
+        assert watch.violations == ()
     assert broken(watched(clock, pods, listed("Node", node()))) == ["whole-gpus"]
 
 
-def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
+def test_rules_on_absent_kinds_are_not_evaluated(clock: FakeClock) -> None:
     absent = [InformerEvent("/", kind, absent=True) for kind in ("PodGroup", "Queue", "BindRequest")]
-    one = watched(clock, *lists(share("a", 0.5), kinds=("Pod", "Node", "ConfigMap")), *absent)
-    states = {result.invariant.id: result for result in one.report().results}
+    watch = watched(clock, *lists(share("a", 0.5), kinds=("Pod", "Node", "ConfigMap")), *absent)
+    states = {result.invariant.id: result for result in watch.report().results}
     assert states["leaf-queues"].state == "not judged"
     assert states["leaf-queues"].why == "PodGroup: the server does not have it"
     assert states["gpu-fractions"].state == "held"
@@ -118,44 +118,44 @@ def test_a_kind_the_server_lacks_is_not_judged(clock: FakeClock) -> None:
     assert states["tenant-own-pods"].why == "no tenants are given"
 
 
-def test_a_kind_that_comes_later_is_judged_from_then_on(clock: FakeClock) -> None:
+def test_rules_on_a_late_kind_are_evaluated_once_it_exists(clock: FakeClock) -> None:
     first = [
         InformerEvent("/", "BindRequest", absent=True),
         *lists(kinds=("Pod", "Node", "ConfigMap", "PodGroup", "Queue")),
     ]
-    one = watched(clock, *first, 1.0, listed("BindRequest", bind_request("a")), 125.0)
-    assert broken(one) == ["bind-ends"]
+    watch = watched(clock, *first, 1.0, listed("BindRequest", bind_request("a")), 125.0)
+    assert broken(watch) == ["bind-ends"]
 
 
-def test_a_kind_that_may_not_be_read_says_so(clock: FakeClock) -> None:
+def test_forbidden_kind_is_the_reason_for_no_evaluation(clock: FakeClock) -> None:
     refused = InformerEvent("/", "ConfigMap", refused="GET ConfigMap objects: forbidden (HTTP 403)")
-    one = watched(clock, refused, *lists(kinds=("Pod", "Node", "BindRequest", "PodGroup", "Queue")))
-    states = {result.invariant.id: result for result in one.report().results}
+    watch = watched(clock, refused, *lists(kinds=("Pod", "Node", "BindRequest", "PodGroup", "Queue")))
+    states = {result.invariant.id: result for result in watch.report().results}
     assert "forbidden" in states["gpu-given"].why
 
 
-def test_a_watch_that_broke_off_is_told(clock: FakeClock) -> None:
-    one = watched(clock, *lists(), 1.0, InformerEvent("/", "Pod", trouble="Connection reset by peer"))
-    (gap,) = one.report().gaps
+def test_broken_watch_is_reported_as_a_gap(clock: FakeClock) -> None:
+    watch = watched(clock, *lists(), 1.0, InformerEvent("/", "Pod", trouble="Connection reset by peer"))
+    (gap,) = watch.report().gaps
     assert gap.endswith("cluster Pod: Connection reset by peer")
-    assert one.report().ok
+    assert watch.report().ok
 
 
-def test_what_is_known_from_before_a_break_is_not_judged(clock: FakeClock) -> None:
-    # The tenant is being deleted: its API is gone before its pods are, and shows them for ever.
+def test_stale_objects_of_a_broken_watch_are_not_evaluated(clock: FakeClock) -> None:
+    # A deleted tenant's API ends before its pods do, so the last known pods stay in the store.
     host = Scope("", HOST.cluster, {"ml": HOST.cluster})
     web = pod("web", scheduler="default-scheduler")
     absent = [InformerEvent("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
     start = [*lists(copy_of(web, "ml")), listed("Pod", web, source="/ml"), *absent, 1.0]
-    broken_off = InformerEvent("/ml", "Pod", trouble="Connection refused")
+    broken_watch = InformerEvent("/ml", "Pod", trouble="Connection refused")
     gone = [news("DELETED", copy_of(web, "ml")), 40.0]
     assert broken(watched(clock, *start, *gone, scopes=(host,))) == ["tenant-own-pods"]
-    assert watched(FakeClock(), *start, broken_off, *gone, scopes=(host,)).violations == ()
-    back = [broken_off, *gone, InformerEvent("/ml", "Pod"), 40.0]
+    assert watched(FakeClock(), *start, broken_watch, *gone, scopes=(host,)).violations == ()
+    back = [broken_watch, *gone, InformerEvent("/ml", "Pod"), 40.0]
     assert broken(watched(FakeClock(), *start, *back, scopes=(host,))) == ["tenant-own-pods"]
 
 
-def test_tenants_are_judged_by_their_own_api(clock: FakeClock) -> None:
+def test_tenant_rules_read_the_api_of_the_tenant(clock: FakeClock) -> None:
     host = Scope("", HOST.cluster, {"ml": HOST.cluster})
     web = pod("web", scheduler="default-scheduler")
     absent = [InformerEvent("/ml", kind, absent=True) for kind in ("Queue", "PodGroup")]
@@ -165,16 +165,16 @@ def test_tenants_are_judged_by_their_own_api(clock: FakeClock) -> None:
     assert broken(watched(clock, *start, foreign, 31.0, scopes=(host,))) == ["tenant-own-pods"]
 
 
-def test_a_tenant_with_its_own_kai_is_a_scope_of_its_own(clock: FakeClock) -> None:
+def test_own_kai_tenant_is_a_scope_of_its_own(clock: FakeClock) -> None:
     own = Scope("ml", HOST.cluster)
     pods = [share("a", 0.6), share("b", 0.6), reservation()]
-    one = watched(clock, *lists(), *lists(*pods, source="ml/"), scopes=(HOST, own))
-    (violation,) = one.violations
+    watch = watched(clock, *lists(), *lists(*pods, source="ml/"), scopes=(HOST, own))
+    (violation,) = watch.violations
     assert (violation.side, violation.rule) == ("tenant ml", "gpu-fractions")
     assert violation.lines()[0].startswith("gpu-fractions in tenant ml at ")
 
 
-def test_the_kai_of_a_tenant_is_remembered_while_it_is_away(clock: FakeClock) -> None:
+def test_own_kai_of_a_tenant_is_remembered_while_it_is_uninstalled(clock: FakeClock) -> None:
     kai = copy_of(pod("binder", namespace="kai-scheduler", scheduler="default-scheduler"), "ml")
     user = copy_of(share("a", 0.5), "ml")
     start = lists(kai, copy_of(reservation(), "ml"), user)
@@ -182,112 +182,112 @@ def test_the_kai_of_a_tenant_is_remembered_while_it_is_away(clock: FakeClock) ->
     assert watched(clock, *start, *gone).violations == ()
 
 
-def test_known_defects_of_of_the_kai_version_are_evidence(clock: FakeClock) -> None:
+def test_known_defects_of_the_kai_version_are_evidence(clock: FakeClock) -> None:
     old = Scope("", HOST.cluster, kai_version="0.9.8")
     start = lists(reservation(), share("a", 0.5), share("b", 0.6))
     (violation,) = watched(clock, *start, scopes=(old,)).violations
     assert violation.evidence[-1].startswith("known defect of KAI 0.9.8: ")
 
 
-def test_settling_waits_for_what_stands_and_no_longer(clock: FakeClock) -> None:
-    with watcher(clock, *lists(reservation())) as one:
-        one.look()
-        begun = clock()
-        assert one.waiting() == 1
-        one.settle()
-        assert 30 < clock() - begun < 32
-    assert broken(one) == ["reservation-used"]
+def test_settling_waits_for_the_grace_of_current_breaches(clock: FakeClock) -> None:
+    with watcher(clock, *lists(reservation())) as watch:
+        watch.look()
+        start = clock()
+        assert watch.waiting() == 1
+        watch.settle()
+        assert 30 < clock() - start < 32
+    assert broken(watch) == ["reservation-used"]
 
 
-def test_settling_ends_with_the_last_breach(clock: FakeClock) -> None:
-    with watcher(clock, *lists(reservation()), 3.0, news("DELETED", reservation())) as one:
-        one.settle()
-        assert one.seconds < 5
-    assert one.violations == ()
+def test_settling_ends_when_the_last_breach_clears(clock: FakeClock) -> None:
+    with watcher(clock, *lists(reservation()), 3.0, news("DELETED", reservation())) as watch:
+        watch.settle()
+        assert watch.seconds < 5
+    assert watch.violations == ()
 
 
-def test_settling_has_a_limit(clock: FakeClock) -> None:
-    with watcher(clock, *lists(bind_request("a"))) as one:
-        one.settle(limit=10)
-        assert one.seconds < 12
-    (waiting,) = [result.waiting for result in one.report().results if result.waiting]
+def test_settling_ends_at_its_limit(clock: FakeClock) -> None:
+    with watcher(clock, *lists(bind_request("a"))) as watch:
+        watch.settle(limit=10)
+        assert watch.seconds < 12
+    (waiting,) = [result.waiting for result in watch.report().results if result.waiting]
     assert waiting[0].what == "pod t/a is neither bound nor refused"
 
 
-def test_a_cluster_is_quiet_when_nothing_changes_and_nothing_may_pass(clock: FakeClock) -> None:
-    with watcher(clock, *lists(), 3.0, news("MODIFIED", node()), 1.0) as one:
-        one.look()
-        assert not one.quiet
-        one.run(lambda: one.quiet)
-        # The kubelet's own writes into its Node do not count.
-        assert QUIET_SECONDS <= one.seconds < QUIET_SECONDS + 1
+def test_cluster_is_quiet_without_changes_and_breaches(clock: FakeClock) -> None:
+    with watcher(clock, *lists(), 3.0, news("MODIFIED", node()), 1.0) as watch:
+        watch.look()
+        assert not watch.quiet
+        watch.run(lambda: watch.quiet)
+        # Updates of a Node by its kubelet do not count.
+        assert QUIET_SECONDS <= watch.seconds < QUIET_SECONDS + 1
 
 
-def test_a_server_that_never_answers_is_given_up_after_a_while(clock: FakeClock) -> None:
-    with watcher(clock, InformerEvent("/", "Pod", trouble="Connection refused")) as one:
-        one.look()
-        assert FIRST_SECONDS < one.seconds < FIRST_SECONDS + 2
-        verdicts = one.report().results
-    assert {verdict.state for verdict in verdicts} == {"not judged"}
-    assert "Pod: Connection refused" in {verdict.why for verdict in verdicts}
+def test_unreachable_server_ends_the_first_look_after_a_time(clock: FakeClock) -> None:
+    with watcher(clock, InformerEvent("/", "Pod", trouble="Connection refused")) as watch:
+        watch.look()
+        assert FIRST_SECONDS < watch.seconds < FIRST_SECONDS + 2
+        results = watch.report().results
+    assert {result.state for result in results} == {"not judged"}
+    assert "Pod: Connection refused" in {result.why for result in results}
 
 
-def test_violations_are_told_as_they_come(clock: FakeClock) -> None:
-    told: list[Violation] = []
+def test_violations_are_passed_to_the_callback(clock: FakeClock) -> None:
+    reported: list[Violation] = []
     script = Script(clock, *lists(reservation(), share("a", 0.5)), 1.0, news("ADDED", share("b", 0.6)))
-    with Watcher([HOST], clock=clock, informers=script, on_violation=told.append) as one:
-        one.run(lambda: not script.steps)
-        assert [violation.rule for violation in told] == ["gpu-fractions"]
-        assert told == list(one.violations)
+    with Watcher([HOST], clock=clock, informers=script, on_violation=reported.append) as watch:
+        watch.run(lambda: not script.steps)
+        assert [violation.rule for violation in reported] == ["gpu-fractions"]
+        assert reported == list(watch.violations)
 
 
-def test_a_thread_watches_until_it_is_stopped(clock: FakeClock) -> None:
+def test_thread_watches_until_stopped(clock: FakeClock) -> None:
     seen = threading.Event()
     steps = [*lists(reservation(), share("a", 0.5)), news("ADDED", share("b", 0.6))]
-    with Watcher([HOST], clock=clock, informers=Script(clock, *steps), on_violation=lambda _: seen.set()) as one:
-        one.start()
+    with Watcher([HOST], clock=clock, informers=Script(clock, *steps), on_violation=lambda _: seen.set()) as watch:
+        watch.start()
         assert seen.wait(10)
-        one.stop()
-        assert one.trouble is None
+        watch.stop()
+        assert watch.trouble is None
 
 
-def test_what_ends_the_thread_is_kept(clock: FakeClock) -> None:
+def test_error_that_ends_the_thread_is_kept(clock: FakeClock) -> None:
     class Cancelled(Script):
         def take(self, seconds: float) -> InformerEvent | None:
             raise Interrupted("stopped")
 
-    with Watcher([HOST], clock=clock, informers=Cancelled(clock)) as one:
-        one.start()
-        one.stop()
-    assert isinstance(one.trouble, Interrupted)
+    with Watcher([HOST], clock=clock, informers=Cancelled(clock)) as watch:
+        watch.start()
+        watch.stop()
+    assert isinstance(watch.trouble, Interrupted)
 
 
-def test_a_storm_costs_few_looks(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_events_causes_few_evaluations(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     from lab.invariants import evaluator
 
     looks = []
     real = evaluator.Evaluator.look
     monkeypatch.setattr(evaluator.Evaluator, "look", lambda self, now: (looks.append(now), real(self, now))[1])
-    storm: list[InformerEvent | float] = []
+    burst: list[InformerEvent | float] = []
     for number in range(100):
-        storm += [news("ADDED", pod(f"s{number}", fraction=0.5, on="", phase="Pending")), 0.01]
-    watched(clock, *lists(), *storm)
+        burst += [news("ADDED", pod(f"s{number}", fraction=0.5, on="", phase="Pending")), 0.01]
+    watched(clock, *lists(), *burst)
     assert len(looks) < 1.0 / evaluator.LOOK_SECONDS + 12
 
 
-def test_rules_that_must_always_hold_look_at_pods_and_nodes_only() -> None:
+def test_rules_without_grace_need_pods_and_nodes_only() -> None:
     # Watches of other kinds are not synchronized with those of pods.
     always = [invariant for invariant in ALL if not invariant.grace]
     assert len(always) >= 8
     assert {kind for invariant in always for kind in invariant.needs} == {"Pod", "Node"}
 
 
-def test_every_grace_has_its_reason() -> None:
+def test_every_grace_has_a_reason() -> None:
     assert [invariant.id for invariant in ALL if bool(invariant.grace) != bool(invariant.why_grace)] == []
     assert len({invariant.id for invariant in ALL}) == len(ALL)
 
 
-def test_violations_survive_a_file() -> None:
+def test_violations_survive_serialization() -> None:
     clock = FakeClock()
     (violation,) = watched(clock, *lists(reservation(), share("a", 0.5), share("b", 0.6))).violations
     assert Violation.from_json(to_json(violation)) == violation

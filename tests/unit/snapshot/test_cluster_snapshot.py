@@ -1,4 +1,4 @@
-"""A cluster read at once: what is kept, what is absent, what never leaves."""
+"""Cluster snapshots: kinds read, kinds absent, redaction, saving and loading."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ def cluster(api: FakeApi) -> Cluster:
     return Cluster(Path("/k"), transport=api)
 
 
-def event(name: str, uid: str, stamp: str) -> Json:
+def event(name: str, uid: str, timestamp: str) -> Json:
     return {
         "kind": "Event",
         "metadata": {"name": name, "namespace": "ns"},
         "reason": name,
-        "lastTimestamp": stamp,
+        "lastTimestamp": timestamp,
         "involvedObject": {"uid": uid},
     }
 
 
-def test_take_reads_all_kinds_and_knows_what_is_absent() -> None:
+def test_take_reads_all_kinds_and_marks_absent_ones() -> None:
     api = FakeApi()
     api.on("GET", PODS, listing(pod("a", "Running"), pod("b")))
     api.on("GET", QUEUES, status(404, "no such path"))
     api.on("GET", NODES, status(403, "not for you"))
-    world = take(cluster(api), kinds=("Pod", "Queue", "Node"))
-    assert [view.name for view in world.pods] == ["a", "b"]
-    assert world.absent == {"Queue", "Node"}
-    assert (world.queues, world.nodes) == ((), ())
-    assert (world.has("Pod"), world.has("Queue")) == (True, False)
-    assert world.at.tzinfo is UTC
+    snapshot = take(cluster(api), kinds=("Pod", "Queue", "Node"))
+    assert [view.name for view in snapshot.pods] == ["a", "b"]
+    assert snapshot.absent == {"Queue", "Node"}
+    assert (snapshot.queues, snapshot.nodes) == ((), ())
+    assert (snapshot.has("Pod"), snapshot.has("Queue")) == (True, False)
+    assert snapshot.at.tzinfo is UTC
 
 
-def test_a_kind_without_objects_is_not_absent() -> None:
+def test_kind_without_objects_is_not_absent() -> None:
     api = FakeApi()
     api.on("GET", QUEUES, listing())
     assert take(cluster(api), kinds=("Queue",)).has("Queue")
 
 
-def test_a_server_that_refuses_us_is_an_error() -> None:
+def test_unauthorized_read_is_an_error() -> None:
     api = FakeApi()
     api.on("GET", PODS, status(401, "Unauthorized"))
     with pytest.raises(ApiFailed, match="Unauthorized"):
         take(cluster(api), kinds=("Pod",))
 
 
-def test_what_does_not_come_in_time_is_absent_and_told() -> None:
+def test_kind_not_read_in_time_is_absent_and_reported() -> None:
     api, hold = FakeApi(), threading.Event()
 
     class Slow(FakeApi):
@@ -72,21 +72,21 @@ def test_what_does_not_come_in_time_is_absent_and_told() -> None:
     api.on("GET", PODS, listing(pod("a")))
     api.on("GET", NODES, listing())
     try:
-        world = take(cluster(Slow()), kinds=("Pod", "Node"), timeout=0.3)
+        snapshot = take(cluster(Slow()), kinds=("Pod", "Node"), timeout=0.3)
     finally:
         hold.set()
-    assert world.absent == {"Node"}
-    assert world.facts == {"unread": "Node"}
-    assert len(world.pods) == 1
+    assert snapshot.absent == {"Node"}
+    assert snapshot.facts == {"unread": "Node"}
+    assert len(snapshot.pods) == 1
 
 
-def test_secrets_are_no_kind_of_a_world() -> None:
+def test_secrets_are_refused() -> None:
     assert "Secret" not in KINDS
     with pytest.raises(ValueError, match="Secret"):
         take(cluster(FakeApi()), kinds=("Pod", "Secret"))
 
 
-def test_ballast_and_tokens_stay_behind() -> None:
+def test_tokens_and_bulky_fields_are_left_out() -> None:
     api = FakeApi()
     token = {"vcluster.loft.sh/token-abc": "eyJ"}
     api.on("GET", PODS, listing(pod("a", metadata={"annotations": token, "managedFields": [{"manager": "x"}]})))
@@ -97,16 +97,16 @@ def test_ballast_and_tokens_stay_behind() -> None:
     api.on("GET", "/api/v1/configmaps", listing(*maps))
     crd = {"metadata": {"name": "c"}, "spec": {"group": "g", "versions": [{"name": "v1", "schema": {"big": 1}}]}}
     api.on("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", listing(crd))
-    world = take(cluster(api), kinds=("Pod", "ConfigMap", "CustomResourceDefinition"))
-    text = str(to_json(world))
+    snapshot = take(cluster(api), kinds=("Pod", "ConfigMap", "CustomResourceDefinition"))
+    text = str(to_json(snapshot))
     assert "eyJ" not in text
     assert "managedFields" not in text
-    assert world.get("ConfigMap", "settings", "ns")["data"] == {"password": ""}  # type: ignore[index]
-    assert world.get("ConfigMap", "x-shared-gpu-0", "ns")["data"] == {"GPU": "GPU-1"}  # type: ignore[index]
-    assert world.of("CustomResourceDefinition")[0]["spec"]["versions"] == [{"name": "v1"}]
+    assert snapshot.get("ConfigMap", "settings", "ns")["data"] == {"password": ""}  # type: ignore[index]
+    assert snapshot.get("ConfigMap", "x-shared-gpu-0", "ns")["data"] == {"GPU": "GPU-1"}  # type: ignore[index]
+    assert snapshot.of("CustomResourceDefinition")[0]["spec"]["versions"] == [{"name": "v1"}]
 
 
-def test_last_words_of_components_and_of_what_crashes() -> None:
+def test_logs_of_components_and_crashing_pods_are_read() -> None:
     api = FakeApi()
     scheduler = pod("s-1", "Running", metadata={"namespace": "kai-scheduler", "labels": {"app": "kai"}})
     scheduler["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
@@ -114,42 +114,44 @@ def test_last_words_of_components_and_of_what_crashes() -> None:
     crashing["status"]["containerStatuses"] = [
         {"name": "main", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}
     ]
-    mute = pod("m-1", "Pending", metadata={"namespace": "kai-resource-reservation"})
-    mute["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {}}}]
-    api.on("GET", PODS, listing(scheduler, crashing, mute, pod("quiet", "Running")))
+    waiting = pod("m-1", "Pending", metadata={"namespace": "kai-resource-reservation"})
+    waiting["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {}}}]
+    api.on("GET", PODS, listing(scheduler, crashing, waiting, pod("quiet", "Running")))
     api.on("GET", "/api/v1/namespaces/kai-scheduler/pods/s-1/log", "one\ntwo\n")
     api.on("GET", "/api/v1/namespaces/ns/pods/c/log", "panic: eyJhbGciOiJSUzI.eyJzdWIiOiJ4eXo.sig-nature\n")
     api.on("GET", "/api/v1/namespaces/kai-resource-reservation/pods/m-1/log", status(400, "is waiting to start"))
-    world = take(cluster(api), kinds=("Pod",), logs=True)
-    assert world.logs == {"kai": ("one", "two"), "ns/c": ("panic: <redacted>",)}
-    (asked,) = [request.query for request in api.requests if request.path.endswith("/c/log")]
-    assert asked["previous"] == "true"
+    snapshot = take(cluster(api), kinds=("Pod",), logs=True)
+    assert snapshot.logs == {"kai": ("one", "two"), "ns/c": ("panic: <redacted>",)}
+    (query,) = [request.query for request in api.requests if request.path.endswith("/c/log")]
+    assert query["previous"] == "true"
 
 
-def test_lookups() -> None:
-    world = ClusterSnapshot(
+def test_lookups_of_objects_and_events() -> None:
+    snapshot = ClusterSnapshot(
         datetime(2026, 1, 1, tzinfo=UTC),
         {
             "Pod": (pod("a", uid="u"),),
             "Event": (event("late", "u", "2026-01-01T10:00:00Z"), event("early", "u", "2026-01-01T09:00:00Z")),
         },
     )
-    assert [e.reason for e in world.events_about("u")] == ["early", "late"]
-    assert world.events_about("") == ()
-    assert world.get("Pod", "a", "ns") is not None
-    assert world.get("Pod", "a") is None
-    assert [view.name for view in world.pods] == ["a"]
+    assert [e.reason for e in snapshot.events_about("u")] == ["early", "late"]
+    assert snapshot.events_about("") == ()
+    assert snapshot.get("Pod", "a", "ns") is not None
+    assert snapshot.get("Pod", "a") is None
+    assert [view.name for view in snapshot.pods] == ["a"]
 
 
-def test_reservations_are_known_by_namespace_and_label() -> None:
-    space = "kai-resource-reservation"
-    mine = pod("gpu-reservation-1", metadata={"namespace": space, "labels": {"app": space, "runai-gpu-group": "g"}})
-    other = pod("debug", metadata={"namespace": space})
-    world = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (mine, other)})
-    assert [(view.name, view.gpu_groups) for view in world.reservations] == [("gpu-reservation-1", ("g",))]
+def test_reservations_are_found_by_namespace_and_label() -> None:
+    namespace = "kai-resource-reservation"
+    reserving = pod(
+        "gpu-reservation-1", metadata={"namespace": namespace, "labels": {"app": namespace, "runai-gpu-group": "g"}}
+    )
+    other = pod("debug", metadata={"namespace": namespace})
+    snapshot = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (reserving, other)})
+    assert [(view.name, view.gpu_groups) for view in snapshot.reservations] == [("gpu-reservation-1", ("g",))]
 
 
-def test_bind_requests() -> None:
+def test_bind_request_view() -> None:
     raw = {
         "metadata": {"name": "p", "namespace": "ns"},
         "spec": {
@@ -166,12 +168,12 @@ def test_bind_requests() -> None:
     assert (view.phase, view.reason, view.failed_attempts, view.backoff_limit) == ("Failed", "no", 2, 3)
 
 
-def test_saved_and_loaded_again(tmp_path: Path) -> None:
-    world = ClusterSnapshot(
+def test_snapshot_survives_saving_and_loading(tmp_path: Path) -> None:
+    snapshot = ClusterSnapshot(
         datetime(2026, 1, 1, 12, tzinfo=UTC), {"Pod": (pod("a"),)}, frozenset({"Queue"}), {"kai": ("x",)}, {"f": "v"}
     )
-    world.save(tmp_path / "one.json.gz")
-    world.save(tmp_path / "two.json.gz")
-    again = ClusterSnapshot.load(tmp_path / "one.json.gz")
-    assert to_json(again) == to_json(world)
+    snapshot.save(tmp_path / "one.json.gz")
+    snapshot.save(tmp_path / "two.json.gz")
+    loaded = ClusterSnapshot.load(tmp_path / "one.json.gz")
+    assert to_json(loaded) == to_json(snapshot)
     assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "two.json.gz").read_bytes()

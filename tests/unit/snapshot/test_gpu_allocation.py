@@ -1,4 +1,4 @@
-"""Which pod has what of which GPU."""
+"""Allocation of GPUs to pods."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def sharing(name: str, group: str = GROUP) -> dict[str, Any]:
         (pod(), None),
     ],
 )
-def test_roles(obj: dict[str, Any], role: GpuRole | None) -> None:
+def test_gpu_role_of_pods(obj: dict[str, Any], role: GpuRole | None) -> None:
     assert PodInfo.of(obj).gpu_role is role
 
 
-def test_what_a_pod_requests_in_gpus() -> None:
+def test_gpus_requested_by_a_pod() -> None:
     assert PodInfo.of(pod(gpus=2)).gpus(None) == 2
     several = PodInfo.of(pod(fraction=0.25, annotations={"gpu-fraction-num-devices": "2"}))
     assert (several.share(None), several.gpus(None)) == (0.25, 0.5)
@@ -47,7 +47,7 @@ def test_what_a_pod_requests_in_gpus() -> None:
     assert (memory.share(16000), memory.gpus(16000)) == (0.25, 0.25)
 
 
-def test_groups_whose_reservation_pods_hold_one_gpu_share_it() -> None:
+def test_groups_with_reservation_pods_on_one_gpu_share_it() -> None:
     second = reservation("gpu-reservation-2", labels={"app": "kai-resource-reservation", "runai-gpu-group": "other"})
     scene = Scene().add(reservation(), second, sharing("a"), sharing("b", "other"))
     (gpu,) = GpuAllocation.of(scene.world).shared
@@ -57,7 +57,7 @@ def test_groups_whose_reservation_pods_hold_one_gpu_share_it() -> None:
     assert [gpu.used for gpu in GpuAllocation.of(scene.world).shared] == [0.5, 0.5]
 
 
-def test_a_pod_that_is_being_bound_is_assumed_on_its_node() -> None:
+def test_pod_being_bound_is_assumed_on_its_node() -> None:
     scene = Scene()
     scene.pending(fraction=0.5)
     scene.add(request(selectedGPUGroups=["new"]))
@@ -65,7 +65,7 @@ def test_a_pod_that_is_being_bound_is_assumed_on_its_node() -> None:
     assert (found.view.node, found.view.gpu_groups) == ("worker-1", ("new",))
 
 
-def test_a_tenants_own_reservation_pod_counts_once() -> None:
+def test_reservation_pod_of_a_tenant_counts_once() -> None:
     scene = Scene().add(copy_of(reservation(), "ml"), copy_of(sharing("half"), "ml"))
     info = node_infos(scene.world)[1]
     (gpu,) = info.shared

@@ -1,4 +1,4 @@
-"""What pods ask for, and what is free on nodes."""
+"""Requests of pods, and free resources of nodes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ def container(**resources: Any) -> dict[str, Any]:
     return {"name": "c", "resources": resources}
 
 
-def needs(spec: dict[str, Any], **annotations: str) -> PodRequests:
+def requests(spec: dict[str, Any], **annotations: str) -> PodRequests:
     return PodRequests.of(
         {"metadata": {"annotations": {k.replace("_", "-"): v for k, v in annotations.items()}}, "spec": spec}
     )
 
 
-def test_requests_are_summed_and_limits_fill_in() -> None:
+def test_requests_are_summed_and_default_to_limits() -> None:
     spec = {
         "containers": [
             container(requests={"cpu": "250m", "memory": "1Gi"}),
             container(limits={"cpu": "1", "nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 1, "example.com/x": "3"}),
         ]
     }
-    asked = needs(spec)
-    assert (asked.cpu, asked.memory, asked.gpus, asked.devices) == (1250, 2**30, 2, 2)
-    assert (asked.mig, asked.others) == ({"nvidia.com/mig-1g.5gb": 1}, {"example.com/x": 3})
-    assert asked.wants_gpu
-    assert not asked.shares_gpu
-    assert asked.in_words().startswith("2 whole GPUs, 1 nvidia.com/mig-1g.5gb, 1250m cpu, 1024 MiB memory")
+    total = requests(spec)
+    assert (total.cpu, total.memory, total.gpus, total.devices) == (1250, 2**30, 2, 2)
+    assert (total.mig, total.others) == ({"nvidia.com/mig-1g.5gb": 1}, {"example.com/x": 3})
+    assert total.wants_gpu
+    assert not total.shares_gpu
+    assert total.in_words().startswith("2 whole GPUs, 1 nvidia.com/mig-1g.5gb, 1250m cpu, 1024 MiB memory")
 
 
-def test_init_containers_count_by_their_peak_and_sidecars_go_on() -> None:
+def test_init_containers_count_by_their_peak_and_sidecars_add_up() -> None:
     spec = {
         "initContainers": [
             {**container(requests={"cpu": "1"}), "restartPolicy": "Always"},
@@ -46,12 +46,12 @@ def test_init_containers_count_by_their_peak_and_sidecars_go_on() -> None:
         "containers": [container(requests={"cpu": "2"})],
         "overhead": {"cpu": "100m"},
     }
-    assert needs(spec).cpu == 6100
-    assert needs({**spec, "initContainers": spec["initContainers"][:1]}).cpu == 3100
+    assert requests(spec).cpu == 6100
+    assert requests({**spec, "initContainers": spec["initContainers"][:1]}).cpu == 3100
 
 
 @pytest.mark.parametrize(
-    ("notes", "words", "total"),
+    ("annotations", "text", "gpus"),
     [
         ({"gpu_fraction": "0.5"}, "0.5 of 1 GPU", 0.5),
         ({"gpu_fraction": "0.25", "gpu_fraction_num_devices": "2"}, "0.25 of 2 GPUs", 0.5),
@@ -60,16 +60,16 @@ def test_init_containers_count_by_their_peak_and_sidecars_go_on() -> None:
         ({}, "nothing", 0.0),
     ],
 )
-def test_shares(notes: dict[str, str], words: str, total: float) -> None:
-    asked = needs({}, **notes)
-    assert (asked.in_words(), asked.gpu_total, asked.shares_gpu) == (words, total, words != "nothing")
+def test_fractions_and_memory_requests(annotations: dict[str, str], text: str, gpus: float) -> None:
+    found = requests({}, **annotations)
+    assert (found.in_words(), found.gpu_total, found.shares_gpu) == (text, gpus, text != "nothing")
 
 
-def test_a_quantity_that_is_none_counts_as_nothing() -> None:
-    assert needs({"containers": [container(requests={"cpu": "lots"})]}).cpu == 0
+def test_invalid_quantity_counts_as_zero() -> None:
+    assert requests({"containers": [container(requests={"cpu": "lots"})]}).cpu == 0
 
 
-def test_room_of_nodes() -> None:
+def test_node_info_has_requested_and_free_resources() -> None:
     scene = Scene().add(reservation())
     scene.add(pod("half", node="worker-1", ready=True, fraction=0.5, labels={"runai-gpu-group": GROUP}))
     scene.add(pod("mib", node="worker-1", ready=True, memory=1530, labels={"runai-gpu-group": GROUP}))
@@ -88,7 +88,7 @@ def test_room_of_nodes() -> None:
     assert (two.capacity_gpus, two.node.gpus, two.gpus_free, two.gpu_memory) == (2, 1, 1, 15300)
 
 
-def test_a_pod_that_is_being_bound_counts_on_its_node() -> None:
+def test_pod_being_bound_counts_on_its_node() -> None:
     scene = Scene()
     scene.pending(fraction=0.5)
     scene.add(request(selectedGPUGroups=["new"]))
@@ -97,7 +97,7 @@ def test_a_pod_that_is_being_bound_counts_on_its_node() -> None:
     assert (gpu.name, gpu.reservations, gpu.free, info.gpus_free) == ("new", (), 0.5, 1)
 
 
-def test_free_gpus_are_those_of_nodes_that_take_pods() -> None:
+def test_free_gpus_exclude_unschedulable_nodes() -> None:
     scene = Scene().add(reservation(), node("worker-2", cordoned=True), node("worker-3", gpus=4, ready="False"))
     half = {"node": "worker-1", "ready": True, "labels": {"runai-gpu-group": GROUP}}
     scene.add(pod("half", fraction=0.5, **half))
@@ -106,7 +106,7 @@ def test_free_gpus_are_those_of_nodes_that_take_pods() -> None:
     assert FreeGpus.of(node_infos(scene.world)) == FreeGpus(0, 0.0)
 
 
-def test_gpu_memory_of_an_unknown_gpu_leaves_nothing_free() -> None:
+def test_memory_request_on_a_gpu_of_unknown_size_leaves_nothing_free() -> None:
     scene = Scene().add(reservation())
     del next(obj for obj in scene.objects["Node"] if obj["metadata"]["name"] == "worker-1")["metadata"]["labels"][
         "nvidia.com/gpu.memory"
@@ -129,12 +129,12 @@ def test_gpu_memory_of_an_unknown_gpu_leaves_nothing_free() -> None:
         ({"kind": "Job", "spec": {}, "status": {"succeeded": 1}}, (0, 0)),
     ],
 )
-def test_workloads(obj: dict[str, Any], counts: tuple[int, int]) -> None:
+def test_workload_view_counts_wanted_and_existing_pods(obj: dict[str, Any], counts: tuple[int, int]) -> None:
     view = WorkloadView.of({"metadata": {"name": "w", "namespace": "n"}, **obj})
     assert (view.want, view.have) == counts
     assert view.title == f"{obj['kind']} n/w"
 
 
-def test_claims() -> None:
+def test_claim_view() -> None:
     claim = ClaimView.of({"metadata": {"name": "c", "namespace": "n"}, "spec": {}, "status": {"phase": "Lost"}})
     assert (claim.phase, claim.storage_class) == ("Lost", None)
