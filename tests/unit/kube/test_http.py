@@ -177,9 +177,7 @@ def test_untrusted_certificate_is_told_apart_from_a_cut_connection() -> None:
         ("{}", "right", "context right, is invalid"),
     ],
 )
-def test_unusable_kubeconfig_is_an_error(
-    tmp_path: Path, content: str | None, context: str | None, message: str
-) -> None:
+def test_unusable_kubeconfig(tmp_path: Path, content: str | None, context: str | None, message: str) -> None:
     path = tmp_path / "k"
     if content is not None:
         path.write_text(content)

@@ -253,9 +253,7 @@ def test_wait_ready_by_labels_ignores_pods_being_replaced(api: FakeApi, cluster:
         ),
     ],
 )
-def test_wait_ready_ends_for_pods_that_cannot_become_ready(
-    api: FakeApi, cluster: Cluster, lost: Json, reason: str
-) -> None:
+def test_wait_ready_fails_for_lost_pods(api: FakeApi, cluster: Cluster, lost: Json, reason: str) -> None:
     api.on("GET", PODS, listing(lost))
     api.on("GET", PODS, Stream(), always=True)
     api.on("GET", EVENTS, listing())

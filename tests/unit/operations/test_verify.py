@@ -221,9 +221,7 @@ def test_json_output_is_the_report(monkeypatch: pytest.MonkeyPatch, bad: FakeVer
     assert rows["reservation-used"]["why_grace"]
 
 
-def test_command_exits_with_timeout_when_the_cluster_is_not_quiet(
-    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
-) -> None:
+def test_restless_cluster_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     busy = [step for _ in range(40) for step in (1.0, news("MODIFIED", share("a", 0.5)))]
     fake = FakeVerify(verified(clock, *lists(*FINE), *busy, until_quiet=True, seconds=20))
     result = invoke(monkeypatch, fake, "--until-quiet", "--for", "20")
@@ -231,9 +229,7 @@ def test_command_exits_with_timeout_when_the_cluster_is_not_quiet(
     assert invoke(monkeypatch, fake, "--until-quiet", "--json").exit_code == WaitTimeout.exit_code
 
 
-def test_command_verifies_the_cluster_of_a_kubeconfig(
-    monkeypatch: pytest.MonkeyPatch, good: FakeVerify, tmp_path: Path
-) -> None:
+def test_kubeconfig_selects_the_cluster(monkeypatch: pytest.MonkeyPatch, good: FakeVerify, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
     result = invoke(monkeypatch, good, "--kubeconfig", str(file), "--context", "prod")
@@ -246,9 +242,7 @@ def test_command_verifies_the_cluster_of_a_kubeconfig(
 @pytest.mark.parametrize(
     "args", [("--context", "c"), ("--kubeconfig", "/nowhere"), ("--kubeconfig", "/dev/null", "--name", "demo")]
 )
-def test_conflicting_options_are_refused(
-    monkeypatch: pytest.MonkeyPatch, good: FakeVerify, args: tuple[str, ...]
-) -> None:
+def test_invalid_options(monkeypatch: pytest.MonkeyPatch, good: FakeVerify, args: tuple[str, ...]) -> None:
     assert isinstance(invoke(monkeypatch, good, *args).exception, SpecError)
 
 

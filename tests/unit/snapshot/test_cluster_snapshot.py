@@ -13,25 +13,14 @@ from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.serialization import to_json
 from lab.snapshot.cluster_snapshot import KINDS, ClusterSnapshot, take
-from tests.support.kube_fake import FakeApi, listing, pod, status
+from tests.support.kube_fake import FakeApi, event, listing, pod, status
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
-Json = dict[str, Any]
 
 
 def cluster(api: FakeApi) -> Cluster:
     return Cluster(Path("/k"), transport=api)
-
-
-def event(name: str, uid: str, timestamp: str) -> Json:
-    return {
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": "ns"},
-        "reason": name,
-        "lastTimestamp": timestamp,
-        "involvedObject": {"uid": uid},
-    }
 
 
 def test_take_reads_all_kinds_and_marks_absent_ones() -> None:
@@ -127,13 +116,10 @@ def test_logs_of_components_and_crashing_pods_are_read() -> None:
 
 
 def test_lookups_of_objects_and_events() -> None:
-    snapshot = ClusterSnapshot(
-        datetime(2026, 1, 1, tzinfo=UTC),
-        {
-            "Pod": (pod("a", uid="u"),),
-            "Event": (event("late", "u", "2026-01-01T10:00:00Z"), event("early", "u", "2026-01-01T09:00:00Z")),
-        },
-    )
+    obj = pod("a", uid="u")
+    times = {"late": "2026-01-01T10:00:00Z", "early": "2026-01-01T09:00:00Z"}
+    events = tuple(event(reason, "", obj, time, metadata={"name": reason}) for reason, time in times.items())
+    snapshot = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (obj,), "Event": events})
     assert [e.reason for e in snapshot.events_about("u")] == ["early", "late"]
     assert snapshot.events_about("") == ()
     assert snapshot.get("Pod", "a", "ns") is not None
@@ -142,11 +128,9 @@ def test_lookups_of_objects_and_events() -> None:
 
 
 def test_reservations_are_found_by_namespace_and_label() -> None:
-    namespace = "kai-resource-reservation"
-    reserving = pod(
-        "gpu-reservation-1", metadata={"namespace": namespace, "labels": {"app": namespace, "runai-gpu-group": "g"}}
-    )
-    other = pod("debug", metadata={"namespace": namespace})
+    ns = "kai-resource-reservation"
+    reserving = pod("gpu-reservation-1", metadata={"namespace": ns, "labels": {"app": ns, "runai-gpu-group": "g"}})
+    other = pod("debug", metadata={"namespace": ns})
     snapshot = ClusterSnapshot(datetime(2026, 1, 1, tzinfo=UTC), {"Pod": (reserving, other)})
     assert [(view.name, view.gpu_groups) for view in snapshot.reservations] == [("gpu-reservation-1", ("g",))]
 

@@ -36,10 +36,8 @@ def lab_with_host_kai(**more: Any) -> Any:
 
 def install_kai(world: TenancyWorld) -> None:
     spec = world.lab().spec
-    secret = release_secret(
-        "kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}", chart="kai-scheduler"
-    )
-    world.api.add(secret)
+    release = release_secret("kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}")
+    world.api.add(release)
 
 
 @pytest.fixture
@@ -111,9 +109,7 @@ def test_unavailable_items_are_refused_before_any_change(world: TenancyWorld, mo
         ("ml", {"mode": "default", "vcluster": "0.30.0"}, "tenant ml: vcluster: '0.30.0' is too old"),
     ],
 )
-def test_invalid_tenants_are_refused_before_any_change(
-    world: TenancyWorld, name: str, options: dict[str, Any], message: str
-) -> None:
+def test_invalid_tenant_is_refused(world: TenancyWorld, name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         add(world.lab(), tenant_request(name, options))
     assert message in str(refused.value)

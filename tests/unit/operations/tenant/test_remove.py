@@ -69,7 +69,7 @@ def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.Monk
 
 def test_removing_the_last_own_kai_tenant_undoes_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
-    install(world)
+    install_kai(world)
     with pytest.raises(HostNotReady, match="removing tenant ml changes KAI on the host, and this was not approved"):
         remove(world.lab(), "ml")
     assert world.removed == []
@@ -90,9 +90,7 @@ def test_removal_during_another_change_is_refused(monkeypatch: pytest.MonkeyPatc
         remove(world.lab(), "file")
 
 
-def install(world: TenancyWorld) -> None:
+def install_kai(world: TenancyWorld) -> None:
     spec = world.lab().spec
-    values = release_values(spec)
-    world.api.add(
-        release_secret("kai-scheduler", "kai-scheduler", values, version=f"v{spec.kai.version}", chart="kai-scheduler")
-    )
+    release = release_secret("kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}")
+    world.api.add(release)

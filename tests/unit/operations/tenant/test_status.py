@@ -153,14 +153,12 @@ def test_upgrade_of_a_lab_file_tenant_is_saved_with_a_notice(
     mine = {"name": "mine", "mode": "own-kai", "kaiVersion": "0.16.8"}
     world = TenancyWorld(monkeypatch, lab_file(tenants=[mine]))
     handle = world.lab()
-    messages: list[str] = []
-    handle.bus.subscribe(lambda event: messages.append(str(getattr(event, "text", ""))))
+    texts: list[str] = []
+    handle.bus.subscribe(lambda event: texts.append(str(getattr(event, "text", ""))))
     upgrade(handle, "mine", "0.17.0")
     (saved,) = json.loads(LabPaths("demo").spec.read_text())["asked"]["tenants"]
     assert (saved["kaiVersion"], saved["nodes"]) == ("0.17.0", None)
-    assert (
-        "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in messages[0]
-    )
+    assert "tenant mine now has KAI 0.17.0: a lab file with another version changes it at the next 'lab up'" in texts[0]
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,7 @@ def test_upgrade_on_empty_dir_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("current", "wanted", "refused"), [({}, ETCD, False), (ETCD, {}, True)])
-def test_store_may_not_change_from_etcd_to_sqlite(
-    current: dict[str, Any], wanted: dict[str, Any], refused: bool
-) -> None:
+def test_store_may_not_change(current: dict[str, Any], wanted: dict[str, Any], refused: bool) -> None:
     found = forbidden(own_kai(values=current), own_kai(values=wanted))
     assert bool(found) is refused
     assert not refused or "from deployed etcd to sqlite" in found[0]

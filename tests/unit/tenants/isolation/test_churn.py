@@ -1,4 +1,4 @@
-"""What the isolation suite stands on: a ledger of what happens to pods that must stay, and rounds of pods."""
+"""Helpers of the isolation suite: a ledger of losses among pods that must stay, and rounds of pods."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def ledger() -> Ledger:
     return Ledger({"uid-a": "pod ns/a"}, frozenset({"ns"}))
 
 
-def test_a_pod_that_stays_as_it_is_is_no_loss() -> None:
-    book = ledger()
-    book.hear(news(pod("a", "Running"), "ADDED"))
-    book.hear(news(pod("a", "Running")))
-    assert (book.losses, book.gaps) == ([], [])
+def test_unchanged_pod_is_no_loss() -> None:
+    record = ledger()
+    record.hear(news(pod("a", "Running"), "ADDED"))
+    record.hear(news(pod("a", "Running")))
+    assert (record.losses, record.gaps) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -46,41 +46,41 @@ def test_a_pod_that_stays_as_it_is_is_no_loss() -> None:
         ),
     ],
 )
-def test_a_loss_is_told_once(obj: Json, change: str, loss: str) -> None:
-    book = ledger()
+def test_loss_is_recorded_once(obj: Json, change: str, loss: str) -> None:
+    record = ledger()
     for _ in range(2):
-        book.hear(news(obj, change))
-    assert book.losses == [loss]
+        record.hear(news(obj, change))
+    assert record.losses == [loss]
 
 
-def test_others_may_come_and_go() -> None:
-    book = ledger()
-    book.hear(news(pod("a", uid="another"), "DELETED"))
-    assert book.losses == []
+def test_other_pods_may_be_deleted() -> None:
+    record = ledger()
+    record.hear(news(pod("a", uid="another"), "DELETED"))
+    assert record.losses == []
 
 
 def grouped(name: str, group: str, namespace: str = "ns") -> Json:
     return pod(name, metadata={"annotations": {"pod-group-name": group}, "namespace": namespace})
 
 
-def test_a_pod_group_of_the_host_on_a_tenants_pod_is_remembered() -> None:
-    book = ledger()
-    book.hear(news(grouped("b", "pg-host")))
-    book.hear(news(grouped("b", "pg-mine")))
-    book.hear(news(grouped("c", "pg-host", "team")))
-    assert book.overwritten == []
-    book.hear(news({"metadata": {"name": "pg-host"}}, kind="PodGroup"))
-    assert book.overwritten == ["pod ns/b in PodGroup pg-host of the host"]
+def test_host_pod_group_on_a_tenant_pod_is_recorded() -> None:
+    record = ledger()
+    record.hear(news(grouped("b", "pg-host")))
+    record.hear(news(grouped("b", "pg-mine")))
+    record.hear(news(grouped("c", "pg-host", "team")))
+    assert record.overwritten == []
+    record.hear(news({"metadata": {"name": "pg-host"}}, kind="PodGroup"))
+    assert record.overwritten == ["pod ns/b in PodGroup pg-host of the host"]
 
 
-def test_a_watch_that_breaks_off_is_told() -> None:
-    book = ledger()
-    book.hear(InformerEvent("host", "Pod", trouble="connection reset"))
-    assert book.gaps == ["connection reset"]
+def test_broken_watch_is_recorded_as_a_gap() -> None:
+    record = ledger()
+    record.hear(InformerEvent("host", "Pod", trouble="connection reset"))
+    assert record.gaps == ["connection reset"]
 
 
-class FakePlace:
-    """Says what is asked of it."""
+class FakeNamespace:
+    """Logs its calls."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -100,25 +100,25 @@ class FakePlace:
         self.log.append(f"remove {' '.join(names)}")
 
 
-def sides(*places: FakePlace) -> Sequence[Side]:
-    return [Side(place, lambda number: [cpu_pod(f"p{number}")]) for place in places]  # type: ignore[arg-type]
+def sides(*namespaces: FakeNamespace) -> Sequence[Side]:
+    return [Side(namespace, lambda number: [cpu_pod(f"p{number}")]) for namespace in namespaces]  # type: ignore[arg-type]
 
 
-def test_every_side_has_its_rounds() -> None:
-    here, there = FakePlace("here"), FakePlace("there")
-    assert churn(sides(here, there), 5) == {"here": 5, "there": 5}
-    assert here.log == there.log
-    assert here.log[:6] == ["submit p0", "running p0", "remove p0", "submit p1", "bound p1", "remove p1"]
-    assert [line for line in here.log if line.startswith("running")] == ["running p0", "running p4"]
+def test_every_side_runs_all_rounds() -> None:
+    first, second = FakeNamespace("first"), FakeNamespace("second")
+    assert churn(sides(first, second), 5) == {"first": 5, "second": 5}
+    assert first.log == second.log
+    assert first.log[:6] == ["submit p0", "running p0", "remove p0", "submit p1", "bound p1", "remove p1"]
+    assert [line for line in first.log if line.startswith("running")] == ["running p0", "running p4"]
 
 
-def test_trouble_of_one_side_is_raised() -> None:
-    place = FakePlace("here")
+def test_failure_of_one_side_is_raised() -> None:
+    namespace = FakeNamespace("first")
 
     def refuse(*names: str, timeout: float) -> None:
-        raise WaitTimeout(f"{names[0]} does not go")
+        raise WaitTimeout(f"{names[0]} still exists")
 
-    broken = SimpleNamespace(**{name: getattr(place, name) for name in ("submit", "on_host", "running")})
-    broken.namespace, broken.remove = "here", refuse
-    with pytest.raises(WaitTimeout, match="p0 does not go"):
+    broken = SimpleNamespace(**{name: getattr(namespace, name) for name in ("submit", "on_host", "running")})
+    broken.namespace, broken.remove = "first", refuse
+    with pytest.raises(WaitTimeout, match="p0 still exists"):
         churn(sides(broken), 2)

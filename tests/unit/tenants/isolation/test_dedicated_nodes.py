@@ -1,4 +1,4 @@
-"""The step that marks nodes as one tenant's alone, and takes the marks off again."""
+"""The step that marks nodes as dedicated to a tenant and unmarks them."""
 
 from __future__ import annotations
 
@@ -73,24 +73,24 @@ def nodes(world: LabWorld) -> Nodes:
 STEP = TenantNodes(SPEC)
 
 
-def test_short_names_become_those_of_kinds_nodes() -> None:
+def test_short_names_are_resolved_to_kind_nodes() -> None:
     assert owners(SPEC) == {THIRD: "ml", SECOND: "ops"}
     named = SPEC.model_copy(update={"tenants": (own("ml", nodes=("worker",)),)})
     assert owners(named) == {FIRST: "ml"}
 
 
-def test_the_step_is_there_only_for_tenants_with_nodes() -> None:
+def test_step_exists_only_for_tenants_with_dedicated_nodes() -> None:
     assert tenant_steps(SPEC)[0].id == "tenant-nodes"
     assert [step.id for step in tenant_steps(LabSpec(tenants=(TenantSpec(name="a"),)))] == ["tenant:a"]
-    assert STEP.needs == ("network",)  # before anything that a scheduler of the host could put there
+    assert STEP.needs == ("network",)  # before a scheduler of the host can place pods there
 
 
-def test_apply_marks_nodes_and_keeps_what_others_wrote(world: LabWorld, nodes: Nodes) -> None:
-    theirs = {"key": "team", "value": "x", "effect": "NoExecute"}
-    nodes.node(THIRD, "", theirs)
+def test_apply_marks_nodes_and_keeps_other_taints(world: LabWorld, nodes: Nodes) -> None:
+    other = {"key": "team", "value": "x", "effect": "NoExecute"}
+    nodes.node(THIRD, "", other)
     assert STEP.observe(world.ctx).state is State.ABSENT
     STEP.apply(world.ctx)
-    assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: ("ml", [theirs, taint("ml")])}
+    assert nodes.marks() == {FIRST: (None, []), SECOND: ("ops", [taint("ops")]), THIRD: ("ml", [other, taint("ml")])}
     seen = STEP.observe(world.ctx)
     assert (seen.state, seen.detail) == (State.READY, f"ml: {THIRD}, ops: {SECOND}")
     STEP.verify(world.ctx)
@@ -109,7 +109,7 @@ def test_apply_marks_nodes_and_keeps_what_others_wrote(world: LabWorld, nodes: N
         ("ml", (taint("ml"), taint("ops"))),
     ],
 )
-def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: LabWorld, nodes: Nodes) -> None:
+def test_incomplete_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     nodes.node(THIRD, tenant, *taints)
     assert STEP.observe(world.ctx).diff == (f"{THIRD}: not marked as the node of tenant ml",)
@@ -117,27 +117,27 @@ def test_half_a_mark_is_drift(tenant: str, taints: tuple[Json, ...], world: LabW
     assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
 
 
-def test_what_the_api_adds_to_a_taint_is_no_drift(world: LabWorld, nodes: Nodes) -> None:
+def test_fields_added_to_a_taint_by_the_api_are_no_drift(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     nodes.node(THIRD, "ml", taint("ml", timeAdded="2026-11-21T12:00:00Z"))
     assert STEP.observe(world.ctx).state is State.READY
 
 
-def test_a_node_that_no_tenant_owns_any_more_loses_its_marks(world: LabWorld, nodes: Nodes) -> None:
+def test_node_without_a_tenant_is_unmarked(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    alone = TenantNodes(SPEC.model_copy(update={"tenants": (own("ml"),)}))
-    assert alone.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, to which it is not assigned",)
-    alone.apply(world.ctx)
+    step = TenantNodes(SPEC.model_copy(update={"tenants": (own("ml"),)}))
+    assert step.observe(world.ctx).diff == (f"{SECOND}: still marked for ops, to which it is not assigned",)
+    step.apply(world.ctx)
     assert nodes.marks()[SECOND] == (None, [])
 
 
-def test_a_node_goes_from_one_tenant_to_another(world: LabWorld, nodes: Nodes) -> None:
+def test_node_is_reassigned_to_another_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     TenantNodes(SPEC.model_copy(update={"tenants": (own("ops"), own("ml"))})).apply(world.ctx)
     assert nodes.marks() == {FIRST: (None, []), SECOND: ("ml", [taint("ml")]), THIRD: ("ops", [taint("ops")])}
 
 
-def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: LabWorld, nodes: Nodes) -> None:
+def test_nodes_of_an_added_tenant_keep_their_marks(world: LabWorld, nodes: Nodes) -> None:
     nodes.put("Namespace", "vcluster-guest")
     nodes.node(FIRST, "guest", taint("guest"))
     STEP.apply(world.ctx)
@@ -145,7 +145,7 @@ def test_nodes_of_a_tenant_that_was_added_are_left_alone(world: LabWorld, nodes:
     assert STEP.observe(world.ctx).state is State.READY
 
 
-def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: LabWorld, nodes: Nodes) -> None:
+def test_node_of_an_added_tenant_is_not_reassigned(world: LabWorld, nodes: Nodes) -> None:
     nodes.put("Namespace", "vcluster-guest")
     nodes.node(THIRD, "guest", taint("guest"))
     with pytest.raises(LabError, match="dedicated to tenant guest") as caught:
@@ -154,7 +154,7 @@ def test_a_node_of_an_added_tenant_is_not_taken_from_it(world: LabWorld, nodes: 
     assert world.log == []
 
 
-def test_a_node_that_is_not_there(world: LabWorld, nodes: Nodes) -> None:
+def test_missing_node_is_drift_and_an_error(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     nodes.remove("Node", THIRD)
     assert STEP.observe(world.ctx).diff == (f"{THIRD}: missing",)
@@ -162,7 +162,7 @@ def test_a_node_that_is_not_there(world: LabWorld, nodes: Nodes) -> None:
         STEP.apply(world.ctx)
 
 
-def test_a_patch_that_comes_too_late_is_repeated(world: LabWorld, nodes: Nodes) -> None:
+def test_conflicting_patch_is_repeated(world: LabWorld, nodes: Nodes) -> None:
     nodes.fail("patch", "Node", (409, "the object has been modified"))
     STEP.apply(world.ctx)
     assert nodes.marks()[THIRD] == ("ml", [taint("ml")])
@@ -171,27 +171,27 @@ def test_a_patch_that_comes_too_late_is_repeated(world: LabWorld, nodes: Nodes) 
     assert patch["metadata"]["resourceVersion"] == "7"
 
 
-def test_other_refusals_are_raised(world: LabWorld, nodes: Nodes) -> None:
+def test_other_errors_are_raised(world: LabWorld, nodes: Nodes) -> None:
     nodes.fail("patch", "Node", (403, "forbidden"))
     with pytest.raises(ApiFailed, match="forbidden"):
         STEP.apply(world.ctx)
 
 
-def held(nodes: Nodes, name: str, namespace: str, **more: Any) -> None:
+def add_pod(nodes: Nodes, name: str, namespace: str, **more: Any) -> None:
     obj = pod(name, namespace, **{"node": THIRD, "gpus": 1, "ready": True, **more})
     nodes.add(obj)
 
 
-def test_gpus_that_others_hold_on_a_tenants_node(world: LabWorld, nodes: Nodes) -> None:
+def test_pods_of_others_with_gpus_on_a_dedicated_node_are_drift(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
-    mine = {"vcluster.loft.sh/managed-by": "ml"}
-    held(nodes, "mine", "vcluster-ml", labels=mine)
-    held(nodes, "elsewhere", "team", node=FIRST)
-    held(nodes, "no-gpu", "team", gpus=0)
-    held(nodes, "over", "team", phase="Succeeded")
+    synced = {"vcluster.loft.sh/managed-by": "ml"}
+    add_pod(nodes, "synced", "vcluster-ml", labels=synced)
+    add_pod(nodes, "elsewhere", "team", node=FIRST)
+    add_pod(nodes, "no-gpu", "team", gpus=0)
+    add_pod(nodes, "ended", "team", phase="Succeeded")
     STEP.verify(world.ctx)
-    held(nodes, "train", "team")
-    held(nodes, "pretends", "team", labels=mine)
+    add_pod(nodes, "train", "team")
+    add_pod(nodes, "pretends", "team", labels=synced)
     lines = tuple(f"pod team/{name} on {THIRD}, which is dedicated to tenant ml" for name in ("train", "pretends"))
     assert STEP.observe(world.ctx).diff == lines
     with pytest.raises(StepFailed, match="a second time") as caught:
@@ -199,7 +199,7 @@ def test_gpus_that_others_hold_on_a_tenants_node(world: LabWorld, nodes: Nodes) 
     assert caught.value.evidence == lines
 
 
-def test_unmark_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
+def test_unmark_affects_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     assert marked_nodes(nodes.cluster, "ml") == (THIRD,)
     unmark_nodes(nodes.cluster, "ml")
@@ -207,7 +207,7 @@ def test_unmark_frees_the_nodes_of_one_tenant(world: LabWorld, nodes: Nodes) -> 
     assert marked_nodes(nodes.cluster, "ml") == ()
 
 
-def test_undo_gives_the_nodes_back(world: LabWorld, nodes: Nodes) -> None:
+def test_undo_unmarks_all_nodes(world: LabWorld, nodes: Nodes) -> None:
     STEP.apply(world.ctx)
     STEP.undo(world.ctx)
     assert {mark for mark, _ in nodes.marks().values()} == {None}

@@ -1,4 +1,4 @@
-"""The three measures between the host's KAI and those of tenants: which is missing, and the step that sees to them."""
+"""The three isolation measures between the host's KAI and own-kai tenants: checks, and the step that applies them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tests.support.isolation_world import IMAGE, MINE, SELECTING, SPACE, SPEC, p
 from tests.support.lab_world import LabWorld
 
 
-def found(made: Scene) -> list[tuple[str, str]]:
-    return [(missing.measure.id, missing.what) for missing in missing_measures(SPEC, made.world)]
+def missing_in(state: Scene) -> list[tuple[str, str]]:
+    return [(missing.measure.id, missing.what) for missing in missing_measures(SPEC, state.world)]
 
 
-def test_nothing_is_missing_where_all_measures_are() -> None:
-    assert found(scene()) == []
+def test_nothing_is_missing_when_all_measures_apply() -> None:
+    assert missing_in(scene()) == []
 
 
-def test_before_the_tenant_is_there_nothing_of_it_is_asked_for() -> None:
-    assert found(scene().remove("Namespace", SPACE)) == []
+def test_measures_of_a_tenant_are_not_required_before_it_exists() -> None:
+    assert missing_in(scene().remove("Namespace", SPACE)) == []
 
 
-def test_a_cluster_without_kai() -> None:
-    assert found(Scene("")) == [("namespace-opt-in", "the host's KAI is not found")]
+def test_cluster_without_kai_misses_the_namespace_opt_in() -> None:
+    assert missing_in(Scene("")) == [("namespace-opt-in", "the host's KAI is not found")]
 
 
-LEFT_OUT = {
+OMITTED = {
     "webhook": (
         NAMESPACE_OPT_IN,
         lambda s: s.add(webhook("mutating-kai-admission", labels={})),
@@ -90,17 +90,17 @@ LEFT_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_is_left_out_is_named_with_its_measure(name: str) -> None:
-    measure, leave_out, words = LEFT_OUT[name]
-    made = scene()
-    leave_out(made)
-    ((which, what),) = found(made)
+@pytest.mark.parametrize("name", OMITTED)
+def test_omission_is_reported_with_its_measure(name: str) -> None:
+    measure, omit, message = OMITTED[name]
+    state = scene()
+    omit(state)
+    ((which, what),) = missing_in(state)
     assert which == measure.id
-    assert words in what
+    assert message in what
 
 
-def test_a_missing_measure_says_what_happens_without_the_measure() -> None:
+def test_missing_measure_describes_the_consequence() -> None:
     (missing,) = missing_measures(SPEC, scene().remove(admission_policy.BINDING, admission_policy.NAME).world)
     assert str(missing).startswith("deny-host-kai: ")
     assert "deletes the other running fractions" in str(missing)
@@ -115,18 +115,18 @@ def test_a_missing_measure_says_what_happens_without_the_measure() -> None:
         lambda spec: spec.pop("matchConditions"),
     ],
 )
-def test_a_changed_policy_is_noticed_and_defaults_are_no_change(change: Any) -> None:
+def test_changed_policy_is_reported_and_api_defaults_are_not(change: Any) -> None:
     doc, _ = admission_policy.documents("demo")
     doc["spec"]["matchConstraints"]["matchPolicy"] = "Equivalent"
     doc["spec"]["matchConstraints"]["resourceRules"][0]["scope"] = "*"
-    assert found(scene().add(doc)) == []
+    assert missing_in(scene().add(doc)) == []
     change(doc["spec"])
-    assert found(scene().add(doc)) == [
+    assert missing_in(scene().add(doc)) == [
         ("deny-host-kai", f"{admission_policy.POLICY} {admission_policy.NAME} has been changed")
     ]
 
 
-def test_the_policy_is_the_labs_and_names_host_kai_alone() -> None:
+def test_policy_is_owned_by_the_lab_and_matches_the_host_kai_only() -> None:
     rule, binding = admission_policy.documents("demo")
     assert rule["metadata"]["labels"] == binding["metadata"]["labels"] == {"kailab": "demo"}
     assert binding["spec"] == {"policyName": rule["metadata"]["name"], "validationActions": ["Deny"]}
@@ -143,7 +143,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return LabWorld(SPEC, runner, tmp_path)
 
 
-def test_the_step_is_there_only_beside_host_kai() -> None:
+def test_step_exists_only_beside_a_host_kai() -> None:
     def ids(spec: LabSpec) -> set[str]:
         return {step.id for step in tenant_steps(spec)}
 
@@ -152,13 +152,13 @@ def test_the_step_is_there_only_beside_host_kai() -> None:
     assert "isolation" not in ids(SPEC.model_copy(update={"tenants": (TenantSpec(name="a"),)}))
 
 
-def test_the_plan_names_all_measures() -> None:
+def test_effects_name_all_measures() -> None:
     text = "\n".join(effect.what for effect in Isolation(SPEC).effects())
     assert all(measure.how in text for measure in MEASURES)
     assert Isolation(SPEC).needs == ("kai", "tenant-nodes")
 
 
-def test_observe(world: LabWorld) -> None:
+def test_observe_reports_missing_measures(world: LabWorld) -> None:
     step = Isolation(SPEC)
     put(world, scene())
     assert step.observe(world.ctx).state is State.READY
@@ -175,19 +175,19 @@ def test_observe(world: LabWorld) -> None:
     assert step.observe(world.ctx).state is State.ABSENT
 
 
-def test_apply_makes_the_policy_and_puts_labels_right(world: LabWorld) -> None:
+def test_apply_creates_the_policy_and_corrects_labels(world: LabWorld) -> None:
     put(world, scene().add(space(SPACE, **HOST_KAI), space("vcluster-other", **{OWN_KAI_LABEL: "true"})))
     Isolation(SPEC).apply(world.ctx)
-    settled = '{"kailab.dev/own-kai": "true", "kailab.dev/kai": null}'
+    labels = '{"kailab.dev/own-kai": "true", "kailab.dev/kai": null}'
     assert world.log == [
         f"apply {admission_policy.POLICY} {admission_policy.NAME}",
         f"apply {admission_policy.BINDING} {admission_policy.NAME}",
         'patch Namespace default {"metadata": {"labels": {"kailab.dev/kai": "host"}}}',
-        f'patch Namespace {SPACE} {{"metadata": {{"labels": {settled}}}}}',
+        f'patch Namespace {SPACE} {{"metadata": {{"labels": {labels}}}}}',
     ]
 
 
-def test_verify_asks_the_api_server_whether_the_policy_is_in_force(world: LabWorld) -> None:
+def test_verify_waits_until_the_api_server_enforces_the_policy(world: LabWorld) -> None:
     api = put(world, scene())
     api.fail("create", "Pod", None, (403, "pods is forbidden: no service account"), DENIED)
     Isolation(SPEC).verify(world.ctx)
@@ -195,9 +195,7 @@ def test_verify_asks_the_api_server_whether_the_policy_is_in_force(world: LabWor
     assert api.cluster.pauses.slept == pytest.approx(1.0)
 
 
-def test_verify_says_which_measure_is_missing_and_what_will_happen(
-    world: LabWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_names_the_missing_measure_and_its_consequence(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.tenants.isolation.step._SETTLE_SECONDS", 0)
     put(world, scene().add(webhook("mutating-kai-admission", labels={})))
     with pytest.raises(StepFailed, match="mutating-kai-admission matches the pods of all namespaces") as caught:
@@ -206,21 +204,21 @@ def test_verify_says_which_measure_is_missing_and_what_will_happen(
     assert "deployment/kai-operator" in caught.value.fix
 
 
-def test_a_silent_server_is_not_taken_for_a_policy_that_is_out_of_force(world: LabWorld) -> None:
+def test_unreachable_server_is_not_mistaken_for_a_missing_policy(world: LabWorld) -> None:
     api = put(world, scene())
     api.fail("create", "Pod", TransportError("no answer"))
     with pytest.raises(ApiFailed, match="no answer"):
         Isolation(SPEC).verify(world.ctx)
 
 
-def elsewhere() -> LabSpec:
+def on_existing_cluster() -> LabSpec:
     cluster = SPEC.cluster.model_copy(update={"provider": "existing"})
     return SPEC.model_copy(update={"cluster": cluster})
 
 
-def test_undo_takes_from_another_cluster_what_the_lab_made(world: LabWorld) -> None:
+def test_undo_on_an_existing_cluster_removes_what_the_lab_created(world: LabWorld) -> None:
     put(world, scene().add(space("default"), space("kai-scheduler", kailab="demo")))
-    step = Isolation(elsewhere())
+    step = Isolation(on_existing_cluster())
     step.apply(world.ctx)
     world.log.clear()
     step.undo(world.ctx)
@@ -232,20 +230,20 @@ def test_undo_takes_from_another_cluster_what_the_lab_made(world: LabWorld) -> N
     assert world.owned("namespace-label") == []
 
 
-def test_undo_leaves_a_policy_of_somebody_else(world: LabWorld) -> None:
+def test_undo_keeps_a_policy_of_another_owner(world: LabWorld) -> None:
     world.api.put(admission_policy.POLICY, admission_policy.NAME, metadata={"labels": {OWNER_LABEL: "other"}})
     Isolation(SPEC).undo(world.ctx)
     assert world.log == []
 
 
-def test_a_label_that_was_there_before_stays(world: LabWorld) -> None:
+def test_existing_label_is_not_owned_by_the_lab(world: LabWorld) -> None:
     put(world, scene().add(space("kai-scheduler", kailab="demo")))
-    Isolation(elsewhere()).apply(world.ctx)
+    Isolation(on_existing_cluster()).apply(world.ctx)
     assert world.owned("namespace-label") == []
 
 
-def test_somebody_elses_kai_is_refused(world: LabWorld) -> None:
+def test_kai_of_another_owner_is_refused(world: LabWorld) -> None:
     put(world, scene().add(space("kai-scheduler")))
     with pytest.raises(Exception, match="is not the lab's"):
-        Isolation(elsewhere()).apply(world.ctx)
+        Isolation(on_existing_cluster()).apply(world.ctx)
     assert world.log == []

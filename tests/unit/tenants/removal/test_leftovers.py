@@ -18,7 +18,7 @@ LAB = {"kailab.dev/tenant": "team-a"}
 
 @pytest.fixture
 def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
-    """A host that has a bit of everything, and nothing of ``team-a``."""
+    """A host with objects of every kind, none of ``team-a``."""
     world = RemovalWorld(runner, tmp_path, tenant_spec())
     host = world.api
     world.ctx.journal.released("port", "team-a")
@@ -53,7 +53,7 @@ def hook(namespace: str) -> dict[str, Any]:
     return {"name": "x", "clientConfig": {"service": {"namespace": namespace, "name": "y"}}}
 
 
-def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
+def test_clean_host_has_no_leftovers(world: RemovalWorld) -> None:
     assert leftovers(world, groups={"g2"}) == ()
 
 
@@ -98,34 +98,34 @@ def test_a_clean_host_has_nothing(world: RemovalWorld) -> None:
         ("Queue", "a", {"metadata": {"labels": LAB}}, "Queue a"),
     ],
 )
-def test_cluster_wide(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
+def test_cluster_wide_leftovers(world: RemovalWorld, kind: str, name: str, more: dict[str, Any], line: str) -> None:
     world.api.put(kind, name, **more)
     assert cluster_scope(world.api.cluster, "team-a") == (line,)
     assert leftovers(world) == (line,)
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Ingress"])
-def test_synced_objects_anywhere(world: RemovalWorld, kind: str) -> None:
+def test_synced_objects_in_any_namespace_are_leftovers(world: RemovalWorld, kind: str) -> None:
     world.api.put(kind, "x", "elsewhere", metadata={"labels": SYNCED})
     assert leftovers(world) == (f"{kind} elsewhere/x",)
 
 
-def test_a_vcluster_of_the_same_name_elsewhere_is_not_the_labs(world: RemovalWorld) -> None:
+def test_vcluster_of_the_same_name_in_another_namespace_is_not_the_tenant(world: RemovalWorld) -> None:
     world.api.put("Service", "team-a", "elsewhere", metadata={"labels": {"app": "vcluster"}})
     world.api.put("ConfigMap", "x", "elsewhere", metadata={"labels": SYNCED})
     world.api.put("ClusterRole", "vc-team-a-v-elsewhere", metadata=release("team-a"))
     assert leftovers(world) == ()
 
 
-def test_the_namespace_with_its_phase(world: RemovalWorld) -> None:
+def test_namespace_is_a_leftover_with_its_phase(world: RemovalWorld) -> None:
     world.api.put("Namespace", SPACE, status={"phase": "Terminating"})
-    # what is in it goes with it and is not listed one by one
+    # its content is deleted with it and not listed
     world.api.put("ConfigMap", "x", SPACE, metadata={"labels": SYNCED})
     assert leftovers(world) == (f"Namespace {SPACE} (Terminating)",)
     assert cluster_scope(world.api.cluster, "team-a") == ()
 
 
-def test_marks_on_nodes(world: RemovalWorld) -> None:
+def test_marks_on_nodes_are_leftovers(world: RemovalWorld) -> None:
     world.api.add(node("worker2", tenant="team-a"))
     only_taint = node("worker3", tenant="team-a")
     del only_taint["metadata"]["labels"]["kailab.dev/tenant"]
@@ -134,11 +134,11 @@ def test_marks_on_nodes(world: RemovalWorld) -> None:
     assert list(leftovers(world)) == lines
 
 
-def test_reservation_pods_of_the_hosts_kai(world: RemovalWorld) -> None:
+def test_reservation_pods_of_the_host_kai_are_leftovers(world: RemovalWorld) -> None:
     assert leftovers(world, groups={"g1", "g3"}) == (f"Pod {RESERVATIONS}/gpu-reservation-1 reserves a GPU for it",)
 
 
-def test_this_machine(world: RemovalWorld) -> None:
+def test_files_and_journal_entries_are_leftovers(world: RemovalWorld) -> None:
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")
     world.ctx.journal.owns("file", str(path), "tenant:team-a")
@@ -152,7 +152,7 @@ def test_this_machine(world: RemovalWorld) -> None:
     )
 
 
-def test_long_names_are_cut_as_vcluster_does() -> None:
+def test_long_names_are_truncated_like_vcluster_does() -> None:
     assert marker("team-a") == "vcluster-team-a-x-team-a"
     name = "a-team-with-a-name-of-thirty-x"
     assert marker(name) == "vcluster-a-team-with-a-name-of-thirty-x-x-a-team-wit-837a2992c6"

@@ -1,4 +1,4 @@
-"""What proves a removal: the GPU release check, the milestones, and the table that shows them."""
+"""Evidence of a removal: the GPU release check, the milestones and their table."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
 
 
 def run_check_pods(world: RemovalWorld) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    created: list[dict[str, Any]] = []
 
     def run(call: Call) -> None:
-        made.append(call.body)
+        created.append(call.body)
         world.api.add({**call.body, "status": {"phase": "Running"}})
 
     world.api.after("create", "Pod", run)
-    return made
+    return created
 
 
-def test_the_check_takes_all_gpus_that_nobody_else_holds(world: RemovalWorld) -> None:
+def test_gpu_check_requests_all_gpus_that_no_other_pod_holds(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=4))
     world.api.add(node("worker2", gpus=4))
     world.api.add(pod("train", virtual="default/train", gpus=2))
     world.api.add(pod("other", "team-b", gpus=1))
-    made = run_check_pods(world)
+    created = run_check_pods(world)
     helm(world)
     removal = remove(world, check_gpus=True)
-    (check,) = made
+    (check,) = created
     container = check["spec"]["containers"][0]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 3
     assert check["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
     assert check["metadata"]["namespace"] == "default"
-    free = next(one for one in removal.milestones if one.name == "GPUs free")
+    free = next(m for m in removal.milestones if m.name == "GPUs free")
     assert free.detail == "a pod with 3 GPUs runs on worker"
     assert removal.ok
     assert world.api.of_kind("Pod", "default") == []
@@ -57,47 +57,47 @@ def test_the_check_takes_all_gpus_that_nobody_else_holds(world: RemovalWorld) ->
     ("mode", "scheduler", "queues", "wanted"),
     [("host-kai", "kai", ["test"], ("kai-scheduler", "test")), ("default", "default", [], (None, None))],
 )
-def test_check_pods_are_scheduled_as_the_tenants_pods_were(
+def test_check_pods_use_the_scheduler_of_the_tenant(
     runner: FakeRunner, tmp_path: Path, mode: str, scheduler: str, queues: list[str], wanted: tuple[Any, Any]
 ) -> None:
     queued = [{"name": name} for name in queues]
     world = RemovalWorld(runner, tmp_path, tenant_spec(mode), scheduler=scheduler, queues=queued)
     world.inhabit(pod("train", virtual="default/train", gpus=1))
     world.api.add(node("worker"))
-    made = run_check_pods(world)
+    created = run_check_pods(world)
     helm(world)
     assert remove(world, check_gpus=True).ok
-    queue = made[0]["metadata"]["labels"].get("kai.scheduler/queue")
-    assert (made[0]["spec"].get("schedulerName"), queue) == wanted
+    queue = created[0]["metadata"]["labels"].get("kai.scheduler/queue")
+    assert (created[0]["spec"].get("schedulerName"), queue) == wanted
 
 
-def test_a_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
+def test_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=1))
     world.api.add(pod("train", virtual="default/train", gpus=1))
     helm(world)
     world.api.cluster.patience = 0.3
     removal = remove(world, check_gpus=True)
-    free = next(one for one in removal.milestones if one.name == "GPUs free")
+    free = next(m for m in removal.milestones if m.name == "GPUs free")
     assert (free.seconds, removal.ok, removal.left) == (None, False, ())
     assert "runs on the GPUs of tenant team-a" in free.detail
     assert world.api.of_kind("Pod", "default") == []
 
 
-def test_a_tenant_without_gpus_needs_no_check(world: RemovalWorld) -> None:
+def test_tenant_without_gpus_needs_no_check(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world, check_gpus=True)
     assert removal.ok
-    assert next(one for one in removal.milestones if one.name == "GPUs free").detail == "the tenant held no GPU"
+    assert next(m for m in removal.milestones if m.name == "GPUs free").detail == "the tenant held no GPU"
 
 
-def test_the_first_of_a_milestone_counts() -> None:
+def test_first_time_of_a_milestone_counts() -> None:
     ticks = iter([10.0, 11.0, 12.0, 13.0])
     watch = Stopwatch(lambda: next(ticks))
     watch.note("namespace gone")
     watch.note("pods gone", "3 pods")
     watch.note("namespace gone", "again")
     assert watch.milestones == (Milestone("pods gone", 2.0, "3 pods"), Milestone("namespace gone", 1.0))
-    assert set(MEANING) >= {one.name for one in watch.milestones}
+    assert set(MEANING) >= {milestone.name for milestone in watch.milestones}
 
 
 def rendered(removal: Removal) -> str:
@@ -107,7 +107,7 @@ def rendered(removal: Removal) -> str:
     return console.file.getvalue()
 
 
-def test_table_of_a_removal_that_went_well() -> None:
+def test_table_of_a_complete_removal() -> None:
     milestones = (
         Milestone("pods gone", 2.04, "12 pods"),
         Milestone("namespace gone", 6.5),
@@ -126,7 +126,7 @@ def test_table_of_a_removal_that_went_well() -> None:
     assert to_json(removal)["seconds"] == 6.5
 
 
-def test_table_of_a_removal_that_did_not() -> None:
+def test_table_of_an_incomplete_removal() -> None:
     removal = Removal(
         "team-a",
         (Milestone("GPUs free", None, "no pod ran"),),

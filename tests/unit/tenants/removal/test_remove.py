@@ -28,81 +28,81 @@ def world(runner: FakeRunner, tmp_path: Path) -> RemovalWorld:
     return inhabited(runner, tmp_path)
 
 
-def before(log: list[str], first: str, then: str) -> bool:
+def precedes(log: list[str], first: str, then: str) -> bool:
     return log.index(first) < log.index(then)
 
 
-def test_the_quick_order(world: RemovalWorld) -> None:
+def test_removal_deletes_pods_before_the_namespace(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world)
     stopped = 'patch Deployment team-a {"spec": {"replicas": 0}}'
-    pods, space = f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}"
-    assert before(world.log, stopped, pods)
-    assert before(world.log, pods, space)
-    assert world.log.count(pods) == 2, "once more in the namespace in which nothing new can be born"
-    assert before(world.log, space, "helm uninstall team-a")
+    pods, namespace = f"delete all Pod in {SPACE} grace 1", f"delete Namespace {SPACE}"
+    assert precedes(world.log, stopped, pods)
+    assert precedes(world.log, pods, namespace)
+    assert world.log.count(pods) == 2, "again once the namespace refuses new pods"
+    assert precedes(world.log, namespace, "helm uninstall team-a")
     assert f"delete ClusterRole vc-team-a-v-{SPACE}" in world.log
     assert f"delete ClusterRoleBinding vc-team-a-v-{SPACE}" in world.log
     assert (removal.ok, removal.left, removal.disturbed) == (True, (), ())
 
 
-def test_milestones_are_in_the_order_of_the_protocol(world: RemovalWorld) -> None:
+def test_milestones_are_in_order(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world)
-    assert [one.name for one in removal.milestones] == [
+    assert [milestone.name for milestone in removal.milestones] == [
         "scheduler stopped",
         "pods gone",
         "namespace gone",
         "cluster scope clean",
         "host undisturbed",
     ]
-    assert all(one.seconds is not None and one.seconds > 0 for one in removal.milestones)
+    assert all(milestone.seconds is not None and milestone.seconds > 0 for milestone in removal.milestones)
     assert removal.seconds == removal.at("cluster scope clean")
 
 
-def test_pods_that_wanted_longer_are_named(world: RemovalWorld) -> None:
+def test_pods_with_a_shortened_grace_period_are_named(world: RemovalWorld) -> None:
     world.api.add(pod("quick-x", virtual="default/quick", grace=1))
     world.api.add(pod("job-x", virtual="batch/job", grace=120))
     helm(world)
     assert remove(world).cut_grace == ("batch/job (120 s)", "default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
 
 
-def test_every_pod_can_keep_its_own_grace(world: RemovalWorld) -> None:
+def test_grace_none_keeps_the_grace_period_of_each_pod(world: RemovalWorld) -> None:
     world.api.add(pod("job-x", virtual="batch/job", grace=120))
     helm(world)
     removal = remove(world, grace=None)
     assert removal.cut_grace == ()
     assert removal.ok
     assert f"delete all Pod in {SPACE} grace None" in world.log
-    # Services and the syncer's objects stay as long as the pods may need them
-    assert before(world.log, f"delete all Pod in {SPACE} grace None", f"delete Namespace {SPACE}")
-    assert before(world.log, f"delete all Pod in {SPACE} grace None", "helm uninstall team-a")
-    (waited,) = [w for w in world.api.cluster.waits if w.what == "the pods of tenant team-a are gone"]
-    assert waited.timeout == 180
+    # Services and the syncer's objects are deleted after the pods that may need them
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace None", f"delete Namespace {SPACE}")
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace None", "helm uninstall team-a")
+    (wait,) = [w for w in world.api.cluster.waits if w.what == "the pods of tenant team-a are gone"]
+    assert wait.timeout == 180
 
 
-def test_a_longer_grace_than_the_namespace_controller_waits_goes_first(world: RemovalWorld) -> None:
+def test_longer_grace_than_the_namespace_controller_allows_is_granted_first(world: RemovalWorld) -> None:
     helm(world)
     removal = remove(world, grace=10)
-    assert before(world.log, f"delete all Pod in {SPACE} grace 10", f"delete Namespace {SPACE}")
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace 10", f"delete Namespace {SPACE}")
     assert removal.cut_grace == ("default/web (30 s)", f"{SPACE}/team-a-0 (15 s)")
 
 
 @pytest.mark.parametrize("grace", [0, 0.5, -1])
-def test_no_forced_deletion(world: RemovalWorld, grace: float) -> None:
+def test_forced_deletion_is_refused(world: RemovalWorld, grace: float) -> None:
     with pytest.raises(SpecError, match="is a forced deletion"):
         remove(world, grace=grace)
     assert world.log == []
 
 
-def test_a_pod_that_is_born_late_is_deleted_too(world: RemovalWorld) -> None:
+def test_pod_created_during_the_removal_is_deleted(world: RemovalWorld) -> None:
     world.api.after("deletecollection", "Pod", lambda _: world.api.add(pod("late", virtual="default/late")))
     helm(world)
     assert remove(world).ok
     assert world.log.count("delete Pod late grace 1") == 1
 
 
-def test_a_pod_that_is_going_slowly_is_hurried(world: RemovalWorld) -> None:
+def test_pod_with_a_long_deletion_is_deleted_again(world: RemovalWorld) -> None:
     def collected(_: Call) -> None:
         slow = pod("slow", virtual="default/slow")
         slow["metadata"] |= {"deletionTimestamp": "now", "deletionGracePeriodSeconds": 600}
@@ -114,7 +114,7 @@ def test_a_pod_that_is_going_slowly_is_hurried(world: RemovalWorld) -> None:
     assert world.log.count("delete Pod slow grace 1") == 1
 
 
-def test_reservation_pods_of_the_hosts_kai_are_waited_for(world: RemovalWorld) -> None:
+def test_removal_waits_for_reservation_pods_of_the_host_kai(world: RemovalWorld) -> None:
     labels = {"runai-gpu-group": "g1"}
     world.api.add(pod("half", virtual="default/half", labels=labels))
     world.api.add(reservation("gpu-reservation-1", "g1"))
@@ -133,7 +133,7 @@ def test_reservation_pods_of_the_hosts_kai_are_waited_for(world: RemovalWorld) -
     assert world.api.get("Pod", "gpu-reservation-2", RESERVATIONS) is not None
 
 
-def test_a_gpu_group_that_others_use_is_not_waited_for(world: RemovalWorld) -> None:
+def test_removal_does_not_wait_for_gpu_groups_in_use_by_others(world: RemovalWorld) -> None:
     labels = {"runai-gpu-group": "g1"}
     world.api.add(pod("half", virtual="default/half", labels=labels))
     world.api.add(pod("other", "team-b", labels=labels))
@@ -145,37 +145,37 @@ def test_a_gpu_group_that_others_use_is_not_waited_for(world: RemovalWorld) -> N
 
 
 def test_disturbed_pods_are_reported(world: RemovalWorld) -> None:
-    for name in ("gone", "restarted", "blinked", "anew", "calm", "done"):
+    for name in ("gone", "restarted", "unready", "recreated", "unchanged", "done"):
         world.api.add(pod(name, "team-b"))
     never_ready = pod("broken", "team-b")
     never_ready["status"]["conditions"][0]["status"] = "False"
     world.api.add(never_ready)
 
-    def harm(_: Call) -> None:
+    def disturb(_: Call) -> None:
         find = lambda name: world.api.objects["Pod", "team-b", name]  # noqa: E731
         world.api.remove("Pod", "gone", "team-b")
         world.api.remove("Pod", "broken", "team-b")
         find("restarted")["status"]["containerStatuses"][0]["restartCount"] = 1
-        find("blinked")["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
-        find("anew")["metadata"]["uid"] = "another"
+        find("unready")["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
+        find("recreated")["metadata"]["uid"] = "another"
         find("done")["status"] |= {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
 
-    world.api.after("deletecollection", "Pod", harm)
+    world.api.after("deletecollection", "Pod", disturb)
     helm(world)
     removal = remove(world)
     assert removal.disturbed == (
-        "Pod team-b/anew was deleted and recreated",
-        "Pod team-b/blinked was not Ready for a while",
         "Pod team-b/gone is gone",
+        "Pod team-b/recreated was deleted and recreated",
         "Pod team-b/restarted restarted: 0 → 1 restarts",
+        "Pod team-b/unready was not Ready for a while",
     )
     assert not removal.ok
     assert removal.at("host undisturbed") is None
 
 
-def test_a_stuck_namespace_is_diagnosed_and_nothing_is_forgotten(world: RemovalWorld) -> None:
-    space = world.api.objects["Namespace", "", SPACE]
-    space["metadata"]["finalizers"] = ["example.com/guard"]
+def test_stuck_namespace_is_diagnosed_and_files_and_journal_stay(world: RemovalWorld) -> None:
+    namespace = world.api.objects["Namespace", "", SPACE]
+    namespace["metadata"]["finalizers"] = ["example.com/guard"]
     helm(world)
     world.api.cluster.patience = 0.1
     world.paths.tenant_kubeconfig("team-a").write_text("x")
@@ -188,7 +188,7 @@ def test_a_stuck_namespace_is_diagnosed_and_nothing_is_forgotten(world: RemovalW
     assert world.owned("port") == ["team-a"]
 
 
-def test_what_this_machine_had_is_forgotten(world: RemovalWorld) -> None:
+def test_kubeconfig_and_journal_entries_are_removed(world: RemovalWorld) -> None:
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")
     world.ctx.journal.owns("file", str(path), "tenant:team-a")
@@ -200,7 +200,7 @@ def test_what_this_machine_had_is_forgotten(world: RemovalWorld) -> None:
     assert [(owned.kind, owned.name) for owned in world.ctx.journal.owned()] == [("port", "spare-0")]
 
 
-def test_a_tenant_that_is_gone_already_is_success(runner: FakeRunner, tmp_path: Path) -> None:
+def test_removal_of_an_absent_tenant_succeeds(runner: FakeRunner, tmp_path: Path) -> None:
     world = RemovalWorld(runner, tmp_path, tenant_spec())
     world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}")
     removal = remove(world)
@@ -208,20 +208,20 @@ def test_a_tenant_that_is_gone_already_is_success(runner: FakeRunner, tmp_path: 
     assert world.api.get("ClusterRole", f"vc-team-a-v-{SPACE}") is None
 
 
-def test_a_namespace_of_somebody_else_is_refused(world: RemovalWorld) -> None:
+def test_namespace_of_another_owner_is_refused(world: RemovalWorld) -> None:
     world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
     with pytest.raises(LabError, match="does not belong to lab demo"):
         remove(world)
     assert world.log == []
 
 
-def test_what_helm_leaves_is_deleted_and_its_error_is_a_notice(world: RemovalWorld) -> None:
+def test_failed_helm_uninstall_is_a_notice(world: RemovalWorld) -> None:
     world.runner.handle(["/cache/helm", "uninstall"], err="Error: release: not found", code=1)
     assert remove(world).ok
     assert any("release: not found" in str(event) for event in world.events)
 
 
-def test_what_nobody_deletes_is_reported(world: RemovalWorld) -> None:
+def test_leftovers_are_reported(world: RemovalWorld) -> None:
     world.api.put("APIService", "v1.example.com", spec={"service": {"namespace": SPACE, "name": "x"}})
     helm(world)
     removal = remove(world)
@@ -232,7 +232,7 @@ def test_what_nobody_deletes_is_reported(world: RemovalWorld) -> None:
         removal.raise_left()
 
 
-def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, tmp_path: Path) -> None:
+def test_cluster_wide_synced_objects_and_node_marks_are_removed(runner: FakeRunner, tmp_path: Path) -> None:
     world = RemovalWorld(runner, tmp_path, tenant_spec())
     world.inhabit()
     label = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
@@ -243,15 +243,15 @@ def test_synced_objects_cluster_wide_and_the_nodes_marks_go(runner: FakeRunner, 
     helm(world)
     assert remove(world).ok
     assert [doc["metadata"]["name"] for doc in world.api.of_kind("PriorityClass")] == ["high"]
-    mine, theirs = (world.api.get("Node", name) for name in ("worker3", "worker2"))
-    assert mine is not None
-    assert theirs is not None
-    assert ("kailab.dev/tenant" in mine["metadata"]["labels"], mine["spec"]["taints"]) == (False, [])
-    assert theirs["metadata"]["labels"]["kailab.dev/tenant"] == "team-b"
-    assert before(world.log, f"delete all Pod in {SPACE} grace 1", next(x for x in world.log if "patch Node" in x))
+    own, other = (world.api.get("Node", name) for name in ("worker3", "worker2"))
+    assert own is not None
+    assert other is not None
+    assert ("kailab.dev/tenant" in own["metadata"]["labels"], own["spec"]["taints"]) == (False, [])
+    assert other["metadata"]["labels"]["kailab.dev/tenant"] == "team-b"
+    assert precedes(world.log, f"delete all Pod in {SPACE} grace 1", next(x for x in world.log if "patch Node" in x))
 
 
-def test_an_interrupt_is_what_is_raised(world: RemovalWorld) -> None:
+def test_interrupt_is_raised(world: RemovalWorld) -> None:
     world.runner.handle(["/cache/helm", "uninstall"], raises=Interrupted("stopped"))
     world.api.objects["Namespace", "", SPACE]["metadata"]["finalizers"] = ["example.com/guard"]
     world.api.cluster.patience = 0.1
@@ -259,7 +259,7 @@ def test_an_interrupt_is_what_is_raised(world: RemovalWorld) -> None:
         remove(world)
 
 
-def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
+def test_step_removes_the_tenant_and_raises_on_leftovers(world: RemovalWorld) -> None:
     helm(world)
     step = VirtualCluster(world.spec, world.tenant)
     step.undo(world.ctx)
@@ -273,7 +273,7 @@ def test_the_step_removes_and_insists(world: RemovalWorld) -> None:
     assert step.remains(world.ctx)
 
 
-def test_the_step_leaves_a_namespace_of_somebody_else(world: RemovalWorld) -> None:
+def test_step_keeps_a_namespace_of_another_owner(world: RemovalWorld) -> None:
     world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {}
     path = world.paths.tenant_kubeconfig("team-a")
     path.write_text("x")

@@ -1,4 +1,4 @@
-"""Objects of pods that have ended are deleted, and those of no others."""
+"""Deletion of pods whose containers have terminated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from lab.tenants.removal import terminated_pods
 from lab.tenants.removal.terminated_pods import delete_terminated, has_terminated
 
-DONE, RUNS = {"terminated": {"exitCode": 0}}, {"running": {}}
+TERMINATED, RUNNING = {"terminated": {"exitCode": 0}}, {"running": {}}
 
 
 def pod(*states: dict[str, Any], deleting: bool = True, init: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
@@ -25,25 +25,25 @@ def pod(*states: dict[str, Any], deleting: bool = True, init: tuple[dict[str, An
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        (pod(DONE, DONE), True),
-        (pod(DONE, init=(DONE,)), True),
-        (pod(DONE, RUNS), False),
-        (pod(DONE, init=(RUNS,)), False),
+        (pod(TERMINATED, TERMINATED), True),
+        (pod(TERMINATED, init=(TERMINATED,)), True),
+        (pod(TERMINATED, RUNNING), False),
+        (pod(TERMINATED, init=(RUNNING,)), False),
         (pod({"waiting": {"reason": "ContainerCreating"}}), False),
-        (pod(DONE, deleting=False), False),
+        (pod(TERMINATED, deleting=False), False),
         (pod(), False),
     ],
 )
-def test_only_what_is_deleted_and_has_terminated(found: dict[str, Any], wanted: bool) -> None:
+def test_deleted_pod_has_terminated_once_all_containers_have(found: dict[str, Any], wanted: bool) -> None:
     assert has_terminated(found) is wanted
 
 
 class Host:
-    """Two pods, one of which has ended."""
+    """Two pods being deleted, one of them terminated."""
 
     def __init__(self) -> None:
         self.deleted: list[tuple[str, int]] = []
-        self.pods = [pod(DONE), {**pod(RUNS), "metadata": {"name": "b", "deletionTimestamp": "now"}}]
+        self.pods = [pod(TERMINATED), {**pod(RUNNING), "metadata": {"name": "b", "deletionTimestamp": "now"}}]
 
     def list(self, kind: str, namespace: str) -> list[dict[str, Any]]:
         return self.pods
@@ -52,7 +52,7 @@ class Host:
         self.deleted.append((name, grace))
 
 
-def test_it_is_looked_at_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminated_pods_are_deleted_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminated_pods, "_FIRST_CHECK", 0.01)
     monkeypatch.setattr(terminated_pods, "_INTERVAL", 60.0)
     host = Host()

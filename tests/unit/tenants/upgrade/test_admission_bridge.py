@@ -1,4 +1,4 @@
-"""A copy of admission's pod that is probed sooner."""
+"""The admission bridge: a copy of KAI's admission pod with faster readiness probes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def deployment(**probe: int) -> dict[str, Any]:
     return {"metadata": {"name": "admission", "namespace": "kai-scheduler"}, "spec": {"template": template}}
 
 
-def test_it_is_a_backend_of_the_same_service_and_probed_every_second() -> None:
-    before = deployment(initialDelaySeconds=5, periodSeconds=10)
-    pod = bridge_pod(before, "demo")
+def test_bridge_pod_backs_the_same_service_and_is_probed_every_second() -> None:
+    original = deployment(initialDelaySeconds=5, periodSeconds=10)
+    pod = bridge_pod(original, "demo")
     assert pod is not None
     assert pod["metadata"]["namespace"] == "kai-scheduler"
     assert pod["metadata"]["labels"] == {"app": "admission", "kailab": "demo"}
@@ -32,9 +32,9 @@ def test_it_is_a_backend_of_the_same_service_and_probed_every_second() -> None:
         "initialDelaySeconds": 0,
         "periodSeconds": 1,
     }
-    assert before == deployment(initialDelaySeconds=5, periodSeconds=10)
+    assert original == deployment(initialDelaySeconds=5, periodSeconds=10)
 
 
 @pytest.mark.parametrize("existing", [deployment(), deployment(initialDelaySeconds=0, periodSeconds=1)])
-def test_quick_probes_need_no_bridge(existing: dict[str, Any]) -> None:
+def test_fast_probes_need_no_bridge(existing: dict[str, Any]) -> None:
     assert bridge_pod(existing, "demo") is None

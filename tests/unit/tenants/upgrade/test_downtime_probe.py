@@ -12,21 +12,21 @@ from tests.support.tenant_kai_world import placed
 DOWN = (500, "failed calling webhook: no endpoints available")
 
 
-def test_the_first_pod_is_sent_until_the_webhooks_answer() -> None:
+def test_pod_creation_is_retried_until_the_webhooks_answer() -> None:
     api = FakeApiServer()
     api.fail("create", "Pod", DOWN, DOWN)
     api.after("watch", "Pod", lambda _: api.add(placed(running_pod(NAME, "default", labels={}))))
-    noted: list[str] = []
-    with DowntimeProbe(api.cluster, "demo", "test", noted.append) as first:
-        first.result()
-    assert noted == [SCHEDULED, RUNNING]
+    milestones: list[str] = []
+    with DowntimeProbe(api.cluster, "demo", "test", milestones.append) as probe:
+        probe.result()
+    assert milestones == [SCHEDULED, RUNNING]
     assert api.cluster.pauses.slept == pytest.approx(0.5)
 
 
-def test_the_first_pod_takes_no_for_an_answer() -> None:
+def test_denied_pod_creation_is_not_retried() -> None:
     api = FakeApiServer()
     api.fail("create", "Pod", DENIED)
-    with DowntimeProbe(api.cluster, "demo", "test", lambda name: None) as first, pytest.raises(ApiFailed) as caught:
-        first.result()
+    with DowntimeProbe(api.cluster, "demo", "test", lambda name: None) as probe, pytest.raises(ApiFailed) as caught:
+        probe.result()
     assert caught.value.status == 403
     assert DENIED[1] in caught.value.what

@@ -26,29 +26,29 @@ OWNER = {"ownerReferences": [{"apiVersion": "kai.scheduler/v1", "kind": "Config"
 
 
 @pytest.fixture(autouse=True)
-def no_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The nodes have all images; loading them has tests of its own."""
+def images_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pretend that the nodes have all images; test_images.py tests loading them."""
     monkeypatch.setattr("lab.tenants.vcluster.images.missing", lambda ctx, images: {})
     return
 
 
-def test_ways_between_lines() -> None:
+def test_strategy_between_version_lines() -> None:
     assert strategy(line_of("0.16.8"), line_of("0.17.0")) == IN_PLACE
     assert strategy(line_of("0.16.8"), line_of("0.14.7")) == IN_PLACE
     for before, after in (("0.9.8", "0.16.8"), ("0.16.8", "0.9.8"), ("0.9.3", "0.9.8"), ("0.7.11", "0.16.8")):
         assert strategy(line_of(before), line_of(after)) == REINSTALL, (before, after)
-    assert strategy(line_of("0.16.8"), line_of("0.16.99")) == REINSTALL, "nobody knows the hooks of that one"
+    assert strategy(line_of("0.16.8"), line_of("0.16.99")) == REINSTALL, "the hooks of an unknown version are unknown"
     assert strategy(None, line_of("0.16.8")) == REINSTALL
 
 
-def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRunner, tmp_path: Path) -> None:
+def test_reinstall_removes_the_old_version_first(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     fake, log = bench.api, bench.world.log
     fake.put("Config", "kai-config")
     fake.put("ServiceAccount", "admission", NAMESPACE, metadata=OWNER)
     fake.put("ServiceAccount", "default", NAMESPACE)
     fake.put("ValidatingWebhookConfiguration", "kai-queue-validation-v2")
-    fake.put("ValidatingWebhookConfiguration", "somebody-elses")
+    fake.put("ValidatingWebhookConfiguration", "foreign")
     bench.world.helm("uninstall")
     bench.world.helm("template", out=RENDERED)
     bench.helm_installs("0.16.8")
@@ -70,16 +70,16 @@ def test_between_lines_that_do_not_fit_everything_old_goes_first(runner: FakeRun
     patched = f"patch Namespace {RESERVATIONS} {kept}"
     guards = [f"{verb} ValidatingAdmissionPolicyBinding kailab-kai-is-changed" for verb in ("apply", "delete")]
     assert log.index(guards[0]) < log.index(patched) < log.index(order[0])
-    assert log.index("helm upgrade") < log.index(guards[1]), "until the new webhooks are there"
+    assert log.index("helm upgrade") < log.index(guards[1]), "the gate stays until the new webhooks exist"
     assert fake.get("ServiceAccount", "default", NAMESPACE)
-    assert fake.get("ValidatingWebhookConfiguration", "somebody-elses")
-    assert fake.get("Pod", "work", "team"), "somebody's pods are never touched"
-    assert fake.get("Pod", NAME, "default") is None, "the first pod is removed"
+    assert fake.get("ValidatingWebhookConfiguration", "foreign")
+    assert fake.get("Pod", "work", "team"), "pods of workloads are never deleted"
+    assert fake.get("Pod", NAME, "default") is None, "the downtime probe's pod is deleted"
     assert max(wait.hold for wait in fake.cluster.waits) == 5.0
     assert [spec.kai_version for spec in bench.saved] == ["0.16.8"]
 
 
-def test_milestones_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> None:
+def test_milestones_are_in_order(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     bench.world.helm("uninstall")
     bench.world.helm("template", out=RENDERED)
@@ -93,7 +93,7 @@ def test_milestones_come_in_their_order(runner: FakeRunner, tmp_path: Path) -> N
     assert to_json(done)["moments"][STOPPED] == done.at(STOPPED)
 
 
-def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -> None:
+def test_in_place_upgrade_keeps_config_and_webhooks(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     bench.api.put("Config", "kai-config", metadata={"uid": "same"})
     bench.api.put("MutatingWebhookConfiguration", "mutating-kai-admission", metadata=OWNER)
@@ -107,7 +107,7 @@ def test_in_place_config_and_webhooks_stay(runner: FakeRunner, tmp_path: Path) -
     assert log.index("delete Deployment kai-scheduler-default") < log.index("helm upgrade")
 
 
-def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Path) -> None:
+def test_interrupted_change_is_repeated(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     bench.api.remove("Secret")
     bench.api.remove("Deployment")
@@ -118,7 +118,7 @@ def test_cut_off_in_the_middle_it_is_done_again(runner: FakeRunner, tmp_path: Pa
     assert (done.before, done.after, done.how) == ("", "0.16.8", REINSTALL)
 
 
-def test_what_is_there_already_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+def test_installed_version_is_unchanged(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     bench.api.put("SchedulingShard", "default")
     done = bench.change("0.16.8")
@@ -126,7 +126,7 @@ def test_what_is_there_already_is_left_alone(runner: FakeRunner, tmp_path: Path)
     assert not [line for line in bench.world.log if not line.startswith("create")]
 
 
-def test_a_lost_pod_is_reported(runner: FakeRunner, tmp_path: Path) -> None:
+def test_lost_pod_is_reported(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.9.8")
     bench.world.helm("uninstall", out="")
     bench.world.helm("template", out=RENDERED)
@@ -147,7 +147,7 @@ def test_a_lost_pod_is_reported(runner: FakeRunner, tmp_path: Path) -> None:
         (tenant_of("0.16.8", queues=({"name": "alone"},)), "0.9.8", "leaf queue without a parent"),
     ],
 )
-def test_what_cannot_be_is_refused_first(
+def test_unsupported_versions_are_refused_before_any_change(
     runner: FakeRunner, tmp_path: Path, tenant: TenantSpec, version: str, reason: str
 ) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
@@ -159,22 +159,22 @@ def test_what_cannot_be_is_refused_first(
     assert bench.saved == []
 
 
-def test_what_is_not_available_is_refused_first(runner: FakeRunner, tmp_path: Path) -> None:
+def test_unavailable_versions_are_refused_before_any_change(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
-    asked: list[Any] = []
+    requested: list[Any] = []
 
-    def none(items: Any) -> dict[Any, Any]:
-        asked.extend(items)
-        return {i: SimpleNamespace(item=i, available=False, why=("registry: 404",), fix="a bundle") for i in asked}
+    def unavailable(items: Any) -> dict[Any, Any]:
+        requested.extend(items)
+        return {i: SimpleNamespace(item=i, available=False, why=("registry: 404",), fix="a bundle") for i in requested}
 
-    bench.supply.choose = none
+    bench.supply.choose = unavailable
     with pytest.raises(Unavailable, match=r"KAI 0\.9\.8 is not available for tenant ml"):
         bench.change("0.9.8")
-    assert (asked[0].kind, asked[0].name, asked[0].version) == ("chart", "kai-scheduler", "v0.9.8")
+    assert (requested[0].kind, requested[0].name, requested[0].version) == ("chart", "kai-scheduler", "v0.9.8")
     assert bench.world.log == []
 
 
-def test_bundled_versions_are_other_ones_that_run_there(runner: FakeRunner, tmp_path: Path) -> None:
+def test_bundled_versions_exclude_the_current_and_unsupported_ones(runner: FakeRunner, tmp_path: Path) -> None:
     bench = Bench(runner, tmp_path, "0.16.8")
     charts = ("v0.16.8", "v0.9.8", "v0.9.3", "v0.4.0")
     entries = [SimpleNamespace(kind="chart", name="kai-scheduler", version=version) for version in charts]
@@ -184,13 +184,13 @@ def test_bundled_versions_are_other_ones_that_run_there(runner: FakeRunner, tmp_
     assert bundled_versions(bench.world.ctx, newer) == ("0.9.8",)
 
 
-def test_smoke_test_queue_has_room_for_gpus() -> None:
-    none = {"name": "cpus", "parent": "org", "gpu": {"limit": 0, "quota": 0}}
-    spec = lab_spec(queues=[{"name": "org"}, none, {"name": "gpus", "parent": "org"}])
+def test_smoke_test_queue_allows_gpus() -> None:
+    cpus = {"name": "cpus", "parent": "org", "gpu": {"limit": 0, "quota": 0}}
+    spec = lab_spec(queues=[{"name": "org"}, cpus, {"name": "gpus", "parent": "org"}])
     assert smoke_test_queue(spec) == "gpus"
 
 
-def test_operators_objects() -> None:
+def test_objects_of_the_operator_are_recognized_by_owner() -> None:
     assert made_by_operator({"metadata": OWNER})
     assert not made_by_operator({"metadata": {"ownerReferences": [{"apiVersion": "apps/v1"}]}})
     assert not made_by_operator({"metadata": {}})

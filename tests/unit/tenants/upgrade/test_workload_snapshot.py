@@ -11,7 +11,7 @@ from tests.support.workload_snapshots import BEFORE, HALF, pod, queue, reservati
 Json = dict[str, Any]
 
 
-def test_what_runs() -> None:
+def test_snapshot_has_running_pods_and_reservations() -> None:
     waiting, ended = pod("waiting", node=""), pod("done", phase="Succeeded")
     own = pod("binder", space="kai-scheduler")
     found = seen(HALF, waiting, ended, own, reservation("g1"))
@@ -23,10 +23,10 @@ def test_what_runs() -> None:
         "team/pg-half",
     )
     assert found.succeeded == {"u-done"}
-    assert [one.uid for one in found.reservations] == ["u-res"]
+    assert [pod.uid for pod in found.reservations] == ["u-res"]
 
 
-def test_nothing_happened() -> None:
+def test_equal_snapshots_have_no_differences() -> None:
     found = compare(BEFORE, BEFORE)
     assert (found.ok, found.kept, found.notes) == (True, 2, ())
 
@@ -52,20 +52,20 @@ def test_nothing_happened() -> None:
         ((HALF, pod("whole"), reservation("g1", uid="u-2")), "reservations", "recreated (UID u-res → u-2)"),
     ],
 )
-def test_harm_to_pods(now: tuple[Json, ...], field: str, line: str) -> None:
+def test_disturbed_pods_are_reported(now: tuple[Json, ...], field: str, line: str) -> None:
     after = seen(*now, groups=("pg-half",), queues=(queue("default"), queue("test", "default")))
     found = compare(BEFORE, after)
     assert not found.ok
     assert any(line in found_line for found_line in getattr(found, field)), found
 
 
-def test_a_pod_that_ended_well_is_no_loss_and_takes_its_reservation_along() -> None:
+def test_succeeded_pod_and_its_reservation_are_no_loss() -> None:
     after = seen(pod("half", phase="Succeeded"), pod("whole"), groups=("pg-half",), queues=())
     found = compare(BEFORE, after)
     assert (found.lost, found.reservations) == ((), ())
 
 
-def test_pod_groups_may_be_exchanged_but_not_lost() -> None:
+def test_pod_groups_may_be_replaced_but_not_lost() -> None:
     lost = compare(BEFORE, seen(HALF, pod("whole"), reservation("g1")))
     assert lost.pod_groups == ("PodGroup team/pg-half: gone, and pod team/half has no other",)
     other = pod("half", group="g1", pod_group="pg-other")
@@ -74,7 +74,7 @@ def test_pod_groups_may_be_exchanged_but_not_lost() -> None:
     assert moved.notes == ("pod team/half: PodGroup team/pg-half → team/pg-other",)
 
 
-def test_queues() -> None:
+def test_changed_and_missing_queues_are_reported() -> None:
     now = (queue("default", quota=2.0), queue("default-queue"))
     found = compare(BEFORE, seen(HALF, pod("whole"), reservation("g1"), groups=("pg-half",), queues=now))
     changed, gone = found.queues
@@ -84,7 +84,7 @@ def test_queues() -> None:
     assert not found.ok
 
 
-def test_as_json() -> None:
+def test_serialization_to_json() -> None:
     import json
 
     assert json.loads(json.dumps(to_json(compare(BEFORE, BEFORE))))["ok"] is True

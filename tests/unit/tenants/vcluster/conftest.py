@@ -1,4 +1,4 @@
-"""A vCluster chart whose schema has what the base values and these tests use."""
+"""A vCluster chart whose schema covers the base values and the values of these tests."""
 
 from __future__ import annotations
 

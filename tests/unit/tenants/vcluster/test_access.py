@@ -25,22 +25,22 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return world
 
 
-def test_a_tenant_of_the_lab_file_has_its_port(world: LabWorld) -> None:
+def test_tenant_of_the_lab_file_has_its_own_port(world: LabWorld) -> None:
     assert access.claim_port(world.ctx, "team-a") == access.find_port(world.ctx, "team-a") == Port(41000, 30440)
 
 
-def test_looking_takes_no_port(world: LabWorld) -> None:
+def test_find_port_claims_no_port(world: LabWorld) -> None:
     assert access.find_port(world.ctx, "team-b") is None
     assert world.owned("port") == ["team-a", "spare-0", "spare-1"]
 
 
-def test_a_later_tenant_takes_a_spare_port_for_good(world: LabWorld) -> None:
+def test_added_tenant_claims_a_spare_port(world: LabWorld) -> None:
     assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
     assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
     assert sorted(world.owned("port")) == ["spare-1", "team-a", "team-b"]
 
 
-def test_two_tenants_at_once_take_two_ports(world: LabWorld) -> None:
+def test_concurrent_claims_return_different_ports(world: LabWorld) -> None:
     found: list[Port] = []
     threads = [
         threading.Thread(target=lambda name=name: found.append(access.claim_port(world.ctx, name)))  # type: ignore[misc]
@@ -53,22 +53,22 @@ def test_two_tenants_at_once_take_two_ports(world: LabWorld) -> None:
     assert len(set(found)) == 2
 
 
-def test_without_spare_ports_the_way_out_is_named(world: LabWorld) -> None:
+def test_claim_without_spare_ports_is_refused(world: LabWorld) -> None:
     access.claim_port(world.ctx, "team-b")
     access.claim_port(world.ctx, "team-c")
     with pytest.raises(LabError, match="no published port is left for tenant team-d"):
         access.claim_port(world.ctx, "team-d")
 
 
-def test_a_port_given_back_serves_the_next_tenant(world: LabWorld) -> None:
+def test_released_port_can_be_claimed_again(world: LabWorld) -> None:
     access.release_port(world.ctx, "team-a")
     access.release_port(world.ctx, "team-a")
     assert access.find_port(world.ctx, "team-a") is None
-    taken = {access.claim_port(world.ctx, f"t{n}").host for n in range(3)}
-    assert taken == {41000, 41001, 41002}
+    claimed = {access.claim_port(world.ctx, f"t{n}").host for n in range(3)}
+    assert claimed == {41000, 41001, 41002}
 
 
-def test_a_damaged_entry_is_named(world: LabWorld) -> None:
+def test_damaged_journal_entry_is_named(world: LabWorld) -> None:
     world.ctx.journal.owns("port", "team-x", "cluster", host="many", node="30449")
     with pytest.raises(LabError, match="entry for port team-x is damaged"):
         access.find_port(world.ctx, "team-x")
@@ -79,7 +79,7 @@ def secret(server: str) -> dict[str, Any]:
     return {"data": {"config": base64.b64encode(text.encode()).decode()}}
 
 
-def test_kubeconfig_is_taken_once_it_leads_to_the_tenants_port() -> None:
+def test_kubeconfig_is_used_once_it_points_to_the_port_of_the_tenant() -> None:
     port = Port(41000, 30440)
     assert access.kubeconfig_in({"metadata": {}}, port) is None
     assert access.kubeconfig_in(secret("https://localhost:8443"), port) is None
@@ -88,7 +88,7 @@ def test_kubeconfig_is_taken_once_it_leads_to_the_tenants_port() -> None:
     assert "https://127.0.0.1:41000" in text
 
 
-def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "labs" / "kubeconfig"
     access.write_private(path, "one")
     path.chmod(0o644)
@@ -98,7 +98,7 @@ def test_private_file_is_replaced_whole(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["kubeconfig"]
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot be written"):
         access.write_private(tmp_path / "file" / "kubeconfig", "text")

@@ -1,4 +1,4 @@
-"""CoreDNS of a tenant whose control plane came back empty: without its configuration it is brought back."""
+"""Restoring the CoreDNS configuration of a tenant whose control plane restarted without data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYSTEM = coredns.NAMESPACE
 
 @pytest.fixture
 def world(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabWorld:
-    """A tenant that is installed, and whose CoreDNS waits for a configuration that is lost."""
+    """An installed tenant whose CoreDNS waits for a lost configuration."""
     monkeypatch.setattr("lab.tenants.virtual_cluster.validate_tenants", lambda spec, chart: None)
     world = tenant_world(runner, tmp_path)
     world.api.add(tenant_release(world))
@@ -34,8 +34,8 @@ def world(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return world
 
 
-def starts_again(world: LabWorld, *, answers: bool = True) -> None:
-    """vCluster ends at SIGTERM, and writes the configuration at its next start."""
+def on_restart(world: LabWorld, *, answers: bool = True) -> None:
+    """Let vCluster end at SIGTERM and write the configuration when it starts again."""
     inside = world.tenants["team-a"]
 
     def end(call: Call) -> str:
@@ -50,8 +50,8 @@ def starts_again(world: LabWorld, *, answers: bool = True) -> None:
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["answers", "ends-with-the-container"])
-def test_vcluster_starts_again_in_its_container(world: LabWorld, answers: bool) -> None:
-    starts_again(world, answers=answers)
+def test_lost_configuration_restarts_vcluster_in_its_container(world: LabWorld, answers: bool) -> None:
+    on_restart(world, answers=answers)
     step_of(world).apply(world.ctx)
     assert world.log == [
         f"apply Namespace {SPACE}",
@@ -61,7 +61,7 @@ def test_vcluster_starts_again_in_its_container(world: LabWorld, answers: bool) 
     assert world.tenants["team-a"].calls_of("deletecollection")[0].query == {"labelSelector": coredns.SELECTOR}
 
 
-def test_dns_that_is_only_slow_is_waited_for(world: LabWorld) -> None:
+def test_slow_dns_is_waited_for_without_a_restart(world: LabWorld) -> None:
     inside = world.tenants["team-a"]
     inside.put("ConfigMap", coredns.NAME, SYSTEM)
 
@@ -74,7 +74,7 @@ def test_dns_that_is_only_slow_is_waited_for(world: LabWorld) -> None:
     assert world.log == [f"apply Namespace {SPACE}"]
 
 
-def test_dns_that_never_comes_is_named(world: LabWorld) -> None:
+def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:
     inside = world.tenants["team-a"]
     inside.put("ConfigMap", coredns.NAME, SYSTEM)
     with pytest.raises(WaitTimeout, match="CoreDNS of tenant team-a is Ready"):
@@ -82,8 +82,8 @@ def test_dns_that_never_comes_is_named(world: LabWorld) -> None:
     assert sum("CoreDNS" in what for what in inside.waits) == coredns.ATTEMPTS
 
 
-def test_a_lost_configuration_is_seen(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts_again(world)
+def test_lost_configuration_is_drift(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_restart(world)
     monkeypatch.setattr(access, "answers", lambda ctx, name: True)
     step_of(world).apply(world.ctx)
     assert step_of(world).observe(world.ctx).state is State.READY
@@ -92,5 +92,5 @@ def test_a_lost_configuration_is_seen(world: LabWorld, monkeypatch: pytest.Monke
     assert (seen.state, seen.detail) == (State.DRIFTED, "its CoreDNS has lost its configuration")
 
 
-def test_a_tenant_without_coredns_has_lost_nothing() -> None:
+def test_tenant_without_coredns_has_no_lost_configuration() -> None:
     assert not coredns.is_lost(FakeApiServer().cluster)

@@ -1,4 +1,4 @@
-"""A tenant's images in the nodes of a lab that runs."""
+"""Loading a tenant's images into the nodes of a running lab."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ DNS = "registry.k8s.io/coredns/coredns:v1.12.4"
 
 @dataclass
 class FakeEngine:
-    """Node containers with images in them."""
+    """Node containers and their images."""
 
     name: str = "docker"
     images: dict[str, set[str]] = field(default_factory=dict)
-    holds: dict[str, str] = field(default_factory=dict)
+    archives: dict[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     roles: dict[str, str] = field(default_factory=dict)
-    broken: str = ""
+    full_node: str = ""
     files: dict[str, str] = field(default_factory=dict)
 
     def containers(self, label: str) -> tuple[Container, ...]:
@@ -46,17 +46,17 @@ class FakeEngine:
     def exec(self, node: str, argv: list[str], check: bool = True) -> Result:
         if argv[-2:] == ["ls", "-q"]:
             return Result(tuple(argv), 0, "\n".join(sorted(self.images[node])) + "\nsha256:abc\n", "")
-        loads = "import" in argv
-        self.log.append(f"{node}: {argv[0]} {'import' if loads else argv[-2]}")
-        if loads:
-            if self.broken == node:
+        importing = "import" in argv
+        self.log.append(f"{node}: {argv[0]} {'import' if importing else argv[-2]}")
+        if importing:
+            if self.full_node == node:
                 raise CommandFailed(argv, 1, err="no space left on device")
-            self.images[node].add(self.holds[self.files[argv[-1]]])
+            self.images[node].add(self.archives[self.files[argv[-1]]])
         return Result(tuple(argv), 0, "", "")
 
 
 class FakeArchives:
-    """A supply that names each image's archive after its last word."""
+    """A supply that names archives after the last part of the image reference."""
 
     def image(self, reference: str) -> Path:
         return Path("/cache") / f"{reference.rpartition('/')[2]}.tar"
@@ -67,13 +67,13 @@ def nodes(runner: FakeRunner, tmp_path: Path) -> tuple[Any, FakeEngine]:
     engine = FakeEngine(
         images={"cp": set(), "w1": {DNS}, "w2": {DNS, KAI}},
         roles={"cp": "control-plane"},
-        holds={"scheduler:v0.9.3.tar": KAI, "coredns:v1.12.4.tar": DNS},
+        archives={"scheduler:v0.9.3.tar": KAI, "coredns:v1.12.4.tar": DNS},
     )
     ctx = LabWorld(lab_file(), runner, tmp_path).ctx
     return replace(ctx, engine=engine, supply=FakeArchives()), engine  # type: ignore[arg-type]
 
 
-def test_only_what_is_missing_is_loaded_and_only_into_workers(nodes: tuple[Any, FakeEngine]) -> None:
+def test_missing_images_are_loaded_into_workers_only(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
     load = TenantImages("ml", (KAI, DNS))
     assert load.observe(ctx).detail == "1 image to load into 1 node"
@@ -83,30 +83,30 @@ def test_only_what_is_missing_is_loaded_and_only_into_workers(nodes: tuple[Any, 
     assert load.observe(ctx).state is State.READY
 
 
-def test_short_references_are_found_under_their_full_names(nodes: tuple[Any, FakeEngine]) -> None:
+def test_short_references_match_full_names(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
     engine.images["w1"] |= {"docker.io/library/alpine:3.20", "docker.io/me/it:latest", "localhost:5001/x:1"}
     assert missing(ctx, ["alpine:3.20", "me/it", "localhost:5001/x:1", "docker.io/alpine:3.20"]).get("w1") is None
 
 
-def test_a_lab_without_workers_has_them_in_its_control_planes(nodes: tuple[Any, FakeEngine]) -> None:
+def test_lab_without_workers_needs_images_in_its_control_planes(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
     engine.images, engine.roles = {"lb": set(), "cp": set()}, {"lb": "external-load-balancer", "cp": "control-plane"}
     assert dict(missing(ctx, [KAI])) == {"cp": (KAI,)}
 
 
-def test_a_node_that_is_full_is_told_and_left_without_the_archive(nodes: tuple[Any, FakeEngine]) -> None:
+def test_failed_import_is_reported_and_the_archive_removed(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
-    engine.broken = "w1"
+    engine.full_node = "w1"
     with pytest.raises(CommandFailed) as failed:
         TenantImages("ml", (KAI,)).apply(ctx)
     assert failed.value.evidence == ("no space left on device",)
     assert engine.log[-1] == "w1: rm -f"
 
 
-def test_an_archive_that_holds_another_image_is_named(nodes: tuple[Any, FakeEngine]) -> None:
+def test_archive_with_another_image_is_an_error(nodes: tuple[Any, FakeEngine]) -> None:
     ctx, engine = nodes
-    engine.holds["scheduler:v0.9.3.tar"] = "example.org/other:1"
+    engine.archives["scheduler:v0.9.3.tar"] = "example.org/other:1"
     load = TenantImages("ml", (KAI,))
     load.apply(ctx)
     with pytest.raises(StepFailed, match=f"node w1 does not have {KAI} although its archive was imported"):

@@ -13,18 +13,18 @@ from tests.support.tenant_validation import problems
 
 
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
-def test_what_the_lab_ships_is_right(chart: Path, mode: str) -> None:
+def test_default_values_are_valid(chart: Path, mode: str) -> None:
     assert problems(chart, mode) == []
 
 
-def test_a_misspelt_key_is_named_with_the_right_one(chart: Path) -> None:
+def test_misspelt_key_is_named_with_a_suggestion(chart: Path) -> None:
     values = {"sync": {"fromHost": {"runtimeClases": {"enabled": True}}}}
     assert problems(chart, values=values) == [
         "values.sync.fromHost.runtimeClases: unknown key; perhaps you meant 'runtimeClasses'?"
     ]
 
 
-def test_a_wrong_type_is_named(chart: Path) -> None:
+def test_wrong_type_is_named(chart: Path) -> None:
     values = {"sync": {"fromHost": {"nodes": "auto"}}, "telemetry": {"enabled": "no"}}
     assert problems(chart, values=values) == [
         'values.sync.fromHost.nodes: must be of type object, not "auto"',
@@ -32,7 +32,7 @@ def test_a_wrong_type_is_named(chart: Path) -> None:
     ]
 
 
-def test_the_guides_podgroup_block_is_explained(chart: Path) -> None:
+def test_podgroup_sync_of_the_vcluster_guide_is_explained(chart: Path) -> None:
     block = {"podgroups.scheduling.run.ai": {"enabled": True, "scope": "Namespaced"}}
     (line,) = problems(chart, values={"sync": {"fromHost": {"customResources": block}}})
     assert "customResources.podgroups.scheduling.run.ai: remove it" in line
@@ -44,7 +44,7 @@ def test_the_guides_podgroup_block_is_explained(chart: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["controlPlane.distro.k8s.scheduler.enabled", "controlPlane.advanced.virtualScheduler.enabled"]
 )
-def test_a_scheduler_inside(chart: Path, key: str) -> None:
+def test_virtual_scheduler_needs_mode_default_and_synced_nodes(chart: Path, key: str) -> None:
     values: Any = True
     for word in reversed(key.split(".")):
         values = {word: values}
@@ -74,22 +74,22 @@ def test_pro_keys_are_refused_with_the_open_source_image(chart: Path, values: An
     ]
 
 
-def test_pro_keys_switched_off_are_fine(chart: Path) -> None:
+def test_disabled_pro_keys_are_allowed(chart: Path) -> None:
     assert problems(chart, values={"sync": {"toHost": {"namespaces": {"enabled": False}}}, "sleep": {}}) == []
 
 
-def test_another_image_is_only_doubted(chart: Path) -> None:
+def test_another_image_is_a_warning_only(chart: Path) -> None:
     values = {"controlPlane": {"statefulSet": {"image": {"repository": "loft-sh/vcluster-pro"}}}, "sleep": {"a": 1}}
-    doubts = validate_tenants(lab_with(tenant_spec(values=values)), chart)
-    (doubt,) = doubts
-    assert doubt.startswith("tenant team-a: values.controlPlane.statefulSet.image: not the open-source image")
+    warnings = validate_tenants(lab_with(tenant_spec(values=values)), chart)
+    (warning,) = warnings
+    assert warning.startswith("tenant team-a: values.controlPlane.statefulSet.image: not the open-source image")
 
 
-def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
-    (doubt,) = validate_tenants(
+def test_owner_references_with_kai_are_a_warning(chart: Path) -> None:
+    (warning,) = validate_tenants(
         lab_with(tenant_spec(values={"experimental": {"syncSettings": {"setOwner": True}}})), chart
     )
-    assert "setOwner" in doubt
+    assert "setOwner" in warning
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,16 @@ def test_owner_references_with_kai_are_doubted(chart: Path) -> None:
         ),
     ],
 )
-def test_rules_that_vcluster_checks_only_at_start(chart: Path, values: Any, line: str) -> None:
+def test_rules_that_vcluster_checks_only_at_startup(chart: Path, values: Any, line: str) -> None:
     assert problems(chart, values=values) == [line]
 
 
-def test_versions(chart: Path) -> None:
+def test_versions_without_a_chart_or_support_are_refused(chart: Path) -> None:
     assert problems(chart, vcluster="0.36.2") == ["vcluster: the lab has the chart 0.36.1, not 0.36.2"]
     assert problems(chart, kubernetes="1.29.4") == ["kubernetes: 1.29.4, but vCluster 0.36.1 runs 1.30 to 1.36"]
 
 
-def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
+def test_problems_of_all_tenants_are_reported_together(chart: Path) -> None:
     bad = tenant_spec(values={"unknown": 1})
     with pytest.raises(SpecError) as refusal:
         validate_tenants(lab_with(bad, tenant_spec("default", "team-b", values={"strange": 1})), chart)
@@ -155,16 +155,16 @@ def test_all_problems_of_all_tenants_are_told_at_once(chart: Path) -> None:
     )
 
 
-def test_an_existing_cluster_publishes_no_ports(chart: Path) -> None:
+def test_tenants_on_an_existing_cluster_are_refused(chart: Path) -> None:
     with pytest.raises(SpecError, match="provider 'existing'"):
         validate_tenants(lab_spec(cluster=EXISTING, tenants=[tenant_spec().model_dump()]), chart)
 
 
-def test_without_tenants_no_chart_is_needed(tmp_path: Path) -> None:
+def test_chart_is_not_read_without_tenants(tmp_path: Path) -> None:
     assert validate_tenants(lab_spec(), tmp_path / "missing.tgz") == ()
 
 
-def test_a_file_that_is_no_chart_is_named(tmp_path: Path) -> None:
+def test_file_that_is_not_a_chart_is_named(tmp_path: Path) -> None:
     empty = chart_file(tmp_path / "other.tgz", "other", {"Chart.yaml": "version: 1\n"})
     with pytest.raises(LabError, match="is not a vCluster chart"):
         validate_tenants(lab_with(tenant_spec()), empty)

@@ -10,7 +10,7 @@ from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.specs import PORT, lab_with, tenant_spec
 
 
-def test_host_kai() -> None:
+def test_values_of_mode_host_kai() -> None:
     values = tenant_values(tenant_spec())
     assert value_at(values, "experimental.syncSettings.setOwner") is False
     assert value_at(values, "sync.fromHost.priorityClasses.enabled") is True
@@ -18,23 +18,23 @@ def test_host_kai() -> None:
     assert value_at(values, "sync.fromHost.nodes") is None
 
 
-def test_default() -> None:
+def test_values_of_mode_default() -> None:
     values = tenant_values(tenant_spec("default"))
     assert value_at(values, "experimental") is None
     assert value_at(values, "sync.fromHost") == {"runtimeClasses": {"enabled": True}}
 
 
-def test_own_kai() -> None:
+def test_values_of_mode_own_kai() -> None:
     values = tenant_values(tenant_spec("own-kai"))
     assert value_at(values, "controlPlane.advanced.virtualScheduler.enabled") is True
     assert value_at(values, "sync.fromHost") == {"nodes": {"enabled": True}, "runtimeClasses": {"enabled": True}}
-    # garbage collection, and classes that KAI's chart makes inside
+    # keep garbage collection and the classes that KAI's chart creates inside
     assert value_at(values, "experimental") is None
     assert value_at(values, "sync.toHost.priorityClasses") is None
 
 
 @pytest.mark.parametrize("mode", ["own-kai", "default"])
-def test_nodes_of_its_own(mode: str) -> None:
+def test_dedicated_nodes_are_selected_and_tolerated(mode: str) -> None:
     tenant = tenant_spec(mode, nodes=1)
     values = release_values(lab_with(tenant), tenant, PORT)
     assert value_at(values, "sync.fromHost.nodes") == {
@@ -45,19 +45,19 @@ def test_nodes_of_its_own(mode: str) -> None:
     assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
 
 
-def test_own_kai_gets_a_node_without_asking() -> None:
+def test_own_kai_has_a_dedicated_node_by_default() -> None:
     tenant = tenant_spec("own-kai")
     values = release_values(lab_with(tenant), tenant, PORT)
     assert value_at(values, "sync.fromHost.nodes.selector.labels") == {"kailab.dev/tenant": "team-a"}
 
 
-def test_others_share_the_nodes() -> None:
+def test_other_modes_share_the_nodes() -> None:
     spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     for tenant in spec.tenants:
         assert value_at(release_values(spec, tenant, PORT), "sync.fromHost.nodes") is None
 
 
-def test_a_quota_of_gpus_needs_no_limit_range() -> None:
+def test_gpu_quota_needs_no_limit_range() -> None:
     values = tenant_values(tenant_spec(quota={"gpus": 2}))
     quota = value_at(values, "policies.resourceQuota")
     assert quota["enabled"] is True
@@ -67,7 +67,7 @@ def test_a_quota_of_gpus_needs_no_limit_range() -> None:
     assert value_at(values, "policies.limitRange") == {"enabled": False}
 
 
-def test_a_quota_of_cpu_gives_requests_to_pods_without() -> None:
+def test_cpu_quota_adds_default_requests() -> None:
     quota = TenantQuota.model_validate({"gpus": 1, "cpu": 8, "memory": "16Gi", "pods": 30})
     assert hard_limits(quota) == {
         "requests.nvidia.com/gpu": "1",
@@ -77,20 +77,20 @@ def test_a_quota_of_cpu_gives_requests_to_pods_without() -> None:
     }
     limits = quota_values(quota)["policies"]["limitRange"]
     assert limits["enabled"] is True
-    # the chart's own would be 3 GiB of ephemeral storage for each container
+    # the chart's default is 3 GiB of ephemeral storage per container
     assert limits["defaultRequest"] == {"cpu": "50m", "memory": "32Mi", "ephemeral-storage": None}
     assert set(limits["default"].values()) == {None}
     only_cpu = quota_values(TenantQuota(cpu="8"))["policies"]["limitRange"]["defaultRequest"]
     assert only_cpu == {"cpu": "50m", "memory": None, "ephemeral-storage": None}
 
 
-def test_no_quota_says_nothing() -> None:
+def test_no_quota_adds_no_values() -> None:
     assert quota_values(TenantQuota()) == {}
     assert value_at(tenant_values(tenant_spec()), "policies") is None
 
 
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
-def test_all_are_open_source_light_and_silent(mode: str) -> None:
+def test_all_modes_use_open_source_images_without_storage_and_telemetry(mode: str) -> None:
     values = tenant_values(tenant_spec(mode, kubernetes="1.33.4"))
     assert value_at(values, "controlPlane.statefulSet.image.repository") == "loft-sh/vcluster-oss"
     assert value_at(values, "controlPlane.statefulSet.persistence.volumeClaim.enabled") is False
@@ -99,13 +99,13 @@ def test_all_are_open_source_light_and_silent(mode: str) -> None:
     assert value_at(values, "controlPlane.distro.k8s.version") == "v1.33.4"
 
 
-def test_access_comes_last() -> None:
+def test_access_values_take_precedence() -> None:
     values = release_values(lab_with(tenant_spec()), tenant_spec(), PORT)
     assert value_at(values, "controlPlane.service") == {"spec": {"type": "NodePort"}, "httpsNodePort": 30440}
     assert values["exportKubeConfig"] == {"server": "https://127.0.0.1:41000", "context": "kailab-demo-team-a"}
 
 
-def test_images() -> None:
+def test_images_of_a_tenant() -> None:
     assert tenant_images(tenant_spec()) == (
         "ghcr.io/loft-sh/vcluster-oss:0.36.1",
         "ghcr.io/loft-sh/kubernetes:v1.34.4",
@@ -113,7 +113,7 @@ def test_images() -> None:
     )
 
 
-def test_kubernetes_inside_may_be_older() -> None:
+def test_kubernetes_version_selects_the_image() -> None:
     assert "ghcr.io/loft-sh/kubernetes:v1.33.13" in tenant_images(tenant_spec("own-kai", kubernetes="1.33.13"))
 
 
@@ -135,12 +135,12 @@ def test_images_follow_the_values() -> None:
     assert prefixed[0] == "mine/loft-sh/vcluster-oss:0.36.1"
 
 
-def test_a_lab_needs_each_image_once() -> None:
+def test_tenants_share_images() -> None:
     spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     assert len({image for tenant in spec.tenants for image in tenant_images(tenant)}) == 3
 
 
-def test_steps_come_up_beside_kai() -> None:
+def test_tenant_steps_need_the_network_only() -> None:
     spec = lab_with(tenant_spec(), tenant_spec("default", "team-b"))
     steps = [VirtualCluster(spec, tenant) for tenant in spec.tenants]
     assert [step.id for step in steps] == ["tenant:team-a", "tenant:team-b"]
