@@ -1,4 +1,4 @@
-"""Every kind of bad lab file, with the exact text a person gets."""
+"""Each kind of invalid lab file, with its exact error message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CASES = Path(__file__).parents[2] / "data" / "config_cases"
 
 
 @pytest.mark.parametrize("case", sorted(CASES.glob("*.yaml")), ids=lambda case: case.stem)
-def test_bad_file(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_file_is_refused(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``config_cases/X.yaml`` is refused with the text in ``config_cases/X.txt``."""
     monkeypatch.chdir(CASES)
     with pytest.raises(SpecError) as caught:
@@ -24,7 +24,7 @@ def test_bad_file(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.fix
 
 
-def test_every_text_has_its_file() -> None:
+def test_every_message_has_its_file() -> None:
     assert {case.stem for case in CASES.glob("*.txt")} == {case.stem for case in CASES.glob("*.yaml")}
 
 
@@ -53,34 +53,34 @@ BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
         (b"images: " + b"[" * 1000, ":1:1: not valid YAML: nested too deeply"),
         (BOMB, ":1:1: not valid YAML: more than 20000 values"),
     ],
-    ids=["empty", "only-a-bom", "latin-1", "utf-16", "binary", "huge", "deep", "alias-bomb"],
+    ids=["empty", "bom-only", "latin-1", "utf-16", "binary", "huge", "deep", "alias-bomb"],
 )
-def test_unreadable_text(tmp_path: Path, raw: bytes, what: str) -> None:
+def test_unreadable_text_is_refused(tmp_path: Path, raw: bytes, what: str) -> None:
     file = tmp_path / "lab.yaml"
     file.write_bytes(raw)
     assert refusal(file) == f"{file}{what}"
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "lab.yaml") == f"{tmp_path / 'lab.yaml'}: file not found"
 
 
-def test_directory(tmp_path: Path) -> None:
+def test_directory_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"{tmp_path}: is a directory"
 
 
-def test_endless_file() -> None:
+def test_endless_file_is_refused() -> None:
     assert refusal(Path("/dev/zero")) == "/dev/zero: is a binary file, not a lab file"
 
 
-def test_path_through_a_file(tmp_path: Path) -> None:
+def test_path_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert (
         refusal(tmp_path / "file" / "lab.yaml") == f"{tmp_path / 'file' / 'lab.yaml'}: cannot be read: Not a directory"
     )
 
 
-def test_as_json_names_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_names_the_line_of_every_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES)
     with pytest.raises(SpecError) as caught:
         load_spec(Path("existing_without_cluster.yaml"), (), {})

@@ -1,4 +1,4 @@
-"""The table of GPU models, and node pools with every value resolved."""
+"""The table of GPU models, and node pools with resolved values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lab(workers: int = 4, **gpu: object) -> LabSpec:
 
 
 @pytest.mark.parametrize("short", SHORT)
-def test_a_model_has_all_its_figures(short: str) -> None:
+def test_model_has_all_figures(short: str) -> None:
     model = find_model(short.lower())
     assert model is not None
     assert model is find_model(model.name.upper())
@@ -29,14 +29,14 @@ def test_a_model_has_all_its_figures(short: str) -> None:
     assert model.watts >= 70
 
 
-def test_models_differ() -> None:
+def test_models_have_unique_names_and_ids() -> None:
     assert {"T4", "L4", "A10", "A100-40", "A100-80", "H100", "H200", "B200"} <= set(SHORT)
     for figure in ("short", "name", "pci_id", "pci_subsystem_id"):
         values = [getattr(model, figure) for model in gpu_models()]
         assert len({*values}) == len(values), figure
 
 
-def test_figures_of_a_well_known_one() -> None:
+def test_figures_of_h100() -> None:
     h100 = find_model("H100")
     assert h100 is not None
     assert (h100.name, h100.memory, h100.compute, h100.arch) == ("NVIDIA H100 80GB HBM3", 81559, "9.0", "hopper")
@@ -58,18 +58,18 @@ def test_figures_of_a_well_known_one() -> None:
         ("Something else", "8.0", "ampere"),
     ],
 )
-def test_a_model_without_figures_takes_after_its_family(name: str, compute: str, arch: str) -> None:
+def test_unknown_model_gets_the_figures_of_its_family(name: str, compute: str, arch: str) -> None:
     model = model_of(name, 12345)
     assert (model.name, model.memory, model.compute, model.arch) == (name, 12345, compute, arch)
     assert (model.short, model.device, model.pci_subsystem_id) == ("", 0, 0)
 
 
-def test_the_lab_file_may_give_a_known_model_another_memory() -> None:
+def test_lab_file_can_override_the_memory_of_a_model() -> None:
     model = model_of("t4", 8000)
     assert (model.name, model.memory, model.device) == ("Tesla T4", 8000, 0x1EB8)
 
 
-def test_without_pools_all_workers_are_one() -> None:
+def test_all_workers_are_one_pool_by_default() -> None:
     (pool,) = lab(3, model="L4", perNode=1).gpu_pools
     assert (pool.name, pool.nodes, pool.per_node, pool.model, pool.memory) == ("", 3, 1, "NVIDIA L4", 23034)
     (pool,) = LabSpec.model_validate({"cluster": {"workers": 0, "controlPlanes": 3}}).gpu_pools
@@ -77,7 +77,7 @@ def test_without_pools_all_workers_are_one() -> None:
     assert lab(mode="none").gpu_pools == ()
 
 
-def test_a_pool_takes_from_the_section_what_it_leaves_out() -> None:
+def test_pool_inherits_missing_values_from_the_section() -> None:
     pools = lab(
         model="T4",
         memoryMiB=8000,

@@ -1,4 +1,4 @@
-"""Which workers belong to which tenant alone, and when two KAIs stand side by side."""
+"""Assignment of dedicated workers to tenants, and labs with KAI on the host and in tenants."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ EXISTING = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
 
 
 def lab(workers: int, *tenants: dict[str, object], scheduler: str = "default", **cluster: object) -> LabSpec:
-    """A lab without its rules: what is shared out must not depend on them."""
-    checked = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}})
+    """A lab without validation: the assignment must not depend on its rules."""
+    base = LabSpec.model_validate({"scheduler": scheduler, "cluster": {"workers": workers, **cluster}})
     named = [{"name": f"t{number}", "mode": "default", **tenant} for number, tenant in enumerate(tenants)]
-    read = LabSpec.model_validate({"scheduler": "default", "cluster": {"workers": 16}, "tenants": named}).tenants
-    return checked.model_copy(update={"tenants": read})
+    specs = LabSpec.model_validate({"scheduler": "default", "cluster": {"workers": 16}, "tenants": named}).tenants
+    return base.model_copy(update={"tenants": specs})
 
 
 def own(**more: object) -> dict[str, object]:
@@ -22,37 +22,39 @@ def own(**more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("workers", "names"), [(0, ()), (1, ("worker",)), (3, ("worker", "worker2", "worker3"))])
-def test_workers_are_named_as_kind_names_them(workers: int, names: tuple[str, ...]) -> None:
+def test_workers_have_the_names_of_kind(workers: int, names: tuple[str, ...]) -> None:
     assert worker_names(lab(workers)) == names
 
 
-def test_a_cluster_of_others_has_no_workers_of_ours() -> None:
+def test_existing_cluster_has_no_assignable_workers() -> None:
     spec = lab(2, own(), **EXISTING)
     assert (worker_names(spec), tenant_nodes(spec)) == ((), {})
 
 
 @pytest.mark.parametrize(
-    ("workers", "tenants", "given"),
+    ("workers", "tenants", "assigned"),
     [
         (2, [{}], {}),
         (2, [own()], {"t0": ("worker2",)}),
         (3, [own(), {}, own()], {"t0": ("worker3",), "t2": ("worker2",)}),
         (4, [own(nodes=2), own()], {"t0": ("worker3", "worker4"), "t1": ("worker2",)}),
         (3, [{"nodes": 1}], {"t0": ("worker3",)}),
-        # what is named is gone before anybody is given a number, wherever it stands in the file
+        # named nodes are assigned before counts, in any order of the file
         (4, [own(nodes=2), own(nodes=["worker4"])], {"t0": ("worker2", "worker3"), "t1": ("worker4",)}),
         (12, [{"nodes": ["worker10", "worker2"]}], {"t0": ("worker2", "worker10")}),
-        # rules refuse these; nobody gets what is not there, and nothing is given twice
+        # validation refuses these; only existing nodes are assigned, each once
         (1, [own(), own()], {"t0": ("worker",)}),
         (0, [own()], {}),
         (2, [own(nodes=["worker2", "worker9"])], {"t0": ("worker2",)}),
     ],
 )
-def test_sharing_out(workers: int, tenants: list[dict[str, object]], given: dict[str, tuple[str, ...]]) -> None:
-    assert tenant_nodes(lab(workers, *tenants)) == given
+def test_nodes_are_assigned(
+    workers: int, tenants: list[dict[str, object]], assigned: dict[str, tuple[str, ...]]
+) -> None:
+    assert tenant_nodes(lab(workers, *tenants)) == assigned
 
 
-def test_the_order_is_that_of_the_lab_file() -> None:
+def test_order_follows_the_lab_file() -> None:
     spec = lab(4, own(), own(nodes=["worker4"]), own())
     assert list(tenant_nodes(spec)) == ["t0", "t1", "t2"]
 
@@ -67,7 +69,7 @@ def test_the_order_is_that_of_the_lab_file() -> None:
         ("kai", [], False),
     ],
 )
-def test_beside_host_kai(scheduler: str, tenants: list[dict[str, object]], beside: bool) -> None:
+def test_own_kai_tenants_run_beside_host_kai(scheduler: str, tenants: list[dict[str, object]], beside: bool) -> None:
     for tenant in tenants:
         tenant.pop("mode") if tenant.get("mode") == "host-kai" else None
     assert beside_host_kai(lab(3, *tenants, scheduler=scheduler)) is beside

@@ -1,4 +1,4 @@
-"""Single values from the environment and the command line."""
+"""Overrides of single values from the environment and the command line."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def test_process_environment_is_the_default(file: Path, monkeypatch: pytest.Monk
     assert load_spec(file, environ={}).name == "demo"
 
 
-def test_list_items_by_index_and_by_name(file: Path) -> None:
+def test_list_items_are_addressed_by_index_or_name(file: Path) -> None:
     assert lab(file, "tenants.0.mode=default").tenants[0].mode == "default"
     assert lab(file, "tenants.my-vcluster.mode=default").tenants[0].mode == "default"
     assert lab(file, KAILAB_SET_tenants__1__mode="host-kai").tenants[1].mode == "host-kai"
     assert lab(file, "queues.test.gpu.quota=1.5").queues[1].gpu.quota == 1.5
 
 
-def test_items_are_added_after_the_last(file: Path) -> None:
+def test_items_are_appended_by_the_next_index(file: Path) -> None:
     tenants = lab(file, "tenants.2.name=third", "tenants.third.mode=default").tenants
     assert [tenant.name for tenant in tenants] == ["my-vcluster", "research-cluster", "third"]
     assert lab(file, "images.0=ubuntu", "images.1=busybox").images == ("ubuntu", "busybox")
 
 
-def test_environment_order_is_by_path_not_by_chance(file: Path) -> None:
-    environ = {f"KAILAB_SET_images__{at}": f"image-{at}" for at in (10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)}
+def test_environment_is_applied_in_order_of_paths(file: Path) -> None:
+    environ = {f"KAILAB_SET_images__{index}": f"image-{index}" for index in (10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)}
     environ["KAILAB_SET_images"] = "[]"
-    assert lab(file, **environ).images == tuple(f"image-{at}" for at in range(11))
+    assert lab(file, **environ).images == tuple(f"image-{index}" for index in range(11))
 
 
-def test_values_are_yaml(file: Path) -> None:
+def test_values_are_parsed_as_yaml(file: Path) -> None:
     assert lab(file, "tenants=[]").tenants == ()
     assert lab(file, "kai.gpuSharing=false").kai.gpu_sharing is False
     assert lab(file, "kai.values={scheduler: {replicas: 2}}").kai.values == {"scheduler": {"replicas": 2}}
@@ -84,7 +84,7 @@ def test_values_are_yaml(file: Path) -> None:
     assert lab(file, "gpu.devices=[0, 2]", "cluster.workers=1").gpu.devices == (0, 2)
 
 
-def test_dot_inside_a_key(file: Path) -> None:
+def test_escaped_dot_belongs_to_the_key(file: Path) -> None:
     assert lab(file, r"supply.mirrors.ghcr\.io=localhost:5001").supply.mirrors == {"ghcr.io": "localhost:5001"}
 
 
@@ -120,7 +120,7 @@ def test_errors_name_the_variable(file: Path) -> None:
     assert refusal(file, KAILAB_SET_gpu__perNode="99") == ["KAILAB_SET_gpu__perNode=99: must be at most 16, not 99"]
 
 
-def test_a_rule_broken_in_the_file_names_the_override_behind_it(file: Path) -> None:
+def test_violated_rule_names_the_override_that_causes_it(file: Path) -> None:
     (what,) = refusal(file, "scheduler=default")
     assert what == (
         "lab.yaml:9: tenants.0.mode: host-kai needs KAI on the host, but scheduler is 'default'"
@@ -134,7 +134,7 @@ def test_a_rule_broken_in_the_file_names_the_override_behind_it(file: Path) -> N
     )
 
 
-def test_file_and_override_errors_come_together(file: Path) -> None:
+def test_errors_of_file_and_overrides_are_reported_together(file: Path) -> None:
     file.write_text(LAB.replace("perNode", "perNod"))
     with pytest.raises(SpecError) as caught:
         load_spec(file, ["scheduler=kia", "tenants.0.mode=none"], {})
@@ -147,7 +147,7 @@ def test_file_and_override_errors_come_together(file: Path) -> None:
     )
 
 
-def test_only_override_errors(file: Path) -> None:
+def test_override_errors_are_counted(file: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(file, ["name=A", "gpu.perNode=x"], {})
     assert caught.value.what == "2 errors in the overrides"

@@ -1,4 +1,4 @@
-"""The shipped profiles, the file 'lab init' writes, and the JSON Schema."""
+"""The shipped profiles, the output of 'lab init', and the JSON Schema."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PROFILES = profile_names()
 CASES = Path(__file__).parents[2] / "data" / "config_cases"
 
 
-def test_names() -> None:
+def test_profile_names_start_with_demo() -> None:
     assert PROFILES[0] == "demo"
     assert PROFILES[1:] == tuple(sorted(PROFILES[1:]))
     assert {"cpu", "gpu", "gpus", "minimal", "tenants", "versions"} < set(PROFILES)
 
 
-def test_demo_is_the_lab_of_the_talk() -> None:
+def test_demo_profile() -> None:
     spec = load_profile("demo", (), {})
     assert (spec.name, spec.cluster.control_planes, spec.cluster.workers) == ("demo", 1, 2)
     assert (spec.gpu.mode, spec.gpu.per_node) == ("auto", 2)
@@ -53,14 +53,14 @@ def test_demo_is_the_lab_of_the_talk() -> None:
     assert spec.leaf_queues == ("test",)
 
 
-def test_cpu_and_minimal() -> None:
+def test_cpu_and_minimal_profiles() -> None:
     cpu, minimal = load_profile("cpu", (), {}), load_profile("minimal", (), {})
     assert (cpu.gpu.mode, cpu.cluster.workers, cpu.tenants, cpu.leaf_queues) == ("none", 1, (), ("test",))
     assert (minimal.gpu.mode, minimal.gpu.per_node, minimal.cluster.workers) == ("simulated", 1, 0)
     assert (minimal.tenants, minimal.leaf_queues) == ((), ("test",))
 
 
-def test_gpus_has_four_models_and_gpu_takes_the_machines_own() -> None:
+def test_gpus_profile_has_four_models_and_gpu_profile_real_gpus() -> None:
     gpus, gpu = load_profile("gpus", (), {}), load_profile("gpu", (), {})
     assert [(pool.name, pool.nodes, pool.per_node, pool.model, pool.memory) for pool in gpus.gpu_pools] == [
         ("t4", 1, 2, "Tesla T4", 15360),
@@ -72,7 +72,7 @@ def test_gpus_has_four_models_and_gpu_takes_the_machines_own() -> None:
     assert (gpu.gpu.mode, gpu.gpu.devices, gpu.gpu.strategy, gpu.cluster.workers) == ("nvidia", "all", "auto", 1)
 
 
-def test_versions_is_the_multi_team_example() -> None:
+def test_versions_profile() -> None:
     spec = load_profile("versions", (), {})
     assert (spec.scheduler, spec.queues, beside_host_kai(spec)) == ("default", (), False)
     assert (spec.cluster.control_planes, spec.cluster.workers, spec.cluster.kubernetes) == (1, 3, "1.34.4")
@@ -86,7 +86,7 @@ def test_versions_is_the_multi_team_example() -> None:
     assert tenant_nodes(spec) == {"team-ml": ("worker3",), "team-research": ("worker2",)}
 
 
-def test_tenants_has_kai_on_the_host_and_in_a_tenant() -> None:
+def test_tenants_profile_has_kai_on_the_host_and_in_a_tenant() -> None:
     spec, demo = load_profile("tenants", (), {}), load_profile("demo", (), {})
     assert (spec.scheduler, spec.kai.version, spec.queues) == ("kai", "0.16.8", demo.queues)
     assert (spec.cluster.control_planes, spec.cluster.workers, spec.gpu.per_node) == (1, 3, 2)
@@ -98,7 +98,7 @@ def test_tenants_has_kai_on_the_host_and_in_a_tenant() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profile_is_short_and_named_after_its_file(profile: str) -> None:
+def test_profile_is_short_and_has_the_name_of_its_file(profile: str) -> None:
     text = profile_file(profile).read_text()
     assert len(text.splitlines()) <= 40
     assert text.startswith("# ")
@@ -106,7 +106,7 @@ def test_profile_is_short_and_named_after_its_file(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_init_text_is_the_profile(profile: str, tmp_path: Path) -> None:
+def test_init_text_equals_the_profile(profile: str, tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(init_text(profile))
     assert load_spec(file, (), {}) == load_profile(profile, (), {})
@@ -118,28 +118,28 @@ def test_init_text_explains_every_key(profile: str) -> None:
     assert max(len(line) for line in text.splitlines()) <= 110
     models = {**vars(lab.config.sections), **vars(lab.config.gpu), **vars(lab.config.queue), **vars(lab.config.tenant)}
     for name, model in models.items():
-        ours = name.endswith(("Spec", "Pool", "Options", "QueueResource", "TenantQuota"))
-        if ours and hasattr(model, "model_fields"):
+        documented = name.endswith(("Spec", "Pool", "Options", "QueueResource", "TenantQuota"))
+        if documented and hasattr(model, "model_fields"):
             for key, field in model.model_fields.items():
                 assert re.search(rf"^[ #-]*{field.alias or key}:", text, re.M), f"{name}.{key}"
                 assert field.description, f"{name}.{key} has no docstring"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_option_of_init_text_can_be_switched_on(profile: str, tmp_path: Path) -> None:
-    """A # that is followed by one space explains; any other # hides an option."""
+def test_every_option_of_init_text_can_be_uncommented(profile: str, tmp_path: Path) -> None:
+    """A # with one space starts a comment; any other # disables an option."""
     text = re.sub(r"^( *)#(?! \S)(?=.*\S)", r"\1", init_text(profile), flags=re.M)
     assert not re.search(r"^ *#\w", text, re.M)
     file = tmp_path / "lab.yaml"
     file.write_text(text)
     spec, plain = load_spec(file, (), {}), load_profile(profile, (), {})
-    # an example stands in the place of an empty list
+    # an example replaces an empty list
     assert spec.model_copy(update={"queues": plain.queues, "tenants": plain.tenants}) == plain
     assert len(spec.queues) == max(1, len(plain.queues))
     assert len(spec.tenants) == max(1, len(plain.tenants))
 
 
-def test_init_text_of_an_unknown_profile() -> None:
+def test_init_text_of_an_unknown_profile_is_refused() -> None:
     with pytest.raises(SpecError, match="unknown profile 'dem'; perhaps you meant 'demo'"):
         init_text("dem")
 
@@ -149,7 +149,7 @@ def test_shipped_schema_is_current() -> None:
     assert shipped.read_text() == schema_text(), "run scripts/generate_schema.py"
 
 
-def test_schema_head() -> None:
+def test_schema_is_valid_and_has_id_and_title() -> None:
     head = schema()
     jsonschema.Draft202012Validator.check_schema(head)
     assert head["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -157,31 +157,31 @@ def test_schema_head() -> None:
     assert json.loads(schema_text()) == head
 
 
-def described(node: Any, path: str = "") -> list[str]:
+def undescribed(node: Any, path: str = "") -> list[str]:
     """Paths of properties without a description."""
     found = []
     if isinstance(node, dict):
         for key, body in {**node.get("properties", {}), **node.get("$defs", {})}.items():
-            if "description" not in body and "$ref" not in body:  # what is referred to is looked at by itself
+            if "description" not in body and "$ref" not in body:  # definitions are checked on their own
                 found.append(f"{path}.{key}")
         for key, inner in node.items():
-            found += described(inner, f"{path}.{key}")
+            found += undescribed(inner, f"{path}.{key}")
     return found
 
 
 def test_schema_describes_every_key() -> None:
-    assert described(schema()) == []
+    assert undescribed(schema()) == []
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profiles_fit_the_schema(profile: str) -> None:
+def test_profiles_match_the_schema(profile: str) -> None:
     validator = jsonschema.Draft202012Validator(schema())
     validator.validate(yaml.safe_load(profile_file(profile).read_text()))
     validator.validate(yaml.safe_load(init_text(profile)))
     validator.validate(json.loads(lab.config.dump_spec(load_profile(profile, (), {}))))
 
 
-def test_schema_refuses_what_the_loader_refuses() -> None:
+def test_schema_refuses_invalid_values() -> None:
     validator = jsonschema.Draft202012Validator(schema())
     for case in ("unknown_keys", "wrong_values"):
         assert not validator.is_valid(yaml.safe_load((CASES / f"{case}.yaml").read_text()))

@@ -1,4 +1,4 @@
-"""Valid combinations of values, and warnings. Refused ones are in config_cases/."""
+"""Valid combinations of values, and warnings. config_cases/ has the invalid ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TWO_LEVELS = [{"name": "default"}, {"name": "test", "parent": "default"}]
         {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}, "kai": {"version": "0.9.3"}},
     ],
 )
-def test_allowed(sections: dict[str, object]) -> None:
+def test_combination_is_valid(sections: dict[str, object]) -> None:
     assert lab(**sections).name == "demo"
 
 
@@ -105,5 +105,5 @@ def test_profiles_have_no_warnings(profile: str) -> None:
         ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c", "kubernetes": "1.35.0"}}, ()),
     ],
 )
-def test_warnings(sections: dict[str, object], warnings: tuple[str, ...]) -> None:
+def test_combination_has_warnings(sections: dict[str, object], warnings: tuple[str, ...]) -> None:
     assert lab(**sections).warnings() == warnings

@@ -1,4 +1,4 @@
-"""Tenants in the lab file: what may be said of one, and what goes together. What is refused is in config_cases/."""
+"""Tenants in the lab file: valid values and combinations. config_cases/ has the invalid ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def own(name: str = "own", **more: object) -> dict[str, object]:
     return {"name": name, "mode": "own-kai", "kaiVersion": "0.16.8", **more}
 
 
-def test_defaults() -> None:
+def test_tenant_defaults() -> None:
     plain = TenantSpec(name="a")
     assert (plain.mode, plain.vcluster, plain.kubernetes) == ("host-kai", "0.36.1", "1.34.4")
     assert (plain.kai_version, plain.kai_values, plain.gpu_sharing, plain.queues) == (None, {}, True, ())
@@ -38,7 +38,7 @@ FULL = own(
 )
 
 
-def test_everything_is_read_and_saved() -> None:
+def test_every_value_is_read_and_dumped() -> None:
     spec = lab(FULL)
     tenant = spec.tenants[0]
     assert (tenant.nodes, tenant.gpu_sharing) == (("worker2", "worker"), False)
@@ -48,14 +48,14 @@ def test_everything_is_read_and_saved() -> None:
 
 
 @pytest.mark.parametrize("cpu", [4, "4", "500m", "0.5", "2k", "16Gi"])
-def test_quantities(cpu: object) -> None:
+def test_quantity_is_accepted(cpu: object) -> None:
     tenant = {"name": "a", "mode": "default", "quota": {"cpu": cpu}}
     assert lab(tenant).tenants[0].quota.cpu == str(cpu)
     jsonschema.validate({"tenants": [tenant]}, schema())
 
 
 @pytest.mark.parametrize("cpu", [-1, 1.5, True, "", "4 cores", "1GiB"])
-def test_no_quantities(cpu: object) -> None:
+def test_invalid_quantity_is_refused(cpu: object) -> None:
     tenant = {"name": "a", "mode": "default", "quota": {"cpu": cpu}}
     with pytest.raises(ValueError, match="must be a quantity such as 4, 500m or 16Gi"):
         lab(tenant)
@@ -64,14 +64,14 @@ def test_no_quantities(cpu: object) -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, ["worker"], ["worker2", "worker3"]])
-def test_nodes(nodes: object) -> None:
+def test_nodes_are_accepted(nodes: object) -> None:
     tenant = own(nodes=nodes)
     assert lab(tenant, scheduler="default").tenants[0].nodes == (tuple(nodes) if isinstance(nodes, list) else nodes)
     jsonschema.validate({"tenants": [tenant]}, schema())
 
 
 @pytest.mark.parametrize("nodes", [0, -1, True, "worker", [], [1], ["worker", "worker"], [""]])
-def test_no_nodes(nodes: object) -> None:
+def test_invalid_nodes_are_refused(nodes: object) -> None:
     with pytest.raises(ValueError, match=r"must be a number of workers, or a list|must not name a node twice"):
         lab(own(nodes=nodes), scheduler="default")
 
@@ -79,7 +79,7 @@ def test_no_nodes(nodes: object) -> None:
 @pytest.mark.parametrize(
     ("tenants", "sections"),
     [
-        # without KAI on the host tenants may take every worker
+        # tenants may use every worker if the host has no KAI
         ([own("a"), own("b"), own("c")], {"scheduler": "default"}),
         ([own(nodes=["worker", "worker2", "worker3"])], {"scheduler": "default"}),
         ([own(nodes=2)], {"scheduler": "kai"}),
@@ -91,19 +91,19 @@ def test_no_nodes(nodes: object) -> None:
         ([own(nodes=2, quota={"gpus": 4})], {}),
         ([{"name": "a", "quota": {"gpus": 6}}], {}),
         ([{"name": "a", "quota": {"gpus": 99}}], {"gpu": {"mode": "nvidia"}}),
-        # no KAI beside the host's: its tenants may have nodes
+        # host-kai tenants may have dedicated nodes if no tenant has its own KAI
         ([{"name": "a", "nodes": 1}], {"scheduler": "kai"}),
-        # what belongs to own-kai may be spelt out at its default
+        # other modes may have options of own-kai at their defaults
         ([{"name": "a", "kaiValues": {}, "gpuSharing": True, "queues": []}], {}),
         ([own()], {"scheduler": "default", "cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}),
     ],
 )
-def test_allowed(tenants: list[dict[str, object]], sections: dict[str, object]) -> None:
+def test_combination_is_valid(tenants: list[dict[str, object]], sections: dict[str, object]) -> None:
     assert [tenant.name for tenant in lab(*tenants, **sections).tenants] == [tenant["name"] for tenant in tenants]
 
 
 @pytest.mark.parametrize(
-    ("workers", "tenants", "told"),
+    ("workers", "tenants", "message"),
     [
         (0, [own()], "mode 'own-kai' needs 1 dedicated worker, but 0 of 0 workers are free"),
         (2, [own(), own("b"), own("c")], "mode 'own-kai' needs 1 dedicated worker, but 0 of 2 workers are free"),
@@ -111,21 +111,21 @@ def test_allowed(tenants: list[dict[str, object]], sections: dict[str, object]) 
         (3, [own(nodes=["worker"]), own("b", nodes=3)], "needs 3 dedicated workers, but 2 of 3 workers are free"),
     ],
 )
-def test_too_few_workers(workers: int, tenants: list[dict[str, object]], told: str) -> None:
-    with pytest.raises(ValueError, match=told) as caught:
+def test_too_few_workers_are_refused(workers: int, tenants: list[dict[str, object]], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
         lab(*tenants, scheduler="default", cluster={"workers": workers})
     assert str(caught.value).startswith("1 validation error")
 
 
 @pytest.mark.parametrize("version", ["0.9.8", "0.12.23", "0.14.7", "0.16.2"])
-def test_hosts_that_cannot_be_kept_off(version: str) -> None:
+def test_own_kai_beside_a_host_kai_without_node_pools_is_refused(version: str) -> None:
     assert line_of(version).helm.node_pool_key == ""
     queues = [{"name": "default"}, {"name": "test", "parent": "default"}]
     with pytest.raises(ValueError, match=r"tenants.0.mode\n +own-kai beside KAI .* set kai.version to 0.16.3 or newer"):
         lab(own(), kai={"version": version}, queues=queues)
 
 
-def test_gpus_of_pools() -> None:
+def test_gpu_quota_is_limited_by_the_pools() -> None:
     pools = [{"name": "few", "workers": 2, "perNode": 1}, {"name": "many", "perNode": 8}]
     spec = lab(own(quota={"gpus": 8}), gpu={"mode": "simulated", "pools": pools})
     assert spec.tenants[0].quota.gpus == 8
@@ -160,11 +160,13 @@ def test_gpus_of_pools() -> None:
         ([own()], {}, ()),
     ],
 )
-def test_warnings(tenants: list[dict[str, object]], sections: dict[str, object], warnings: tuple[str, ...]) -> None:
+def test_combination_has_warnings(
+    tenants: list[dict[str, object]], sections: dict[str, object], warnings: tuple[str, ...]
+) -> None:
     assert lab(*tenants, **sections).warnings() == warnings
 
 
-def test_settings_reach_into_tenants() -> None:
+def test_overrides_apply_to_tenants() -> None:
     settings = [
         "tenants.team-own.nodes=[worker2]",
         "tenants.team-own.quota.gpus=2",

@@ -1,4 +1,4 @@
-"""Labs that come up at once may need the same node image: it is baked once."""
+"""Labs that start at the same time bake their common node image once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.support.another_lab import AnotherLab
 from tests.support.fakes import FakeRunner
 
 TAG = "kailab/node:v1.34.4-abc"
-LOOK = f"docker image inspect --format {{{{.Id}}}} {TAG}"
+INSPECT = f"docker image inspect --format {{{{.Id}}}} {TAG}"
 
 
 class Baker:
-    """A lab that comes up; ``waiting`` is what happens when it says that it waits."""
+    """A lab that applies the step; ``waiting`` is called when it reports that it waits."""
 
     def __init__(self, runner: FakeRunner, waiting: Any = None) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
         def progress(text: str, *_: object) -> None:
-            self.said.append(text)
+            self.messages.append(text)
             if waiting is not None:
                 waiting()
 
@@ -33,20 +33,20 @@ class Baker:
         self.step = NodeImage(LabSpec(), (), TAG)
 
     def apply(self) -> list[str]:
-        """Apply the step; what it said."""
+        """Apply the step and return its messages."""
         self.step.apply(self.ctx)
-        return self.said
+        return self.messages
 
 
-def test_what_another_lab_has_baked_meanwhile_is_not_baked_again(runner: FakeRunner, other: AnotherLab) -> None:
-    runner.handle(LOOK, out="sha256:1\n")
+def test_image_baked_by_another_lab_is_used(runner: FakeRunner, other: AnotherLab) -> None:
+    runner.handle(INSPECT, out="sha256:1\n")
     assert other.begins(TAG)
-    said = Baker(runner, waiting=other.ends).apply()
-    assert said == ["another process is baking it; waiting"]
-    assert set(runner.lines) == {LOOK.replace("{{.Id}}", "'{{.Id}}'")}  # nothing was loaded, run or committed
+    messages = Baker(runner, waiting=other.ends).apply()
+    assert messages == ["another process is baking it; waiting"]
+    assert set(runner.lines) == {INSPECT.replace("{{.Id}}", "'{{.Id}}'")}  # no load, run or commit
 
 
-def test_a_lab_that_waits_stops_on_ctrl_c(runner: FakeRunner, other: AnotherLab) -> None:
+def test_waiting_lab_stops_on_ctrl_c(runner: FakeRunner, other: AnotherLab) -> None:
     def press() -> None:
         runner.cancelled = True
 
@@ -56,10 +56,8 @@ def test_a_lab_that_waits_stops_on_ctrl_c(runner: FakeRunner, other: AnotherLab)
     assert runner.lines == []
 
 
-def test_a_bake_that_fails_lets_the_next_lab_try(
-    runner: FakeRunner, other: AnotherLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner.handle(LOOK, code=1)
+def test_next_lab_bakes_after_a_failure(runner: FakeRunner, other: AnotherLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.handle(INSPECT, code=1)
     tried: list[str] = []
 
     def make(step: NodeImage, _: object) -> None:

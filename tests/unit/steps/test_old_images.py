@@ -1,4 +1,4 @@
-"""Baked node images do not pile up: those used last stay."""
+"""Removal of old node images: those used last are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Images:
         self.runner = runner
 
     def drop(self, *expected: str, in_use: str = "") -> list[str]:
-        """Drop, with the removals that are expected; those that were released."""
+        """Drop old images and return those released; ``expected`` are the allowed removals."""
         for name in expected:
             self.runner.handle(f"docker rmi kailab/node:v1-{name}")
         if in_use:
@@ -44,25 +44,25 @@ def images(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return Images(runner)
 
 
-def used(name: str, when: int, tmp_path: Path) -> None:
+def use(name: str, when: int, tmp_path: Path) -> None:
     mark_used(f"kailab/node:v1-{name}")
     (mark,) = (path for path in (tmp_path / "used").iterdir() if path.name.startswith(f"kailab_node_v1-{name}-"))
     os.utime(mark, (when, when))
 
 
-def test_all_but_the_newest_go_and_one_in_use_stays(images: Images) -> None:
+def test_old_images_are_removed_unless_in_use(images: Images) -> None:
     assert images.drop("old", in_use="runs") == ["old"]
 
 
-def test_an_old_one_that_was_used_lately_stays(images: Images, tmp_path: Path) -> None:
+def test_recently_used_old_image_is_kept(images: Images, tmp_path: Path) -> None:
     for when, name in enumerate(("runs", "f", "old"), 1):
-        used(name, when, tmp_path)
+        use(name, when, tmp_path)
     assert images.drop("d", "e") == ["d", "e"]
 
 
-def test_the_mark_of_one_that_goes_goes_too(images: Images, tmp_path: Path) -> None:
+def test_mark_of_a_removed_image_is_removed(images: Images, tmp_path: Path) -> None:
     for when, name in enumerate(("runs", "f", "e", "d", "c", "b", "old"), 1):
-        used(name, when, tmp_path)
+        use(name, when, tmp_path)
     assert images.drop("f", "runs") == ["f", "runs"]
-    left = sorted(path.name.split("-")[1] for path in (tmp_path / "used").iterdir())
-    assert left == ["b", "c", "d", "e", "old"]
+    marks = sorted(path.name.split("-")[1] for path in (tmp_path / "used").iterdir())
+    assert marks == ["b", "c", "d", "e", "old"]

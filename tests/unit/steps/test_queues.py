@@ -1,3 +1,5 @@
+"""Step queues: the queues of the lab file on the cluster."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -24,7 +26,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return world_of(runner, tmp_path)
 
 
-def test_all_shares_are_written_out_and_parents_come_first() -> None:
+def test_queue_documents_have_all_shares_and_parents_first() -> None:
     queues = [
         {"name": "team", "parent": "org", "priority": 150, "gpu": {"quota": 0.5, "limit": 2, "weight": 3}},
         {"name": "org"},
@@ -46,11 +48,11 @@ def test_applied_queues_are_ready(world: LabWorld) -> None:
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_a_lab_without_queues_has_them_all() -> None:
+def test_lab_without_queues_has_no_queue_documents() -> None:
     assert queue_documents(lab_spec(queues=[])) == []
 
 
-def test_drift_is_named(world: LabWorld) -> None:
+def test_differences_are_drift(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
     test = world.api.objects["Queue", "", "test"]
@@ -62,7 +64,7 @@ def test_drift_is_named(world: LabWorld) -> None:
     assert seen.diff == ("test: parent other → default", "test: cpu quota 500 → -1", "test: gpu limit omitted (0) → -1")
 
 
-def test_numbers_compare_as_numbers(world: LabWorld) -> None:
+def test_shares_are_compared_as_numbers(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
     resources = world.api.objects["Queue", "", "test"]["spec"]["resources"]
@@ -70,35 +72,35 @@ def test_numbers_compare_as_numbers(world: LabWorld) -> None:
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_a_queue_that_left_the_file_goes_children_first(world: LabWorld) -> None:
+def test_queues_not_in_the_lab_file_are_deleted_children_first(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
-    mine = {"labels": {"kailab": "demo"}}
-    world.api.put("Queue", "old", metadata=mine, spec={})
-    world.api.put("Queue", "older", metadata=mine, spec={"parentQueue": "old"})
+    owned = {"labels": {"kailab": "demo"}}
+    world.api.put("Queue", "old", metadata=owned, spec={})
+    world.api.put("Queue", "older", metadata=owned, spec={"parentQueue": "old"})
     world.api.put("Queue", "foreign", spec={})
-    world.api.put("Queue", "default-queue", metadata=mine, spec={})
+    world.api.put("Queue", "default-queue", metadata=owned, spec={})
     assert step.observe(world.ctx).diff == ("old: no longer in the lab file", "older: no longer in the lab file")
     world.log.clear()
     step.apply(world.ctx)
     assert world.log[2:] == ["delete Queue older", "delete Queue old"]
 
 
-def test_a_queue_that_another_writer_changes_back_fails(world: LabWorld) -> None:
+def test_verify_fails_if_a_queue_is_missing(world: LabWorld) -> None:
     step = Queues(world.spec)
     step.apply(world.ctx)
     world.api.remove("Queue", "test")
-    with pytest.raises(StepFailed) as failure:
+    with pytest.raises(StepFailed) as caught:
         step.verify(world.ctx)
-    assert failure.value.evidence == ("test: missing",)
+    assert caught.value.evidence == ("test: missing",)
 
 
-def test_kind_takes_the_queues_with_it(world: LabWorld) -> None:
+def test_undo_leaves_queues_to_the_removal_of_the_kind_cluster(world: LabWorld) -> None:
     Queues(world.spec).undo(world.ctx)
     assert world.log == []
 
 
-def test_queues_of_others_are_neither_taken_over_nor_deleted(runner: FakeRunner, tmp_path: Path) -> None:
+def test_queues_of_others_are_neither_changed_nor_deleted(runner: FakeRunner, tmp_path: Path) -> None:
     world = world_of(runner, tmp_path, cluster=EXISTING)
     step = Queues(world.spec)
     world.api.put("Queue", "test", spec={})
@@ -109,7 +111,7 @@ def test_queues_of_others_are_neither_taken_over_nor_deleted(runner: FakeRunner,
     assert world.log == ["delete Queue mine"]
 
 
-def test_no_kai_no_queues() -> None:
+def test_queue_step_exists_only_with_scheduler_kai() -> None:
     assert queue_steps(lab_spec(scheduler="default", queues=[])) == []
     (step,) = queue_steps(lab_spec(scheduler="kai"))
     assert (step.id, step.needs) == ("queues", ("kai",))

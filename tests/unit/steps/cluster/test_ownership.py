@@ -1,4 +1,4 @@
-"""Nodes of the lab's name that no lab of this state directory made: they are told apart by the journal."""
+"""Detection of node containers with the lab's name that another user or state directory created."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nodes(runner: FakeRunner, *names: str, mounts: Sequence[str] = ()) -> None:
         runner.handle(f"docker inspect --type container {name}", out=json.dumps([facts]))
 
 
-def test_nodes_that_nobody_here_wrote_down_are_strangers(ctx: LabContext, runner: FakeRunner) -> None:
+def test_unrecorded_nodes_are_foreign(ctx: LabContext, runner: FakeRunner) -> None:
     nodes(runner, *NODES)
     assert foreign_nodes(ctx) == tuple(sorted(NODES))
     with pytest.raises(NameTaken, match="2 node containers named after lab 'demo' belong") as caught:
@@ -59,20 +59,20 @@ def test_nodes_that_nobody_here_wrote_down_are_strangers(ctx: LabContext, runner
     assert "lab down --name demo" in caught.value.fix
 
 
-def test_a_creation_of_an_earlier_kailab_is_ours_by_the_journal(ctx: LabContext, runner: FakeRunner) -> None:
+def test_unmarked_nodes_in_the_journal_are_owned(ctx: LabContext, runner: FakeRunner) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="no")
     nodes(runner, *NODES, mounts=["/lib/modules", "/var"])
     assert foreign_nodes(ctx) == ()
 
 
-def test_marked_nodes_are_ours_though_the_journal_is_lost(ctx: LabContext, runner: FakeRunner) -> None:
+def test_marked_nodes_are_owned_without_a_journal(ctx: LabContext, runner: FakeRunner) -> None:
     mount = owner_mount(ctx)
     assert Path(mount["hostPath"]).is_file()
     nodes(runner, *NODES, mounts=["/lib/modules", mount["containerPath"]])
     assert foreign_nodes(ctx) == ()
 
 
-def test_nodes_with_anothers_mark_are_strangers_whatever_the_journal_says(
+def test_nodes_with_another_mark_are_foreign_despite_the_journal(
     ctx: LabContext, runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="no")
@@ -81,7 +81,7 @@ def test_nodes_with_anothers_mark_are_strangers_whatever_the_journal_says(
     assert foreign_nodes(ctx) == tuple(sorted(NODES))
 
 
-def test_one_state_directory_by_two_paths_is_one(
+def test_linked_state_directory_has_the_same_mark(
     ctx: LabContext, runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes(runner, *NODES, mounts=[owner_mount(ctx)["containerPath"]])
@@ -90,13 +90,13 @@ def test_one_state_directory_by_two_paths_is_one(
     assert foreign_nodes(ctx) == ()
 
 
-def test_what_was_taken_away_is_not_ours_any_more(ctx: LabContext, runner: FakeRunner) -> None:
+def test_removed_cluster_is_no_longer_owned(ctx: LabContext, runner: FakeRunner) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="yes")
     ctx.journal.released("cluster", "kailab-demo")
     nodes(runner, NODES[0])
     assert foreign_nodes(ctx) == NODES[:1]
 
 
-def test_a_free_name_is_nobodys(ctx: LabContext, runner: FakeRunner) -> None:
+def test_unused_name_is_accepted(ctx: LabContext, runner: FakeRunner) -> None:
     nodes(runner)
     refuse_foreign_nodes(ctx)

@@ -1,4 +1,4 @@
-"""Which ports of this machine lead into a cluster."""
+"""Ports of this machine that kind maps into a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.loopback
 SPEC = LabSpec.model_validate({"tenants": [{"name": "ml"}, {"name": "dev"}]})
 
 
-def test_tenants_and_spares_get_one_port_each_and_the_api_server_another() -> None:
+def test_tenants_spares_and_api_server_get_one_port_each() -> None:
     with free_ports(SPEC) as ports:
         owners = [port.owner for port in ports.mappings]
         assert owners == ["ml", "dev", *(f"spare-{n}" for n in range(SPARE_PORTS))]
@@ -22,7 +22,7 @@ def test_tenants_and_spares_get_one_port_each_and_the_api_server_another() -> No
         assert len({ports.api, *(port.host for port in ports.mappings)}) == 1 + len(owners)
 
 
-def test_nobody_takes_them_while_they_are_held() -> None:
+def test_ports_are_reserved_until_released() -> None:
     with free_ports(SPEC) as ports, socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", ports.api))
     with socket.socket() as other:

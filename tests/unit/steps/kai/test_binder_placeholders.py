@@ -1,4 +1,4 @@
-"""The host's binder starts although tenants share GPUs that it may not touch."""
+"""Binder placeholders let the host's binder start while tenants share GPUs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def sharing(name: str, group: str, where: str = SPACE, **more: Any) -> Json:
     return pod(name, where, node=MINE, ready=True, labels={"runai-gpu-group": group}, **more)
 
 
-def test_groups_that_the_hosts_binder_must_be_kept_off() -> None:
-    made = scene().add(sharing("a", "g1"), sharing("b", "g1"), sharing("c", "g2"))
-    made.add(sharing("host", "g3", "team"), pod("waits", SPACE, labels={"runai-gpu-group": "g4"}))
-    assert binder_placeholders.shared_groups(made.world) == ("g1", "g2")
+def test_shared_groups_are_those_of_running_tenant_pods() -> None:
+    objects = scene().add(sharing("a", "g1"), sharing("b", "g1"), sharing("c", "g2"))
+    objects.add(sharing("host", "g3", "team"), pod("waits", SPACE, labels={"runai-gpu-group": "g4"}))
+    assert binder_placeholders.shared_groups(objects.world) == ("g1", "g2")
 
 
-def test_placeholders_never_run_and_are_not_reservation_pods() -> None:
+def test_placeholders_are_gated_and_not_reservation_pods() -> None:
     one, two = binder_placeholders.placeholder_pods(("g1", "g2"), "demo", "kai-resource-reservation")
     assert one["metadata"]["name"] != two["metadata"]["name"]
     assert one["metadata"]["labels"] == {"kailab": "demo", "app": "kailab-stand-in", "runai-gpu-group": "g1"}
     assert one["spec"]["schedulingGates"]
 
 
-def test_a_binder_that_cannot_start_is_started_with_placeholders(world: LabWorld) -> None:
-    made = scene().add(sharing("a", "g1"), deployment("binder", "kai-scheduler", IMAGE, have=0))
-    api = put(world, made)
+def test_blocked_binder_is_started_with_placeholders(world: LabWorld) -> None:
+    objects = scene().add(sharing("a", "g1"), deployment("binder", "kai-scheduler", IMAGE, have=0))
+    api = put(world, objects)
     seen = Isolation(SPEC).observe(world.ctx)
     assert "binder cannot start" in seen.diff[-1]
     api.after("watch", "*", lambda _: api.add(deployment("binder", "kai-scheduler", IMAGE)))
@@ -52,7 +52,7 @@ def test_a_binder_that_cannot_start_is_started_with_placeholders(world: LabWorld
     ]
 
 
-def test_no_placeholders_without_shared_gpus(world: LabWorld) -> None:
+def test_no_placeholders_are_created_without_shared_gpus(world: LabWorld) -> None:
     api = put(world, scene())
     with binder_placeholders.placeholders(api.cluster, "demo", Isolation(SPEC).line) as groups:  # type: ignore[arg-type]
         assert groups == ()

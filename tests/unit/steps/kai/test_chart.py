@@ -1,4 +1,4 @@
-"""Each line against what its charts show: the recordings of kai_renders, made from KAI's sources at each tag."""
+"""Each line against its charts: the renders in kai_renders, recorded from KAI's sources at each tag."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ APPLIED = {
 }
 
 
-def test_every_line_is_recorded_at_both_ends_and_in_the_tested_version() -> None:
+def test_first_tested_and_last_version_of_each_line_are_recorded() -> None:
     wanted = {v for line in lines().values() for v in (line.first, line.version, line.last)}
     wanted |= set(lines())
     assert set(versions()) == wanted
 
 
 @pytest.mark.parametrize("version", versions())
-def test_the_chart_has_all_that_the_data_names(version: str) -> None:
+def test_chart_matches_its_line(version: str) -> None:
     line, chart = line_of(version), recorded(version)
     assert (line.exact, chart.version) == (True, version)
     assert differences(line, chart) == []
 
 
 @pytest.mark.parametrize(
-    ("version", "change", "told"),
+    ("version", "change", "message"),
     [
         (NEW, {"values": ("admission",)}, "helm.registry: the chart has no value global.registry"),
         (NEW, {"values": ()}, "deployments.kai-operator: the chart has no value operator"),
@@ -84,24 +84,24 @@ def test_the_chart_has_all_that_the_data_names(version: str) -> None:
         (NEW, {"inside": ()}, "config_template: the chart renders no Config/kai-config"),
     ],
 )
-def test_what_is_not_as_the_data_says_is_told(version: str, change: dict[str, Any], told: str) -> None:
+def test_difference_from_the_line_is_reported(version: str, change: dict[str, Any], message: str) -> None:
     found = differences(line_of(version), replace(recorded(version), **change))
-    assert [line for line in found if line.startswith(told)], found
+    assert [line for line in found if line.startswith(message)], found
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"hooks": "helm"}, "hooks must be 'lab' exactly if the line has a config_template"),
         ({"workload_class_pods": "none"}, "workload_class_pods is none"),
     ],
 )
-def test_data_that_contradicts_itself_is_told(change: dict[str, Any], told: str) -> None:
+def test_contradictory_line_is_reported(change: dict[str, Any], message: str) -> None:
     found = differences(replace(line_of(NEW), **change), recorded(NEW))
-    assert [line for line in found if line.startswith(told)] == found != []
+    assert [line for line in found if line.startswith(message)] == found != []
 
 
-def test_what_a_chart_shows() -> None:
+def test_chart_properties_are_extracted() -> None:
     templates = {
         "templates/map.yaml": "kind: ConfigMap\n{{ .Values.binder.runtimeClassName }}",
         "templates/queue.yaml": "  kind: Queue\n",
@@ -109,8 +109,8 @@ def test_what_a_chart_shows() -> None:
     }
     values = {"global": {"gpuSharing": False}, "binder": {"image": {"name": "binder"}, "cdi": None}}
     crds = [{"kind": "CustomResourceDefinition", "metadata": {"name": "b"}}, {"kind": "Other"}]
-    once = {**JOB, "metadata": {**JOB["metadata"], "name": "again", "annotations": {"helm.sh/hook": "pre-install"}}}  # type: ignore[dict-item]
-    rendered = [JOB, once, BINDER, CLASS, APPLIED]
+    kept = {**JOB, "metadata": {**JOB["metadata"], "name": "again", "annotations": {"helm.sh/hook": "pre-install"}}}  # type: ignore[dict-item]
+    rendered = [JOB, kept, BINDER, CLASS, APPLIED]
     assert chart_of("1.0.0", values, templates, crds, rendered, applied_by_jobs(rendered)) == KaiChart(
         version="1.0.0",
         values=(
@@ -133,7 +133,7 @@ def test_what_a_chart_shows() -> None:
     )
 
 
-def test_a_chart_file_is_read_and_rendered_once(tmp_path: Path) -> None:
+def test_chart_file_is_read_and_rendered_once(tmp_path: Path) -> None:
     files = {
         "Chart.yaml": "version: v0.16.8\n",
         "values.yaml": VALUES,
@@ -141,20 +141,20 @@ def test_a_chart_file_is_read_and_rendered_once(tmp_path: Path) -> None:
         "crds/a.yaml": "kind: CustomResourceDefinition\nmetadata: {name: a}\n",
     }
     path = chart_file(tmp_path / "kai.tgz", "kai-scheduler", files)
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
     def template(*words: Any) -> tuple[dict[str, Any], ...]:
-        asked.append(words)
+        calls.append(words)
         return (APPLIED,)
 
     chart = chart_seen(path, line_of("0.16.8"), template)
-    assert asked == [("kai-scheduler", path, "kai-scheduler", {})]
+    assert calls == [("kai-scheduler", path, "kai-scheduler", {})]
     assert (chart.version, chart.crds, chart.inside) == ("0.16.8", ("a",), ("Config/kai-config",))
     assert chart.images == ("binder", "reservation")
     assert chart.templates == ("templates/map.yaml",)
 
 
-def test_a_recording_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_chart_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chart = recorded(NEW)
     monkeypatch.setattr("tests.support.kai_renders.FOLDER", tmp_path)
     write(chart)

@@ -1,4 +1,4 @@
-"""What a KAI version needs that its chart does not bring, and what is said of a chart nobody knows."""
+"""CRDs that KAI needs but its chart lacks, and notices about charts of unknown versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ metadata: {name: kai-config, namespace: kai-scheduler, annotations: {helm.sh/hoo
 TOPOLOGIES = "topologies.kueue.x-k8s.io"
 
 
-def test_0_9_8_gets_its_config_and_crds_without_the_charts_job(runner: FakeRunner, tmp_path: Path) -> None:
+def test_0_9_8_is_installed_without_the_hook_job_of_the_chart(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.8")
     world.helm("template", out=OLD_RENDERED)
     upgrade = world.helm("upgrade")
@@ -41,7 +41,7 @@ def test_0_9_8_gets_its_config_and_crds_without_the_charts_job(runner: FakeRunne
     assert {"--no-hooks", "--skip-crds"} <= set(upgrade.calls[0].argv)
 
 
-def test_0_9_gets_the_crd_that_its_operator_watches(runner: FakeRunner, tmp_path: Path) -> None:
+def test_0_9_gets_the_crd_watched_by_its_operator(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.8")
     world.helm("template", out=OLD_RENDERED)
     world.helm("upgrade")
@@ -55,17 +55,17 @@ def test_0_9_gets_the_crd_that_its_operator_watches(runner: FakeRunner, tmp_path
     assert POLICIES in " ".join(effect.what for effect in Kai(world.spec).effects())
 
 
-def test_the_gpu_operators_own_crd_is_left_as_it_is(runner: FakeRunner, tmp_path: Path) -> None:
+def test_existing_crd_of_the_gpu_operator_is_kept(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.8")
-    theirs = world.api.put("CustomResourceDefinition", POLICIES)
+    existing = world.api.put("CustomResourceDefinition", POLICIES)
     world.helm("template", out=OLD_RENDERED)
     world.helm("upgrade")
     come_up(world)
     Kai(world.spec).apply(world.ctx)
-    assert world.api.objects["CustomResourceDefinition", "", POLICIES] is theirs
+    assert world.api.objects["CustomResourceDefinition", "", POLICIES] is existing
 
 
-def test_observe_misses_the_crd_that_the_operator_needs(runner: FakeRunner, tmp_path: Path) -> None:
+def test_missing_crds_are_drift(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.8")
     install(world)
     seen = Kai(world.spec).observe(world.ctx)
@@ -74,9 +74,7 @@ def test_observe_misses_the_crd_that_the_operator_needs(runner: FakeRunner, tmp_
 
 
 @pytest.mark.parametrize("kept", ["", "label", "object"])
-def test_the_needed_crd_goes_with_the_lab_unless_somebody_else_uses_it(
-    runner: FakeRunner, tmp_path: Path, kept: str
-) -> None:
+def test_undo_deletes_the_crd_unless_others_use_it(runner: FakeRunner, tmp_path: Path, kept: str) -> None:
     world = kai_world(runner, tmp_path, version="0.9.8", cluster=EXISTING)
     world.helm("upgrade")
     come_up(world)
@@ -92,16 +90,16 @@ def test_the_needed_crd_goes_with_the_lab_unless_somebody_else_uses_it(
     assert world.owned("crd") == []
 
 
-def test_an_unknown_version_says_how_its_chart_differs(runner: FakeRunner, tmp_path: Path) -> None:
+def test_differences_of_an_unknown_version_are_reported(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.16.99")
     world.helm(
         "template", out="kind: Deployment\nmetadata: {name: kai-pilot}\nspec: {template: {spec: {containers: []}}}"
     )
     world.helm("upgrade")
-    told: list[str] = []
-    world.ctx.bus.subscribe(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
+    notices: list[str] = []
+    world.ctx.bus.subscribe(lambda event: notices.append(event.text) if isinstance(event, Notice) else None)
     come_up(world)
     Kai(world.spec).apply(world.ctx)
-    assert told[0].startswith("KAI 0.16.99 differs from line 0.16: ")
-    assert told[-1].endswith(" more differences")
+    assert notices[0].startswith("KAI 0.16.99 differs from line 0.16: ")
+    assert notices[-1].endswith(" more differences")
     assert "helm upgrade --install" in world.log

@@ -1,3 +1,5 @@
+"""Step kai: install, observe, verify and undo."""
+
 from __future__ import annotations
 
 import json
@@ -22,7 +24,7 @@ def world(runner: FakeRunner, tmp_path: Path) -> LabWorld:
     return kai_world(runner, tmp_path)
 
 
-def test_install_brings_crds_queues_and_config_before_the_operator(world: LabWorld) -> None:
+def test_install_applies_crds_queues_and_config_before_the_release(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     upgrade = world.helm("upgrade")
     come_up(world)
@@ -43,7 +45,7 @@ def test_install_brings_crds_queues_and_config_before_the_operator(world: LabWor
     assert world.api.objects["Config", "", "kai-config"]["metadata"]["labels"] == {"kailab": "demo"}
 
 
-def test_existing_default_queues_are_not_made_again(world: LabWorld) -> None:
+def test_existing_default_queues_are_kept(world: LabWorld) -> None:
     world.api.put("Queue", "default-queue")
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
@@ -53,7 +55,7 @@ def test_existing_default_queues_are_not_made_again(world: LabWorld) -> None:
     assert "apply Queue default-parent-queue" in world.log
 
 
-def test_default_queues_can_be_switched_off(runner: FakeRunner, tmp_path: Path) -> None:
+def test_default_queues_can_be_disabled(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, values={"defaultQueue": {"createDefaultQueue": False}})
     template = world.helm("template", out=RENDERED.partition("---")[0])
     world.helm("upgrade")
@@ -62,7 +64,7 @@ def test_default_queues_can_be_switched_off(runner: FakeRunner, tmp_path: Path) 
     assert "templates/default-queue.yaml" not in template.calls[0].argv
 
 
-def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner, tmp_path: Path) -> None:
+def test_old_lines_run_the_hooks_of_the_chart_after_deleting_a_stale_job(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, version="0.9.6")
     upgrade = world.helm("upgrade")
     come_up(world)
@@ -77,7 +79,7 @@ def test_old_lines_run_the_charts_hooks_and_lose_a_stale_job(runner: FakeRunner,
 
 
 @pytest.mark.parametrize("status", ["pending-install", "failed"])
-def test_a_first_install_that_was_cut_off_starts_anew(world: LabWorld, status: str) -> None:
+def test_interrupted_first_install_is_restarted(world: LabWorld, status: str) -> None:
     world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", status=status))
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
@@ -88,7 +90,7 @@ def test_a_first_install_that_was_cut_off_starts_anew(world: LabWorld, status: s
     )
 
 
-def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: LabWorld) -> None:
+def test_pending_upgrade_is_deleted_and_the_deployed_revision_kept(world: LabWorld) -> None:
     for revision, status in ((1, "deployed"), (2, "pending-upgrade")):
         secret = release_secret(RELEASE, NAMESPACE, {}, version="v0.16.8", revision=revision, status=status)
         world.api.add(secret)
@@ -100,7 +102,7 @@ def test_a_pending_upgrade_is_forgotten_and_the_deployed_one_kept(world: LabWorl
     assert deleted == ["delete Secret sh.helm.release.v1.kai-scheduler.v2"]
 
 
-def test_an_image_that_is_not_in_the_nodes_stops_the_wait(world: LabWorld) -> None:
+def test_missing_image_stops_the_wait(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="ImagePullBackOff")
@@ -109,7 +111,7 @@ def test_an_image_that_is_not_in_the_nodes_stops_the_wait(world: LabWorld) -> No
         Kai(world.spec).apply(world.ctx)
 
 
-def test_some_crashes_at_the_start_are_no_reason_to_stop(world: LabWorld) -> None:
+def test_initial_crashes_do_not_stop_the_wait(world: LabWorld) -> None:
     world.helm("template", out=RENDERED)
     world.helm("upgrade")
     bad = running_pod("binder-1", NAMESPACE, labels={"app": "binder"}, waiting="CrashLoopBackOff", restarts=2)
@@ -119,7 +121,7 @@ def test_some_crashes_at_the_start_are_no_reason_to_stop(world: LabWorld) -> Non
         Kai(world.spec).apply(world.ctx)
 
 
-def test_observe(world: LabWorld) -> None:
+def test_observe_is_absent_and_then_ready(world: LabWorld) -> None:
     step = Kai(world.spec)
     assert step.observe(world.ctx).state is State.ABSENT
     install(world)
@@ -129,21 +131,21 @@ def test_observe(world: LabWorld) -> None:
     assert not world.runner.calls
 
 
-def test_observe_does_not_trust_what_the_api_still_says_after_a_restart(world: LabWorld) -> None:
+def test_observe_checks_the_webhooks_despite_ready_deployments(world: LabWorld) -> None:
     install(world)
     world.api.fail("create", "Pod", (500, "failed calling webhook: connection refused"))
     seen = Kai(world.spec).observe(world.ctx)
     assert (seen.state, seen.detail) == (State.DRIFTED, "its webhooks do not answer")
 
 
-def test_observe_names_what_is_down(world: LabWorld) -> None:
+def test_observe_names_unavailable_deployments(world: LabWorld) -> None:
     install(world)
     world.api.add(ready_deployment("binder", NAMESPACE, available=0))
     seen = Kai(world.spec).observe(world.ctx)
     assert (seen.state, seen.detail) == (State.DRIFTED, "not Available: binder")
 
 
-def test_observe_shows_how_values_and_version_differ(world: LabWorld) -> None:
+def test_observe_lists_differences_of_values_and_version(world: LabWorld) -> None:
     values = release_values(world.spec)
     old = {**values, "global": {**values["global"], "gpuSharing": False}, "extra": {"a": 1}}
     world.api.add(release_secret(RELEASE, NAMESPACE, old, version="v0.14.7"))
@@ -152,17 +154,17 @@ def test_observe_shows_how_values_and_version_differ(world: LabWorld) -> None:
     assert seen.diff == ("chart v0.14.7 → 0.16.8", "extra.a: 1 → not set", "global.gpuSharing: false → true")
 
 
-def test_verify_takes_the_webhooks_refusal_for_an_answer(world: LabWorld) -> None:
+def test_verify_accepts_the_refusal_of_the_webhook(world: LabWorld) -> None:
     install(world)
     world.api.put("SchedulingShard", "default")
-    silent = (500, "failed calling webhook: connection refused")
-    world.api.fail("create", "Pod", silent, silent, DENIED)
+    no_answer = (500, "failed calling webhook: connection refused")
+    world.api.fail("create", "Pod", no_answer, no_answer, DENIED)
     Kai(world.spec).verify(world.ctx)
     assert world.log.count("create Pod kailab-webhook-check") == 3
     assert "delete Pod kailab-webhook-check" not in world.log
 
 
-def test_verify_removes_a_pod_that_no_webhook_refused(world: LabWorld) -> None:
+def test_verify_deletes_an_admitted_pod(world: LabWorld) -> None:
     install(world)
     world.api.put("SchedulingShard", "default")
     world.api.fail("create", "Pod", None, DENIED)
@@ -170,28 +172,28 @@ def test_verify_removes_a_pod_that_no_webhook_refused(world: LabWorld) -> None:
     assert [line.split()[0] for line in world.log] == ["create", "delete", "create"]
 
 
-def test_verify_gives_up_with_the_last_answer(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_times_out_with_the_last_response(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.steps.kai.step._WEBHOOK_SECONDS", 0.0)
     install(world)
     world.api.put("SchedulingShard", "default")
     world.api.fail("create", "Pod", (500, "no endpoints available"))
-    with pytest.raises(WaitTimeout) as late:
+    with pytest.raises(WaitTimeout) as caught:
         Kai(world.spec).verify(world.ctx)
-    assert late.value.evidence == ("POST Pod default/kailab-webhook-check: no endpoints available (HTTP 500)",)
+    assert caught.value.evidence == ("POST Pod default/kailab-webhook-check: no endpoints available (HTTP 500)",)
 
 
-def test_verify_misses_the_shard(world: LabWorld) -> None:
+def test_verify_fails_without_the_shard(world: LabWorld) -> None:
     install(world)
     with pytest.raises(StepFailed, match="SchedulingShard default is missing"):
         Kai(world.spec).verify(world.ctx)
 
 
-def test_kind_takes_kai_with_it(world: LabWorld) -> None:
+def test_undo_leaves_kai_to_the_removal_of_the_kind_cluster(world: LabWorld) -> None:
     Kai(world.spec).undo(world.ctx)
     assert world.log == []
 
 
-def test_somebody_elses_kai_is_left_alone(runner: FakeRunner, tmp_path: Path) -> None:
+def test_kai_of_others_is_not_changed(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("Namespace", NAMESPACE)
     with pytest.raises(LabError, match="does not belong to this lab"):
@@ -202,7 +204,7 @@ def test_somebody_elses_kai_is_left_alone(runner: FakeRunner, tmp_path: Path) ->
     assert world.log == []
 
 
-def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunner, tmp_path: Path) -> None:
+def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     upgrade = world.helm("upgrade")
@@ -225,12 +227,12 @@ def test_an_existing_cluster_gets_back_what_the_lab_made_there(runner: FakeRunne
     assert world.owned("crd") == world.owned("namespace") == world.owned("release") == []
 
 
-def test_a_chart_that_renders_no_config_is_named() -> None:
+def test_chart_without_config_is_an_error() -> None:
     with pytest.raises(StepFailed, match="0 Config objects"):
         config_documents([{"kind": "ConfigMap", "data": {"a.yaml": "kind: Other\nmetadata: {name: a}"}}])
 
 
-def test_effects_say_what_will_be_made() -> None:
+def test_effects_name_release_and_namespaces() -> None:
     texts = " ".join(effect.what for effect in Kai(lab_spec()).effects())
     assert "helm install kai-scheduler 0.16.8, gpuSharing on" in texts
     assert "kai-resource-reservation" in texts

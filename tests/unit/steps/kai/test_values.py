@@ -1,3 +1,5 @@
+"""Values, images and deployments of KAI for each line and lab file."""
+
 from __future__ import annotations
 
 import pytest
@@ -16,7 +18,7 @@ from lab.steps.kai.values import (
 from tests.support.specs import EXISTING, lab_spec
 
 
-def test_default_values() -> None:
+def test_values_of_the_default_lab() -> None:
     values = kai_values(lab_spec())
     assert values["global"] == {
         "registry": "ghcr.io/kai-scheduler/kai-scheduler",
@@ -31,10 +33,10 @@ def test_default_values() -> None:
     assert values["queuecontroller"]["resources"]["limits"] == {"cpu": "1"}
 
 
-def test_without_gpus_no_pod_names_a_runtime_class() -> None:
+def test_labs_without_gpus_have_no_runtime_class() -> None:
     values = kai_values(lab_spec(gpus="none"))
     assert value_at(values, "binder.runtimeClassName") is None
-    # the operator's default is nvidia: only an empty string switches it off
+    # the operator's default is nvidia, which only an empty string disables
     assert values["admission"]["gpuFractionRuntimeClassName"] == ""
 
 
@@ -57,19 +59,19 @@ def test_runtime_class_key_of_each_line(version: str, reservation: str | None, w
         assert "nvidia" not in str(values).replace("ghcr.io/nvidia", "")
 
 
-def test_a_line_that_cannot_clear_the_workload_class_is_left_alone() -> None:
+def test_workload_class_is_not_set_where_it_cannot_be_cleared() -> None:
     assert value_at(kai_values(lab_spec("0.12.23", gpus="none")), "admission.gpuPodRuntimeClassName") is None
 
 
-def test_values_of_the_lab_file_win() -> None:
-    mine = {"global": {"gpuSharing": False, "registry": "localhost:5001/kai"}, "binder": {"runtimeClassName": "x"}}
-    values = kai_values(lab_spec(values=mine))
+def test_values_of_the_lab_file_take_precedence() -> None:
+    overrides = {"global": {"gpuSharing": False, "registry": "localhost:5001/kai"}, "binder": {"runtimeClassName": "x"}}
+    values = kai_values(lab_spec(values=overrides))
     assert values["global"]["gpuSharing"] is False
     assert values["binder"] == {"runtimeClassName": "x", "resources": {"limits": {"cpu": "1"}}}
-    assert all(image.startswith("localhost:5001/kai/") for image in kai_images(lab_spec(values=mine)))
+    assert all(image.startswith("localhost:5001/kai/") for image in kai_images(lab_spec(values=overrides)))
 
 
-def test_images_are_those_that_pods_run() -> None:
+def test_images_are_those_of_the_pods() -> None:
     names = {image.rpartition("/")[2] for image in kai_images(lab_spec())}
     assert names == {
         f"{name}:v0.16.8"
@@ -86,13 +88,13 @@ def test_images_are_those_that_pods_run() -> None:
     }
 
 
-def test_hook_jobs_need_their_image_where_helm_runs_them() -> None:
+def test_images_include_hook_jobs_that_helm_runs() -> None:
     assert not own_hooks(lab_spec(cluster=EXISTING))
     assert any("/crd-upgrader:" in image for image in kai_images(lab_spec(cluster=EXISTING)))
     assert any("/webhookmanager:" in image for image in kai_images(lab_spec("0.7.11")))
 
 
-def test_autoscaling_needs_more() -> None:
+def test_autoscaling_adds_images_and_a_deployment() -> None:
     spec = lab_spec(values={"global": {"clusterAutoscaling": True}})
     assert {image.rpartition("/")[2] for image in kai_images(spec)} >= {
         "nodescaleadjuster:v0.16.8",
@@ -101,7 +103,7 @@ def test_autoscaling_needs_more() -> None:
     assert "node-scale-adjuster" in kai_deployments(spec)
 
 
-def test_expected_deployments() -> None:
+def test_deployments_depend_on_version_and_values() -> None:
     assert set(kai_deployments(lab_spec())) == {
         "kai-operator",
         "kai-scheduler-default",
@@ -116,12 +118,12 @@ def test_expected_deployments() -> None:
     assert "scheduler" in kai_deployments(lab_spec("0.7.11"))
 
 
-def test_default_queues_are_not_left_to_the_release_where_the_lab_makes_them() -> None:
+def test_release_has_no_default_queues_where_the_lab_creates_them() -> None:
     assert value_at(release_values(lab_spec()), "defaultQueue.createDefaultQueue") is False
     assert value_at(release_values(lab_spec(cluster=EXISTING)), "defaultQueue") is None
 
 
-def test_queues_of_the_chart_can_be_switched_off() -> None:
+def test_default_queues_can_be_disabled() -> None:
     assert makes_default_queues(lab_spec())
     assert not makes_default_queues(lab_spec(values={"defaultQueue": {"createDefaultQueue": False}}))
     assert not makes_default_queues(lab_spec("0.9.8"))
@@ -137,16 +139,16 @@ def test_every_line_has_values_images_and_deployments() -> None:
         assert line.scheduler_app in kai_deployments(spec)
 
 
-def test_a_value_that_this_version_does_not_know_changes_nothing() -> None:
-    mine = {"global": {"tag": "v1", "fips": True}, "binder": {"enabled": False}}
-    spec = lab_spec("0.9.8", values=mine)
+def test_values_unknown_to_the_version_are_ignored() -> None:
+    overrides = {"global": {"tag": "v1", "fips": True}, "binder": {"enabled": False}}
+    spec = lab_spec("0.9.8", values=overrides)
     assert all(image.endswith(":v0.9.8") for image in kai_images(spec))
     assert "binder" in kai_deployments(spec)
     assert "kai-operator" in kai_deployments(lab_spec(values={"operator": {"enabled": False}}))
-    assert all(image.endswith(":v1-fips") for image in kai_images(lab_spec(values=mine)))
+    assert all(image.endswith(":v1-fips") for image in kai_images(lab_spec(values=overrides)))
 
 
-def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> None:
+def test_unknown_version_is_installed_by_the_hook_jobs_of_the_chart() -> None:
     spec = lab_spec("0.16.99")
     assert not own_hooks(spec)
     assert value_at(release_values(spec), "defaultQueue") is None
@@ -155,12 +157,12 @@ def test_a_version_that_is_not_known_is_installed_by_the_charts_own_jobs() -> No
     assert set(kai_deployments(spec)) == set(line_of("0.16.8").deployments)
 
 
-def test_kai_is_installed_where_it_schedules() -> None:
+def test_kai_step_exists_only_with_scheduler_kai() -> None:
     assert [step.id for step in kai.kai_steps(lab_spec(scheduler="kai"))] == ["kai"]
     assert kai.kai_steps(lab_spec(scheduler="default", queues=[])) == []
 
 
-def test_needs() -> None:
+def test_needs_depend_on_gpus_and_provider() -> None:
     assert kai.Kai(lab_spec()).needs == ("network", "gpu-nodes")
     assert kai.Kai(lab_spec(gpus="none")).needs == ("network",)
     assert kai.Kai(lab_spec(cluster=EXISTING)).needs == ()
