@@ -1,4 +1,4 @@
-"""Steps gpu-plugin and gpu-labels against a pretended cluster."""
+"""Steps gpu-plugin and gpu-labels against a fake cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     return GpuWorld(tmp_path)
 
 
-def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: GpuWorld) -> None:
+def test_apply_installs_runtime_class_and_plugin_and_waits_for_gpus(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.api.cluster.meanwhile = lambda: world.serve() if not world.api.of_kind("Pod") else None
     step = GpuPlugin(SPEC)
@@ -45,7 +45,7 @@ def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: GpuWor
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "message"),
     [
         (lambda w: w.api.remove("RuntimeClass", "nvidia"), "RuntimeClass nvidia is missing"),
         (lambda w: w.api.of_kind("Pod")[0]["metadata"].update(annotations={CONFIG_ANNOTATION: "old"}), "does not run"),
@@ -54,7 +54,7 @@ def test_applying_installs_class_and_plugin_and_waits_for_the_gpus(world: GpuWor
         (lambda w: w.api.get("Node", WORKERS[0])["status"].update(allocatable={}), "0 GPUs allocatable"),
     ],
 )
-def test_a_plugin_that_does_not_serve_is_drift(world: GpuWorld, spoil: Callable[[GpuWorld], Any], says: str) -> None:
+def test_plugin_that_does_not_serve_is_drift(world: GpuWorld, spoil: Callable[[GpuWorld], Any], message: str) -> None:
     world.plan(*WORKERS)
     world.api.add(*GpuPlugin(SPEC).documents())
     world.serve()
@@ -63,15 +63,13 @@ def test_a_plugin_that_does_not_serve_is_drift(world: GpuWorld, spoil: Callable[
     seen = GpuPlugin(SPEC).observe(world.ctx)
     assert seen.state is State.DRIFTED
     assert len(seen.diff) == 1
-    assert says in seen.diff[0]
+    assert message in seen.diff[0]
 
 
 @pytest.mark.parametrize(
     ("restarted", "state"), [("2026-11-21T10:00:07.9Z", State.READY), ("2026-11-21T10:00:08.1Z", State.DRIFTED)]
 )
-def test_a_status_from_before_a_restart_of_the_node_is_not_believed(
-    world: GpuWorld, restarted: str, state: State
-) -> None:
+def test_status_older_than_the_node_start_is_drift(world: GpuWorld, restarted: str, state: State) -> None:
     world.plan(*WORKERS)
     world.api.add(*GpuPlugin(SPEC).documents())
     world.serve(began="2026-11-21T10:00:07Z")
@@ -80,12 +78,12 @@ def test_a_status_from_before_a_restart_of_the_node_is_not_believed(
 
 
 @pytest.mark.parametrize("change", [{"perNode": 3}, {"model": "NVIDIA H100 80GB HBM3"}, {"memoryMiB": 81559}])
-def test_other_gpus_restart_the_plugin(change: Json) -> None:
+def test_config_hash_depends_on_the_gpus(change: Json) -> None:
     other = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "simulated", "perNode": 2, **change}})
     assert GpuPlugin(other).config_hash() != GpuPlugin(SPEC).config_hash()
 
 
-def test_a_crashing_plugin_ends_the_wait_with_its_reason(world: GpuWorld) -> None:
+def test_crashing_plugin_ends_the_wait_with_its_reason(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     pod = plugin_pod(WORKERS[0], "x", STARTED)
     crash = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
@@ -95,23 +93,23 @@ def test_a_crashing_plugin_ends_the_wait_with_its_reason(world: GpuWorld) -> Non
         GpuPlugin(SPEC).apply(world.ctx)
 
 
-def test_where_a_gpu_stays_unhealthy_the_plugin_is_restarted(world: GpuWorld) -> None:
+def test_plugin_is_restarted_on_a_node_with_an_unhealthy_gpu(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.api.add(*GpuPlugin(SPEC).documents())
     world.serve()
     world.api.get("Node", WORKERS[1])["status"]["allocatable"]["nvidia.com/gpu"] = "1"  # type: ignore[index]
 
-    def started_again() -> None:
+    def restart() -> None:
         world.api.remove("Pod")
         world.serve(began="2026-11-21T10:05:00Z")
 
-    world.api.cluster.meanwhile = started_again
+    world.api.cluster.meanwhile = restart
     GpuPlugin(SPEC).apply(world.ctx)
     GpuPlugin(SPEC).verify(world.ctx)
-    assert world.deleted == [f"kube-system/plugin-{WORKERS[1]}"], "the other node's was well"
+    assert world.deleted == [f"kube-system/plugin-{WORKERS[1]}"], "the other node is healthy"
 
 
-def test_when_the_kubelet_offers_too_few_the_plugins_log_is_evidence(world: GpuWorld) -> None:
+def test_plugin_log_is_evidence_if_the_kubelet_offers_too_few_gpus(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.api.cluster.meanwhile = lambda: world.serve(gpus=1) if not world.api.of_kind("Pod") else None
     world.api.cluster.patience = 0.1
@@ -130,7 +128,7 @@ not a label=x
 """
 
 
-def test_applying_labels_the_nodes_with_what_discovery_finds(world: GpuWorld) -> None:
+def test_apply_sets_the_discovered_labels(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.serve()
     world.discovery = DISCOVERED
@@ -162,13 +160,13 @@ def test_labels_of_another_model_are_drift(world: GpuWorld) -> None:
     )
 
 
-def test_discovery_that_finds_nothing_is_an_error_with_its_output() -> None:
+def test_discovery_without_labels_is_an_error_with_its_output() -> None:
     with pytest.raises(StepFailed) as failed:
         discovered("E1121 main.go:126] Driver Not Loaded\n")
     assert failed.value.evidence == ("E1121 main.go:126] Driver Not Loaded",)
 
 
-def test_labelling_without_a_running_plugin_says_where(world: GpuWorld) -> None:
+def test_labels_without_a_running_plugin_are_an_error_with_the_nodes(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     with pytest.raises(StepFailed, match=f"does not run on {WORKERS[0]}, {WORKERS[1]}"):
         GpuLabels(SPEC).apply(world.ctx)

@@ -1,4 +1,4 @@
-"""Node pools: which node has which GPUs, in the kind configuration, in the nodes and in what is said of them."""
+"""Node pools: the GPUs of each node in kind's configuration, in the nodes and in descriptions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     return GpuWorld(tmp_path, SPEC)
 
 
-def test_pools_take_workers_in_their_order() -> None:
+def test_pools_get_workers_in_order() -> None:
     assert {name: pool.name for name, pool in pools_by_node(SPEC).items()} == {T4: "t4", H100A: "h100", H100B: "h100"}
     pools = [pool_of(SPEC.gpu, f"kailab-demo-worker{number}") for number in ("", 2, 3, 4, 5)]
     assert [pool and pool.name for pool in pools] == ["t4", "none", "h100", "h100", None]
@@ -48,7 +48,7 @@ def test_pools_take_workers_in_their_order() -> None:
     assert short_name("demo", H100B) == "worker4"
 
 
-def test_each_node_has_the_gpus_of_its_pool_and_no_uuid_is_there_twice() -> None:
+def test_each_node_has_the_gpus_of_its_pool_with_unique_uuids() -> None:
     gpus = {node: gpus_of("demo", node, SPEC.gpu) for node in (*pools_by_node(SPEC), "kailab-demo-worker5")}
     assert {node: [gpu.name for gpu in held] for node, held in gpus.items()} == {
         T4: ["Tesla T4"],
@@ -60,7 +60,7 @@ def test_each_node_has_the_gpus_of_its_pool_and_no_uuid_is_there_twice() -> None
     assert len({*uuids}) == len(uuids) == 7
 
 
-def test_the_gpus_in_words() -> None:
+def test_description_of_gpus() -> None:
     assert describe_gpus(SPEC) == (
         "t4: 1 worker × 1 Tesla T4, none: 1 worker × no GPU, h100: 2 workers × 3 NVIDIA H100 80GB HBM3"
     )
@@ -70,7 +70,7 @@ def test_the_gpus_in_words() -> None:
     assert describe_gpus(lab(1, mode="nvidia", pools=[])) == "1 worker × all of the machine's GPUs"
 
 
-def test_kind_gets_the_labels_of_the_pools() -> None:
+def test_kind_config_has_the_labels_of_the_pools() -> None:
     config = kind_config(SPEC, ClusterPorts(3, (PortMapping("a", 1, 2),)), own_node=True)
     control, *workers = config["nodes"]
     h100 = {"kailab": "demo", "kailab/pool": "h100", "nvidia.com/gpu.present": "true"}
@@ -99,7 +99,7 @@ def test_kind_gets_the_labels_of_the_pools() -> None:
         (LabSpec.model_validate({"gpu": {"mode": "none"}}), {"runc", "test-handler"}),
     ],
 )
-def test_on_cgroup_v1_nodes_leave_systemd_out(spec: LabSpec, handlers: set[str]) -> None:
+def test_nodes_on_cgroup_v1_use_cgroupfs(spec: LabSpec, handlers: set[str]) -> None:
     config = kind_config(spec, ClusterPorts(3), own_node=False, old_cgroups=True)
     (kubelet,) = [
         patch["cgroupDriver"]
@@ -110,16 +110,16 @@ def test_on_cgroup_v1_nodes_leave_systemd_out(spec: LabSpec, handlers: set[str])
     last: dict[str, bool] = {}
     for patch in map(tomllib.loads, config["containerdConfigPatches"]):
         runtimes = patch["plugins"]["io.containerd.grpc.v1.cri"].get("containerd", {}).get("runtimes", {})
-        last |= {name: one["options"]["SystemdCgroup"] for name, one in runtimes.items()}
+        last |= {name: runtime["options"]["SystemdCgroup"] for name, runtime in runtimes.items()}
     assert last == dict.fromkeys(handlers, False)
 
 
-def test_on_cgroup_v2_kinds_own_driver_stays() -> None:
+def test_nodes_on_cgroup_v2_keep_the_driver_of_kind() -> None:
     assert "SystemdCgroup = false" not in str(kind_config(SPEC, ClusterPorts(3), own_node=False))
     assert "cgroupDriver" not in str(kind_config(SPEC, ClusterPorts(3), own_node=False))
 
 
-def test_kind_mounts_real_gpus_into_their_node_only() -> None:
+def test_real_gpus_are_mounted_only_into_their_node() -> None:
     mount = {"hostPath": "/dev/null", "containerPath": "/var/run/nvidia-container-devices/GPU-1"}
     nodes = kind_config(
         lab(2, mode="nvidia", pools=[]), ClusterPorts(3), own_node=False, mounts={"kailab-demo-worker2": [mount]}
@@ -127,14 +127,14 @@ def test_kind_mounts_real_gpus_into_their_node_only() -> None:
     assert [node.get("extraMounts") for node in nodes["nodes"]] == [None, None, [mount]]
 
 
-def test_without_workers_every_control_plane_has_gpus() -> None:
+def test_every_control_plane_has_gpus_without_workers() -> None:
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0, "controlPlanes": 3}})
     nodes = kind_config(spec, ClusterPorts(3), own_node=False)["nodes"]
     assert [node["labels"].get("nvidia.com/gpu.present") for node in nodes] == ["true"] * 3
     assert list(pools_by_node(spec)) == [node_name("demo", "control-plane", index) for index in range(3)]
 
 
-def test_the_shape_changes_with_the_nodes_that_have_gpus_and_not_with_their_models() -> None:
+def test_shape_depends_on_gpu_nodes_but_not_on_models() -> None:
     other_model = [*POOLS[:2], {**POOLS[2], "model": "H200", "perNode": 1}]
     assert shape(lab(pools=other_model), "i") == shape(SPEC, "i")
     assert shape(lab(pools=POOLS[:1]), "i") != shape(SPEC, "i")
@@ -144,19 +144,19 @@ def test_the_shape_changes_with_the_nodes_that_have_gpus_and_not_with_their_mode
     assert shape(lab(mode="nvidia", pools=real), "i") != shape(lab(mode="nvidia", pools=swapped), "i")
 
 
-def test_pools_without_any_gpu_are_a_lab_without_gpus() -> None:
+def test_lab_of_empty_pools_has_no_gpu_steps() -> None:
     spec = lab(pools=[{"name": "a", "perNode": 0}])
     assert not has_gpus(spec)
     assert gpu_steps(spec) == []
 
 
-def test_each_pool_is_in_the_plan() -> None:
+def test_effects_name_each_pool() -> None:
     effects = [effect.what for step in gpu_steps(SPEC) for effect in step.effects()]
     assert "1 simulated GPUs (Tesla T4, 15360 MiB) on each of 1 workers (pool t4)" in effects
     assert "3 simulated GPUs (NVIDIA H100 80GB HBM3, 81559 MiB) on each of 2 workers (pool h100)" in effects
 
 
-def test_only_nodes_with_gpus_are_written_to(world: GpuWorld) -> None:
+def test_only_nodes_with_gpus_get_files(world: GpuWorld) -> None:
     for name in pools_by_node(SPEC):
         world.nodes[name].offers = [wanted(name, SPEC)]
     step = GpuNodes(SPEC)
@@ -168,7 +168,7 @@ def test_only_nodes_with_gpus_are_written_to(world: GpuWorld) -> None:
     assert step.observe(world.ctx).detail == describe_gpus(SPEC)
 
 
-def test_each_node_offers_what_its_pool_says(world: GpuWorld) -> None:
+def test_each_node_offers_the_gpus_of_its_pool(world: GpuWorld) -> None:
     world.plan(*pools_by_node(SPEC))
     world.api.add(*GpuPlugin(SPEC).documents())
     world.serve(gpus=3)

@@ -1,4 +1,4 @@
-"""Step gpu-heal: what a restart of the nodes leaves in the way."""
+"""Step gpu-heal: pods that lost their GPU in a restart of the nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _grouped(name: str, group: str, phase: str = "Running", namespace: str = "de
     return make_pod(name, phase, namespace, meta={"labels": {"runai-gpu-group": group}, **more.pop("meta", {})}, **more)
 
 
-def test_a_restart_is_healed_and_told(world: GpuWorld) -> None:
+def test_pods_without_gpus_after_a_restart_are_deleted_and_reported(world: GpuWorld) -> None:
     owned = {"ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "controller": True}]}
     several = make_pod("two-gpus", meta={"labels": {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}})
     refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
@@ -44,34 +44,34 @@ def test_a_restart_is_healed_and_told(world: GpuWorld) -> None:
     step.verify(world.ctx)
     assert world.deleted == [f"{reservations}/gpu-reservation-1", "default/half", "default/two-gpus", "default/whole"]
     assert step.observe(world.ctx).state is State.READY
-    told = [event.text for event in world.events if isinstance(event, Notice)]
-    assert len(told) == 1
-    assert "1 failed reservation pod, 2 fraction pods of their GPU groups, 1 pod rejected by the kubelet" in told[0]
-    assert told[0].endswith("no controller recreates default/two-gpus, default/whole")
+    notices = [event.text for event in world.events if isinstance(event, Notice)]
+    assert len(notices) == 1
+    assert "1 failed reservation pod, 2 fraction pods of their GPU groups, 1 pod rejected by the kubelet" in notices[0]
+    assert notices[0].endswith("no controller recreates default/two-gpus, default/whole")
 
 
-def test_pods_of_a_tenants_own_kai_are_healed_by_their_copies(world: GpuWorld) -> None:
-    def copy(name: str, inside: str, phase: str = "Running", owner: str = "", **more: Any) -> Json:
+def test_pods_of_own_kai_tenants_are_deleted_by_their_synced_pods(world: GpuWorld) -> None:
+    def synced(name: str, inside: str, phase: str = "Running", owner: str = "", **more: Any) -> Json:
         labels = {"runai-gpu-group": "g1", "vcluster.loft.sh/managed-by": "ml", "vcluster.loft.sh/namespace": inside}
         notes = {"vcluster.loft.sh/object-name": name, "vcluster.loft.sh/object-namespace": inside}
         notes |= {"vcluster.loft.sh/owner-set-kind": owner} if owner else {}
         return make_pod(name, phase, "vcluster-ml", meta={"labels": labels, "annotations": notes}, **more)
 
     world.api.add(
-        copy("gpu-reservation-1-x", "kai-resource-reservation", "Failed", reason="UnexpectedAdmissionError"),
-        copy("half-x", "default"),
-        copy("made-again-x", "default", owner="ReplicaSet"),
+        synced("gpu-reservation-1-x", "kai-resource-reservation", "Failed", reason="UnexpectedAdmissionError"),
+        synced("half-x", "default"),
+        synced("made-again-x", "default", owner="ReplicaSet"),
     )
     GpuHeal(SPEC).apply(world.ctx)
     assert world.deleted == [f"vcluster-ml/{name}-x" for name in ("gpu-reservation-1", "half", "made-again")]
-    (told,) = [event.text for event in world.events if isinstance(event, Notice)]
-    assert told.startswith(
+    (notice,) = [event.text for event in world.events if isinstance(event, Notice)]
+    assert notice.startswith(
         "deleted pods that lost their GPU in a restart: 1 failed reservation pod, 2 fraction pods of"
     )
-    assert told.endswith("no controller recreates vcluster-ml/half-x")
+    assert notice.endswith("no controller recreates vcluster-ml/half-x")
 
 
-def test_a_lab_in_order_is_left_alone(world: GpuWorld) -> None:
+def test_healthy_lab_is_not_changed(world: GpuWorld) -> None:
     world.api.add(_grouped("gpu-reservation-1", "g1", namespace="kai-resource-reservation"), _grouped("half", "g1"))
     assert GpuHeal(SPEC).observe(world.ctx).state is State.READY
     GpuHeal(SPEC).apply(world.ctx)

@@ -1,4 +1,4 @@
-"""Facts of a machine that may be kept: nothing names its owner or its hardware, and they can be read again."""
+"""Anonymized facts of a machine: without names of owner or hardware, and readable again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.nvidia_world import OTHER_UUID, PRIVATE_HOST, PRIVATE_NVIDIA,
 from tests.support.portable_facts import facts_from
 
 
-def written(host: HostFacts = PRIVATE_HOST) -> str:
+def anonymized(host: HostFacts = PRIVATE_HOST) -> str:
     return json.dumps(portable(host, PRIVATE_NVIDIA, Path("/home/ada"), "box7"))
 
 
-def test_nothing_names_owner_or_hardware() -> None:
-    text = written()
+def test_facts_name_neither_owner_nor_hardware() -> None:
+    text = anonymized()
     assert "ada" not in text
     assert "box7" not in text
     assert PRIVATE_UUID not in text
@@ -30,29 +30,29 @@ def test_nothing_names_owner_or_hardware() -> None:
     assert "host does not answer" in text
 
 
-def test_the_same_gpu_has_the_same_number_everywhere() -> None:
-    data = json.loads(written())
-    first = [one["uuid"] for one in data["host"]["gpu"]["gpus"]]
+def test_each_gpu_has_one_number_everywhere() -> None:
+    data = json.loads(anonymized())
+    first = [device["uuid"] for device in data["host"]["gpu"]["gpus"]]
     assert first == ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"]
-    assert [one["uuid"] for one in data["nvidia"]["nvml"]["gpus"]] == first
+    assert [device["uuid"] for device in data["nvidia"]["nvml"]["gpus"]] == first
 
 
-def test_kept_facts_are_read_again_and_decide_the_same() -> None:
-    host, nvidia = facts_from(json.loads(written()))
+def test_facts_are_read_back_and_give_the_same_strategy() -> None:
+    host, nvidia = facts_from(json.loads(anonymized()))
     assert (host.cores, host.go, host.os.debian) == (2, (1, 26), True)
     assert host.engines[0].root_dir == "~/docker"
     assert host.gpu == nvidia.nvml
     assert choose_strategy(nvidia) == choose_strategy(PRIVATE_NVIDIA)
     again = portable(host, nvidia, Path("/home/ada"), "box7")
-    assert json.loads(json.dumps(again)) == json.loads(written())
+    assert json.loads(json.dumps(again)) == json.loads(anonymized())
 
 
-def test_a_machine_without_go_is_read_again() -> None:
-    assert facts_from(json.loads(written(replace(PRIVATE_HOST, go=None))))[0].go is None
+def test_facts_without_go_are_read_back() -> None:
+    assert facts_from(json.loads(anonymized(replace(PRIVATE_HOST, go=None))))[0].go is None
 
 
-def test_what_are_no_facts_is_refused() -> None:
-    data = json.loads(written())
+def test_invalid_facts_are_refused() -> None:
+    data = json.loads(anonymized())
     data["host"]["cores"] = "many"
     with pytest.raises(ValidationError):
         facts_from(data)

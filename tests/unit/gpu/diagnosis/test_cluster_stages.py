@@ -1,4 +1,4 @@
-"""GPU path in the cluster, and evidence from its pods: snapshots in which one thing is wrong."""
+"""GPU path in the cluster, and evidence from its pods: snapshots with one fault each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVATIONS = "kai-resource-reservation"
 def found(seen: ClusterSnapshot, gpus: dict[str, int] | None = None, *more: Evidence) -> list[str]:
     stages = cluster_stages(seen, GPUS if gpus is None else gpus)
     evidence = [line for stage in stages for line in stage.evidence()]
-    return [one.rule for one in match([*evidence, *pod_evidence(seen), *more])]
+    return [symptom.rule for symptom in match([*evidence, *pod_evidence(seen), *more])]
 
 
 def reservation(name: str = "gpu-reservation-x", **more: Any) -> Json:
@@ -35,30 +35,27 @@ def failed(obj: Json, reason: str, message: str = "") -> Json:
     return obj
 
 
-def test_a_cluster_in_which_all_is_well() -> None:
+def test_healthy_cluster_has_only_ok_findings() -> None:
     seen = world(reservation(ready=True), pod("half", fraction=0.5, node=NODE, ready=True))
     assert found(seen) == []
-    verdicts = [stage.finding("w") for stage in cluster_stages(seen, GPUS)]
-    assert {verdict.severity for verdict in verdicts} == {"ok"}
-    told = {verdict.rule.partition(".")[2]: verdict.what for verdict in verdicts}
-    assert told["allocatable"] == "2 of 2"
-    assert told["reservations"] == "1, all of them run"
-    assert told["labels"] == "nvidia.com/gpu.present, nvidia.com/gpu.memory=15360"
+    findings = [stage.finding("w") for stage in cluster_stages(seen, GPUS)]
+    assert {finding.severity for finding in findings} == {"ok"}
+    messages = {finding.rule.partition(".")[2]: finding.what for finding in findings}
+    assert messages["allocatable"] == "2 of 2"
+    assert messages["reservations"] == "1, all of them run"
+    assert messages["labels"] == "nvidia.com/gpu.present, nvidia.com/gpu.memory=15360"
 
 
 CASES: dict[str, tuple[ClusterSnapshot, list[str]]] = {
-    "no class": (world(drop=["RuntimeClass"]), ["runtime-class-missing"]),
-    "another handler": (world(runtime_class("runc")), ["runtime-class-handler"]),
-    "no plugin": (world(gpu_node(gpus=0), drop=["Pod"]), ["plugin-missing", "allocatable-short"]),
+    "runtime class missing": (world(drop=["RuntimeClass"]), ["runtime-class-missing"]),
+    "runtime class with another handler": (world(runtime_class("runc")), ["runtime-class-handler"]),
+    "plugin missing": (world(gpu_node(gpus=0), drop=["Pod"]), ["plugin-missing", "allocatable-short"]),
     "plugin crashes": (
         world(gpu_node(gpus=0), plugin_pod(ready=False, waiting="CrashLoopBackOff")),
         ["plugin-crashes", "plugin-missing", "allocatable-short"],
     ),
-    "plugin starts, its GPUs are offered": (
-        world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)),
-        [],
-    ),
-    "plugin starts, no GPU is offered": (
+    "plugin starts, GPUs offered": (world(gpu_node(), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)), []),
+    "plugin starts, no GPU offered": (
         world(gpu_node(gpus=0), plugin_pod(ready=False, waiting="ContainerCreating", ago=2)),
         ["plugin-missing", "allocatable-short"],
     ),
@@ -70,16 +67,16 @@ CASES: dict[str, tuple[ClusterSnapshot, list[str]]] = {
         world(gpu_node(gpus=0, present=""), daemon_set(0), drop=["Pod"]),
         ["plugin-unwanted", "gpu-present-label"],
     ),
-    "one GPU less": (world(gpu_node(gpus=1)), ["allocatable-short"]),
+    "one GPU not allocatable": (world(gpu_node(gpus=1)), ["allocatable-short"]),
     "time-slicing": (world(gpu_node(gpus=8)), ["gpus-multiplied"]),
-    "no memory label": (world(gpu_node(memory="")), ["gpu-memory-label"]),
+    "memory label missing": (world(gpu_node(memory="")), ["gpu-memory-label"]),
     "fake GPUs": (world(gpu_node(fake="true")), ["fake-gpu-label"]),
-    "fake GPUs elsewhere": (world(gpu_node("other", fake="true")), ["fake-gpu-label"]),
+    "fake GPUs on another node": (world(gpu_node("other", fake="true")), ["fake-gpu-label"]),
     "reservation refused": (
         world(failed(reservation(), "UnexpectedAdmissionError")),
         ["kubelet-refused", "reservation-failed"],
     ),
-    "reservation image": (world(reservation(waiting="ImagePullBackOff")), ["reservation-image"]),
+    "reservation image not pulled": (world(reservation(waiting="ImagePullBackOff")), ["reservation-image"]),
     "reservation crashes": (world(reservation(waiting="CrashLoopBackOff")), ["reservation-waits"]),
     "reservation starts": (world(reservation(ago=2, waiting="ContainerCreating")), []),
     "reservation is slow": (world(reservation(ago=20, waiting="ContainerCreating")), ["reservation-waits"]),
@@ -87,12 +84,12 @@ CASES: dict[str, tuple[ClusterSnapshot, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_objects_prove(case: str) -> None:
+def test_symptoms_of_the_objects(case: str) -> None:
     seen, expected = CASES[case]
     assert found(seen) == expected
 
 
-def test_another_cluster_may_do_without_our_class_and_labels() -> None:
+def test_runtime_class_and_labels_are_optional_on_existing_clusters() -> None:
     seen = world(gpu_node(present="", memory=""), drop=["RuntimeClass", "DaemonSet", "Pod"])
     gpus = gpu_nodes_of(seen)
     assert gpus == {NODE: 2}
@@ -105,12 +102,12 @@ def test_another_cluster_may_do_without_our_class_and_labels() -> None:
     )
 
 
-def test_a_node_that_the_cluster_does_not_have_fails() -> None:
+def test_missing_node_is_an_error() -> None:
     levels = {(stage.id, stage.where): stage.finding("").severity for stage in cluster_stages(world(), {"gone": 1})}
     assert levels["allocatable", "gone"] == "error"
 
 
-def test_pods_that_do_not_run_are_heard_and_others_are_not() -> None:
+def test_only_events_of_waiting_gpu_pods_are_evidence() -> None:
     stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating", spec={"runtimeClassName": "nvidia"})
     fine = pod("fine", gpus=1, node=NODE, ready=True)
     no_gpu = pod("web", node=NODE, waiting="ContainerCreating")
@@ -121,7 +118,7 @@ def test_pods_that_do_not_run_are_heard_and_others_are_not() -> None:
     assert found(world(stuck, event(stuck, "FailedCreatePodSandBox", text, kind="Normal"))) == []
 
 
-def test_status_conditions_and_binds_are_heard() -> None:
+def test_conditions_and_bind_requests_are_evidence() -> None:
     late = pod("late", fraction=0.5)
     late["status"]["conditions"].append(
         {
@@ -151,23 +148,28 @@ def test_status_conditions_and_binds_are_heard() -> None:
     assert found(world(smi)) == ["smi-not-found"]
 
 
-def test_reservation_pods_that_the_binder_deleted_are_heard_for_a_while() -> None:
+def test_recent_events_of_deleted_reservation_pods_are_evidence() -> None:
     gone = reservation("gpu-reservation-gone")
     waits = pod("waits", fraction=0.5)
-    told = event(gone, "Failed", 'exec: "nvidia-smi": executable file not found')
+    recent = event(gone, "Failed", 'exec: "nvidia-smi": executable file not found')
     old = event(gone, "Failed", 'exec: "nvidia-smi": executable file not found', ago=600)
-    assert found(world(waits, told)) == ["smi-not-found"]
+    assert found(world(waits, recent)) == ["smi-not-found"]
     assert found(world(waits, old)) == []
-    assert found(world(told)) == []
+    assert found(world(recent)) == []
 
 
-def test_workloads_that_may_not_make_their_pods_are_heard() -> None:
+def test_recent_failures_to_create_pods_are_evidence() -> None:
     meta = {"name": "wants", "namespace": "team", "uid": "rs"}
     text = 'Error creating: pods "wants-" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
 
     def seen(replicas: int, ago: float = 5.0) -> ClusterSnapshot:
-        maker = {"kind": "ReplicaSet", "metadata": meta, "spec": {"replicas": 1}, "status": {"replicas": replicas}}
-        return world(maker, event(maker, "FailedCreate", text, ago=ago))
+        replica_set = {
+            "kind": "ReplicaSet",
+            "metadata": meta,
+            "spec": {"replicas": 1},
+            "status": {"replicas": replicas},
+        }
+        return world(replica_set, event(replica_set, "FailedCreate", text, ago=ago))
 
     assert found(seen(0)) == ["runtime-class-missing"]
     assert found(seen(1)) == []
@@ -179,14 +181,14 @@ def crashed(obj: Json, **state: Any) -> Json:
     return obj
 
 
-def test_logs_worth_reading() -> None:
-    ended = {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}, "restartCount": 0}
-    again = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}
+def test_logs_of_failed_gpu_pods_are_wanted() -> None:
+    terminated = {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}, "restartCount": 0}
+    restarting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}
     seen = world(
-        crashed(reservation(), **again),
-        crashed(pod("cuda", gpus=1, node=NODE), **ended),
+        crashed(reservation(), **restarting),
+        crashed(pod("cuda", gpus=1, node=NODE), **terminated),
         pod("fine", gpus=1, node=NODE, ready=True),
-        crashed(pod("web", node=NODE), **ended),
+        crashed(pod("web", node=NODE), **terminated),
     )
     assert {(ref.stream, ref.pod, ref.previous) for ref in wanted_logs(seen)} == {
         ("plugin-log", "plugin-x", False),
@@ -196,7 +198,7 @@ def test_logs_worth_reading() -> None:
 
 
 class Logs:
-    """A cluster that has logs of some pods."""
+    """A cluster with logs of some pods."""
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts
@@ -207,11 +209,11 @@ class Logs:
         return self.texts[name]
 
 
-def test_logs_are_evidence_line_by_line_and_what_is_not_there_is_left_out() -> None:
+def test_each_log_line_is_evidence_and_missing_logs_are_skipped() -> None:
     refs = [LogRef("plugin-log", "kube-system", name, "c", NODE) for name in ("a", "b")]
     lines = read_logs(Logs(a="one\nIncompatible strategy detected auto"), refs, 5)  # type: ignore[arg-type]
     assert [(line.where, line.text, line.node) for line in lines] == [
         ("kube-system/a", "one", NODE),
         ("kube-system/a", "Incompatible strategy detected auto", NODE),
     ]
-    assert [one.rule for one in match(lines)] == ["plugin-strategy"]
+    assert [symptom.rule for symptom in match(lines)] == ["plugin-strategy"]

@@ -1,4 +1,4 @@
-"""Looking at a lab that is up: whom it asks, what it makes of silence, and what goes into the diagnosis."""
+"""Diagnosis of a running lab: its sources, nodes and API servers that do not answer, and its content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPEC = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 1}, "gpu":
 
 
 class Scene:
-    """A lab of one worker, its node's words and its cluster's objects."""
+    """A lab of one worker, with the output of its node and the objects of its cluster."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: LabSpec = SPEC) -> None:
         self.lab = GpuWorld(tmp_path, spec)
@@ -35,11 +35,11 @@ class Scene:
             raise self.seen
         return self.seen
 
-    def says(self, text: str | Exception) -> None:
-        """What the worker prints."""
+    def prints(self, text: str | Exception) -> None:
+        """Let the worker print ``text``, or raise it."""
         raises = text if isinstance(text, Exception) else None
-        words = ["docker", "exec", "-i", NODE, "sh", "-s"]
-        self.lab.runner.handle(words, out="" if raises else str(text), raises=raises, exact=True)
+        command = ["docker", "exec", "-i", NODE, "sh", "-s"]
+        self.lab.runner.handle(command, out="" if raises else str(text), raises=raises, exact=True)
 
     def diagnosed(self) -> Diagnosis:
         return diagnose(self.lab.ctx)
@@ -50,93 +50,93 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(tmp_path, monkeypatch)
 
 
-def well(**changes: str) -> str:
-    """A node with the GPUs of the lab."""
-    mine = [gpu.uuid for gpu in gpus_of("demo", NODE, SPEC.gpu)]
+def healthy_node(**changes: str) -> str:
+    """Output of a healthy node with the GPUs of the lab."""
+    uuids = [gpu.uuid for gpu in gpus_of("demo", NODE, SPEC.gpu)]
     text = printed(**changes)
-    for number, uuid in enumerate(mine):
+    for number, uuid in enumerate(uuids):
         text = text.replace(f"GPU-00000000-0000-4000-8000-{number:012d}", uuid)
     return text
 
 
-def test_a_lab_in_which_all_is_well(scene: Scene) -> None:
-    scene.says(well())
+def test_healthy_lab_has_only_ok_findings(scene: Scene) -> None:
+    scene.prints(healthy_node())
     seen = scene.diagnosed()
-    assert [verdict for verdict in seen.path if verdict.severity != "ok"] == []
+    assert [finding for finding in seen.path if finding.severity != "ok"] == []
     assert (seen.symptoms, seen.unread, seen.broken) == ((), (), False)
-    titles = [verdict.title for verdict in seen.path]
+    titles = [finding.title for finding in seen.path]
     assert titles[:2] == ["worker: device nodes", "worker: driver"]
     assert {"RuntimeClass", "worker: device plugin", "reservation pods"} <= set(titles)
 
 
-def test_node_and_cluster_are_judged_together(scene: Scene) -> None:
+def test_symptoms_of_node_and_cluster_are_combined(scene: Scene) -> None:
     stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating")
     scene.seen = world(stuck, event(stuck, "FailedCreatePodSandBox", "unresolvable CDI devices nvidia.com/gpu=GPU-9"))
-    scene.says(well(cdi=""))
+    scene.prints(healthy_node(cdi=""))
     seen = scene.diagnosed()
     assert [found.rule for found in seen.symptoms] == ["cdi-spec-missing", "cdi-unresolvable"]
     assert seen.broken
 
 
-def test_journals_count_as_far_as_they_are_about_what_is_wrong_now(scene: Scene) -> None:
+def test_only_log_lines_about_current_failures_count(scene: Scene) -> None:
     stuck = pod("stuck", gpus=1, node=NODE, waiting="ContainerCreating")
     scene.seen = world(stuck)
     lines = [
         'level=error msg="RunPodSandbox for stuck failed" error="no runtime for \\"nvidia\\" is configured"',
         'level=error msg="RunPodSandbox for gone failed" error="error loading config: (2, 1)"',
     ]
-    scene.says(well(containerd_log="\n".join(lines), kubelet_log="E1121 too many open files"))
+    scene.prints(healthy_node(containerd_log="\n".join(lines), kubelet_log="E1121 too many open files"))
     assert [found.rule for found in scene.diagnosed().symptoms] == ["handler-missing"]
 
 
-def test_a_start_that_failed_is_always_heard(scene: Scene) -> None:
+def test_log_lines_about_failed_starts_always_count(scene: Scene) -> None:
     plugin = (
         'msg="failed to load plugin io.containerd.grpc.v1.cri" error="`mirrors` cannot be set when `config_path` is"'
     )
     kubelet = "E1121 kubelet is configured to not run on a host using cgroup v1"
-    scene.says(well(containerd_log=plugin, units="containerd active\nkubelet failed", kubelet_log=kubelet))
+    scene.prints(healthy_node(containerd_log=plugin, units="containerd active\nkubelet failed", kubelet_log=kubelet))
     assert [found.rule for found in scene.diagnosed().symptoms] == ["cgroup-v1", "kubelet-down", "containerd-mirrors"]
 
 
-def test_nvidia_smi_of_the_node_is_heard(scene: Scene) -> None:
-    scene.says(well(smi="Failed to initialize NVML: Driver/library version mismatch\nrc 18"))
+def test_failed_nvidia_smi_of_the_node_is_a_symptom(scene: Scene) -> None:
+    scene.prints(healthy_node(smi="Failed to initialize NVML: Driver/library version mismatch\nrc 18"))
     assert [found.rule for found in scene.diagnosed().symptoms] == ["driver-mismatch"]
 
 
-def test_a_stopped_node_is_one_verdict_and_the_silent_api_is_not_another(scene: Scene) -> None:
+def test_stopped_node_is_the_only_finding_if_the_api_is_down(scene: Scene) -> None:
     scene.lab.nodes[NODE].state = "exited"
     scene.seen = ApiFailed("connection refused")
     seen = scene.diagnosed()
-    assert [(verdict.title, verdict.what, verdict.next) for verdict in seen.path] == [
+    assert [(finding.title, finding.what, finding.next) for finding in seen.path] == [
         ("worker", "the node container is exited", "lab up")
     ]
     assert seen.unread == ("the cluster",)
 
 
-def test_a_node_that_does_not_answer_and_an_api_that_does_not(scene: Scene) -> None:
-    scene.says(CommandFailed(["docker"], 124, why="docker did not end within 20 s"))
+def test_silent_node_is_a_finding_beside_those_of_the_cluster(scene: Scene) -> None:
+    scene.prints(CommandFailed(["docker"], 124, why="docker did not end within 20 s"))
     seen = scene.diagnosed()
     assert seen.path[0].what == "docker did not end within 20 s"
     assert seen.path[0].next == f"docker logs --tail 30 {NODE}"
     assert seen.path[1].title == "RuntimeClass"
 
 
-def test_an_api_that_does_not_answer_is_a_verdict(scene: Scene) -> None:
-    scene.says(well())
+def test_unreachable_api_is_a_finding(scene: Scene) -> None:
+    scene.prints(healthy_node())
     scene.seen = ApiFailed("connection refused", fix="see whether it runs")
     seen = scene.diagnosed()
     assert (seen.path[0].title, seen.path[0].next) == ("Kubernetes API", "see whether it runs")
     assert seen.broken
 
 
-def test_the_interrupt_is_no_finding(scene: Scene) -> None:
-    scene.says(Interrupted("stopped"))
+def test_interrupt_is_raised(scene: Scene) -> None:
+    scene.prints(Interrupted("stopped"))
     with pytest.raises(Interrupted):
         scene.diagnosed()
 
 
-def test_kinds_that_came_too_late_are_named(scene: Scene) -> None:
-    scene.says(well())
+def test_kinds_that_were_not_read_in_time_are_named(scene: Scene) -> None:
+    scene.prints(healthy_node())
     seen = world()
     scene.seen = ClusterSnapshot(seen.at, seen.objects, facts={UNREAD: "Event, Job"})
     assert scene.diagnosed().unread == ("Event objects", "Job objects")
@@ -146,14 +146,12 @@ def spec_of(**gpu: Any) -> LabSpec:
     return LabSpec.model_validate({"name": "demo", "cluster": {"workers": 1}, "gpu": gpu})
 
 
-def test_a_lab_without_gpus_has_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_path_is_skipped_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Scene(tmp_path, monkeypatch, spec_of(mode="none")).diagnosed()
-    assert [(verdict.severity, verdict.what) for verdict in seen.path] == [("skipped", "the lab file requests none")]
+    assert [(finding.severity, finding.what) for finding in seen.path] == [("skipped", "the lab file requests none")]
 
 
-def test_nodes_with_real_gpus_should_have_what_the_journal_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expected_real_gpus_come_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.nvidia_world import gpu, uuid
 
     scene = Scene(tmp_path, monkeypatch, spec_of(mode="nvidia"))

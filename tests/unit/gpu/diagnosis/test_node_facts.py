@@ -1,4 +1,4 @@
-"""GPU path in a node: facts from diagnose.sh, and problems in words that the symptoms match."""
+"""GPU path in a node: facts from diagnose.sh, and problems whose texts the symptoms match."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def stages(**changes: str) -> tuple[GpuPathStage, ...]:
     return node_stages(node(**changes), EXPECTED)
 
 
-def troubles(**changes: str) -> list[str]:
-    return [trouble.what for stage in stages(**changes) for trouble in stage.problems]
+def problems(**changes: str) -> list[str]:
+    return [problem.what for stage in stages(**changes) for problem in stage.problems]
 
 
-def test_a_node_in_which_all_is_well() -> None:
-    assert troubles() == []
-    verdicts = [stage.finding("worker") for stage in stages()]
-    assert {verdict.severity for verdict in verdicts} == {"ok"}
-    assert [verdict.rule.partition(".")[2] for verdict in verdicts] == [
+def test_healthy_node_has_only_ok_findings() -> None:
+    assert problems() == []
+    found = [stage.finding("worker") for stage in stages()]
+    assert {finding.severity for finding in found} == {"ok"}
+    assert [finding.rule.partition(".")[2] for finding in found] == [
         "devices",
         "driver",
         "toolkit",
@@ -39,16 +39,16 @@ def test_a_node_in_which_all_is_well() -> None:
         "cdi",
         "health",
     ]
-    assert verdicts[0].title == "worker: device nodes"
-    assert verdicts[0].what == "/dev/nvidia0, /dev/nvidia1"
-    assert verdicts[3].what == "nvidia runs /usr/bin/nvidia-container-runtime"
-    assert verdicts[4].what == "/etc/cdi/kailab.json: 5 devices"
+    assert found[0].title == "worker: device nodes"
+    assert found[0].what == "/dev/nvidia0, /dev/nvidia1"
+    assert found[3].what == "nvidia runs /usr/bin/nvidia-container-runtime"
+    assert found[4].what == "/etc/cdi/kailab.json: 5 devices"
 
 
-def test_containerd_2_keeps_its_runtimes_elsewhere() -> None:
+def test_containerd_2_configuration_is_read() -> None:
     text = f'version = 3\n[{NEW_KEY}.runtimes.nvidia.options]\nBinaryName = "x"\nSystemdCgroup = true\n'
     assert node(containerd=text).containerd.handlers["nvidia"]["options"]["BinaryName"] == "x"
-    assert troubles(containerd=text) == []
+    assert problems(containerd=text) == []
 
 
 CONTROL = "/dev/nvidiactl 195:255\n/dev/nvidia-uvm 195:253"
@@ -131,55 +131,57 @@ BROKEN: list[tuple[str, dict[str, str], str]] = [
 WARNINGS = ("containerd-not-restarted", "default-runtime-nvidia")
 
 
-@pytest.mark.parametrize(("symptom", "changes", "line"), BROKEN, ids=[one[2][:40] for one in BROKEN])
-def test_each_break_is_said_and_known(symptom: str, changes: dict[str, str], line: str) -> None:
+@pytest.mark.parametrize(("symptom", "changes", "line"), BROKEN, ids=[line[:40] for _, _, line in BROKEN])
+def test_each_fault_is_reported_and_matches_its_symptom(symptom: str, changes: dict[str, str], line: str) -> None:
     found = stages(**changes)
-    assert any(text.startswith(line) for text in troubles(**changes)), troubles(**changes)
-    assert [one.rule for one in match(e for stage in found for e in stage.evidence())] == [symptom]
-    (verdict,) = [one for one in (stage.finding("worker") for stage in found) if one.severity != "ok"]
-    assert verdict.severity == ("warning" if symptom in WARNINGS else "error")
-    assert verdict.next
+    assert any(text.startswith(line) for text in problems(**changes)), problems(**changes)
+    assert [result.rule for result in match(line for stage in found for line in stage.evidence())] == [symptom]
+    (finding,) = [f for f in (stage.finding("worker") for stage in found) if f.severity != "ok"]
+    assert finding.severity == ("warning" if symptom in WARNINGS else "error")
+    assert finding.next
 
 
 @pytest.mark.parametrize("systemd", ["true", "false"])
-def test_the_handler_makes_cgroups_as_runc_does(systemd: str) -> None:
-    """In labs on cgroup v1 that is without systemd."""
-    assert troubles(containerd=f"{RUNC}SystemdCgroup = {systemd}\n{RUNTIME}SystemdCgroup = {systemd}") == []
+def test_handler_must_use_the_cgroup_driver_of_runc(systemd: str) -> None:
+    """Labs on cgroup v1 do not use systemd."""
+    assert problems(containerd=f"{RUNC}SystemdCgroup = {systemd}\n{RUNTIME}SystemdCgroup = {systemd}") == []
 
 
-def test_several_troubles_of_a_stage_are_one_verdict() -> None:
-    (verdict,) = [one for one in (stage.finding("worker") for stage in stages(devices="")) if one.severity != "ok"]
-    assert verdict.what.count(" is missing") == 4
-    assert verdict.next == "lab up (it runs the node's unit again)"
+def test_problems_of_one_stage_are_one_finding() -> None:
+    (finding,) = [f for f in (stage.finding("worker") for stage in stages(devices="")) if f.severity != "ok"]
+    assert finding.what.count(" is missing") == 4
+    assert finding.next == "lab up (it runs the node's unit again)"
 
 
-def test_a_driver_of_the_machine_is_nothing_to_simulated_gpus() -> None:
+def test_driver_of_the_machine_does_not_affect_simulated_gpus() -> None:
     seen = node(driver=f"{MODULE}\n{OLD}\nModifyDeviceFiles: 1")
-    assert [t.what for stage in node_stages(seen, Expected(MINORS)) for t in stage.problems] == []
+    assert [problem.what for stage in node_stages(seen, Expected(MINORS)) for problem in stage.problems] == []
 
 
-def test_nvidia_smi_is_heard_only_when_it_fails() -> None:
+def test_only_failed_nvidia_smi_output_is_kept() -> None:
     assert node().smi == ()
     assert node(smi="").smi == ()
     failed = node(smi="Failed to initialize NVML: Driver/library version mismatch\nrc 18")
     assert failed.smi == ("Failed to initialize NVML: Driver/library version mismatch",)
 
 
-def test_real_gpus_need_every_program_and_any_number_for_uvm() -> None:
+def test_real_gpus_need_every_program_and_accept_any_uvm_number() -> None:
     programs = tuple(f"/usr/bin/{name}" for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"))
     real = Expected({UUIDS[0]: 1}, programs, real=True)
     devices = "/dev/nvidia1 195:1\n/dev/nvidiactl 195:255\n/dev/nvidia-uvm 511:0"
     found = node_stages(node(devices=devices), real)
-    assert [t.what for stage in found for t in stage.problems] == ["/usr/bin/nvidia-cdi-hook is missing in the node"]
+    assert [problem.what for stage in found for problem in stage.problems] == [
+        "/usr/bin/nvidia-cdi-hook is missing in the node"
+    ]
 
 
-def test_a_node_that_says_nothing_at_all_has_no_facts() -> None:
+def test_empty_output_has_no_facts() -> None:
     silent = parse(NODE, "")
     assert (silent.units, silent.changed, silent.smi, silent.journal("containerd")) == ({}, (), (), ())
     assert silent.containerd.broken == ""
     assert silent.loaded == silent.library == ""
 
 
-def test_the_script_has_every_section_that_is_read() -> None:
+def test_script_prints_every_section_that_is_read() -> None:
     sections = {line.split()[1] for line in script().splitlines() if line.startswith("section ")}
     assert sections == set(parse(NODE, printed()).sections)

@@ -1,4 +1,4 @@
-"""The map of GPUs: which pod is on which GPU, and what that makes of the GPU."""
+"""The GPU map: the pods on each GPU, and the state that follows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_demo_shows_every_kind_of_gpu() -> None:
     assert (gpus.others, gpus.largest_free, gpus.notes) == (1, 1, ())
 
 
-def test_json_has_what_follows_from_the_map() -> None:
+def test_json_has_summary_and_states() -> None:
     data = json.loads(json.dumps(to_json(demo().map())))
     assert data["summary"] == {
         "nodes": 2,
@@ -62,7 +62,7 @@ def test_json_has_what_follows_from_the_map() -> None:
     assert gpu["pods"][1]["tenant"] == "my-vcluster"
 
 
-def test_more_than_a_whole_gpu_is_over_committed() -> None:
+def test_gpu_with_shares_above_one_is_over_committed() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g", pod("a", fraction="0.75"), pod("b", fraction="0.5"))
@@ -70,7 +70,7 @@ def test_more_than_a_whole_gpu_is_over_committed() -> None:
     assert (gpu.state, gpu.used, gpu.free) == (GpuState.OVER, 1.25, 0)
 
 
-def test_shares_that_fill_a_gpu_exactly_do_not_over_commit_it() -> None:
+def test_shares_of_exactly_one_gpu_do_not_over_commit_it() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g", *(pod(f"p{n}", fraction="0.1") for n in range(10)))
@@ -78,7 +78,7 @@ def test_shares_that_fill_a_gpu_exactly_do_not_over_commit_it() -> None:
     assert (gpu.state, gpu.used, gpu.free) == (GpuState.SHARED, 1.0, 0)
 
 
-def test_gpu_given_out_twice_is_over_committed_even_without_shares() -> None:
+def test_gpu_with_two_reservation_pods_is_over_committed() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "g1")
@@ -88,7 +88,7 @@ def test_gpu_given_out_twice_is_over_committed_even_without_shares() -> None:
     assert len(gpu.reservations) == 2
 
 
-def test_tenant_with_a_kai_of_its_own_reserves_inside_the_tenant() -> None:
+def test_tenant_with_own_kai_reserves_inside_the_tenant() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     cluster.share(machine, 1, "same", pod("theirs", tenant="ml", fraction="0.5"), own="ml")
@@ -96,10 +96,10 @@ def test_tenant_with_a_kai_of_its_own_reserves_inside_the_tenant() -> None:
     first, second = cluster.map().gpus
     assert (names(first), names(second)) == (["default/ours"], ["default/theirs"])
     assert second.reservations[0].startswith("vcluster-ml/gpu-reservation-")
-    assert [gpu.state for gpu in (first, second)] == [GpuState.SHARED] * 2  # none is a whole-GPU pod
+    assert [gpu.state for gpu in (first, second)] == [GpuState.SHARED] * 2  # neither pod requests a whole GPU
 
 
-def test_pod_on_several_shared_gpus_is_on_each() -> None:
+def test_pod_on_several_shared_gpus_is_listed_on_each() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     wide = pod("wide", fraction="0.5", devices=2)
@@ -112,7 +112,7 @@ def test_pod_on_several_shared_gpus_is_on_each() -> None:
     assert gpus.gpus[0].holders[0].asked == "0.5 × 2"
 
 
-def test_existing_cluster_has_counts_where_uuids_are_not_known() -> None:
+def test_gpus_without_known_uuids_are_counted() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("a10-node", 4)
     cluster.share(machine, 2, "g", pod("half", fraction="0.5"), pod("some", memory=6000))
@@ -122,12 +122,12 @@ def test_existing_cluster_has_counts_where_uuids_are_not_known() -> None:
     assert states(gpus) == ["shared", "whole", "whole", "free"]
     assert [bool(gpu.uuid) for gpu in gpus.gpus] == [True, False, False, False]
     assert [gpu.index for gpu in gpus.gpus] == [None] * 4
-    assert gpus.gpus[0].holders[1].share is None  # how much memory the GPU has is not known
+    assert gpus.gpus[0].holders[1].share is None  # the memory of the GPU is unknown
     assert summary_line(gpus).startswith("4 GPUs on 1 node: 1 free, 1 shared, 2 whole, 0 over-committed, 0 unhealthy")
     assert "shared ≥ 50 %" in "\n".join(gpu_lines(gpus))
 
 
-def test_label_tells_the_memory_of_an_existing_cluster() -> None:
+def test_gpu_memory_of_an_existing_cluster_comes_from_the_label() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("a10-node", 1)
     cluster.share(machine, 0, "g", pod("some", memory=6000))
@@ -139,12 +139,12 @@ def test_label_tells_the_memory_of_an_existing_cluster() -> None:
     assert (gpu.used, gpu.model) == (0.25, "NVIDIA-A10")
 
 
-def test_status_of_a_pod_tells_its_gpus_where_the_kubelet_writes_it() -> None:
-    told = pod("one", gpus=1, node="n")
+def test_gpus_of_a_pod_come_from_its_status_if_the_kubelet_reports_them() -> None:
+    reported = pod("one", gpus=1, node="n")
     resource = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-x::3", "health": "Healthy"}]}
-    told["status"]["containerStatuses"] = [{"name": "main", "state": {}, "allocatedResourcesStatus": [resource]}]
+    reported["status"]["containerStatuses"] = [{"name": "main", "state": {}, "allocatedResourcesStatus": [resource]}]
     amounts = {"capacity": {"nvidia.com/gpu": "2"}, "allocatable": {"nvidia.com/gpu": "2"}}
-    gpus = GpuCluster(nodes=[node("n", status=amounts)], pods=[told]).map()
+    gpus = GpuCluster(nodes=[node("n", status=amounts)], pods=[reported]).map()
     assert [(gpu.uuid, names(gpu)) for gpu in gpus.gpus] == [("GPU-x", ["default/one"]), ("", [])]
 
 
@@ -156,14 +156,14 @@ def test_time_sliced_gpus_are_not_over_committed() -> None:
     assert (gpu.state, gpu.used, len(gpu.holders)) == (GpuState.SHARED, 0.75, 3)
 
 
-def test_unknown_gpus_that_are_not_offered_are_counted() -> None:
+def test_gpus_that_are_not_allocatable_are_unhealthy() -> None:
     amounts = {"capacity": {"nvidia.com/gpu": "3"}, "allocatable": {"nvidia.com/gpu": "1"}}
     gpus = GpuCluster(nodes=[node("n", status=amounts)], pods=[pod("p", gpus=1, node="n")]).map()
     assert states(gpus) == ["whole", "unhealthy", "unhealthy"]
     assert gpus.largest_free == 0
 
 
-def test_device_plugin_that_is_gone_takes_all_gpus_with_it() -> None:
+def test_all_gpus_are_unhealthy_without_a_device_plugin() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     cluster.nodes, cluster.machines = [machine.node()], []
@@ -172,16 +172,16 @@ def test_device_plugin_that_is_gone_takes_all_gpus_with_it() -> None:
     assert states(map_of(world, {"worker": machine.evidence()})) == ["unhealthy", "unhealthy"]
 
 
-def test_gpu_withheld_without_a_name_is_not_free() -> None:
+def test_unnamed_withheld_gpu_is_not_free() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 2)
     obj = machine.node()
-    obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}  # the kubelet's record is not as new as its status
+    obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}  # the kubelet's record is older than its status
     gpus = map_of(ClusterSnapshot(cluster.world.at, {"Node": (obj,), "Pod": ()}), {"worker": machine.evidence()})
     assert (gpus.nodes[0].withheld, gpus.count(GpuState.FREE), gpus.count(GpuState.UNHEALTHY)) == (1, 1, 1)
 
 
-def test_pod_whose_gpu_nobody_has_told_stays_beside_the_gpus() -> None:
+def test_pod_with_unknown_gpu_is_listed_beside_the_gpus() -> None:
     cluster = GpuCluster()
     cluster.machine("worker", 1)
     cluster.pods.append(pod("new", gpus=1, node="worker", phase="Pending"))
@@ -193,7 +193,7 @@ def test_pod_whose_gpu_nobody_has_told_stays_beside_the_gpus() -> None:
 
 
 @pytest.mark.parametrize("change", [{"ready": False}, {"cordoned": True}])
-def test_node_that_takes_no_pods_has_no_free_share(change: dict[str, bool]) -> None:
+def test_unschedulable_node_has_no_free_share(change: dict[str, bool]) -> None:
     obj = node("n", ready=change.get("ready", True), status={"capacity": {"nvidia.com/gpu": "1"}})
     obj["status"]["allocatable"] = {"nvidia.com/gpu": "1"}
     obj["spec"]["unschedulable"] = change.get("cordoned", False)
@@ -201,7 +201,7 @@ def test_node_that_takes_no_pods_has_no_free_share(change: dict[str, bool]) -> N
     assert (gpus.gpus[0].state, gpus.largest_free) == (GpuState.FREE, 0)
 
 
-def test_what_does_not_hold_a_gpu_is_left_out() -> None:
+def test_pods_without_gpus_are_left_out() -> None:
     cluster = GpuCluster()
     cluster.machine("worker", 1)
     cluster.pods = [
@@ -214,7 +214,7 @@ def test_what_does_not_hold_a_gpu_is_left_out() -> None:
     assert (states(gpus), gpus.nodes[0].unplaced, gpus.waiting) == (["free"], (), ())
 
 
-def test_contradictions_are_told() -> None:
+def test_contradictions_are_noted() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 3)
     cluster.share(machine, 0, "moved")
@@ -228,7 +228,7 @@ def test_contradictions_are_told() -> None:
     assert machine.uuid(2) in notes[1]
 
 
-def test_reservation_pod_before_it_has_found_its_gpu() -> None:
+def test_gpu_of_a_new_reservation_pod_comes_from_the_kubelet() -> None:
     cluster = GpuCluster()
     machine = cluster.machine("worker", 1)
     cluster.share(machine, 0, "new")
@@ -239,20 +239,20 @@ def test_reservation_pod_before_it_has_found_its_gpu() -> None:
     assert (states(gpus), len(gpus.notes)) == (["free"], 1)
 
 
-def test_nodes_are_in_the_order_of_their_numbers() -> None:
+def test_nodes_are_sorted_by_number() -> None:
     cluster = GpuCluster()
     for name in ("worker10", "worker2", "worker"):
         cluster.machine(name, 1)
     assert [found.name for found in cluster.map().nodes] == ["worker", "worker2", "worker10"]
 
 
-def test_no_gpus_at_all() -> None:
+def test_cluster_without_gpus() -> None:
     gpus = GpuCluster(nodes=[node("a"), node("b")]).map()
     assert (gpus.nodes, gpus.others, gpus.largest_free) == ((), 2, 0)
     assert gpu_lines(gpus) == ("no GPUs on 2 nodes; 0 pods waiting for one",)
 
 
-def test_every_line_says_by_itself_what_it_is_about() -> None:
+def test_every_line_names_its_object() -> None:
     lines = gpu_lines(demo().map())
     assert {line.split()[0] for line in lines[:-1]} == {"node", "gpu", "pod"}
     (train,) = (line for line in lines if "train-0" in line)
@@ -262,7 +262,7 @@ def test_every_line_says_by_itself_what_it_is_about() -> None:
     assert any(line.startswith("pod default/big: waits for 2 GPUs, queue test: no nodes") for line in lines)
 
 
-def test_many_gpus_are_counted_right() -> None:
+def test_many_gpus_are_counted_by_state() -> None:
     gpus = many().map()
     counts = {state.value: gpus.count(state) for state in GpuState}
     assert counts == {"free": 39, "shared": 7, "whole": 16, "over-committed": 1, "unhealthy": 1}

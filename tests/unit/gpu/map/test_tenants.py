@@ -1,4 +1,4 @@
-"""The map of GPUs with tenants that have a KAI of their own: reservation pods and waiting pods inside, own nodes."""
+"""The GPU map with own-kai tenants: reservation pods and waiting pods inside, and dedicated nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 
 
 def shared(tenant: str = "ml") -> tuple[GpuCluster, Machine]:
-    """A tenant's node: one GPU shared by two of its pods, and one that a pod has whole."""
+    """A tenant's node with one GPU shared by two pods, and one GPU used by one pod."""
     cluster = GpuCluster()
     machine = cluster.machine("worker2", 2)
     machine.tenant = tenant
@@ -45,7 +45,7 @@ def table(cluster: GpuCluster, width: int = 100) -> str:
     return console.export_text()
 
 
-def test_a_tenants_own_reservation_pod_makes_a_shared_gpu() -> None:
+def test_reservation_pod_of_a_tenant_makes_a_shared_gpu() -> None:
     cluster, _ = shared()
     first, second = cluster.map().gpus
     assert (first.state, first.used, first.claims) == (GpuState.SHARED, 1.0, 1)
@@ -57,14 +57,14 @@ def test_a_tenants_own_reservation_pod_makes_a_shared_gpu() -> None:
     assert owners == on_host.split("/")[1].split("-x-")[0] + " of tenant ml"
 
 
-def test_without_the_annotation_the_kubelet_tells_the_gpu() -> None:
+def test_gpu_comes_from_the_kubelet_without_the_annotation() -> None:
     cluster, machine = shared()
     del cluster.pods[0]["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"]
     gpu = cluster.map().gpus[0]
     assert (gpu.uuid, gpu.state, len(gpu.holders)) == (machine.uuid(0), GpuState.SHARED, 2)
 
 
-def test_a_gpu_of_two_tenants_is_over_committed() -> None:
+def test_gpu_of_two_tenants_is_over_committed() -> None:
     cluster, machine = shared()
     cluster.share(machine, 0, "other", pod("c", tenant="ops", fraction="0.5"), own="ops")
     gpu = cluster.map().gpus[0]
@@ -72,7 +72,7 @@ def test_a_gpu_of_two_tenants_is_over_committed() -> None:
     assert [owners.partition(" of ")[2] for owners in gpu.reserved_by] == ["tenant ml", "tenant ops"]
 
 
-def test_tables_and_lines_name_whose_it_is() -> None:
+def test_table_and_lines_name_the_tenant() -> None:
     cluster, _ = shared()
     text = table(cluster)
     assert "dedicated to tenant ml" in text
@@ -84,13 +84,13 @@ def test_tables_and_lines_name_whose_it_is() -> None:
     assert " of tenant ml), GPU group g" in lines[1]
 
 
-def test_data_names_whose_it_is() -> None:
+def test_json_names_the_tenant() -> None:
     (node,) = to_json(shared()[0].map())["nodes"]
     assert node["tenant"] == "ml"
     assert node["gpus"][0]["reserved_by"][0].endswith(" of tenant ml")
 
 
-def test_what_waits_inside_is_not_on_the_host() -> None:
+def test_pods_waiting_inside_a_tenant_are_on_the_map() -> None:
     cluster, _ = shared()
     why = "no nodes with enough resources were found"
     bound = pod("a", ns="team", fraction="0.5", node="worker2")
@@ -104,13 +104,13 @@ def test_what_waits_inside_is_not_on_the_host() -> None:
     assert [change.change for change in changes(before, found)] == ["waits"]
 
 
-def test_a_tenant_that_does_not_answer_is_told() -> None:
+def test_silent_tenant_is_noted() -> None:
     cluster, _ = shared()
     cluster.inside = {"ml": None}
     assert cluster.map().notes == ("tenant ml does not answer: its pods that wait for GPUs are not on this map",)
 
 
-def test_a_failed_reservation_pod_of_a_tenant_is_deleted_inside() -> None:
+def test_note_says_to_delete_a_failed_reservation_pod_inside_the_tenant() -> None:
     cluster, _ = shared()
     cluster.pods[0]["status"]["phase"] = "Failed"
     (note,) = cluster.map().notes
@@ -119,7 +119,7 @@ def test_a_failed_reservation_pod_of_a_tenant_is_deleted_inside() -> None:
     assert note.endswith(" inside tenant ml")
 
 
-# --- read and followed
+# --- reading and following
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def server(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Server:
 LATE = pod("late", gpus=1, phase="Pending")
 
 
-def test_tenants_are_read_too(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_includes_tenants(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api.on("GET", NODES, listing(Machine("worker", 1).node()))
     api.on("GET", PODS, listing())
     inner.on("GET", PODS, listing(LATE))
@@ -145,9 +145,7 @@ def test_tenants_are_read_too(api: FakeApi, inner: FakeApi, monkeypatch: pytest.
     assert [(w.title, w.tenant) for w in source.read().waiting] == [("default/late", "ml")]
 
 
-def test_a_tenant_that_refuses_does_not_stop_the_map(
-    api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unauthorized_tenant_is_noted(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api.on("GET", NODES, listing(Machine("worker", 1).node()))
     api.on("GET", PODS, listing())
     inner.on("GET", PODS, status(401, "Unauthorized"))
@@ -168,7 +166,7 @@ def quiet_host(api: FakeApi) -> None:
     api.on("GET", PODS, Stream())
 
 
-def test_pods_inside_are_followed(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_includes_pods_inside_tenants(api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     quiet_host(api)
     inner.on("GET", PODS, listing())
@@ -180,7 +178,7 @@ def test_pods_inside_are_followed(api: FakeApi, inner: FakeApi, monkeypatch: pyt
         assert [(w.title, w.tenant) for w in next_of(maps).waiting] == [("default/late", "ml")]
 
 
-def test_a_tenant_that_falls_silent_is_told_and_heard_again(
+def test_follow_notes_a_silent_tenant_until_it_answers_again(
     api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = threading.Event()
@@ -188,7 +186,7 @@ def test_a_tenant_that_falls_silent_is_told_and_heard_again(
     inner.on("GET", PODS, listing(LATE), listing(LATE))
     inner.on("GET", PODS, Stream(broken, CUT), Stream())
     source = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)})
-    monkeypatch.setattr(reflector, "PAUSE", 1.0)  # longer than a map waits for the end of a burst
+    monkeypatch.setattr(reflector, "PAUSE", 1.0)  # longer than a map waits for further events
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
     with GpuFollow(source) as maps:
         found = next_of(maps)
@@ -196,11 +194,11 @@ def test_a_tenant_that_falls_silent_is_told_and_heard_again(
         broken.set()
         silent = next_of(maps)
         assert (silent.waiting, len(silent.notes)) == ((), 1)
-        again = next_of(maps)  # listed again, nothing is new
+        again = next_of(maps)  # listed again without changes
         assert (len(again.waiting), again.notes) == (1, ())
 
 
-def test_a_tenant_that_refuses_is_told_and_the_rest_goes_on(
+def test_follow_notes_a_forbidden_tenant_and_continues(
     api: FakeApi, inner: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet_host(api)
@@ -213,7 +211,7 @@ def test_a_tenant_that_refuses_is_told_and_the_rest_goes_on(
         assert len(found.gpus) == 1
 
 
-def test_a_lab_asks_its_tenants_with_a_kai_of_their_own(tmp_path: Path) -> None:
+def test_source_reads_own_kai_tenants_with_kubeconfigs(tmp_path: Path) -> None:
     tenants = [tenant_spec("own-kai", "ml"), tenant_spec("own-kai", "new"), tenant_spec("host-kai", "dev")]
     spec = lab_spec(cluster={"workers": 3}, tenants=[tenant.model_dump() for tenant in tenants])
     (tmp_path / "ml").write_text("")

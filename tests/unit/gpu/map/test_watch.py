@@ -1,4 +1,4 @@
-"""Reading the map from an API server, once and by watches. The server is scripted."""
+"""Reading the GPU map from a scripted API server, once and by watches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 
 
 class Nodes:
-    """A node that is asked, and how often."""
+    """A node query that records its calls."""
 
     def __init__(self) -> None:
         self.machine = Machine("worker", 1)
-        self.asked: list[Sequence[str]] = []
+        self.queried: list[Sequence[str]] = []
 
     def __call__(self, names: Sequence[str]) -> Mapping[str, NodeEvidence]:
-        self.asked.append(names)
+        self.queried.append(names)
         return {"worker": self.machine.evidence()}
 
 
@@ -40,25 +40,25 @@ def next_of(maps: GpuFollow) -> GpuMap:
     return found
 
 
-def test_map_is_read_from_pods_and_nodes_and_only_gpu_nodes_are_asked(api: FakeApi, cluster: Cluster) -> None:
+def test_read_queries_only_gpu_nodes(api: FakeApi, cluster: Cluster) -> None:
     nodes = Nodes()
     api.on("GET", NODES, listing(nodes.machine.node(), {"metadata": {"name": "plain"}}))
     api.on("GET", PODS, listing(pod("one", gpus=1, node="worker")))
     nodes.machine.held = {"/default/one": [0]}
     found = GpuSource(cluster, nodes).read()
-    assert nodes.asked == [["worker"]]
+    assert nodes.queried == [["worker"]]
     assert [holder.title for holder in found.gpus[0].holders] == ["default/one"]
     assert found.others == 1
 
 
-def test_refused_server_is_an_error(api: FakeApi, cluster: Cluster) -> None:
+def test_unauthorized_read_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, status(401, "Unauthorized"))
     api.on("GET", PODS, status(401, "Unauthorized"))
     with pytest.raises(ApiFailed):
         GpuSource(cluster).read()
 
 
-def test_context_that_may_not_list_nodes_gets_no_empty_map(api: FakeApi, cluster: Cluster) -> None:
+def test_forbidden_node_list_is_an_error(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, status(403, "nodes is forbidden"))
     api.on("GET", PODS, listing())
     with pytest.raises(ApiFailed, match="needs Node objects") as error:
@@ -66,7 +66,7 @@ def test_context_that_may_not_list_nodes_gets_no_empty_map(api: FakeApi, cluster
     assert "may list the nodes" in error.value.fix
 
 
-def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeApi, cluster: Cluster) -> None:
+def test_follow_gives_each_change_and_queries_nodes_only_if_needed(api: FakeApi, cluster: Cluster) -> None:
     nodes, go, on = Nodes(), threading.Event(), threading.Event()
     api.on("GET", NODES, listing(nodes.machine.node()))
     api.on("GET", NODES, Stream())
@@ -86,7 +86,7 @@ def test_follow_tells_each_change_and_asks_nodes_only_when_it_matters(api: FakeA
         last = next_of(maps)
         assert [holder.title for holder in last.gpus[0].holders] == ["default/one"]
         assert last.waiting == ()
-    assert len(nodes.asked) == 3
+    assert len(nodes.queried) == 3
 
 
 def test_follow_survives_a_cut_connection(api: FakeApi, cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_follow_survives_a_cut_connection(api: FakeApi, cluster: Cluster) -> Non
         assert maps.trouble == ""
 
 
-def test_follow_says_why_nothing_comes(api: FakeApi, cluster: Cluster) -> None:
+def test_follow_reports_an_unreachable_server(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", NODES, listing())
     api.on("GET", NODES, Stream())
     api.on("GET", PODS, listing())

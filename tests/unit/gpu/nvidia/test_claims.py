@@ -1,4 +1,4 @@
-"""Real GPUs shared out to nodes: never one to two nodes."""
+"""Assignment of real GPUs to nodes: each GPU to one node at most."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def machine(count: int) -> list[GpuDevice]:
 def shared(workers: int, gpus: int, **gpu: Any) -> dict[str, list[int]]:
     spec = LabSpec.model_validate({"cluster": {"workers": workers}, "gpu": {"mode": "nvidia", **gpu}})
     shares = assign(spec, machine(gpus))
-    given = list(chain.from_iterable(shares.values()))
-    assert len(given) == len({gpu.uuid for gpu in given}), "a GPU is on two nodes"
+    assigned = list(chain.from_iterable(shares.values()))
+    assert len(assigned) == len({gpu.uuid for gpu in assigned}), "a GPU is on two nodes"
     return {node.removeprefix("kailab-demo-"): [gpu.index for gpu in held] for node, held in shares.items()}
 
 
@@ -43,25 +43,25 @@ def pool(name: str, devices: object = None, workers: int = 1) -> dict[str, objec
         (0, 2, {"control-plane": [0, 1]}),
     ],
 )
-def test_all_is_shared_out_evenly(workers: int, gpus: int, shares: dict[str, list[int]]) -> None:
+def test_gpus_are_distributed_evenly(workers: int, gpus: int, shares: dict[str, list[int]]) -> None:
     assert shared(workers, gpus) == shares
 
 
-def test_a_number_takes_the_lowest_that_are_free() -> None:
+def test_count_assigns_the_lowest_free_indices() -> None:
     assert shared(2, 5, devices=2) == {"worker": [0, 1], "worker2": [2, 3]}
 
 
-def test_named_ones_first_then_numbers_then_the_rest() -> None:
+def test_named_gpus_are_assigned_first_then_counts_then_all() -> None:
     pools = [pool("rest", "all"), pool("two", 2), pool("named", [3, UUIDS[0]]), pool("more", "all")]
     assert shared(4, 7, pools=pools) == {"worker": [4, 5], "worker2": [1, 2], "worker3": [0, 3], "worker4": [6]}
 
 
-def test_a_worker_behind_the_pools_gets_nothing() -> None:
+def test_worker_outside_pools_gets_no_gpu() -> None:
     assert shared(3, 2, pools=[pool("a", workers=2)]) == {"worker": [0], "worker2": [1]}
 
 
 @pytest.mark.parametrize(
-    ("gpus", "pools", "says"),
+    ("gpus", "pools", "message"),
     [
         (0, [pool("a")], "NVML reports no GPU"),
         (2, [pool("a", [2])], "worker: this machine has no GPU 2"),
@@ -71,8 +71,8 @@ def test_a_worker_behind_the_pools_gets_nothing() -> None:
         (3, [pool("a", 2, workers=2)], "worker2: 2 are requested, and 1 of 3 are left"),
     ],
 )
-def test_what_the_machine_cannot_give_is_refused(gpus: int, pools: list[dict[str, object]], says: str) -> None:
-    with pytest.raises(SpecError, match=says) as refused:
+def test_unavailable_gpus_are_refused(gpus: int, pools: list[dict[str, object]], message: str) -> None:
+    with pytest.raises(SpecError, match=message) as refused:
         shared(2, gpus, pools=pools)
     assert refused.value.fix
     assert len(refused.value.evidence) == gpus

@@ -1,4 +1,4 @@
-"""The mounts of kind's configuration for each strategy."""
+"""Mounts in kind's configuration for each strategy."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GPUS = (gpu(0, 2), gpu(1, 0))
         ("cdi", "/var/run/nvidia-container-devices/cdi/nvidia.com/gpu"),
     ],
 )
-def test_requests_name_each_gpu_by_its_uuid(strategy: str, folder: str) -> None:
+def test_request_mounts_name_each_gpu_by_uuid(strategy: str, folder: str) -> None:
     assert extra_mounts(strategy, GPUS, FILES, "x86_64") == [
         {"hostPath": "/dev/null", "containerPath": f"{folder}/{uuid(0)}"},
         {"hostPath": "/dev/null", "containerPath": f"{folder}/{uuid(1)}"},
     ]
 
 
-def test_explicit_mounts_are_the_nodes_own_devices_and_the_drivers_files() -> None:
+def test_explicit_mounts_are_devices_of_the_node_and_driver_files() -> None:
     firmware = f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
     fedora = replace(FILES, libraries=(f"/usr/lib64/libcuda.so.{VERSION}",), firmware=(firmware,))
     mounts = extra_mounts("explicit-mounts", GPUS, fedora, "aarch64")
@@ -51,17 +51,17 @@ def test_explicit_mounts_are_the_nodes_own_devices_and_the_drivers_files() -> No
 
 
 @pytest.mark.parametrize("strategy", list(strategies()))
-def test_a_node_without_gpus_mounts_nothing(strategy: str) -> None:
+def test_node_without_gpus_has_no_mounts(strategy: str) -> None:
     assert extra_mounts(strategy, (), FILES, "x86_64") == []
 
 
 @pytest.mark.parametrize("strategy", list(strategies()))
-def test_no_path_holds_what_would_end_it(strategy: str) -> None:
+def test_paths_contain_no_colon(strategy: str) -> None:
     for mount in extra_mounts(strategy, GPUS, FILES, "x86_64"):
         assert ":" not in mount["hostPath"] + mount["containerPath"]
 
 
-def test_libraries_keep_their_names() -> None:
+def test_libraries_keep_their_paths() -> None:
     mounts = extra_mounts("explicit-mounts", GPUS, FILES, "x86_64")
     assert {
         "hostPath": f"{LIB}/libcuda.so.{VERSION}",
@@ -70,7 +70,7 @@ def test_libraries_keep_their_names() -> None:
     } in mounts
 
 
-def test_no_file_of_the_real_path_names_a_driver_version() -> None:
+def test_no_file_for_real_gpus_names_a_driver_version() -> None:
     root = Path(node_state.__file__).parents[3]
     places = ("lab/host/nvidia/*", "lab/gpu/nvidia/*.py", "kind/gpu/nvidia/*")
     files = [path for place in places for path in root.glob(place) if path.is_file()]

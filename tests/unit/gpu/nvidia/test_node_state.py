@@ -1,4 +1,4 @@
-"""The lab's files in a node with real GPUs, and what the node says of itself."""
+"""The lab's files in a node with real GPUs, and the state that the node reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.nvidia_world import gpu, uuid
 GPUS = (gpu(0, 2), gpu(1, 0))
 FILES = RealFiles.of(GPUS, ToolkitOptions())
 
-WELL = "\n".join(
+HEALTHY = "\n".join(
     [
         *(f"sum {digest}  {path}" for path, digest in FILES.sums().items()),
         "minor 0",
@@ -30,20 +30,20 @@ WELL = "\n".join(
 )
 
 
-def test_the_list_names_minors_and_uuids() -> None:
+def test_list_has_minors_and_uuids() -> None:
     assert FILES.texts[LIST] == f"2 {uuid(0)}\n0 {uuid(1)}\n"
     config = tomllib.loads(FILES.texts[RUNTIME_CONFIG])
     assert config["nvidia-container-runtime"]["mode"] == "cdi"
     assert config["accept-nvidia-visible-devices-envvar-when-unprivileged"] is True
 
 
-def test_a_node_without_gpus_gets_what_takes_them_away_and_no_runtime() -> None:
+def test_node_without_gpus_gets_list_script_and_unit_only() -> None:
     bare = RealFiles.of((), ToolkitOptions())
     assert bare.texts[LIST] == ""
     assert set(bare.texts) == {LIST, SCRIPT, f"/etc/systemd/system/{UNIT}"}
 
 
-def test_the_installer_carries_every_file_whole() -> None:
+def test_installer_contains_every_file() -> None:
     words = shlex.split(FILES.installer(), comments=True)
     for text in FILES.texts.values():
         assert text in words
@@ -51,8 +51,8 @@ def test_the_installer_carries_every_file_whole() -> None:
     assert FILES.installer().count("chmod 0755") == 1
 
 
-def test_a_node_that_is_well_has_no_difference() -> None:
-    state = NodeState.parse(WELL)
+def test_healthy_node_has_no_difference() -> None:
+    state = NodeState.parse(HEALTHY)
     assert FILES.differences(state) == []
     assert not FILES.untouched(state)
     assert FILES.missing_programs(state) == []
@@ -60,7 +60,7 @@ def test_a_node_that_is_well_has_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("minor 2", "", "/dev/nvidia2 is missing"),
         ("minor 2", "minor 2\nminor 7", "/dev/nvidia7 belongs to another node"),
@@ -72,20 +72,20 @@ def test_a_node_that_is_well_has_no_difference() -> None:
         (f"  {LIST}", "  /elsewhere", f"{LIST} is missing"),
     ],
 )
-def test_what_differs_is_said(old: str, new: str, says: str) -> None:
-    assert old in WELL
-    assert any(says in line for line in FILES.differences(NodeState.parse(WELL.replace(old, new, 1))))
+def test_differences_are_named(old: str, new: str, message: str) -> None:
+    assert old in HEALTHY
+    assert any(message in line for line in FILES.differences(NodeState.parse(HEALTHY.replace(old, new, 1))))
 
 
-def test_a_changed_file_differs() -> None:
-    assert FILES.differences(NodeState.parse(WELL.replace("sum ", "sum 0", 1))) == [f"{LIST} differs"]
+def test_changed_file_is_a_difference() -> None:
+    assert FILES.differences(NodeState.parse(HEALTHY.replace("sum ", "sum 0", 1))) == [f"{LIST} differs"]
 
 
-def test_a_kernel_that_shows_no_parameters_is_no_difference() -> None:
-    assert FILES.differences(NodeState.parse(WELL.replace("modify 0\n", ""))) == []
+def test_missing_kernel_parameters_are_not_a_difference() -> None:
+    assert FILES.differences(NodeState.parse(HEALTHY.replace("modify 0\n", ""))) == []
 
 
-def test_a_node_that_nobody_touched() -> None:
+def test_untouched_node_is_recognized() -> None:
     state = NodeState.parse("minor 0\nminor 1\nunit  \n")
     assert FILES.untouched(state)
     assert FILES.missing_programs(state) == ["nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"]

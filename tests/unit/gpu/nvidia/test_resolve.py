@@ -1,4 +1,4 @@
-"""What a lab file becomes on a machine with GPUs, and that no two nodes or labs get the same one."""
+"""Resolution of a lab file on a machine with GPUs: no two nodes or labs get the same GPU."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ def lab(workers: int = 2, name: str = "demo", **gpu_section: Any) -> LabSpec:
 
 
 def resolve(spec: LabSpec, machine: NvidiaFacts | None = None, **taken: str) -> tuple[LabSpec, tuple[str, ...]]:
-    return resolve_real(spec, machine or facts(), {}, "", {uuid(int(key[1:])): who for key, who in taken.items()})
+    return resolve_real(spec, machine or facts(), {}, "", {uuid(int(key[1:])): owner for key, owner in taken.items()})
 
 
 @pytest.mark.parametrize("mode", ["none", "simulated"])
-def test_other_modes_are_left_alone(mode: str) -> None:
+def test_other_modes_are_unchanged(mode: str) -> None:
     spec = lab(mode=mode)
     assert resolve(spec) == (spec, ())
 
 
-def test_auto_becomes_nvidia_where_that_works_and_says_why() -> None:
-    spec, told = resolve(lab(mode="auto"))
+def test_auto_becomes_nvidia_with_a_reason_where_that_works() -> None:
+    spec, messages = resolve(lab(mode="auto"))
     assert (spec.gpu.mode, spec.gpu.strategy, spec.gpu.pools) == ("nvidia", "volume-mount", ())
-    assert len(told) == 1
-    assert "passed to nodes by volume-mount" in told[0]
+    assert len(messages) == 1
+    assert "passed to nodes by volume-mount" in messages[0]
 
 
-def test_auto_becomes_simulated_where_there_is_no_gpu() -> None:
-    spec, told = resolve(lab(mode="auto"), facts(nvml=Nvml(why="no driver")))
+def test_auto_becomes_simulated_without_gpus() -> None:
+    spec, messages = resolve(lab(mode="auto"), facts(nvml=Nvml(why="no driver")))
     assert spec.gpu.mode == "simulated"
-    assert told == ()
+    assert messages == ()
 
 
-def test_auto_never_passes_a_simulation_off_as_real() -> None:
-    spec, told = resolve(lab(mode="auto", strategy="cdi"), facts(toolkit=Toolkit()))
+def test_auto_explains_simulated_gpus_on_a_machine_with_gpus() -> None:
+    spec, messages = resolve(lab(mode="auto", strategy="cdi"), facts(toolkit=Toolkit()))
     assert spec.gpu.mode == "simulated"
-    assert "GPUs are simulated" in told[0]
-    spec, told = resolve(lab(mode="auto"), a0="other", a1="other", a2="other", a3="other")
+    assert "GPUs are simulated" in messages[0]
+    spec, messages = resolve(lab(mode="auto"), a0="other", a1="other", a2="other", a3="other")
     assert spec.gpu.mode == "simulated"
-    assert told == ("GPUs are simulated: lab other uses this machine's",)
+    assert messages == ("GPUs are simulated: lab other uses this machine's",)
 
 
 def test_nvidia_is_never_replaced() -> None:
@@ -74,33 +74,33 @@ def test_nvidia_is_never_replaced() -> None:
     assert len(caught.value.evidence) == 4
 
 
-def test_fewer_gpus_than_workers_leave_workers_without() -> None:
-    spec, told = resolve(lab(workers=3), facts(nvml=Nvml(VERSION, "13.0", (gpu(0), gpu(1)))))
+def test_excess_workers_get_no_gpus() -> None:
+    spec, messages = resolve(lab(workers=3), facts(nvml=Nvml(VERSION, "13.0", (gpu(0), gpu(1)))))
     assert list(pools_by_node(spec)) == list(WORKERS)
-    assert told == ("only 2 of 3 workers get GPUs: this machine has no more",)
+    assert messages == ("only 2 of 3 workers get GPUs: this machine has no more",)
 
 
-def test_a_pool_that_would_stay_empty_is_refused() -> None:
+def test_pool_without_gpus_is_refused() -> None:
     pools = [{"name": "a", "devices": 4}, {"name": "b", "devices": "all"}]
     with pytest.raises(SpecError, match="no GPU is left for worker2"):
         resolve(lab(pools=pools))
 
 
-def test_gpus_in_mig_mode_and_of_other_labs_are_named() -> None:
-    cut = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, 0), gpu(2, 1), gpu(3, mig=True))))
-    spec, told = resolve(lab(), cut, a0="other")
-    assert [line.split()[1] for line in told] == ["3", "0"]
-    assert share_out(spec, cut, {uuid(0): "other"}) == {WORKERS[0]: (gpu(1, 0),), WORKERS[1]: (gpu(2, 1),)}
+def test_unusable_gpus_are_named() -> None:
+    machine = facts(nvml=Nvml(VERSION, "13.0", (gpu(0, 2), gpu(1, 0), gpu(2, 1), gpu(3, mig=True))))
+    spec, messages = resolve(lab(), machine, a0="other")
+    assert [line.split()[1] for line in messages] == ["3", "0"]
+    assert share_out(spec, machine, {uuid(0): "other"}) == {WORKERS[0]: (gpu(1, 0),), WORKERS[1]: (gpu(2, 1),)}
 
 
-def test_a_gpu_of_another_lab_cannot_be_named() -> None:
+def test_gpu_used_by_another_lab_is_refused() -> None:
     spec = lab(workers=1, devices=[0])
     with pytest.raises(SpecError, match="no GPU 0") as caught:
         share_out(spec, facts(), {uuid(0): "other"})
     assert f"GPU 0 {uuid(0)}: used by lab other" in caught.value.evidence
 
 
-def test_what_a_cluster_has_is_not_decided_anew(tmp_path: Path) -> None:
+def test_existing_claims_are_reused(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     record(journal, "cluster", {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}, "explicit-mounts")
     assert recorded(journal) == {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}
@@ -108,12 +108,12 @@ def test_what_a_cluster_has_is_not_decided_anew(tmp_path: Path) -> None:
     spec, _ = resolve_here(lab(mode="auto"), facts(), journal)
     assert (spec.gpu.mode, spec.gpu.strategy) == ("nvidia", "explicit-mounts")
     assert list(pools_by_node(spec)) == [WORKERS[0]]
-    # and never by a simulation
+    # claims are never replaced by simulated GPUs
     with pytest.raises(HostNotReady):
         resolve_here(lab(mode="auto"), facts(nvml=Nvml(why="no driver")), journal)
 
 
-def test_a_new_claim_replaces_the_old_one(tmp_path: Path) -> None:
+def test_new_claim_replaces_the_old_one(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     record(journal, "cluster", {WORKERS[0]: (gpu(0, 2), gpu(1, 0))}, "cdi")
     record(journal, "cluster", {WORKERS[1]: (gpu(1, 0),)}, "cdi")
@@ -155,11 +155,11 @@ def test_two_labs_claim_different_gpus(runner: FakeRunner, monkeypatch: pytest.M
     assert sorted(path.rpartition("/")[2] for path in paths) == [uuid(number) for number in range(4)]
     assert set(first) == set(WORKERS)
     assert set(second) == {"kailab-other-worker", "kailab-other-worker2"}
-    # an earlier creation that did not finish keeps what it claimed
+    # an unfinished creation keeps its claims
     assert claim(context(lab(strategy="volume-mount", devices=1), runner), "cluster") == first
 
 
-def test_a_claim_of_a_gpu_that_went_away_is_given_up(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_of_a_missing_gpu_is_replaced(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx = context(lab(workers=1, strategy="volume-mount"), runner)
     record(ctx.journal, "cluster", {WORKERS[0]: (gpu(8),)}, "volume-mount")
     monkeypatch.setattr(real_choice, "discover_now", lambda run, engine: PREPARED)
@@ -167,9 +167,7 @@ def test_a_claim_of_a_gpu_that_went_away_is_given_up(runner: FakeRunner, monkeyp
     assert len(recorded(ctx.journal)[WORKERS[0]]) == 4
 
 
-def test_no_cluster_is_made_on_a_machine_that_is_not_prepared(
-    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_claim_on_an_unprepared_machine_is_refused(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_choice, "discover_now", lambda run, engine: facts())
     ctx = context(lab(strategy="volume-mount"), runner)
     with pytest.raises(HostNotReady, match="not prepared") as caught:

@@ -1,4 +1,4 @@
-"""The steps of mode nvidia against pretended nodes and a pretended cluster."""
+"""The steps of mode nvidia against fake nodes and a fake cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROGRAMS = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
 
 
 class Node:
-    """A privileged node: it has the device nodes of all GPUs until its own list is installed."""
+    """A privileged node, with the device nodes of all GPUs until its list is installed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,12 +46,12 @@ class Node:
         self.programs = list(PROGRAMS)
         self.extra: list[str] = ["handler nvidia"]
 
-    def look(self, call: Call) -> str:
+    def report(self, call: Call) -> str:
         assert "/proc/driver/nvidia/params" in str(call.stdin)
         lines = [f"minor {minor}" for minor in self.minors]
         if self.files is not None:
             lines += [f"sum {digest}  {path}" for path, digest in self.files.sums().items()]
-            lines += [f"{word} {one.uuid}" for word in ("gpu", "spec") for one in SHARES.get(self.name, ())]
+            lines += [f"{word} {device.uuid}" for word in ("gpu", "spec") for device in SHARES.get(self.name, ())]
             lines += ["unit enabled active", "modify 0"]
         lines += [f"program /usr/bin/{name}" for name in self.programs]
         return "\n".join([*lines, *self.extra])
@@ -61,7 +61,7 @@ class Node:
         wanted = RealFiles.of(gpus, SPEC.gpu.toolkit)
         assert call.stdin == wanted.installer()
         self.files = wanted
-        self.minors = [one.minor for one in gpus]
+        self.minors = [device.minor for device in gpus]
         return ""
 
 
@@ -87,17 +87,17 @@ class NvidiaWorld:
         self.api.add(*(make_node(name) for name in self.nodes))
 
     def docker(self, *, installs: bool = False) -> None:
-        """Let ``docker`` answer for the nodes."""
+        """Declare the docker commands of the nodes."""
         self.runner.handle("docker ps -aq --no-trunc --filter", out=lambda _: "\n".join(reversed(list(self.nodes))))
         for node in self.nodes.values():
-            shown = {
+            container = {
                 "Name": f"/{node.name}",
                 "Id": node.name,
                 "State": {"Status": "running"},
                 "Config": {"Labels": {"io.x-k8s.kind.cluster": "kailab-demo"}},
             }
-            self.runner.handle(["docker", "inspect", "--type", "container", node.name], out=json.dumps([shown]))
-            self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
+            self.runner.handle(["docker", "inspect", "--type", "container", node.name], out=json.dumps([container]))
+            self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.report)
             if installs:
                 self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s"], out=node.install, exact=True)
 
@@ -113,27 +113,27 @@ def world(tmp_path: Path, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -
     return NvidiaWorld(tmp_path, runner)
 
 
-def test_the_steps_and_their_order() -> None:
-    made = gpu_steps(SPEC)
-    assert {step.id: step.needs for step in made} == {
+def test_steps_and_their_needs() -> None:
+    gpu_part = gpu_steps(SPEC)
+    assert {step.id: step.needs for step in gpu_part} == {
         "gpu-nodes": ("cluster",),
         "gpu-plugin": ("gpu-nodes", "network"),
         "gpu-labels": ("gpu-plugin",),
         "gpu-heal": ("gpu-plugin",),
         "gpu-proof": ("gpu-plugin",),
     }
-    said = " ".join(effect.what for step in made for effect in step.effects())
-    assert "volume-mount" in said
-    assert "A100" not in said, "the lab file's model is of simulated GPUs"
+    effects = " ".join(effect.what for step in gpu_part for effect in step.effects())
+    assert "volume-mount" in effects
+    assert "A100" not in effects, "the model in the lab file is for simulated GPUs"
 
 
-def test_somebody_elses_cluster_keeps_its_nodes() -> None:
+def test_existing_cluster_is_refused() -> None:
     cluster = {"provider": "existing", "kubeconfig": "/k", "context": "c"}
     with pytest.raises(SpecError, match="existing"):
         gpu_steps(LabSpec.model_validate({"cluster": cluster, "gpu": {"mode": "nvidia"}}))
 
 
-def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world: NvidiaWorld) -> None:
+def test_apply_leaves_each_node_only_its_own_gpus(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     assert step.observe(world.ctx).state is State.ABSENT
@@ -146,7 +146,7 @@ def test_every_node_keeps_its_own_gpus_only_and_then_nothing_is_left_to_do(world
     assert "nvidia.com/gpu.present" not in world.labels(CONTROL)
 
 
-def test_a_device_node_that_came_back_is_drift(world: NvidiaWorld) -> None:
+def test_reappeared_device_node_is_drift(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
@@ -157,7 +157,7 @@ def test_a_device_node_that_came_back_is_drift(world: NvidiaWorld) -> None:
         step.verify(world.ctx)
 
 
-def test_a_gpu_that_the_machine_does_not_know_any_more(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_fails_if_the_machine_lost_a_gpu(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.docker(installs=True)
     step = RealGpuNodes(SPEC)
     step.apply(world.ctx)
@@ -167,7 +167,7 @@ def test_a_gpu_that_the_machine_does_not_know_any_more(world: NvidiaWorld, monke
     assert f"{TWO}: {uuid(3)}" in caught.value.evidence
 
 
-def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: NvidiaWorld) -> None:
+def test_missing_toolkit_programs_are_copied_into_the_node(world: NvidiaWorld) -> None:
     world.docker(installs=True)
     world.nodes[ONE].programs = ["nvidia-ctk"]
     for name in ("nvidia-container-runtime", "nvidia-cdi-hook"):
@@ -176,14 +176,14 @@ def test_the_toolkit_is_copied_in_where_the_node_image_has_none(world: NvidiaWor
     RealGpuNodes(SPEC).apply(world.ctx)
 
 
-def test_a_toolkit_that_is_nowhere_is_said(world: NvidiaWorld) -> None:
+def test_missing_toolkit_is_an_error(world: NvidiaWorld) -> None:
     world.docker()
     world.nodes[ONE].programs = []
     with pytest.raises(LabError, match="nvidia-container-runtime is missing on"):
         RealGpuNodes(SPEC).apply(world.ctx)
 
 
-def test_nodes_of_a_lab_without_real_gpus_are_refused(world: NvidiaWorld) -> None:
+def test_nodes_created_without_real_gpus_are_refused(world: NvidiaWorld) -> None:
     world.docker()
     world.nodes[ONE].extra = []
     for owned in world.ctx.journal.owned("gpu"):
@@ -197,7 +197,7 @@ def test_nodes_of_a_lab_without_real_gpus_are_refused(world: NvidiaWorld) -> Non
     )
 
 
-def test_the_plugin_waits_for_what_the_journal_says(world: NvidiaWorld) -> None:
+def test_plugin_offers_follow_the_journal(world: NvidiaWorld) -> None:
     plugin = RealGpuPlugin(SPEC)
     assert {node: str(offer) for node, offer in plugin.offers(world.ctx).items()} == {ONE: "2", TWO: "2"}
     (pod,) = [doc["spec"]["template"]["spec"] for doc in plugin.documents() if doc["kind"] == "DaemonSet"]
@@ -206,13 +206,13 @@ def test_the_plugin_waits_for_what_the_journal_says(world: NvidiaWorld) -> None:
     assert [volume["name"] for volume in pod["volumes"]] == ["kubelet-device-plugins-dir"]
 
 
-def found(world: NvidiaWorld, **labels: str) -> None:
+def set_labels(world: NvidiaWorld, **labels: str) -> None:
     for name in (ONE, TWO):
         world.labels(name).update({f"nvidia.com/gpu.{key}": value for key, value in labels.items()})
 
 
 @pytest.mark.parametrize(
-    ("labels", "state", "says"),
+    ("labels", "state", "message"),
     [
         ({}, State.ABSENT, ""),
         ({"memory": "23034", "product": "NVIDIA-L4"}, State.READY, ""),
@@ -220,22 +220,20 @@ def found(world: NvidiaWorld, **labels: str) -> None:
         ({"memory": "15360", "product": "NVIDIA-L4"}, State.DRIFTED, "should be 23034"),
     ],
 )
-def test_labels_are_compared_with_what_nvml_told(
-    world: NvidiaWorld, labels: dict[str, str], state: State, says: str
-) -> None:
-    found(world, present="true", **labels)
+def test_labels_are_compared_with_nvml(world: NvidiaWorld, labels: dict[str, str], state: State, message: str) -> None:
+    set_labels(world, present="true", **labels)
     seen = RealGpuLabels(SPEC).observe(world.ctx)
     assert seen.state is state
-    assert all(says in line for line in seen.diff)
+    assert all(message in line for line in seen.diff)
     assert bool(seen.diff) == (state is State.DRIFTED)
 
 
 def smi(*numbers: int) -> str:
-    return "".join(f"GPU {at}: NVIDIA L4 (UUID: {uuid(number)})\n" for at, number in enumerate(numbers))
+    return "".join(f"GPU {index}: NVIDIA L4 (UUID: {uuid(number)})\n" for index, number in enumerate(numbers))
 
 
 def serve(world: NvidiaWorld, answer: Callable[[str], str | Failure]) -> None:
-    """Let the device plugin run on the workers, and its pods answer nvidia-smi."""
+    """Run the device plugin on the workers, whose pods answer nvidia-smi."""
     for name in (ONE, TWO):
         world.api.add(plugin_pod(name, "x", "2026-11-21T10:00:07Z"))
     nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.api.of_kind("Pod")}
@@ -247,7 +245,7 @@ def serve(world: NvidiaWorld, answer: Callable[[str], str | Failure]) -> None:
     world.api.react("exec", "Pod", run)
 
 
-def test_machine_nodes_and_pods_agree(world: NvidiaWorld) -> None:
+def test_proof_passes_if_machine_nodes_and_pods_agree(world: NvidiaWorld) -> None:
     mig = "  MIG 1g.5gb     Device  0: (UUID: MIG-1)\n"
     serve(world, lambda node: smi(0, 1) if node == ONE else smi(2, 3) + mig)
     step = RealGpuProof(SPEC)
@@ -257,7 +255,7 @@ def test_machine_nodes_and_pods_agree(world: NvidiaWorld) -> None:
     assert world.events == []
 
 
-def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: NvidiaWorld) -> None:
+def test_pod_that_sees_a_gpu_of_another_node_fails_the_proof(world: NvidiaWorld) -> None:
     serve(world, lambda node: smi(0, 1, 2) if node == ONE else smi(3))
     with pytest.raises(StepFailed) as caught:
         RealGpuProof(SPEC).verify(world.ctx)
@@ -267,7 +265,7 @@ def test_a_pod_that_sees_another_nodes_gpu_is_caught(world: NvidiaWorld) -> None
     )
 
 
-def test_without_plugin_pods_nothing_is_proven(world: NvidiaWorld) -> None:
+def test_proof_fails_without_plugin_pods(world: NvidiaWorld) -> None:
     assert RealGpuProof(SPEC).observe(world.ctx).state is State.ABSENT
     with pytest.raises(StepFailed, match="does not run"):
         RealGpuProof(SPEC).verify(world.ctx)
@@ -277,7 +275,7 @@ def refuse(message: str) -> Callable[[str], Failure]:
     return lambda node: (500, message)
 
 
-def test_a_driver_without_nvidia_smi_is_said(world: NvidiaWorld) -> None:
+def test_driver_without_nvidia_smi_is_reported(world: NvidiaWorld) -> None:
     serve(world, refuse('exec: "nvidia-smi": executable file not found in $PATH'))
     step = RealGpuProof(SPEC)
     step.verify(world.ctx)
@@ -287,13 +285,13 @@ def test_a_driver_without_nvidia_smi_is_said(world: NvidiaWorld) -> None:
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_an_nvidia_smi_that_fails_has_seen_no_gpu(world: NvidiaWorld) -> None:
+def test_failed_nvidia_smi_fails_the_proof(world: NvidiaWorld) -> None:
     serve(world, refuse("command terminated with exit code 9"))
     with pytest.raises(StepFailed):
         RealGpuProof(SPEC).verify(world.ctx)
 
 
-def test_a_gpu_the_machine_lost_is_a_difference() -> None:
+def test_lost_gpu_is_a_difference() -> None:
     shares = {ONE: frozenset({uuid(0)})}
     assert SeenGpus(frozenset(), shares, shares).differences() == (
         f"{ONE} has {uuid(0)}, which NVML does not report on this machine",

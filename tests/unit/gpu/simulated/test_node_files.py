@@ -1,4 +1,4 @@
-"""The simulated GPUs as text: UUIDs, NVML config, CDI spec, and the tar that carries them into a node."""
+"""Files of simulated GPUs: UUIDs, NVML config, CDI spec, and the tar that installs them in a node."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ GPUS = gpus_of("demo", "w1", GpuSpec(per_node=2))
 DIGEST = "0123456789abcdef" * 4
 
 
-def test_a_gpu_has_the_same_uuid_at_every_call_and_no_other_has_it() -> None:
+def test_gpu_uuids_are_stable_and_unique() -> None:
     assert gpu_uuid("demo", "w1", 0) == "GPU-60186bc5-5e5d-5386-bed8-4b74f6548b9d"
     uuids = {gpu_uuid(lab, node, i) for lab in ("a", "b") for node in ("n1", "n2") for i in range(4)}
     assert len(uuids) == 16
     assert all(re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) for uuid in uuids)
 
 
-def test_nvml_config_in_full() -> None:
+def test_nvml_config_has_every_value() -> None:
     broken = replace(GPUS[1], used=512, xid=79, lost=True)
     lines = nvml_config("w1", [GPUS[0], broken]).splitlines()
     facts = "memory=40960 cc=8.0 pci=000000FF:{}:00.0 id=20B010DE subsys=134F10DE power=400"
@@ -52,16 +52,16 @@ def test_nvml_config_in_full() -> None:
         f"gpu index=1 minor=1 uuid={GPUS[1].uuid} {facts.format('02')} used=512 xid=79 health=lost {name}",
         "end",
     ]
-    assert nvml_config("w1", GPUS).endswith("end\n"), "without its last line the library ignores the file"
+    assert nvml_config("w1", GPUS).endswith("end\n"), "the library ignores a file without its last line"
 
 
-def test_a_model_without_figures_has_no_ids_of_its_own() -> None:
+def test_unknown_model_has_no_pci_ids() -> None:
     (gpu,) = gpus_of("demo", "w1", GpuSpec(per_node=1, model="Mine", memory=1000))
     line = nvml_config("w1", [gpu]).splitlines()[-2]
     assert line == f"gpu index=0 minor=0 uuid={gpu.uuid} memory=1000 cc=8.0 pci=000000FF:01:00.0 id=000010DE name=Mine"
 
 
-def test_cdi_spec_gives_each_gpu_by_index_and_uuid_and_all() -> None:
+def test_cdi_spec_names_gpus_by_index_and_uuid_and_all() -> None:
     spec = cdi_spec(GPUS, "/lib/nvml.so", "x86_64")
     assert spec["kind"] == "nvidia.com/gpu"
     nodes = {
@@ -78,7 +78,7 @@ def test_cdi_spec_gives_each_gpu_by_index_and_uuid_and_all() -> None:
 
 
 @pytest.mark.parametrize(("arch", "multiarch"), [("x86_64", "x86_64-linux-gnu"), ("aarch64", "aarch64-linux-gnu")])
-def test_every_container_gets_library_and_config_read_only(arch: str, multiarch: str) -> None:
+def test_containers_get_library_and_config_read_only(arch: str, multiarch: str) -> None:
     edits = cdi_spec(GPUS, "/lib/nvml.so", arch)["containerEdits"]
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
     assert mounts == {
@@ -92,12 +92,12 @@ def test_every_container_gets_library_and_config_read_only(arch: str, multiarch:
     assert [node["path"] for node in edits["deviceNodes"]] == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
 
 
-def test_product_label_is_what_gpu_feature_discovery_makes_of_the_name() -> None:
+def test_product_label_matches_gpu_feature_discovery() -> None:
     assert product_label("NVIDIA A100-SXM4-40GB") == "NVIDIA-A100-SXM4-40GB"
     assert product_label("NVIDIA H100  80GB (HBM3)/x") == "NVIDIA-H100-80GB-HBM3x"
 
 
-def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
+def test_tar_holds_the_files_of_the_install_script(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"\x7fELF library")
     for name in PROGRAMS:
@@ -118,7 +118,7 @@ def test_the_tar_holds_what_the_install_script_reads(tmp_path: Path) -> None:
     assert json.loads(content["cdi.json"])["containerEdits"]["mounts"][0]["hostPath"] == files.library
 
 
-def test_the_install_script_puts_every_file_where_its_sum_is_looked_for() -> None:
+def test_install_script_writes_every_checked_file() -> None:
     files = files_of("w1", GPUS, DIGEST, "x86_64")
     script = (assets("kind") / "gpu" / "install.sh").read_text()
     units = re.search(r"for unit in (.*); do\n(.*?)\ndone", script, re.DOTALL)
@@ -129,10 +129,10 @@ def test_the_install_script_puts_every_file_where_its_sum_is_looked_for() -> Non
         assert f"{path} 0" in script or f">{path}" in script, f"install.sh does not write {path}"
     for path, target in files.links.items():
         assert f'link {path} "$folder/{Path(target).name}"' in script
-    assert CDI_SPEC in script.splitlines()[-1], "devices would be handed out before they are there"
+    assert CDI_SPEC in script.splitlines()[-1], "the CDI spec must come last, after its devices exist"
 
 
-def test_the_runtime_config_makes_the_toolkit_use_our_spec() -> None:
+def test_runtime_config_selects_the_cdi_spec_of_the_lab() -> None:
     import tomllib
 
     config = tomllib.loads(files_of("w1", GPUS, DIGEST, "x86_64").texts[RUNTIME_CONFIG])
@@ -142,7 +142,7 @@ def test_the_runtime_config_makes_the_toolkit_use_our_spec() -> None:
     assert config["accept-nvidia-visible-devices-envvar-when-unprivileged"] is True
 
 
-def test_the_toolkit_writes_a_log_only_where_the_lab_file_asks_for_one() -> None:
+def test_toolkit_writes_a_log_only_if_the_lab_file_requests_it() -> None:
     import tomllib
 
     def runtime(log: str) -> dict[str, object]:
@@ -154,7 +154,7 @@ def test_the_toolkit_writes_a_log_only_where_the_lab_file_asks_for_one() -> None
     assert runtime("debug") == {**runtime("none"), "log-level": "debug", "debug": RUNTIME_LOG}
 
 
-def test_the_containerd_patch_adds_the_handler_to_kinds_config() -> None:
+def test_containerd_patch_adds_the_handler_to_the_config_of_kind() -> None:
     import tomllib
 
     text = (assets("kind") / "gpu" / "containerd-nvidia.toml").read_text()

@@ -1,4 +1,4 @@
-"""Which GPU steps a lab has, and step gpu-nodes against pretended nodes."""
+"""The GPU steps of a lab, and step gpu-nodes against fake nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
     return GpuWorld(tmp_path)
 
 
-def test_the_steps_and_their_order() -> None:
+def test_steps_and_their_needs() -> None:
     steps = gpu_steps(SPEC)
     assert {step.id: step.needs for step in steps} == {
         "gpu-nodes": ("cluster",),
@@ -29,18 +29,18 @@ def test_the_steps_and_their_order() -> None:
         "gpu-labels": ("gpu-plugin",),
         "gpu-heal": ("gpu-plugin",),
     }
-    said = " ".join(effect.what for step in steps for effect in step.effects())
-    assert "2 simulated GPUs (NVIDIA A100-SXM4-40GB, 40960 MiB) on each of 2 workers" in said
+    effects = " ".join(effect.what for step in steps for effect in step.effects())
+    assert "2 simulated GPUs (NVIDIA A100-SXM4-40GB, 40960 MiB) on each of 2 workers" in effects
     assert not [effect for step in steps for effect in step.effects() if effect.where == "host"]
 
 
 @pytest.mark.parametrize("gpu", [{"mode": "none"}, {"mode": "simulated", "perNode": 0}])
-def test_a_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
+def test_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
     assert gpu_steps(LabSpec.model_validate({"gpu": gpu})) == []
 
 
 @pytest.mark.parametrize(
-    ("spec", "says"),
+    ("spec", "message"),
     [
         ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}, "existing"),
         ({"gpu": {"model": "two\nlines", "memoryMiB": 1000}}, "one line"),
@@ -50,17 +50,17 @@ def test_a_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
         ({"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}}, "gpu.pools.b.model"),
     ],
 )
-def test_gpus_that_cannot_be_had_are_refused(spec: Json, says: str) -> None:
-    with pytest.raises(SpecError, match=says) as refused:
+def test_invalid_gpus_are_refused(spec: Json, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as refused:
         gpu_steps(LabSpec.model_validate(spec))
     assert refused.value.fix
 
 
-def test_nodes_without_anything_are_absent(world: GpuWorld) -> None:
+def test_untouched_nodes_are_absent(world: GpuWorld) -> None:
     assert GpuNodes(SPEC).observe(world.ctx).state is State.ABSENT
 
 
-def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(world: GpuWorld) -> None:
+def test_apply_installs_and_labels_each_worker(world: GpuWorld) -> None:
     for name in WORKERS:
         world.nodes[name].offers = [wanted(name)]
     step = GpuNodes(SPEC)
@@ -75,7 +75,7 @@ def test_applying_writes_each_worker_labels_it_and_then_nothing_is_left_to_do(wo
     assert step.observe(world.ctx).state is State.READY
 
 
-def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_plane_gets_the_gpus_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_machine(monkeypatch)
     spec = LabSpec.model_validate({"name": "demo", "cluster": {"workers": 0}, "gpu": {"mode": "simulated"}})
     world = GpuWorld(tmp_path, spec)
@@ -86,7 +86,7 @@ def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "message"),
     [
         (lambda line: line.replace("sum ", "sum 0", 1) if "nvml.conf" in line else line, "nvml.conf differs"),
         (lambda line: "" if "cdi/kailab.json" in line else line, "kailab.json is missing"),
@@ -102,8 +102,8 @@ def test_without_workers_the_control_plane_gets_the_gpus(tmp_path: Path, monkeyp
         (lambda line: "" if line.startswith("link /usr/bin/nvidia-smi") else line, "nvidia-smi links to nothing"),
     ],
 )
-def test_whatever_differs_on_a_node_is_named_and_healed(
-    world: GpuWorld, spoil: Callable[[str], str], says: str
+def test_differences_on_a_node_are_named_and_repaired(
+    world: GpuWorld, spoil: Callable[[str], str], message: str
 ) -> None:
     world.plan(*WORKERS)
     node = world.nodes[WORKERS[1]]
@@ -113,25 +113,25 @@ def test_whatever_differs_on_a_node_is_named_and_healed(
     assert seen.state is State.DRIFTED
     assert len(seen.diff) == 1
     assert seen.diff[0].startswith(f"{WORKERS[1]}: ")
-    assert says in seen.diff[0]
+    assert message in seen.diff[0]
     step.apply(world.ctx)
     step.verify(world.ctx)
 
 
-def test_a_missing_label_alone_is_drift(world: GpuWorld) -> None:
+def test_missing_label_is_drift(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.api.get("Node", WORKERS[0])["metadata"]["labels"].clear()  # type: ignore[index]
     assert GpuNodes(SPEC).observe(world.ctx).diff == (f"{WORKERS[0]}: label nvidia.com/gpu.present=true is missing",)
 
 
-def test_another_number_of_gpus_is_drift(world: GpuWorld) -> None:
+def test_different_number_of_gpus_is_drift(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     more = LabSpec.model_validate({"name": "demo", "gpu": {"mode": "simulated", "perNode": 3}})
     diff = GpuNodes(more).observe(world.ctx).diff
     assert [line for line in diff if "nvml.conf differs" in line or "/dev/nvidia2 is missing" in line]
 
 
-def test_stopped_nodes_are_not_asked(world: GpuWorld) -> None:
+def test_stopped_nodes_are_not_queried(world: GpuWorld) -> None:
     world.plan(*WORKERS)
     world.nodes[WORKERS[0]].state = "exited"
     seen = GpuNodes(SPEC).observe(world.ctx)
@@ -140,7 +140,7 @@ def test_stopped_nodes_are_not_asked(world: GpuWorld) -> None:
     assert not [line for line in world.runner.lines if "exec" in line]
 
 
-def test_nodes_made_without_the_toolkit_are_refused_before_anything_is_written(world: GpuWorld) -> None:
+def test_nodes_without_the_toolkit_are_refused_before_any_write(world: GpuWorld) -> None:
     world.nodes[WORKERS[0]].bare = True
     with pytest.raises(LabError, match="cannot get GPUs") as refused:
         GpuNodes(SPEC).apply(world.ctx)
@@ -158,7 +158,7 @@ def test_verify_fails_when_the_toolkit_does_not_resolve_a_gpu(world: GpuWorld) -
     assert "0 devices" in failed.value.evidence
 
 
-def test_the_files_travel_in_one_command_per_node(world: GpuWorld) -> None:
+def test_files_are_installed_by_one_command_per_node(world: GpuWorld) -> None:
     for name in WORKERS:
         world.nodes[name].offers = [wanted(name)]
     GpuNodes(SPEC).apply(world.ctx)

@@ -1,4 +1,4 @@
-"""Which compiler makes the simulated NVML library and its programs, and what happens when none can."""
+"""The compiler for the simulated NVML library and its programs, and the error if none works."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
 
 
-def writes(content: bytes) -> Callable[[Call], str]:
-    """A compiler that writes ``content`` to what follows -o."""
+def compile_to(content: bytes) -> Callable[[Call], str]:
+    """A compiler that writes ``content`` to the file after -o."""
 
-    def compiled(call: Call) -> str:
+    def compile_call(call: Call) -> str:
         Path(call.argv[call.argv.index("-o") + 1]).write_bytes(content)
         return ""
 
-    return compiled
+    return compile_call
 
 
 def zig(runner: FakeRunner, tmp_path: Path) -> str:
-    """Declare the way to zig; returns its python."""
+    """Declare the installation of zig; returns its Python."""
     home = tmp_path / "cache" / "venvs" / ZIGLANG.replace("==", "-")
     home.mkdir(parents=True)
     runner.handle([sys.executable, "-m", "venv", "--clear", home], times=1)
@@ -43,9 +43,9 @@ def zig(runner: FakeRunner, tmp_path: Path) -> str:
     return str(home / "bin/python")
 
 
-def test_the_machines_compiler_is_used_once_for_the_same_sources(runner: FakeRunner) -> None:
+def test_compiler_of_the_machine_runs_once_for_the_same_sources(runner: FakeRunner) -> None:
     runner.has("cc")
-    cc = runner.handle("cc", out=writes(GLIBC), times=len(PRODUCTS))
+    cc = runner.handle("cc", out=compile_to(GLIBC), times=len(PRODUCTS))
     first = build_library(runner)
     assert build_library(runner) == first == library_in_cache("x86_64")
     assert {path.name: path.read_bytes() for path in first.parent.iterdir()} == {
@@ -58,9 +58,9 @@ def test_the_machines_compiler_is_used_once_for_the_same_sources(runner: FakeRun
     assert not {"-shared", "-fPIC"} & {*smi, *usage}
 
 
-def test_every_source_is_compiled_into_something(runner: FakeRunner) -> None:
+def test_every_source_is_compiled(runner: FakeRunner) -> None:
     runner.has("cc")
-    cc = runner.handle("cc", out=writes(GLIBC), times=len(PRODUCTS))
+    cc = runner.handle("cc", out=compile_to(GLIBC), times=len(PRODUCTS))
     build_library(runner)
     library, smi, usage = ({Path(word).name for word in call.argv if word.endswith(".c")} for call in cc.calls)
     assert library | smi | usage == {path.name for path in nvml_build.sources() if path.suffix == ".c"}
@@ -68,37 +68,41 @@ def test_every_source_is_compiled_into_something(runner: FakeRunner) -> None:
     assert smi & usage == {"nvml_config.c", "nvml_words.c", "old_glibc.c"}
 
 
-def test_a_compiler_that_fails_is_followed_by_the_next(runner: FakeRunner) -> None:
+def test_next_compiler_is_used_after_a_failure(runner: FakeRunner) -> None:
     runner.has("cc")
     runner.has("clang")
     runner.handle("cc", err="fatal error: stddef.h: No such file or directory", code=1, times=1)
-    runner.handle("clang", out=writes(GLIBC), times=len(PRODUCTS))
+    runner.handle("clang", out=compile_to(GLIBC), times=len(PRODUCTS))
     assert build_library(runner).read_bytes() == GLIBC
 
 
 @pytest.mark.parametrize("compiler", ["none", "musl", "another system"])
-def test_zig_is_used_where_no_compiler_makes_programs_for_glibc(
+def test_zig_is_used_without_a_compiler_for_glibc(
     runner: FakeRunner, tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if compiler != "none":
         runner.has("cc")
     if compiler == "musl":
-        runner.handle("cc", out=writes(MUSL), times=1)
+        runner.handle("cc", out=compile_to(MUSL), times=1)
     if compiler == "another system":
         monkeypatch.setattr(platform, "system", lambda: "Darwin")
         monkeypatch.setattr(platform, "machine", lambda: "arm64")
     triple = "aarch64-linux-gnu.2.17" if compiler == "another system" else "x86_64-linux-gnu.2.17"
     python = zig(runner, tmp_path)
-    build = runner.handle([python, "-m", "ziglang", "cc", "-target", triple], out=writes(GLIBC), times=len(PRODUCTS))
-    said: list[str] = []
-    assert build_library(runner, said.append).read_bytes() == GLIBC
+    build = runner.handle(
+        [python, "-m", "ziglang", "cc", "-target", triple], out=compile_to(GLIBC), times=len(PRODUCTS)
+    )
+    messages: list[str] = []
+    assert build_library(runner, messages.append).read_bytes() == GLIBC
     assert str(tmp_path) in (build.calls[0].env or {})["ZIG_GLOBAL_CACHE_DIR"], "zig wrote outside the cache"
-    assert ZIGLANG in said[-2]
+    assert ZIGLANG in messages[-2]
     words = {word for call in build.calls for word in call.argv}
-    assert not {word for word in words if "--wrap" in word or word.endswith("old_glibc.c")}, "zig knows no --wrap"
+    assert not {word for word in words if "--wrap" in word or word.endswith("old_glibc.c")}, (
+        "zig does not support --wrap"
+    )
 
 
-def test_when_nothing_can_compile_it_the_error_says_why_and_what_to_install(runner: FakeRunner, tmp_path: Path) -> None:
+def test_error_without_any_compiler_has_reason_and_fix(runner: FakeRunner, tmp_path: Path) -> None:
     runner.has("cc")
     runner.handle("cc", err="cc1: not found", code=1)
     runner.handle([sys.executable, "-m", "venv"], times=1)
@@ -108,10 +112,10 @@ def test_when_nothing_can_compile_it_the_error_says_why_and_what_to_install(runn
     assert "cc1: not found" in failed.value.what
     assert "gcc" in failed.value.fix
     assert failed.value.evidence == ("no network",)
-    assert not library_in_cache("x86_64").parent.exists(), "half of it is left in the cache"
+    assert not library_in_cache("x86_64").parent.exists(), "a partial build is left in the cache"
 
 
-def test_the_digest_follows_the_sources_and_the_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_depends_on_sources_and_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = source_digest("x86_64")
     assert source_digest("aarch64") != before
     copies = []
@@ -124,7 +128,7 @@ def test_the_digest_follows_the_sources_and_the_architecture(tmp_path: Path, mon
     assert source_digest("x86_64") != before
 
 
-def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_architectures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(Unavailable, match="riscv64"):
         node_arch()
