@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +14,7 @@ from lab.errors import StepFailed, WaitTimeout
 from lab.gpu import GpuLabels, GpuPlugin
 from lab.gpu.device_plugin import CONFIG_ANNOTATION
 from lab.gpu.feature_labels import discovered
-from tests.support.gpu_world import SPEC, STARTED, WORKERS, GpuWorld, Json, plugin_pod, pretend_machine
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
-    pretend_machine(monkeypatch)
-    return GpuWorld(tmp_path)
+from tests.support.gpu_world import SPEC, STARTED, WORKERS, GpuWorld, Json, plugin_pod
 
 
 def test_apply_installs_runtime_class_and_plugin_and_waits_for_gpus(world: GpuWorld) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from lab.engine.events import Notice
 from lab.engine.step import State
 from lab.gpu import GpuHeal
-from tests.support.gpu_world import SPEC, GpuWorld, Json, make_pod, pretend_machine
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
-    pretend_machine(monkeypatch)
-    return GpuWorld(tmp_path)
+from tests.support.gpu_world import SPEC, GpuWorld, Json, make_pod
 
 
 def _grouped(name: str, group: str, phase: str = "Running", namespace: str = "default", **more: Any) -> Json:

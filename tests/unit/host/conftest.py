@@ -19,3 +19,10 @@ def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "state" / "host.jsonl")
+
+
+@pytest.fixture
+def no_residents(runner: FakeRunner) -> None:
+    """Docker's folders have no containers and volumes."""
+    runner.handle("find /var/lib/docker/containers")
+    runner.handle("find /var/lib/docker/volumes")

@@ -14,11 +14,6 @@ from tests.support.host_world import HostWorld
 DOWN = '{"ServerErrors": ["Cannot connect to the Docker daemon"]}'
 
 
-def no_residents(world: HostWorld) -> None:
-    world.runner.handle("find /var/lib/docker/containers")
-    world.runner.handle("find /var/lib/docker/volumes")
-
-
 def starter(world: HostWorld, clock: FakeClock) -> StartEngine:
     return StartEngine(world.machine, clock, clock.sleep)
 
@@ -104,13 +99,13 @@ def owned_daemon(journal: Journal, chains: str = "False") -> None:
     journal.owns("daemon", "dockerd", "engine-start", forward="ACCEPT", chains=chains)
 
 
+@pytest.mark.usefixtures("no_residents")
 def test_undo_stops_the_started_daemon_and_removes_its_network(
     world: HostWorld, journal: Journal, clock: FakeClock
 ) -> None:
     owned_daemon(journal)
     world.docker_runs(4711, "--pidfile", PIDFILE)
     world.put(PIDFILE, "4711")
-    no_residents(world)
 
     def exit_daemon(call: Call) -> str:
         world.command_lines.clear()
@@ -130,21 +125,21 @@ def test_undo_stops_the_started_daemon_and_removes_its_network(
     assert starter(world, clock).undo(world.runner, journal) == []
 
 
+@pytest.mark.usefixtures("no_residents")
 def test_daemon_started_by_others_is_not_stopped(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal, chains="True")
     world.docker_runs(4711, "--pidfile", "/run/docker.pid")
     world.put(PIDFILE, "4711")
-    no_residents(world)
     world.runner.handle(["rm", "-f", PIDFILE, LOG])
     world.runner.handle("rmdir")
     assert starter(world, clock).undo(world.runner, journal) == ["dockerd had already ended"]
 
 
+@pytest.mark.usefixtures("no_residents")
 def test_daemon_that_ignores_sigterm_is_reported(world: HostWorld, journal: Journal, clock: FakeClock) -> None:
     owned_daemon(journal)
     world.docker_runs(4711, "--pidfile", PIDFILE)
     world.put(PIDFILE, "4711")
-    no_residents(world)
     world.runner.handle("kill -TERM 4711")
     with pytest.raises(Leftovers, match="did not end"):
         starter(world, clock).undo(world.runner, journal)

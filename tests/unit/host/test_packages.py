@@ -18,11 +18,6 @@ SIMULATED = (
 )
 
 
-def no_residents(world: HostWorld) -> None:
-    world.runner.handle("find /var/lib/docker/containers")
-    world.runner.handle("find /var/lib/docker/volumes")
-
-
 def apt(world: HostWorld, *, install_code: int = 0) -> None:
     world.runner.has("apt-get")
     world.runner.handle("dpkg --configure -a")
@@ -74,13 +69,13 @@ def test_other_distributions_are_refused(world: HostWorld, journal: Journal) -> 
         BuildTools(world.machine).apply(world.runner, journal)
 
 
+@pytest.mark.usefixtures("no_residents")
 def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, journal: Journal) -> None:
     for name in ("runc", "docker.io", "tini"):
         journal.owns("package", name, "engine-install")
     journal.owns("package", "gcc", "build-tools")
     journal.owns("directory", "/var/lib/docker", "engine-install")
     journal.owns("group", "docker", "engine-install")
-    no_residents(world)
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="runc installed\ndocker.io installed\ntini not-installed\n")
     world.runner.handle("apt-get purge -s docker.io runc", out="Purg docker.io [20]\nPurg runc [1]\n", exact=True)
@@ -92,9 +87,9 @@ def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, 
     assert [record.name for record in journal.owned()] == ["gcc"]
 
 
+@pytest.mark.usefixtures("no_residents")
 def test_data_older_than_the_lab_is_not_purged(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
-    no_residents(world)
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="docker.io installed\n")
     world.runner.handle("apt-get purge -s docker.io", out="Remv docker.io [20]\n")

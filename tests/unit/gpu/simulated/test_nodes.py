@@ -15,12 +15,6 @@ from lab.gpu.simulated.node_files import HOME
 from tests.support.gpu_world import SPEC, WORKERS, GpuWorld, Json, pretend_machine, wanted
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GpuWorld:
-    pretend_machine(monkeypatch)
-    return GpuWorld(tmp_path)
-
-
 def test_steps_and_their_needs() -> None:
     steps = gpu_steps(SPEC)
     assert {step.id: step.needs for step in steps} == {
