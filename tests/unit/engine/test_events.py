@@ -11,47 +11,47 @@ from tests.support.fakes import FakeClock
 
 
 def test_event_times_are_relative_to_the_start_of_the_run(clock: FakeClock) -> None:
-    bus, got = Bus(clock), list[Event]()
-    bus.subscribe(got.append)
+    bus, events = Bus(clock), list[Event]()
+    bus.subscribe(events.append)
     clock.advance(100)
     bus.emit(RunStarted("demo", "up", ()))
     clock.advance(2.5)
     bus.emit(StepProgress("kai", "waiting"))
-    assert [event.at for event in got] == [0.0, 2.5]
+    assert [event.at for event in events] == [0.0, 2.5]
 
 
 def test_unsubscribed_listener_gets_no_more_events() -> None:
-    bus, got = Bus(), list[Event]()
-    stop = bus.subscribe(got.append)
+    bus, events = Bus(), list[Event]()
+    stop = bus.subscribe(events.append)
     bus.emit(Notice("info", "one"))
     stop()
     stop()
     bus.emit(Notice("info", "two"))
-    assert len(got) == 1
+    assert len(events) == 1
 
 
 def test_failing_subscriber_is_dropped_with_a_notice() -> None:
-    bus, got = Bus(), list[Event]()
+    bus, events = Bus(), list[Event]()
 
     def closed_terminal(event: Event) -> None:
         raise BrokenPipeError("gone")
 
     bus.subscribe(closed_terminal)
-    bus.subscribe(got.append)
+    bus.subscribe(events.append)
     bus.emit(Notice("info", "one"))
     bus.emit(Notice("info", "two"))
-    texts = [event.text for event in got if isinstance(event, Notice)]
+    texts = [event.text for event in events if isinstance(event, Notice)]
     assert texts[1:] == ["one", "two"]
     assert "closed_terminal" in texts[0]
     assert "BrokenPipeError: gone" in texts[0]
 
 
 def test_subscriber_may_emit_events(clock: FakeClock) -> None:
-    bus, got = Bus(clock), list[Event]()
+    bus, events = Bus(clock), list[Event]()
     bus.subscribe(lambda event: bus.emit(Notice("info", "echo")) if isinstance(event, RunStarted) else None)
-    bus.subscribe(got.append)
+    bus.subscribe(events.append)
     bus.emit(RunStarted("demo", "up", ()))
-    assert {type(event) for event in got} == {RunStarted, Notice}
+    assert {type(event) for event in events} == {RunStarted, Notice}
 
 
 def test_events_of_many_threads_are_delivered_one_at_a_time() -> None:

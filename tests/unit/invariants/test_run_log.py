@@ -68,7 +68,7 @@ def test_waiver_covers_the_test_and_the_recovery_time() -> None:
     assert [at(second) for second in (-1, 0, 9, last, last + 1)] == [False, True, True, True, False]
     assert [at(second, "pod t-a-0a1b2c/x") for second in (9, last)] == [True, False]
     narrow = replace(waiver, spaces=("t-b-0a1b2c",), invariants=("reserved",))
-    for one in (waiver, narrow, replace(narrow, end=None)):
-        assert Waiver.from_json(to_json(one)) == one
+    for expected in (waiver, narrow, replace(narrow, end=None)):
+        assert Waiver.from_json(to_json(expected)) == expected
     waiver = narrow
     assert [at(9, what) for what in ("t-b-0a1b2c", "t-a-0a1b2c", "GPU group g")] == [True, False, True]

@@ -30,10 +30,10 @@ def test_host_pod_with_another_uid_is_found_by_name() -> None:
 
 
 def test_host_namespace_with_pods_of_two_tenants_is_a_breach() -> None:
-    mine, other = copy_of(OWN, "ml"), copy_of(OWN, "ops")
-    assert breaches("tenants-apart", mine, other, pod("plain")) == []
+    own, other = copy_of(OWN, "ml"), copy_of(OWN, "ops")
+    assert breaches("tenants-apart", own, other, pod("plain")) == []
     other["metadata"]["namespace"] = "vc-ml"
-    (breach,) = breaches("tenants-apart", mine, other)
+    (breach,) = breaches("tenants-apart", own, other)
     assert breach.what == "namespace vc-ml has pods of tenants ml, ops"
 
 

@@ -130,11 +130,11 @@ def test_kind_is_empty_until_its_crd_exists(api: FakeApi, cluster: Cluster) -> N
     api.on("GET", queues, Stream(), always=True)
     seen: list[int] = []
 
-    def one(queues: list[Json]) -> bool:
+    def one_queue(queues: list[Json]) -> bool:
         seen.append(len(queues))
         return len(queues) == 1
 
-    cluster.wait("Queue", one, timeout=5, what="queue")
+    cluster.wait("Queue", one_queue, timeout=5, what="queue")
     assert seen == [0, 1]
 
 

@@ -75,11 +75,11 @@ def test_damaged_state_does_not_stop_up() -> None:
 
 def test_changes_of_another_process_are_read_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch)
-    mine, other = world.lab(), world.lab()
+    lab, other = world.lab(), world.lab()
     add(other, tenant_request("late", {"mode": "default"}))
     with pytest.raises(NoLab, match="no tenant 'early'"):
-        remove(mine, "early")
-    assert names(mine) == ["file", "late"]
+        remove(lab, "early")
+    assert names(lab) == ["file", "late"]
 
 
 def test_concurrent_change_of_a_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

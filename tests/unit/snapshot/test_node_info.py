@@ -75,17 +75,17 @@ def test_node_info_has_requested_and_free_resources() -> None:
     scene.add(pod("mib", node="worker-1", ready=True, memory=1530, labels={"runai-gpu-group": GROUP}))
     scene.add(pod("whole", node="worker-1", ready=True, gpus=1), pod("done", node="worker-1", phase="Failed", gpus=1))
     scene.add(node("worker-2", gpus=1, capacity=2))
-    _, one, two = node_infos(scene.world)
-    assert (one.node.name, one.requested[GPU], one.gpus_free) == ("worker-1", 2, 0)
-    (gpu,) = one.shared
+    _, first, second = node_infos(scene.world)
+    assert (first.node.name, first.requested[GPU], first.gpus_free) == ("worker-1", 2, 0)
+    (gpu,) = first.shared
     # 1530 of 15300 MiB: KAI takes the label rounded down to hundreds, and parts rounded up to hundredths.
     assert (gpu.uuid, gpu.used, gpu.free) == (UUID, 0.6, 0.4)
     assert [pod.view.name for pod in gpu.reservations] == ["gpu-reservation-1"]
     assert gpu.pod_keys == ("team/half", "team/mib")
-    assert one.holders == (("team/whole", 1),)
-    assert [(one.allocatable[name], one.requested[name]) for name in ("cpu", "pods")] == [(8000, 400), (110, 4)]
-    assert one.free("cpu") == 7600
-    assert (two.capacity_gpus, two.node.gpus, two.gpus_free, two.gpu_memory) == (2, 1, 1, 15300)
+    assert first.holders == (("team/whole", 1),)
+    assert [(first.allocatable[name], first.requested[name]) for name in ("cpu", "pods")] == [(8000, 400), (110, 4)]
+    assert first.free("cpu") == 7600
+    assert (second.capacity_gpus, second.node.gpus, second.gpus_free, second.gpu_memory) == (2, 1, 1, 15300)
 
 
 def test_pod_being_bound_counts_on_its_node() -> None:

@@ -50,12 +50,12 @@ def bring_up(world: TenancyWorld, name: str, kai: str = "") -> FakeApiServer:
 
 def gpus(*holders: Holder) -> GpuMap:
     node = "kailab-demo-worker3"
-    mine = Gpu(node, 0, "GPU-0", "T4", 15360, reservations=("a/b",), holders=holders)
+    shared = Gpu(node, 0, "GPU-0", "T4", 15360, reservations=("a/b",), holders=holders)
     other = Gpu("kailab-demo-worker", 0, "GPU-2", "T4", 15360)
     return GpuMap(
         "",
         (
-            NodeGpus(node, True, False, "T4", 15360, 2, 2, (mine, replace(mine, uuid="GPU-1", holders=()))),
+            NodeGpus(node, True, False, "T4", 15360, 2, 2, (shared, replace(shared, uuid="GPU-1", holders=()))),
             NodeGpus("kailab-demo-worker", True, False, "T4", 15360, 1, 1, (other,)),
         ),
     )
