@@ -1,4 +1,4 @@
-"""The neighbour monitor: figures, watched pods, and the sequence of small pods over a scripted feed."""
+"""The neighbour monitor: latency figures, guarded pods, and the probe pods it times over a scripted feed."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def pod(name: str, *, space: str = "team", uid: str = "", ready: bool = True, re
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 2.0), (95, 4.0), (100, 4.0), (25, 1.0)])
-def test_percentiles_are_values_that_were_seen(percent: float, value: float) -> None:
+def test_percentile_is_one_of_the_measured_values(percent: float, value: float) -> None:
     assert percentile([1.0, 2.0, 3.0, 4.0], percent) == value
 
 
-def test_a_pod_that_never_came_counts_with_the_limit() -> None:
+def test_missed_pod_counts_as_the_limit() -> None:
     assert Latency.of([1.0, None, 2.0], 45.0) == Latency(3, 1, 2.0, 45.0, 45.0)
 
 
-def test_no_pods_have_no_figures() -> None:
+def test_latency_of_no_pods_is_nan() -> None:
     latency = Latency.of([], 45.0)
     assert (latency.count, latency.missed) == (0, 0)
     assert math.isnan(latency.p50)
@@ -53,24 +53,24 @@ def report(before: Iterable[float | None], during: Iterable[float | None]) -> Mo
     return MonitorReport(45.0, {"host": 3}, samples)
 
 
-def test_slowed_is_judged_by_the_medians_and_a_floor() -> None:
+def test_slowdown_compares_medians_with_a_margin() -> None:
     assert report([0.2, 0.2, 9.0], [2.5, 2.5, 40.0]).slowed(3, 2) == ()
     (line,) = report([0.2, 0.2, 0.2], [2.7, 2.7, 2.7]).slowed(3, 2)
     assert line == "host: scheduled p50 2.70 s, 0.20 s before (bound 2.60 s)"
 
 
-def test_pods_that_did_not_come_slow_a_neighbour() -> None:
+def test_missed_pods_count_as_slowdown() -> None:
     assert report([0.2], [None]).slowed(3, 2, RUNNING)
     assert report([0.2], [None]).unserved(DURING) == ("host: not running within 45 s",)
     assert report([0.2], [None]).unserved(BEFORE) == ()
 
 
 @pytest.mark.parametrize(("before", "during"), [([], [0.1]), ([0.1], [])])
-def test_a_neighbour_that_was_not_timed_is_not_taken_for_a_fast_one(before: list[float], during: list[float]) -> None:
+def test_neighbour_without_samples_counts_as_slowed(before: list[float], during: list[float]) -> None:
     assert len(report(before, during).slowed(3, 2)) == 1
 
 
-def test_plain_data_has_no_nan() -> None:
+def test_json_has_no_nan() -> None:
     figures = report([0.25], []).as_json()["figures"]["host"]
     assert figures[BEFORE]["scheduled"] == {"count": 1, "missed": 0, "p50": 0.25, "p95": 0.25, "worst": 0.25}
     assert figures[AFTER]["running"]["p50"] is None
@@ -80,14 +80,14 @@ def test_plain_data_has_no_nan() -> None:
 
 
 def guard(*pods: Json, ignore: Iterable[str] = ()) -> PodGuard:
-    made = PodGuard(frozenset(ignore), MARK)
-    assert list(made.update([("ADDED", obj) for obj in pods])) == []
-    made.start()
-    return made
+    pod_guard = PodGuard(frozenset(ignore), MARK)
+    assert list(pod_guard.update([("ADDED", obj) for obj in pods])) == []
+    pod_guard.start()
+    return pod_guard
 
 
 @pytest.mark.parametrize(
-    ("kind", "now", "what"),
+    ("kind", "now", "change"),
     [
         ("DELETED", pod("a"), "is gone (uid uid-a)"),
         ("MODIFIED", pod("a", restarts=1), "restarted: 0 → 1 restarts"),
@@ -101,31 +101,35 @@ def guard(*pods: Json, ignore: Iterable[str] = ()) -> PodGuard:
         ("MODIFIED", pod("a", ready=False, phase="Failed", reason="Evicted"), "has ended: Failed, Evicted"),
     ],
 )
-def test_each_change_of_a_running_pod_is_reported_once(kind: str, now: Json, what: str) -> None:
+def test_each_change_of_a_running_pod_is_reported_once(kind: str, now: Json, change: str) -> None:
     watched = guard(pod("a"))
-    assert list(watched.update([(kind, now)])) == [("team/a", what)]
+    assert list(watched.update([(kind, now)])) == [("team/a", change)]
     assert list(watched.update([(kind, now)])) == []
 
 
-def test_a_pod_that_was_made_again_is_not_the_same() -> None:
+def test_recreated_pod_is_reported_as_gone() -> None:
     watched = guard(pod("a", uid="1"))
     changes = [("DELETED", pod("a", uid="1")), ("ADDED", pod("a", uid="2"))]
     assert list(watched.update(changes)) == [("team/a", "is gone (uid 1)")]
 
 
-def test_other_changes_are_nothing() -> None:
+def test_changed_labels_are_not_reported() -> None:
     watched = guard(pod("a"))
     assert list(watched.update([("MODIFIED", pod("a", meta={"labels": {"x": "y"}}))])) == []
 
 
-def test_only_pods_that_ran_are_watched() -> None:
-    made = PodGuard(frozenset(), MARK)
-    list(made.update([("ADDED", pod("waits", ready=False)), ("ADDED", pod("ends", meta={"deletionTimestamp": "now"}))]))
-    assert made.start() == 0
-    assert list(made.update([("DELETED", pod("waits")), ("DELETED", pod("ends")), ("ADDED", pod("new"))])) == []
+def test_only_running_pods_are_watched() -> None:
+    pod_guard = PodGuard(frozenset(), MARK)
+    list(
+        pod_guard.update(
+            [("ADDED", pod("waits", ready=False)), ("ADDED", pod("ends", meta={"deletionTimestamp": "now"}))]
+        )
+    )
+    assert pod_guard.start() == 0
+    assert list(pod_guard.update([("DELETED", pod("waits")), ("DELETED", pod("ends")), ("ADDED", pod("new"))])) == []
 
 
-def test_pods_of_the_faulty_tenant_and_small_pods_are_not_watched() -> None:
+def test_pods_of_the_faulty_tenant_and_probe_pods_are_not_watched() -> None:
     small = pod("small", meta={"labels": {MARK: "small"}})
     watched = guard(pod("faulty", space="vcluster-team"), small, pod("a"), ignore=["vcluster-team"])
     gone = [("DELETED", pod("faulty", space="vcluster-team")), ("DELETED", small)]
@@ -137,10 +141,10 @@ def test_pods_of_the_faulty_tenant_and_small_pods_are_not_watched() -> None:
 
 
 class Script:
-    """A feed of the events that the test, or the fake namespace, puts into it."""
+    """A feed of events queued by the test or the fake namespace."""
 
     def __init__(self) -> None:
-        self.news: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[InformerEvent | Exception] = queue.SimpleQueue()
 
     def __enter__(self) -> Script:
         return self
@@ -150,7 +154,7 @@ class Script:
 
     def take(self, seconds: float) -> InformerEvent | None:
         try:
-            item = self.news.get(timeout=min(seconds, 0.05))
+            item = self.events.get(timeout=min(seconds, 0.05))
         except queue.Empty:
             return None
         if isinstance(item, Exception):
@@ -159,7 +163,7 @@ class Script:
 
 
 class FakeNamespace:
-    """A workload namespace in which pods run as soon as they are submitted, unless ``hold`` is set."""
+    """A workload namespace whose pods run as soon as they are submitted, unless ``hold`` is set."""
 
     def __init__(self, script: Script, source: str) -> None:
         self.script, self.source, self.namespace, self.cluster = script, source, f"t-{source}", self
@@ -176,7 +180,7 @@ class FakeNamespace:
                 raise self.refuse
             if not self.hold.is_set():
                 made = pod(doc["metadata"]["name"], space=self.namespace, meta={"labels": doc["metadata"]["labels"]})
-                self.script.news.put(InformerEvent(self.source, "Pod", (("ADDED", made),)))
+                self.script.events.put(InformerEvent(self.source, "Pod", (("ADDED", made),)))
 
     def running(self, *names: str, timeout: float) -> None:
         return None
@@ -200,23 +204,23 @@ def place(script: Script) -> FakeNamespace:
 
 @pytest.fixture
 def monitor(script: Script, place: FakeNamespace) -> NeighbourMonitor:
-    script.news.put(InformerEvent("host", "Pod", (("ADDED", pod("works")),), listed=True))
+    script.events.put(InformerEvent("host", "Pod", (("ADDED", pod("works")),), listed=True))
     feed: Callable[[Iterable[Any]], Script] = lambda sources: script  # noqa: E731
     one = Neighbour("host", place, "kai-scheduler", "test")  # type: ignore[arg-type]
     return NeighbourMonitor([one], limit=0.2, pause=0.0, feed=feed)
 
 
-def test_small_pods_are_timed_in_their_phase_and_deleted(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
+def test_probe_pods_are_timed_per_phase_and_deleted(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
     with monitor:
         monitor.gather(2)
         monitor.begin(DURING)
         monitor.gather(3)
-        seen = monitor.report()
-    assert seen.watched == {"host": 1}
-    assert seen.latency("host", BEFORE).count >= 2
-    assert seen.latency("host", DURING, RUNNING).count >= 3
-    assert seen.unserved(DURING) == ()
-    assert seen.findings == ()
+        result = monitor.report()
+    assert result.watched == {"host": 1}
+    assert result.latency("host", BEFORE).count >= 2
+    assert result.latency("host", DURING, RUNNING).count >= 3
+    assert result.unserved(DURING) == ()
+    assert result.findings == ()
     assert {"small-1", "small-2"} <= set(place.deleted)
     assert place.cleared
     first = place.submitted[0]
@@ -224,53 +228,53 @@ def test_small_pods_are_timed_in_their_phase_and_deleted(monitor: NeighbourMonit
     assert first["metadata"]["labels"]["kai.scheduler/queue"] == "test"
 
 
-def test_a_pod_that_does_not_run_is_missed(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
+def test_pod_that_does_not_run_counts_as_missed(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
     place.hold.set()
     with monitor:
         monitor.gather(1)
-        seen = monitor.report()
-    assert seen.samples[0] == Sample("host", BEFORE, None, None)
-    assert seen.unserved(BEFORE)[0] == "host: not running within 0.2 s"
+        result = monitor.report()
+    assert result.samples[0] == Sample("host", BEFORE, None, None)
+    assert result.unserved(BEFORE)[0] == "host: not running within 0.2 s"
 
 
-def test_a_pod_that_is_refused_is_missed_and_says_why(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
+def test_rejected_pod_counts_as_missed_with_the_error(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
     place.refuse = ApiFailed("failed calling webhook")
     with monitor:
         monitor.gather(1)
-        seen = monitor.report()
-    assert seen.unserved(BEFORE)[0] == "host: failed calling webhook"
+        result = monitor.report()
+    assert result.unserved(BEFORE)[0] == "host: failed calling webhook"
 
 
-def test_what_happens_to_a_running_pod_is_a_finding_of_that_phase(monitor: NeighbourMonitor, script: Script) -> None:
+def test_change_of_a_running_pod_is_a_finding_of_its_phase(monitor: NeighbourMonitor, script: Script) -> None:
     with monitor:
         monitor.begin(DURING)
-        script.news.put(InformerEvent("host", "Pod", (("DELETED", pod("works")),)))
-        script.news.put(InformerEvent("host", "Pod", trouble="cut off"))
+        script.events.put(InformerEvent("host", "Pod", (("DELETED", pod("works")),)))
+        script.events.put(InformerEvent("host", "Pod", trouble="cut off"))
         monitor.gather(3)
-        seen = monitor.report()
-    (finding,) = seen.findings
+        result = monitor.report()
+    (finding,) = result.findings
     assert (finding.neighbour, finding.phase, finding.pod, finding.change) == (
         "host",
         DURING,
         "team/works",
         "is gone (uid uid-works)",
     )
-    assert seen.gaps[0].endswith("host: cut off")
+    assert result.gaps[0].endswith("host: cut off")
 
 
 def test_gather_raises_errors_of_the_watch(monitor: NeighbourMonitor, script: Script, place: FakeNamespace) -> None:
     with monitor:
-        script.news.put(ApiFailed("forbidden"))
+        script.events.put(ApiFailed("forbidden"))
         with pytest.raises(ApiFailed, match="forbidden"):
             monitor.gather(10_000)
     assert place.cleared
 
 
-def test_neighbours_that_cannot_be_listed_are_an_error(
+def test_neighbour_that_cannot_be_listed_is_an_error(
     place: FakeNamespace, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.e2e.noisy_neighbour.monitor.FIRST_SECONDS", 0.1)
     one = Neighbour("host", place, None, None)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeout, match="pods are listed"), NeighbourMonitor([one], feed=lambda sources: script):
-        pytest.fail("it began")
+        pytest.fail("monitoring started")
     assert place.cleared

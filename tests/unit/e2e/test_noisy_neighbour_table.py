@@ -1,4 +1,4 @@
-"""The noisy neighbour table from the figures of a run; problems and saved figures of a monitored fault."""
+"""The noisy neighbour table, its exit code, and the problems and saved figures of a monitored fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def report(during: float | None = 0.5, *findings: Finding) -> MonitorReport:
 
 
 def saved(folder: Path, report: MonitorReport, fault: str = "queues-deleted") -> Path:
-    """Run ``course.save`` and return the path that it puts into the user properties."""
+    """Run ``course.save`` and return the path it writes to the user properties."""
     request = SimpleNamespace(
         config=SimpleNamespace(getoption=lambda name: str(folder), rootpath=folder),
         node=SimpleNamespace(user_properties=[]),
@@ -59,7 +59,7 @@ def saved(folder: Path, report: MonitorReport, fault: str = "queues-deleted") ->
 GONE = Finding("research", DURING, "team/steady", "is gone (uid 1)", 12.3)
 
 
-def test_no_change_is_no_problem() -> None:
+def test_undisturbed_neighbours_have_no_problems() -> None:
     assert course.problems(report()) == []
 
 
@@ -88,7 +88,7 @@ def test_a_row_for_each_neighbour(table: Any, tmp_path: Path) -> None:
     assert second[5:7] == ("3", "1")
 
 
-def test_missing_figures_and_missed_pods_are_seen(table: Any, tmp_path: Path) -> None:
+def test_missing_figures_are_dashes_and_missed_pods_are_counted(table: Any, tmp_path: Path) -> None:
     samples = (Sample("host", BEFORE, 0.4, 1.4), Sample("host", DURING, None, None))
     path = saved(tmp_path, MonitorReport(45.0, {"host": 1}, samples))
     (row,) = table.rows(table.results(path.parent)[0])
@@ -124,14 +124,14 @@ def test_no_figures_is_an_error(table: Any, tmp_path: Path) -> None:
         table.main(["--artifacts", str(tmp_path)])
 
 
-def test_another_file_is_refused_by_its_name(table: Any, tmp_path: Path) -> None:
+def test_file_without_figures_is_refused_by_name(table: Any, tmp_path: Path) -> None:
     (tmp_path / "noisy-neighbour").mkdir()
     (tmp_path / "noisy-neighbour" / "other.json").write_text("{}")
     with pytest.raises(LabError, match=r"other\.json has no figures"):
         table.main(["--artifacts", str(tmp_path)])
 
 
-def test_the_suite_runs_again_and_its_status_counts(
+def test_table_reruns_the_suite_and_returns_its_status(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Any
 ) -> None:
     old = saved(tmp_path, report(), "old")
@@ -161,7 +161,7 @@ def test_faults_have_unique_ids() -> None:
     assert "5 pods are pending in it" in [fault.description for fault in faults.repairable_faults(5)]
 
 
-def test_deleted_queues_come_back_as_they_were_parents_first() -> None:
+def test_deleted_queues_are_restored_parents_first() -> None:
     def queue(name: str, parent: str | None = None) -> Json:
         meta = {"name": name, "labels": {"kailab": "x"}, "uid": "1", "resourceVersion": "2"}
         spec = {"resources": {}, **({"parentQueue": parent} if parent else {})}
@@ -192,7 +192,7 @@ def test_a_crash_is_distinguished_from_a_start(status: Json, crashed: bool) -> N
 
 
 @pytest.mark.parametrize(("version", "named"), [("0.7.11", True), ("0.9.3", True), ("0.9.8", False), ("0.16.8", False)])
-def test_fractions_name_their_class_where_kai_does_not(version: str, named: bool) -> None:
+def test_fraction_pods_set_the_runtime_class_for_old_kai(version: str, named: bool) -> None:
     pod = fraction_pod("half")
     changed = with_class(pod, version)
     assert ("runtimeClassName" in changed["spec"]) is named

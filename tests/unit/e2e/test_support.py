@@ -1,4 +1,4 @@
-"""What the suites stand on: reading decisions from pods, undoing patches, and the answers of the usage history."""
+"""Helpers of the suites: scheduling decisions, inverse patches, usage history, and copied pods."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def pod(*, node: str = "", **condition: str) -> PodView:
     return PodView.of({"spec": {"nodeName": node} if node else {}, "status": status})
 
 
-def test_a_pod_without_a_condition_is_not_decided() -> None:
+def test_pod_without_a_condition_is_undecided() -> None:
     assert not decided(pod())
     assert refusal(pod()) == ""
 
 
-def test_refused() -> None:
+def test_unschedulable_pod_is_refused() -> None:
     view = pod(message="no nodes with enough resources were found")
     assert decided(view)
     assert refused(view)
@@ -39,17 +39,17 @@ def test_refused() -> None:
 @pytest.mark.parametrize(
     "condition", [{"reason": "SchedulerError", "message": "x"}, {"status": "True", "message": "x"}, {"type": "Ready"}]
 )
-def test_other_conditions_say_nothing(condition: dict[str, str]) -> None:
+def test_other_conditions_are_no_decision(condition: dict[str, str]) -> None:
     assert not decided(pod(**condition))
 
 
-def test_a_queue_that_is_not_known_yet_is_no_decision() -> None:
+def test_unknown_queue_is_no_decision_yet() -> None:
     view = pod(message=f"QueueDoesNotExist: Queue 'x' {NO_QUEUE}")
     assert refusal(view)
     assert not decided(view)
 
 
-def test_messages_from_before_a_pod_was_bound_do_not_count() -> None:
+def test_message_from_before_binding_does_not_count() -> None:
     view = pod(node="worker", message="no nodes")
     assert bound(view)
     assert refusal(view) == ""
@@ -69,11 +69,11 @@ def test_inverse_of_a_merge_patch(change: dict[str, Any], before: dict[str, Any]
     assert inverse(change, before) == undo
 
 
-def test_the_history_answers_what_kai_asks() -> None:
+def test_usage_history_answers_the_queries_of_kai() -> None:
     (container,) = history_pod("history", {"greedy": 1.0, "patient": 0.25})["spec"]["containers"]
     answers = {row["name"]: json.loads(row["value"])["data"] for row in container["env"]}
     settings = dict(re.findall(r"\*(\w+)\*\) echo \"\$(\w+)\"", container["command"][2]))
-    # the metrics that KAI asks for by default (usagedb/prometheus/prometheus.go)
+    # the metrics that KAI queries by default (usagedb/prometheus/prometheus.go)
     assert settings == {"kube_node_status_capacity": "CAPACITY", "kai_queue_allocated_gpus": "USAGE"}
     assert answers["CAPACITY"] == {"resultType": "vector", "result": [{"metric": {}, "value": [0, "1.0"]}]}
     used = {sample["metric"]["queue_name"]: float(sample["value"][1]) for sample in answers["USAGE"]["result"]}
@@ -81,13 +81,13 @@ def test_the_history_answers_what_kai_asks() -> None:
     assert answers["NOTHING"]["result"] == []
 
 
-def test_the_history_is_ready_when_it_serves() -> None:
+def test_usage_history_is_ready_when_it_serves() -> None:
     (container,) = history_pod("history", {})["spec"]["containers"]
     assert container["readinessProbe"]["tcpSocket"]["port"] == PORT
 
 
-class Tenanted:
-    """A place in a tenant whose pods are ready, and its events."""
+class TenantNamespace:
+    """A namespace of a tenant with ready pods, and its events."""
 
     namespace, tenant = "t", "ml"
 
@@ -116,23 +116,23 @@ LOST = ("a", "SyncError", f"patch host object: {CONFLICT}; please apply your cha
 
 
 @pytest.mark.parametrize(
-    ("place", "ending"),
+    ("workloads", "expected"),
     [
-        (Tenanted({"a", "b"}), None),
-        (Tenanted({"b"}, LOST), pytest.xfail.Exception),
-        (Tenanted({"b"}), WaitTimeout),
-        (Tenanted({"a"}, LOST), WaitTimeout),
-        (Tenanted({"b"}, ("a", "SyncError", "no such host")), WaitTimeout),
-        (Tenanted({"b"}, ("a", "Bound", CONFLICT)), WaitTimeout),
+        (TenantNamespace({"a", "b"}), None),
+        (TenantNamespace({"b"}, LOST), pytest.xfail.Exception),
+        (TenantNamespace({"b"}), WaitTimeout),
+        (TenantNamespace({"a"}, LOST), WaitTimeout),
+        (TenantNamespace({"b"}, ("a", "SyncError", "no such host")), WaitTimeout),
+        (TenantNamespace({"b"}, ("a", "Bound", CONFLICT)), WaitTimeout),
     ],
 )
-def test_only_a_conflict_excuses_what_is_not_copied(place: Any, ending: type[BaseException] | None) -> None:
-    with pytest.raises(ending) if ending else nullcontext():
-        assert len(copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")) == 2
+def test_only_a_conflict_excuses_missing_labels(workloads: Any, expected: type[BaseException] | None) -> None:
+    with pytest.raises(expected) if expected else nullcontext():
+        assert len(copied(workloads, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")) == 2
 
 
-def test_on_the_host_nothing_is_copied() -> None:
-    place: Any = Tenanted({"b"}, LOST)
-    place.tenant = ""
+def test_no_conflict_is_excused_on_the_host() -> None:
+    workloads: Any = TenantNamespace({"b"}, LOST)
+    workloads.tenant = ""
     with pytest.raises(WaitTimeout):
-        copied(place, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")
+        copied(workloads, lambda pod: pod.gpu_groups == ("g",), "a", "b", what="labelled")

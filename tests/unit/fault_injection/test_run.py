@@ -1,10 +1,11 @@
-"""The faults as data, the verdicts on their trials, and that no lab is broken by chance."""
+"""Seeded faults: their table, the verdicts on trials, and the guards against breaking the wrong lab."""
 
 from __future__ import annotations
 
 import ast
 import fcntl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,15 +26,10 @@ JUNIT = """<testsuites><testsuite>
 
 @pytest.fixture
 def scripts() -> Any:
-    """The scripts as modules: faults, results, and the program."""
-    from scripts.fault_injection import faults
-    from scripts.fault_injection import results as teeth_results
-    from scripts.fault_injection import run as teeth
-    from scripts.fault_injection import tampering as faults_meddling
+    """The modules of scripts/fault_injection."""
+    from scripts.fault_injection import faults, results, run, tampering
 
-    return type(
-        "Scripts", (), {"faults": faults, "meddling": faults_meddling, "teeth": teeth, "results": teeth_results}
-    )
+    return SimpleNamespace(faults=faults, tampering=tampering, run=run, results=results)
 
 
 def names_in(suite: str) -> list[str]:
@@ -41,7 +37,7 @@ def names_in(suite: str) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
-def test_ids_are_unique_and_each_fault_turns_something_red(scripts: Any) -> None:
+def test_fault_ids_are_unique_and_each_fault_names_tests(scripts: Any) -> None:
     ids = [fault.id for fault in scripts.faults.FAULTS]
     assert len(ids) == len(set(ids))
     assert all(fault.what and fault.reds for fault in scripts.faults.FAULTS)
@@ -53,12 +49,12 @@ def test_suite_has_a_fault(scripts: Any, suite: str) -> None:
     assert (suite in tried) != (suite in scripts.faults.WITHOUT_FAULT)
 
 
-def test_what_must_turn_red_exists(scripts: Any) -> None:
+def test_named_tests_exist(scripts: Any) -> None:
     for fault in scripts.faults.FAULTS:
         for suite, words in fault.reds.items():
             names = names_in(suite)
             chosen = Expression.compile(words).evaluate if words else lambda _: True
-            # a parameter of the marker places is written [host]; others are in no fault but "killed"
+            # parameters: [host] of the marker "places"; the others occur in the fault "killed" only
             parameters = ("[host]", "[scheduler]", "[binder]", "[podgrouper]", "[queues-deleted]")
             found = [
                 name
@@ -68,7 +64,7 @@ def test_what_must_turn_red_exists(scripts: Any) -> None:
             assert found, f"{fault.id}: {suite} has no test for {words!r}"
 
 
-def test_suites_without_a_fault_say_why(scripts: Any) -> None:
+def test_suites_without_a_fault_have_a_reason(scripts: Any) -> None:
     assert all(scripts.faults.WITHOUT_FAULT.values())
     assert all((SUITES / suite).exists() for suite in scripts.faults.WITHOUT_FAULT)
 
@@ -80,12 +76,12 @@ def ran(scripts: Any, tmp_path: Path, text: str = JUNIT) -> Any:
 
 
 def test_junit_is_read(scripts: Any, tmp_path: Path) -> None:
-    seen = ran(scripts, tmp_path)
-    assert (seen.tests, seen.skipped, seen.failed, seen.reason) == (4, 1, ("test_b[host]",), "needs KAI")
+    result = ran(scripts, tmp_path)
+    assert (result.tests, result.skipped, result.failed, result.reason) == (4, 1, ("test_b[host]",), "needs KAI")
 
 
 @pytest.mark.parametrize("text", ["", "<testsuites><testsuite>"])
-def test_a_file_that_was_cut_off_tells_of_no_test(scripts: Any, tmp_path: Path, text: str) -> None:
+def test_truncated_junit_file_has_no_tests(scripts: Any, tmp_path: Path, text: str) -> None:
     assert ran(scripts, tmp_path, text).tests == 0
     assert scripts.results.Ran.of(tmp_path / "missing.xml").tests == 0
 
@@ -108,24 +104,24 @@ def test_a_file_that_was_cut_off_tells_of_no_test(scripts: Any, tmp_path: Path, 
 def test_verdict(
     scripts: Any, code: int, tests: int, skipped: int, failed: tuple[str, ...], seeded: bool, word: str
 ) -> None:
-    seen = scripts.results.Ran(tests, skipped, failed, "why" if skipped else "")
-    assert scripts.results.verdict(code, seen, seeded=seeded)[0] == word
+    result = scripts.results.Ran(tests, skipped, failed, "why" if skipped else "")
+    assert scripts.results.verdict(code, result, seeded=seeded)[0] == word
 
 
-def test_record_goes_on_where_it_was_but_not_with_another_lab(scripts: Any, tmp_path: Path) -> None:
-    path, about = tmp_path / "new" / "teeth.json", {"lab": "demo", "kai": "0.16.8"}
+def test_record_resumes_only_for_the_same_lab(scripts: Any, tmp_path: Path) -> None:
+    path, about = tmp_path / "new" / "results.json", {"lab": "demo", "kai": "0.16.8"}
     record = scripts.results.Record(path, about)
     record.add(scripts.results.Trial("f", "s.py", "", "caught", 1.0, "test_a"))
     record.add(scripts.results.Trial("g", "s.py", "", "broken", 1.0))
     again = scripts.results.Record(path, about)
     assert again.find("f", "s.py", "").verdict == "caught"
-    assert again.find("g", "s.py", "") is None  # no verdict: it is tried again
+    assert again.find("g", "s.py", "") is None  # no verdict: it runs again
     assert again.find("f", "s.py", "other") is None
     assert scripts.results.Record(path, {**about, "kai": "0.9.8"}).trials == {}
     assert scripts.results.Record(path, about, fresh=True).trials == {}
 
 
-def test_missed_and_broken_are_bad(scripts: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missed_and_broken_trials_are_bad(scripts: Any, capsys: pytest.CaptureFixture[str]) -> None:
     trials = [
         scripts.results.Trial(word, "s.py", "", word, 1.0) for word in ("caught", "missed", "broken", "n/a", "green")
     ]
@@ -134,35 +130,35 @@ def test_missed_and_broken_are_bad(scripts: Any, capsys: pytest.CaptureFixture[s
     assert "1 missed" in capsys.readouterr().out
 
 
-def test_no_lab_is_broken_without_being_named(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAILAB_LAB", "demo")  # what is enough to run tests is not enough here
-    monkeypatch.setattr(scripts.teeth.Lab, "attach", lambda name=None: pytest.fail(f"attached to {name}"))
+def test_faults_need_an_explicit_lab(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAILAB_LAB", "demo")  # enough to run tests, but not to break the lab
+    monkeypatch.setattr(scripts.run.Lab, "attach", lambda name=None: pytest.fail(f"attached to {name}"))
     with pytest.raises(SpecError, match="no lab is named"):
-        scripts.teeth.main([])
-    assert scripts.teeth.main(["--list"]) == 0
+        scripts.run.main([])
+    assert scripts.run.main(["--list"]) == 0
 
 
-def test_a_lab_that_others_test_is_left_alone(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lab_in_use_by_other_tests_is_refused(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = FakeLab()
-    monkeypatch.setattr(scripts.teeth.Lab, "attach", lambda name: lab)
-    monkeypatch.setattr(scripts.teeth, "tried", lambda *_: pytest.fail("a fault was seeded"))
-    path = scripts.teeth.lab_lock_file(lab)
+    monkeypatch.setattr(scripts.run.Lab, "attach", lambda name: lab)
+    monkeypatch.setattr(scripts.run, "tried", lambda *_: pytest.fail("a fault was seeded"))
+    path = scripts.run.lab_lock_file(lab)
     path.parent.mkdir(parents=True)
     with path.open("a") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         with pytest.raises(Busy, match="tests run on lab demo"):
-            scripts.teeth.main(["--lab", "demo"])
+            scripts.run.main(["--lab", "demo"])
 
 
 def test_unknown_names_are_refused(scripts: Any) -> None:
     with pytest.raises(SystemExit, match=r"unknown: nope, test_nope\.py"):
-        scripts.teeth.chosen(["nope"], ["test_nope"])
-    ((fault, reds),) = scripts.teeth.chosen(["reclaim-off"], ["test_reclaim"])
+        scripts.run.chosen(["nope"], ["test_nope"])
+    ((fault, reds),) = scripts.run.chosen(["reclaim-off"], ["test_reclaim"])
     assert (fault.id, set(reds)) == ("reclaim-off", {"test_reclaim.py"})
 
 
 class Patches:
-    """Remembers what a meddler changes."""
+    """A cluster that records patches and deletions."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, Any]] = []
@@ -181,8 +177,8 @@ def queue(name: str, mine: bool = True, **gpu: float) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "spec": {"resources": shares}}
 
 
-def test_meddlers_touch_nothing_but_what_tests_made(scripts: Any) -> None:
-    cluster, act = Patches(), scripts.meddling.share_set("limit", -1)
+def test_tampering_changes_test_objects_only(scripts: Any) -> None:
+    cluster, act = Patches(), scripts.tampering.share_set("limit", -1)
     act(cluster, "ADDED", queue("test", mine=False, limit=1))
     act(cluster, "ADDED", queue("t-a", limit=-1))
     act(cluster, "DELETED", queue("t-b", limit=1))
@@ -192,21 +188,21 @@ def test_meddlers_touch_nothing_but_what_tests_made(scripts: Any) -> None:
 
 
 @pytest.mark.parametrize(("namespace", "hit"), [("t-gangs-1", True), ("default", False), ("vcluster-ml", False)])
-def test_meddlers_know_the_namespaces_of_tests(scripts: Any, namespace: str, hit: bool) -> None:
+def test_tampering_changes_test_namespaces_only(scripts: Any, namespace: str, hit: bool) -> None:
     cluster = Patches()
     group = {"metadata": {"name": "g", "namespace": namespace}, "spec": {"minMember": 3}}
-    scripts.meddling.minimum_set(1)(cluster, "ADDED", group)
+    scripts.tampering.minimum_set(1)(cluster, "ADDED", group)
     pod = {
         "metadata": {"name": "p", "namespace": namespace},
         "spec": {"schedulerName": "kai-scheduler", "containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    scripts.meddling.evicted(cluster, "MODIFIED", pod)
+    scripts.tampering.evicted(cluster, "MODIFIED", pod)
     assert bool(cluster.done) is hit
 
 
-def test_only_a_lost_race_is_forgiven(scripts: Any) -> None:
-    from scripts.fault_injection import seeding as faults_seeding
+def test_only_not_found_is_ignored(scripts: Any) -> None:
+    from scripts.fault_injection import seeding
 
     def refuse(status: int) -> Any:
         def act(*_: object) -> None:
@@ -214,6 +210,6 @@ def test_only_a_lost_race_is_forgiven(scripts: Any) -> None:
 
         return act
 
-    faults_seeding._try(refuse(404), Patches(), "ADDED", {})
+    seeding._try(refuse(404), Patches(), "ADDED", {})
     with pytest.raises(ApiFailed):
-        faults_seeding._try(refuse(403), Patches(), "ADDED", {})
+        seeding._try(refuse(403), Patches(), "ADDED", {})

@@ -1,4 +1,4 @@
-"""The probe as an OpenAI-compatible server: the layout of its answers, what it repeats, what it refuses."""
+"""The probe as an OpenAI-compatible server: layout of responses, echoed prompts, and invalid requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.probe_world import Json, Served, compiled
 pytestmark = [pytest.mark.processes("probe"), pytest.mark.loopback]
 
 MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
-ASKED = {"model": MODEL, "prompt": "San Francisco is a", "max_tokens": 7, "temperature": 0}
+REQUEST = {"model": MODEL, "prompt": "San Francisco is a", "max_tokens": 7, "temperature": 0}
 
 STRANGE = 'grüße 😀 \u2028 "quoted" back\\slash \u0000 \u001f'
 
-ANSWERED = """{
+RESPONSE = """{
     "id": "cmpl-173532a758894deeae63d0a073c53289", "object": "text_completion", "created": 1763393534,
     "model": "Qwen/Qwen2.5-1.5B-Instruct",
     "choices": [{"index": 0, "text": " city in the state of California,", "logprobs": null, "finish_reason": "length",
@@ -26,7 +26,7 @@ ANSWERED = """{
     "usage": {"prompt_tokens": 4, "total_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": null},
     "kv_transfer_params": null
 }"""
-"""vLLM's answer to ``ASKED``, from OpenNebula's guide to KAI."""
+"""vLLM's response to ``REQUEST``, from OpenNebula's guide to KAI."""
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(program: Path) -> Iterator[Served]:
     served = Served(program)
     yield served
-    assert served.process.poll() is None, "the server ended by itself"
+    assert served.process.poll() is None, "the server exited unexpectedly"
     served.close()
 
 
 def shape(value: object) -> object:
-    """Names and kinds without the values; what may be null is of any kind."""
+    """Keys and types of a JSON value, without ``system_fingerprint``, which may be null."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items() if key != "system_fingerprint"}
     if isinstance(value, list):
@@ -51,9 +51,9 @@ def shape(value: object) -> object:
     return type(value).__name__
 
 
-def test_completion_is_laid_out_as_vllms(server: Served) -> None:
-    answer = server.post("/v1/completions", ASKED)
-    assert shape(answer) == shape(json.loads(ANSWERED))
+def test_completion_has_the_layout_of_vllm(server: Served) -> None:
+    answer = server.post("/v1/completions", REQUEST)
+    assert shape(answer) == shape(json.loads(RESPONSE))
     assert answer["id"].startswith("cmpl-")
     assert answer["model"] == MODEL
     assert answer["system_fingerprint"] == "kailab-probe"
@@ -65,11 +65,11 @@ def test_completion_is_laid_out_as_vllms(server: Served) -> None:
         "total_tokens": 8,
         "prompt_tokens_details": None,
     }
-    assert server.post("/v1/completions", ASKED)["id"] != answer["id"]
+    assert server.post("/v1/completions", REQUEST)["id"] != answer["id"]
 
 
 @pytest.mark.parametrize(
-    ("prompt", "most", "text", "reason"),
+    ("prompt", "max_tokens", "text", "reason"),
     [
         ("a b c", 2, "a b", "length"),
         ("a b c", 3, "a b c", "stop"),
@@ -79,12 +79,14 @@ def test_completion_is_laid_out_as_vllms(server: Served) -> None:
         (STRANGE, 9, STRANGE, "stop"),
     ],
 )
-def test_what_is_repeated(server: Served, prompt: str, most: int | None, text: str, reason: str) -> None:
-    (choice,) = server.post("/v1/completions", {"prompt": prompt, "max_tokens": most})["choices"]
+def test_completion_repeats_up_to_max_tokens(
+    server: Served, prompt: str, max_tokens: int | None, text: str, reason: str
+) -> None:
+    (choice,) = server.post("/v1/completions", {"prompt": prompt, "max_tokens": max_tokens})["choices"]
     assert (choice["text"], choice["finish_reason"]) == (text, reason)
 
 
-def test_each_prompt_of_a_list_has_its_choice(server: Served) -> None:
+def test_each_prompt_of_a_list_has_a_choice(server: Served) -> None:
     answer = server.post("/v1/completions", {"prompt": ["a b", "c"], "max_tokens": 1})
     assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [(0, "a"), (1, "c")]
     assert answer["usage"]["prompt_tokens"] == 3
@@ -128,7 +130,9 @@ def test_chat_repeats_the_last_message(server: Served) -> None:
         ("completions", "a", None),
     ],
 )
-def test_what_is_refused(server: Served, path: str, body: Json, param: str | None) -> None:
+def test_invalid_request_is_refused_with_its_parameter(
+    server: Served, path: str, body: Json, param: str | None
+) -> None:
     error = server.post(f"/v1/{path}", body, status=400)["error"]
     assert (error["param"], error["type"], error["code"]) == (param, "BadRequestError", 400)
     assert error["message"]
@@ -137,7 +141,7 @@ def test_what_is_refused(server: Served, path: str, body: Json, param: str | Non
 @pytest.mark.parametrize(
     "body", [{"prompt": "a", "stream": False}, {"prompt": "a", "stream": None, "max_tokens": None}]
 )
-def test_what_says_nothing_is_no_error(server: Served, body: Json) -> None:
+def test_null_and_default_parameters_are_accepted(server: Served, body: Json) -> None:
     assert server.post("/v1/completions", body)["choices"][0]["text"] == "a"
 
 
@@ -145,7 +149,7 @@ def test_what_says_nothing_is_no_error(server: Served, body: Json) -> None:
     ("option", "name"),
     [((MODEL,), MODEL), (("--model", MODEL), MODEL), ((MODEL, "--served-model-name=short"), "short")],
 )
-def test_served_model(program: Path, option: tuple[str, ...], name: str) -> None:
+def test_server_serves_its_configured_model(program: Path, option: tuple[str, ...], name: str) -> None:
     server = Served(program, *option, "--gpu-memory-utilization=0.7", "--max-model-len", "2048")
     try:
         _, listed = server.ask("GET", "/v1/models")
@@ -207,18 +211,18 @@ def test_served_model(program: Path, option: tuple[str, ...], name: str) -> None
         "truefalse",
     ],
 )
-def test_json_is_what_python_takes_for_json(server: Served, text: str) -> None:
+def test_json_is_accepted_exactly_where_python_accepts_it(server: Served, text: str) -> None:
     try:
         json.loads(text)
         valid = True
     except ValueError:
         valid = False
-    _, said = server.ask("POST", "/v1/completions", text.encode())
-    assert ("is not JSON" in said.decode()) == (not valid)
+    _, response = server.ask("POST", "/v1/completions", text.encode())
+    assert ("is not JSON" in response.decode()) == (not valid)
 
 
 @pytest.mark.parametrize("body", [b'{"prompt":"\xff"}', b'{"prompt":"\xc0\xaf"}', b'{"prompt":"\xed\xa0\x80"}'])
-def test_bytes_that_are_no_utf_8_could_not_be_repeated_and_are_not_taken(server: Served, body: bytes) -> None:
-    answer, said = server.ask("POST", "/v1/completions", body)
+def test_body_that_is_not_utf_8_is_refused(server: Served, body: bytes) -> None:
+    answer, response = server.ask("POST", "/v1/completions", body)
     assert answer.status == 400
-    assert json.loads(said)["error"]["message"] == "the body is not JSON"
+    assert json.loads(response)["error"]["message"] == "the body is not JSON"

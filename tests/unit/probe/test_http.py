@@ -1,4 +1,4 @@
-"""The probe's server, compiled and run for real: what it answers over HTTP, and clients that behave badly."""
+"""The probe's compiled HTTP server: its responses, and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(program: Path) -> Iterator[Served]:
     served = Served(program)
     yield served
-    assert served.process.poll() is None, "the server ended by itself"
+    assert served.process.poll() is None, "the server exited unexpectedly"
     served.close()
 
 
 def status_of(answer: bytes) -> int:
-    """The status of an answer whose head and body fit together."""
+    """The status of a response, after a check of its headers and body."""
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *fields = head.decode().split("\r\n")
     values = dict(field.split(": ", 1) for field in fields)
@@ -42,7 +42,7 @@ def status_of(answer: bytes) -> int:
 
 
 @pytest.mark.parametrize("path", ["/", "/facts", "/facts?verbose=1", "/health", "/v1/models"])
-def test_what_can_be_read(server: Served, path: str) -> None:
+def test_readable_paths_answer_get_and_head(server: Served, path: str) -> None:
     answer, body = server.ask("GET", path)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     assert answer.headers["Date"]
@@ -63,7 +63,9 @@ def test_what_can_be_read(server: Served, path: str) -> None:
         ("BREW", "/", 405, "GET, HEAD"),
     ],
 )
-def test_wrong_paths_and_methods(server: Served, method: str, path: str, status: int, allow: str | None) -> None:
+def test_wrong_path_or_method_is_refused(
+    server: Served, method: str, path: str, status: int, allow: str | None
+) -> None:
     answer, body = server.ask(method, path)
     assert (answer.status, answer.headers["Allow"]) == (status, allow)
     assert json.loads(body)["error"]["code"] == status
@@ -80,7 +82,7 @@ def test_wrong_paths_and_methods(server: Served, method: str, path: str, status:
         ),
     ],
 )
-def test_requests_as_bytes(server: Served, request_: bytes) -> None:
+def test_valid_raw_request_is_served(server: Served, request_: bytes) -> None:
     assert status_of(server.raw(request_)) == 200
 
 
@@ -88,15 +90,15 @@ def test_requests_as_bytes(server: Served, request_: bytes) -> None:
     ("request_", "status"),
     [
         (b"GET /health HTTP/1.1\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # somebody who speaks TLS
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # a TLS client hello
         (GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
     ],
 )
-def test_what_is_no_request_is_refused(server: Served, request_: bytes, status: int) -> None:
+def test_invalid_raw_request_is_refused(server: Served, request_: bytes, status: int) -> None:
     assert int(server.raw(request_).split()[1]) == status
 
 
-def test_request_that_comes_byte_by_byte(server: Served) -> None:
+def test_request_sent_byte_by_byte_is_served(server: Served) -> None:
     body = b'{"prompt": "a b c"}'
     head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
     answer = server.raw(*(bytes([byte]) for byte in head + body))
@@ -104,7 +106,7 @@ def test_request_that_comes_byte_by_byte(server: Served) -> None:
     assert b'"text":"a b c"' in answer
 
 
-def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: Served) -> None:
+def test_expect_100_continue_is_answered(server: Served) -> None:
     with server.connect() as connection:
         connection.sendall(
             b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\nExpect: 100-continue\r\n\r\n"
@@ -114,37 +116,37 @@ def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: Served) ->
         assert status_of(received(connection)) == 200
 
 
-def test_refusal_reaches_a_client_that_goes_on_sending(server: Served) -> None:
-    """Without reading on, the kernel would reset the connection, and the answer would be lost."""
+def test_client_that_keeps_sending_gets_the_refusal(server: Served) -> None:
+    """If the server stopped reading, the kernel would reset the connection and drop the response."""
     answer, body = server.ask("POST", "/v1/completions", b"x" * 3_000_000)
     assert answer.status == 413
     assert "1 MiB" in json.loads(body)["error"]["message"]
 
 
-def test_clients_that_say_nothing_hold_up_nobody(server: Served) -> None:
+def test_silent_clients_block_nobody(server: Served) -> None:
     silent = [server.connect() for _ in range(100)]
     assert server.ask("GET", "/health")[0].status == 200
     for connection in silent:
         connection.close()
 
 
-def test_client_that_goes_away_in_the_middle(server: Served) -> None:
+def test_server_survives_clients_that_disconnect(server: Served) -> None:
     for part in (b"", b"GET /hea", b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"):
         with server.connect() as connection:
             connection.sendall(part)
     assert server.ask("GET", "/health")[0].status == 200
 
 
-def test_many_clients_at_once_get_their_own_answers(server: Served) -> None:
+def test_concurrent_clients_get_their_own_responses(server: Served) -> None:
     def ask(number: int) -> str:
-        said = server.post("/v1/completions", {"prompt": f"client {number} " * 2000, "max_tokens": 2})
-        return str(said["choices"][0]["text"])
+        response = server.post("/v1/completions", {"prompt": f"client {number} " * 2000, "max_tokens": 2})
+        return str(response["choices"][0]["text"])
 
     with ThreadPoolExecutor(40) as pool:
         assert list(pool.map(ask, range(200))) == [f"client {number}" for number in range(200)]
 
 
-def test_it_ends_at_once_when_told_to(program: Path) -> None:
+def test_server_stops_at_once_on_a_signal(program: Path) -> None:
     server = Served(program)
     with server.connect() as connection:
         connection.sendall(b"GET /")

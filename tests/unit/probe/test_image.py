@@ -1,4 +1,4 @@
-"""How the images with a program of ours are made: what is compiled, where it lies, and when it is made anew."""
+"""Images with compiled programs: what is compiled, the path in the image, and when it is rebuilt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of kind/ that may be changed."""
+    """A writable copy of kind/."""
     copy = tmp_path / "kind"
     shutil.copytree(paths.assets("kind"), copy)
     monkeypatch.setattr(recipes, "assets", lambda kind: tmp_path / kind)
@@ -36,7 +36,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers of Debian packages without Debian."""
+    """Replace layers of Debian packages by one small file."""
 
     def layer(recipe: DebLayer, run: Runner) -> Layer:
         file = tmp_path / recipe.name
@@ -47,7 +47,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiler(runner: FakeRunner, name: str) -> list[Call]:
-    """Declare a compiler that writes something; gives its calls."""
+    """Install a fake compiler and return its calls."""
     runner.has(name)
 
     def compiled(call: Call) -> str:
@@ -57,13 +57,13 @@ def compiler(runner: FakeRunner, name: str) -> list[Call]:
     return runner.handle(name, out=compiled).calls
 
 
-def test_probe_image(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -> None:
+def test_probe_image_has_program_links_and_packages(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -> None:
     calls = compiler(runner, "go")
     archive = recipes.make_image(catalogue.image(pods.IMAGE), catalogue, runner, lambda *_: None)
     (call,) = calls
     assert call.argv[:2] == ("go", "build")
     assert call.cwd == paths.assets("kind") / "probe"
-    assert call.env["CGO_ENABLED"] == "0"  # one file, whatever C library is around it
+    assert call.env["CGO_ENABLED"] == "0"  # a static binary, independent of the C library
 
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path / "image", filter="data")
@@ -79,11 +79,11 @@ def test_probe_image(catalogue: Catalogue, runner: FakeRunner, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("reference", "tools"), [(pods.IMAGE, {"go", "debian"}), (PAUSE, {"cc"})])
-def test_what_an_image_needs_to_be_built(catalogue: Catalogue, reference: str, tools: set[str]) -> None:
+def test_image_build_needs_its_tools(catalogue: Catalogue, reference: str, tools: set[str]) -> None:
     assert resolve._image_needs(catalogue.image(reference)) == tools
 
 
-def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
+def test_image_is_built_once(catalogue: Catalogue, runner: FakeRunner) -> None:
     calls = compiler(runner, "go")
     row = catalogue.image(pods.IMAGE)
     first = recipes.make_image(row, catalogue, runner, lambda *_: None)
@@ -94,7 +94,7 @@ def test_image_is_made_once(catalogue: Catalogue, runner: FakeRunner) -> None:
 @pytest.mark.parametrize(
     ("reference", "file"), [(pods.IMAGE, "probe/echo.go"), (pods.IMAGE, "probe/go.mod"), (PAUSE, "node/pause.c")]
 )
-def test_image_is_another_when_its_sources_change(
+def test_changed_sources_change_the_archive_path(
     catalogue: Catalogue, sources: Path, reference: str, file: str
 ) -> None:
     row = catalogue.image(reference)
@@ -104,7 +104,7 @@ def test_image_is_another_when_its_sources_change(
     assert recipes.archive_path(row, catalogue) != before
 
 
-def test_pause_needs_no_c_library(catalogue: Catalogue, runner: FakeRunner) -> None:
+def test_pause_is_linked_statically(catalogue: Catalogue, runner: FakeRunner) -> None:
     calls = compiler(runner, "gcc")
     recipes.make_image(catalogue.image(PAUSE), catalogue, runner, lambda *_: None)
     ((*words,),) = [call.argv for call in calls]

@@ -1,4 +1,4 @@
-"""The probe's facts over the simulated NVML and its nvidia-smi, all compiled for real; and its command line."""
+"""The compiled probe: its facts from the simulated NVML and nvidia-smi, and its command line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def container(program: Path, library: Path, tmp_path: Path) -> Container:
     return Container(program, library, tmp_path)
 
 
-def test_devices_are_those_the_container_was_given(container: Container) -> None:
+def test_facts_list_the_devices_of_the_container(container: Container) -> None:
     for minor in (0, 2):
         (container.root / "dev" / f"nvidia{minor}").touch()
     (container.root / "usage").write_text(
@@ -80,20 +80,20 @@ def test_lost_device_does_not_hide_the_others(container: Container) -> None:
     assert (well.uuid, well.error) == (GPUS[1].uuid, "")
 
 
-def test_container_without_a_device(container: Container) -> None:
+def test_container_without_a_device_reports_an_nvml_error(container: Container) -> None:
     facts = container.facts()
     assert (facts.devices, facts.driver) == ((), "")
     assert "couldn't communicate with the NVIDIA driver" in facts.error
 
 
-def test_container_without_a_driver(program: Path, tmp_path: Path) -> None:
+def test_container_without_a_driver_reports_missing_nvidia_smi(program: Path, tmp_path: Path) -> None:
     facts = ProbeFacts.of(json.loads(run(program, "facts", env={"PATH": str(tmp_path)}).stdout))
     assert (facts.devices, facts.driver) == ((), "")
     assert 'exec: "nvidia-smi"' in facts.error
 
 
-def test_what_nvidia_smi_does_not_know_is_left_out(program: Path, tmp_path: Path) -> None:
-    """A GPU without memory of its own has none to tell, and what is said beside the rows is no GPU."""
+def test_values_that_nvidia_smi_lacks_are_zero(program: Path, tmp_path: Path) -> None:
+    """A GPU without its own memory reports [N/A]; lines that are not rows are skipped."""
     script, row = tmp_path / "nvidia-smi", "0, GPU-1, NVIDIA GB10, [N/A], [N/A], 580.95.05"
     script.write_text(f"#!/bin/sh\necho 'a warning, with commas'\necho '{row}'\n")
     script.chmod(0o755)
@@ -102,7 +102,7 @@ def test_what_nvidia_smi_does_not_know_is_left_out(program: Path, tmp_path: Path
     assert (facts.driver, facts.error) == ("580.95.05", "")
 
 
-def test_environment_is_told_as_far_as_it_concerns_gpus(container: Container) -> None:
+def test_only_gpu_environment_variables_are_reported(container: Container) -> None:
     facts = container.facts(
         NVIDIA_VISIBLE_DEVICES='GPU-1,"GPU-2"', RUNAI_NUM_OF_GPUS="0.50", GPU_PORTION="0.50", PASSWORD="secret"
     )
@@ -112,7 +112,7 @@ def test_environment_is_told_as_far_as_it_concerns_gpus(container: Container) ->
     assert "secret" not in run(container.program, "facts", env={"PASSWORD": "secret"}).stdout
 
 
-def test_host_and_device_files(container: Container) -> None:
+def test_facts_name_host_and_device_files(container: Container) -> None:
     facts = container.facts()
     assert facts.hostname == socket.gethostname()
     assert facts.pid > 0
@@ -121,24 +121,24 @@ def test_host_and_device_files(container: Container) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("nonsense",), 2, "usage: probe"),
         (("facts", "more"), 2, "usage: probe"),
         (("serve", "--port"), 2, "--port needs a value"),
         (("serve", "--port", "65536"), 2, "65536 is no port"),
         (("--port=http",), 2, "http is no port"),
-        (("serve", "--host", "192.0.2.1"), 1, "cannot listen"),  # nobody's address, by RFC 5737
+        (("serve", "--host", "192.0.2.1"), 1, "cannot listen"),  # a documentation address (RFC 5737)
         (("--help",), 0, "usage: probe"),
     ],
 )
-def test_command_line(program: Path, words: tuple[str, ...], code: int, told: str) -> None:
+def test_command_line_reports_usage_errors(program: Path, words: tuple[str, ...], code: int, message: str) -> None:
     done = run(program, *words, code=code)
-    assert told in (done.stderr if code else done.stdout)
+    assert message in (done.stderr if code else done.stdout)
 
 
 @pytest.mark.loopback
-def test_port_that_is_taken(program: Path) -> None:
+def test_port_in_use_is_an_error(program: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run(program, "serve", "--host", "127.0.0.1", "--port", port, code=1)

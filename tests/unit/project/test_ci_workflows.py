@@ -1,10 +1,10 @@
-"""The CI recipes in .github: who may start them, what they keep, what they clear away, and the page about runners."""
+"""The CI workflows in .github: triggers, permissions, artifacts and cleanup; and the page about runners."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess  # noqa: TID251 - the recipes' own scripts, run by bash
+import subprocess  # noqa: TID251 - bash runs the workflows' scripts
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 def load(name: str) -> Json:
     text = WORKFLOWS[name].read_text()
     doc: Json = yaml.safe_load(text)
-    # YAML 1.1, which PyYAML reads, takes the word "on" for true.
+    # PyYAML reads YAML 1.1, in which "on" is true.
     return {"on" if key is True else key: value for key, value in doc.items()}
 
 
@@ -51,7 +51,7 @@ def steps(name: str) -> list[Json]:
 
 
 def at(name: str, *words: str) -> int:
-    """Where the step is whose script, action or name has these words."""
+    """Index of the step whose script, action or name contains these words."""
     texts = [" ".join(str(step.get(key, "")) for key in ("run", "uses", "name")) for step in steps(name)]
     (found,) = [number for number, text in enumerate(texts) if all(word in text for word in words)]
     return found
@@ -67,18 +67,18 @@ def scripts() -> Iterator[Any]:
 every = pytest.mark.parametrize("name", list(WORKFLOWS))
 
 
-def test_there_is_a_recipe_for_each_kind_of_runner() -> None:
+def test_each_kind_of_runner_has_a_workflow() -> None:
     assert set(WORKFLOWS) == {"gpu", "simulated"}
     assert {"self-hosted", "gpu"} <= set(job("gpu")["runs-on"])
     assert job("simulated")["runs-on"].startswith("ubuntu-")
 
 
 @every
-def test_pull_requests_of_forks_get_no_rights_and_no_machine_of_ours(name: str) -> None:
+def test_forks_get_no_permissions_and_no_self_hosted_runner(name: str) -> None:
     triggers = set(load(name)["on"])
     assert "pull_request_target" not in triggers
     if "self-hosted" in job(name)["runs-on"]:
-        # for pull_request the workflow itself comes from the fork: no condition in it would hold
+        # on pull_request the workflow comes from the fork, so its conditions protect nothing
         assert triggers == {"push", "workflow_dispatch"}
         assert load(name)["on"]["push"]["branches"] == ["main"]
     assert load(name)["permissions"] == {"contents": "read"}
@@ -87,19 +87,19 @@ def test_pull_requests_of_forks_get_no_rights_and_no_machine_of_ours(name: str) 
 
 
 @every
-def test_actions_are_known_ones_in_a_full_tag(name: str) -> None:
+def test_only_known_actions_are_used(name: str) -> None:
     assert {step["uses"] for step in steps(name) if "uses" in step} <= ACTIONS
     assert steps(name)[at(name, "actions/checkout@v4")]["with"]["persist-credentials"] is False
 
 
 @every
-def test_scripts_take_what_others_wrote_from_variables_only(name: str) -> None:
-    """An expression is put into the script as text: a branch called $(…) would be run."""
+def test_scripts_contain_no_expressions(name: str) -> None:
+    """GitHub inserts expressions as text: bash would run a branch named $(…)."""
     assert not [step["run"] for step in steps(name) if "${{" in step.get("run", "")]
 
 
 @every
-def test_newer_run_ends_the_older_one_and_none_runs_for_ever(name: str) -> None:
+def test_newer_run_cancels_the_older_one_and_jobs_time_out(name: str) -> None:
     doc = load(name)
     assert doc["concurrency"]["cancel-in-progress"] is True
     assert "github.ref" in doc["concurrency"]["group"]
@@ -107,7 +107,7 @@ def test_newer_run_ends_the_older_one_and_none_runs_for_ever(name: str) -> None:
 
 
 @every
-def test_cache_follows_what_is_built_and_for_which_system(name: str) -> None:
+def test_cache_key_depends_on_sources_and_architecture(name: str) -> None:
     cache = steps(name)[at(name, "actions/cache@v4")]["with"]
     assert cache["path"] == "~/.cache/kailab"
     assert "hashFiles('lab/supply/catalogue.toml', 'kind/**')" in cache["key"]
@@ -117,7 +117,7 @@ def test_cache_follows_what_is_built_and_for_which_system(name: str) -> None:
 
 
 @every
-def test_the_lab_goes_and_results_stay_whatever_happens(name: str) -> None:
+def test_lab_is_removed_and_results_are_uploaded_after_failures(name: str) -> None:
     up, suites = at(name, "nox -s lab-up"), at(name, "nox -s e2e")
     logs, down, upload = at(name, "lab logs"), at(name, "nox -s lab-down"), at(name, "actions/upload-artifact")
     assert up < suites < logs < down < upload
@@ -125,14 +125,14 @@ def test_the_lab_goes_and_results_stay_whatever_happens(name: str) -> None:
     assert found[down]["if"] == found[upload]["if"] == "always()"
     assert "success()" in found[logs]["if"]  # an if without a status function is skipped after a cancel
     assert "label=kailab" in found[down]["run"]
-    assert found[down]["timeout-minutes"] < 5  # what GitHub leaves a cancelled job
+    assert found[down]["timeout-minutes"] < 5  # the time GitHub gives a cancelled job
     assert found[upload]["with"]["path"] == "${{ env.KAILAB_ARTIFACTS }}"
     assert job(name)["env"]["KAILAB_ARTIFACTS"]
     assert "continue-on-error" not in WORKFLOWS[name].read_text()
 
 
 @every
-def test_only_sessions_profiles_and_needs_that_exist(name: str) -> None:
+def test_sessions_profiles_and_needs_exist(name: str) -> None:
     text = WORKFLOWS[name].read_text()
     noxfile = (ROOT / "noxfile.py").read_text()
     for session in re.findall(r"nox -s ([\w-]+)", text):
@@ -147,12 +147,12 @@ def test_only_sessions_profiles_and_needs_that_exist(name: str) -> None:
     assert profiles <= set(profile_names())
 
 
-def test_real_gpus_are_insisted_on_where_there_should_be_some() -> None:
+def test_only_the_gpu_workflow_requires_nvidia() -> None:
     assert "nvidia" in steps("gpu")[at("gpu", "nox -s e2e")]["run"].split()[-1].split(",")
     assert "nvidia" not in WORKFLOWS["simulated"].read_text()
 
 
-def test_gpu_runner_is_looked_at_before_anything_is_made_on_it() -> None:
+def test_doctor_runs_before_the_lab_on_a_gpu_runner() -> None:
     clear, doctor, up = at("gpu", "a killed job"), at("gpu", "lab doctor --profile"), at("gpu", "nox -s lab-up")
     assert clear < doctor < up
     assert "if" not in steps("gpu")[doctor]
@@ -160,27 +160,31 @@ def test_gpu_runner_is_looked_at_before_anything_is_made_on_it() -> None:
 
 @pytest.mark.processes("bash")
 @pytest.mark.parametrize("script", list(scripts()))
-def test_scripts_are_bash(script: str) -> None:
+def test_scripts_are_valid_bash(script: str) -> None:
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
-    """An environment whose nox, docker and lab only write down how they were called."""
+    """An environment whose nox, docker and lab record their calls."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    says = {"nox": "exit ${NOX_CODE:-0}", "docker": '[ "$1" != ps ] || printf "%b" "${CONTAINERS:-}"', "lab": "exit 1"}
-    for program, line in says.items():
+    programs = {
+        "nox": "exit ${NOX_CODE:-0}",
+        "docker": '[ "$1" != ps ] || printf "%b" "${CONTAINERS:-}"',
+        "lab": "exit 1",
+    }
+    for program, line in programs.items():
         path = folder / program
         path.write_text(f'#!/bin/sh\necho "{program} $*" >>"$CALLS"\n{line}\n')
         path.chmod(0o755)
-    path_ = f"{folder}:{os.environ['PATH']}"
-    return {"PATH": path_, "CALLS": str(tmp_path / "calls"), "HOME": str(tmp_path), "KAILAB_LAB": "gpu-1-1"}
+    search_path = f"{folder}:{os.environ['PATH']}"
+    return {"PATH": search_path, "CALLS": str(tmp_path / "calls"), "HOME": str(tmp_path), "KAILAB_LAB": "gpu-1-1"}
 
 
 def called(script: str, env: dict[str, str], code: int = 0) -> list[str]:
-    """Run a script as GitHub does; what it called, in order."""
+    """Run a script as GitHub does and return its calls in order."""
     argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     assert subprocess.run(argv, env=env, check=False, capture_output=True).returncode == code
     calls = Path(env["CALLS"])
@@ -189,7 +193,7 @@ def called(script: str, env: dict[str, str], code: int = 0) -> list[str]:
 
 @pytest.mark.processes("bash")
 @every
-def test_containers_go_although_lab_down_fails(name: str, machine: dict[str, str]) -> None:
+def test_containers_are_removed_when_lab_down_fails(name: str, machine: dict[str, str]) -> None:
     assert load(name)["defaults"]["run"]["shell"] == "bash"
     script = steps(name)[at(name, DOWN)]["run"]
     calls = called(script, {**machine, "NOX_CODE": "7", "CONTAINERS": "c1\\nc2\\n"}, code=7)
@@ -202,13 +206,13 @@ def test_containers_go_although_lab_down_fails(name: str, machine: dict[str, str
 
 @pytest.mark.processes("bash")
 @every
-def test_nothing_is_removed_where_nothing_is_left(name: str, machine: dict[str, str]) -> None:
+def test_cleanup_without_leftovers_removes_nothing(name: str, machine: dict[str, str]) -> None:
     calls = called(steps(name)[at(name, DOWN)]["run"], machine)
     assert not [call for call in calls if call.startswith("docker rm")]
 
 
 @pytest.mark.processes("bash")
-def test_labs_of_killed_jobs_go_before_the_next_begins(machine: dict[str, str]) -> None:
+def test_labs_of_killed_jobs_are_removed_first(machine: dict[str, str]) -> None:
     script = steps("gpu")[at("gpu", "a killed job")]["run"]
     assert called(script, machine) == ["docker ps -aq --filter label=kailab"]
     for lab_ in ("gpu-0-1", "gpu-0-2"):
@@ -226,17 +230,17 @@ def test_labs_of_killed_jobs_go_before_the_next_begins(machine: dict[str, str]) 
 @pytest.mark.parametrize(
     ("commit", "code"), [("a" * 40, 0), ("main", 2), ("a" * 39, 2), ("a" * 41, 2), ("A" * 40, 2), ("$(id)", 2)]
 )
-def test_only_a_full_sha_names_a_commit(machine: dict[str, str], commit: str, code: int) -> None:
+def test_commit_must_be_a_full_sha(machine: dict[str, str], commit: str, code: int) -> None:
     called(steps("gpu")[at("gpu", "full SHA")]["run"], {**machine, "COMMIT": commit}, code)
 
 
-def test_page_names_each_of_the_doctors_checks_once() -> None:
+def test_page_lists_each_doctor_check_once() -> None:
     named = re.findall(r"\| `([\w-]+)` \|$", PAGE.read_text(), re.MULTILINE)
     assert sorted(named) == sorted(CHECKS)
     assert "lab doctor --profile gpu" in PAGE.read_text()
 
 
-def test_page_shows_an_inference_server_that_can_be_taken_as_it_is() -> None:
+def test_inference_server_on_the_page_is_valid() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     spec = LabSpec.model_validate(yaml.safe_load(block)).inference
     assert isinstance(spec, InferenceSpec)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-# Parts that still wait for their language pass: remove a name here once it has had it.
+# Parts that are not checked yet; remove a name once it passes.
 NOT_YET = set(
     """
     operations scripts noxfile.py kind manifests

@@ -1,4 +1,4 @@
-"""The layout of the source: where tests lie, what they may import, and how large files may become."""
+"""Layout of the source: folders of tests, imports, and the size of files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ ROOT = Path(__file__).parents[3]
 SOURCES = sorted(path for top in ("lab", "tests") for path in (ROOT / top).rglob("*.py"))
 
 LINES = 400
-"""The most that a file may have."""
+"""Maximum lines of a file."""
 
 NOT_MIRRORED = {"e2e", "fault_injection", "probe", "project"}
 """Folders of tests/unit without a package in lab/: helpers of tests/e2e, scripts/fault_injection, the probe, and the
 repository itself."""
 
-# Both only ever go down: whoever removes some lowers the number.
+# Lower these numbers after removing some; never raise them.
 TYPE_CHECKING_BLOCKS = 18
 LOCAL_IMPORTS = 7
 
@@ -29,7 +29,7 @@ def test_no_test_imports_another_test() -> None:
         for module in _imports(ast.parse(path.read_text()))
         if module.startswith("tests.") and any(part.startswith("test_") for part in module.split("."))
     ]
-    assert not wrong, "what tests share belongs in tests/support"
+    assert not wrong, "code shared by tests belongs in tests/support"
 
 
 def test_unit_tests_mirror_the_packages() -> None:
@@ -53,12 +53,12 @@ def test_public_class_names_are_unique() -> None:
     assert {name: paths for name, paths in classes.items() if len(paths) > 1} == {}
 
 
-def test_every_line_is_formatted() -> None:
+def test_no_line_skips_the_formatter() -> None:
     mark = "fmt: " + "skip"
     assert [path for path in SOURCES if mark in path.read_text()] == []
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_local_imports_do_not_increase() -> None:
     trees = [ast.parse(path.read_text()) for path in SOURCES if path.is_relative_to(ROOT / "lab")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     blocks = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")]
