@@ -1,4 +1,4 @@
-"""The front door: nox -s lab-up, e2e, lab-down for labs; plain nox checks the code and never touches a cluster."""
+"""Sessions: lab-up, e2e and lab-down for labs; plain nox checks the code and never touches a cluster."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import nox
 
 nox.options.default_venv_backend = "none"  # sessions share two environments, made by environment() below
 
-# nox gives an interrupted program 0.3 s and then kills it; a lab needs time to stop where it can go on.
+# nox kills an interrupted program after 0.3 s; a lab needs time to stop at a point where it can resume
 PATIENT = {"interrupt_timeout": 120.0, "terminate_timeout": 60.0}
 
 
 def environment(session: nox.Session, extra: str = "test") -> Path:
-    """The programs of an environment that holds kailab with an extra; made once, and shared by all sessions.
+    """Programs of the environment with kailab and an extra, shared by all sessions.
 
-    nox itself makes one for each session, which costs 20 s a session. This one is made anew when pyproject.toml, Python
-    or the checkout's place has changed, or when it was not finished.
+    An environment of nox's own would cost 20 s for each session. This one is recreated when pyproject.toml, Python or
+    the path of the checkout changes, or when it is incomplete.
     """
     home = Path(".nox", f"kailab-{extra}").resolve()
     wanted = hashlib.sha256(Path("pyproject.toml").read_bytes() + f"{sys.executable} {sys.version} {home}".encode())
@@ -40,14 +40,14 @@ def lab_up(session: nox.Session) -> None:
 
 @nox.session(name="lab-down", default=False)
 def lab_down(session: nox.Session) -> None:
-    """Take the lab away (arguments go to 'lab down')."""
+    """Remove the lab (arguments go to 'lab down')."""
     programs = environment(session)
     session.run(str(programs / "lab"), "down", *session.posargs, **PATIENT)
 
 
 @nox.session(default=False)
 def e2e(session: nox.Session) -> None:
-    """Run the suites against the lab that is up (arguments go to pytest)."""
+    """Run the suites against the running lab (arguments go to pytest)."""
     programs = environment(session)
     artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/e2e")
     args = [f"--lab{arg[1:]}" if arg.split("=")[0] == "--require" else arg for arg in session.posargs]
@@ -62,7 +62,7 @@ def e2e(session: nox.Session) -> None:
         "2",
         "--dist",
         "loadgroup",
-        "--no-loadscope-reorder",  # the order of lab/pytest_plugin/scheduling.py
+        "--no-loadscope-reorder",  # lab/pytest_plugin/scheduling.py sets the order
         f"--junitxml={artifacts}/junit.xml",
         f"--lab-report={artifacts}/report.html",
         f"--lab-artifacts={artifacts}",
@@ -102,7 +102,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """Unit tests, then the integration tests this machine has everything for (arguments go to pytest)."""
+    """Unit tests, then integration tests; those that the machine cannot run are skipped (arguments go to pytest)."""
     programs = environment(session)
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", "-n", "2")
     session.run(

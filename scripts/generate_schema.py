@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # the models of this checkout, also where another kailab is installed
+sys.path.insert(0, str(ROOT))  # use the models of this checkout, even if another kailab is installed
 
 from lab.config.schema import schema_text  # noqa: E402
 

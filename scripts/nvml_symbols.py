@@ -1,13 +1,13 @@
 """Writes kind/nvml/nvml_unsupported.c: a body for every NVML function that is not simulated.
 
-A Go consumer dies when a function it resolves is missing, and pynvml raises FunctionNotFound, so each known
-name must exist. Names come from go-nvml's nvml.h and from the pynvml that is installed; only names are taken.
+Go programs crash when a function that they resolve is missing, and pynvml raises FunctionNotFound, so each known
+name must exist. Only names are used, from go-nvml's nvml.h and the installed pynvml.
 
     python scripts/nvml_symbols.py            write the file
-    python scripts/nvml_symbols.py --check    say what would change, exit 1 when something would
+    python scripts/nvml_symbols.py --check    change nothing; exit 1 when the file is out of date
 
-nvml.h is looked for in the Go module cache; ``go mod download github.com/NVIDIA/go-nvml@v0.13.0-1`` puts one
-there.
+nvml.h comes from the Go module cache, into which
+``go mod download github.com/NVIDIA/go-nvml@v0.13.0-1`` puts it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEAD = """\
 
 
 def header_path() -> Path:
-    """The newest go-nvml header in the Go module cache. Exits with the way to get one when there is none."""
+    """The newest go-nvml header in the Go module cache. Exits with a hint when it is missing."""
     cache = Path(os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg" / "mod")
     found = sorted(cache.glob("github.com/!n!v!i!d!i!a/go-nvml@*/pkg/nvml/nvml.h"))
     if not found:
@@ -60,7 +60,7 @@ def names_of_pynvml(text: str) -> set[str]:
 
 
 def simulated(sources: Path) -> set[str]:
-    """Functions that our own files define, directly or through a macro that has the name as its first argument."""
+    """Functions that our files define, directly or through a macro with the name as its first argument."""
     names: set[str] = set()
     for path in sources.glob("nvml_*.c"):
         if path.name != TARGET.name:
@@ -71,7 +71,7 @@ def simulated(sources: Path) -> set[str]:
 
 
 def render(names: set[str]) -> str:
-    """The C file, names in order, as many in a line as fit."""
+    """The text of the C file, with the names in order."""
     lines = [""]
     for name in sorted(names):
         entry = f"N({name})"

@@ -1,7 +1,4 @@
-"""A World cut down to what matters for a few namespaces, without addresses, environment values and container ids.
-
-Meant for fixtures: small, the same on every machine, and fit to be published.
-"""
+"""Trims a ClusterSnapshot to a few namespaces, for fixtures without addresses, environment values and container ids."""
 
 from __future__ import annotations
 
@@ -30,13 +27,13 @@ _GPU_WORDS = ("NVIDIA", "RUNAI", "GPU", "CUDA")
 _LOG_LINES = 8
 _LOG_WIDTH = 600
 _MODULES = re.compile(r"/\S*?/go/pkg/mod/")
-"""Where a program was built, in the traces that it writes."""
+"""Build paths in the stack traces of programs."""
 
 Json = dict[str, Any]
 
 
 def trimmed(world: ClusterSnapshot, namespaces: Collection[str]) -> ClusterSnapshot:
-    """What explains pods of ``namespaces``: these in full, KAI's own too, of everything else what counts on nodes."""
+    """All objects of ``namespaces`` and of KAI, and of the others what they use on nodes."""
     near = {*namespaces, KAI_SCHEDULER, RESERVATION_APP}
     objects = {
         kind: tuple(_kept(kind, obj, near) for obj in objs if _wanted(kind, obj, near))
@@ -53,7 +50,7 @@ def trimmed(world: ClusterSnapshot, namespaces: Collection[str]) -> ClusterSnaps
 
 
 def _told(objects: Mapping[str, tuple[Json, ...]], namespaces: Collection[str]) -> Iterator[Json]:
-    """Events of the namespaces, and of KAI's own objects as far as these are still there."""
+    """Events of the namespaces, and of KAI's objects that still exist."""
     there = {(obj.get("metadata") or {}).get("uid") for objs in objects.values() for obj in objs}
     for event in objects.get("Event", ()):
         about = event.get("involvedObject") or event.get("regarding") or {}
@@ -145,14 +142,14 @@ def _container(container: Obj) -> Json:
 
 
 def _without_ids(value: Any) -> Any:
-    """Without image ids and container ids: they name registries and change with every run."""
+    """Remove image ids and container ids, which name registries and change with every run."""
     if isinstance(value, Mapping):
         return {key: _without_ids(inner) for key, inner in value.items() if key not in ("imageID", "containerID")}
     return value
 
 
 def _edit(obj: Json, path: tuple[str, ...], change: Callable[[Obj], Json]) -> Json:
-    """A copy with the part under ``path`` changed, where there is one."""
+    """A copy with the value under ``path`` changed, if it exists."""
     key, rest = path[0], path[1:]
     inner = obj.get(key)
     if not isinstance(inner, dict):

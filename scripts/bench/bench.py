@@ -1,8 +1,8 @@
-"""Time a warm ``lab up`` (A) against a plain script of the same commands on the same images (B), in pairs.
+"""Times a warm ``lab up`` (A) against a plain script of the same commands on the same images (B), in pairs.
 
 B is ``plain_lab.sh``: kind create cluster, kind load of each image, helm install of KAI with the chart's own
-hooks, queues, then one vCluster after the other. Both leave GPUs out (gpu.mode none), as a plain script has none to
-simulate. Node images are made and archives read once before the clock starts; the order within a pair alternates.
+hooks, queues, then one vCluster after the other. Neither has GPUs (gpu.mode none), as a plain script cannot simulate
+them. Node images are built and archives are read once before the clock starts; the order within a pair alternates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 import statistics
-import subprocess  # noqa: TID251 - what is measured runs as a person would run it
+import subprocess  # noqa: TID251 - measures the commands as a user runs them
 import sys
 import tempfile
 import time
@@ -32,7 +32,7 @@ LIMIT = 1800.0
 
 
 def warm(bench: Bench) -> list[str]:
-    """Fetch, bake and read everything once; returns the node images that were not there before."""
+    """Fetch, build and read everything once; returns the node images that were built."""
     made = []
     engine = bench.lab.session.engine
     steps = [s for s in bench.plan.steps if s.id.startswith("supply:") or isinstance(s, NodeImage)]
@@ -53,7 +53,7 @@ def warm(bench: Bench) -> list[str]:
 
 
 def timed(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> float:
-    """Run a command, its output to a file; returns seconds. Raises LabError with the end of its output."""
+    """Run a command with its output in a file; returns seconds. Raises LabError with the end of the output."""
     began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -74,12 +74,12 @@ def timed(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None =
     if code != 0:
         tail = log.read_text(errors="replace").splitlines()[-30:]
         what = f"{shlex.join(map(str, argv))} ended with {code} after {seconds:.1f} s"
-        raise LabError(what, evidence=tail, fix="read the lines above; the pair was not counted")
+        raise LabError(what, evidence=tail, fix="see the output above; the pair was not counted")
     return seconds
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started: first asked, then killed."""
+    """Terminate a command and its children, then kill them."""
     for how, patience in ((signal.SIGTERM, 60.0), (signal.SIGKILL, 10.0)):
         try:
             os.killpg(process.pid, how)
@@ -92,37 +92,37 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def up(bench: Bench) -> float:
-    """Side A."""
+    """Time side A."""
     return timed([*LAB, "up", "-f", bench.work / "lab.yaml", "--ui", "plain"], bench.work / "a.log")
 
 
 def down(bench: Bench) -> None:
-    """Take A away."""
+    """Remove A."""
     timed([*LAB, "down", "--name", A, "--ui", "plain"], bench.work / "a-down.log")
 
 
 def plain(bench: Bench, folder: Path) -> float:
-    """Side B, with Helm's and kubectl's caches kept out of the home directory."""
+    """Time side B, with Helm's and kubectl's caches outside the home directory."""
     return timed(
         ["bash", ROOT / "scripts" / "bench" / "plain_lab.sh", folder], bench.work / "b.log", plain_env(bench.work)
     )
 
 
 def plain_env(work: Path) -> dict[str, str]:
-    """Variables of B. The caches are shared by all its runs, as a person's would be."""
+    """Environment of B. All of its runs share the caches, as a user's would."""
     helm = {f"HELM_{name}_HOME": str(work / "helm" / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
     return {**helm, "KUBECACHEDIR": str(work / "discovery")}
 
 
 def delete(bench: Bench) -> None:
-    """Take B away."""
+    """Remove B."""
     kind = [bench.place("binary", "kind"), "delete", "cluster", "--name", B]
-    kubeconfig = bench.work / "deleted.kubeconfig"  # kind would look into the user's
+    kubeconfig = bench.work / "deleted.kubeconfig"  # kind would use the user's
     timed([*kind, "--kubeconfig", kubeconfig], bench.work / "b-down.log", {"KIND_EXPERIMENTAL_PROVIDER": bench.engine})
 
 
 def pairs(bench: Bench, runs: int) -> dict[str, list[float]]:
-    """Alternate A and B; the small commands are timed on the last lab that is up."""
+    """Alternate A and B; time the quick commands on the last lab."""
     ratios: list[float] = []
     small: dict[str, list[float]] = {}
     taken: dict[str, list[float]] = {"A": [], "B": []}
@@ -149,7 +149,7 @@ def pairs(bench: Bench, runs: int) -> dict[str, list[float]]:
 
 
 def quick(bench: Bench) -> dict[str, list[float]]:
-    """Seconds of what is run often, on a lab that is up."""
+    """Seconds of frequent commands on a running lab."""
     commands: dict[str, list[str | Path]] = {
         "lab status": [*LAB, "status", "--name", A],
         "lab --help": [*LAB, "--help"],
@@ -160,7 +160,7 @@ def quick(bench: Bench) -> dict[str, list[float]]:
 
 
 def measure(bench: Bench, runs: int, keep_images: bool) -> None:
-    """Everything, and whatever happens nothing is left."""
+    """Measure everything, and always clean up."""
     made: list[str] = []
     try:
         down(bench)
@@ -169,7 +169,7 @@ def measure(bench: Bench, runs: int, keep_images: bool) -> None:
         for name, seconds in pairs(bench, runs).items():
             print(f"{name}: {statistics.median(seconds):.2f} s (median of {len(seconds)})")
     finally:
-        # a second signal must not cut the cleaning up short; handlers, unlike SIG_IGN, are not inherited
+        # a second signal must not interrupt the cleanup; unlike SIG_IGN, handlers are not inherited
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         for clean in (down, delete):
@@ -179,7 +179,7 @@ def measure(bench: Bench, runs: int, keep_images: bool) -> None:
 
 
 def attempt(clean: Callable[[Bench], None], bench: Bench) -> None:
-    """Clean up one side; a failure must not keep the other from its turn."""
+    """Clean up one side; a failure must not stop the cleanup of the other."""
     try:
         clean(bench)
     except LabError as error:
@@ -187,9 +187,9 @@ def attempt(clean: Callable[[Bench], None], bench: Bench) -> None:
 
 
 def show(bench: Bench) -> None:
-    """Print the commands of B; nothing is made."""
+    """Print the commands of B without running them."""
     folder = write_plain(bench, bench.work / "plain")
-    # what only the real run knows (pod CIDRs, addresses) is shown by name
+    # values known only at run time (pod CIDRs, addresses) are printed by name
     env = {**os.environ, "DRY_RUN": "1"}
     subprocess.run(["bash", ROOT / "scripts" / "bench" / "plain_lab.sh", folder], env=env, check=True)
 
@@ -199,12 +199,12 @@ def _terminated(number: int, _: object) -> None:
 
 
 def main() -> int:
-    """Parse arguments, hold the lock, measure."""
+    """Parse the arguments, take the lock and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="pairs (default 3)")
     parser.add_argument("--profile", default="demo", help="which shipped lab (default demo)")
     parser.add_argument("--dry-run", action="store_true", help="print the commands of B and stop")
-    parser.add_argument("--keep-images", action="store_true", help="keep node images baked for this")
+    parser.add_argument("--keep-images", action="store_true", help="keep node images built for this")
     options = parser.parse_args()
     if options.runs < 1:
         parser.error("--runs: at least 1")
@@ -219,7 +219,7 @@ def main() -> int:
                 return 0
             held = lock_now(cache_root() / "bench.lock")
             if held is None:
-                raise Busy("another bench runs on this machine", fix="wait for it")
+                raise Busy("another bench runs on this machine", fix="wait until it ends")
             with held:
                 measure(bench, options.runs, options.keep_images)
         except LabError as error:

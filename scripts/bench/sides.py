@@ -1,4 +1,4 @@
-"""The two sides of the bench: one lab, and the folder of files that the plain script makes the same lab from."""
+"""The two sides of the benchmark: a lab, and the files from which the plain script builds the same lab."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COREDNS = "registry.k8s.io/coredns/coredns:"
 
 @dataclass
 class Bench:
-    """What all runs share. ``dry`` makes nothing that is not there yet."""
+    """State shared by all runs; with ``dry``, nothing is built."""
 
     work: Path
     spec: LabSpec
@@ -55,7 +55,7 @@ class Bench:
         return self.lab.session.engine.name
 
     def place(self, kind: str, name: str) -> str:
-        """Where an item lies; a dry run names the source of one that would have to be made."""
+        """Path of an item; in a dry run, the source of an item that is not in the cache."""
         supply, item = self.lab.session.supply, Item(kind, name)
         choice = supply.choose([item])[item]
         here = choice.source == "bundle" or choice.where == "cache" or kind == "binary"
@@ -64,7 +64,7 @@ class Bench:
         return str(supply.path(item))
 
     def base(self) -> NodeImage | None:
-        """B's node image, with what kubeadm needs and no more; None where the released one has that already."""
+        """B's node image, with only what kubeadm needs; None when the released image has it already."""
         supply = self.lab.session.supply
         if not supply.own_node:
             return None
@@ -72,7 +72,7 @@ class Bench:
         return NodeImage.of(self.twin, supply, [*control_plane_images(self.twin, supply), *dns], ())
 
     def loads(self) -> list[str]:
-        """Images that B loads into its nodes: the lab's, and those that only the chart's hooks run."""
+        """Images that B loads into its nodes: the lab's and those of the chart's hooks."""
         supply, base = self.lab.session.supply, self.base()
         inside = {item.name for item in base.images} if base else set()
         inside.add(base_image(self.twin).name)
@@ -82,20 +82,20 @@ class Bench:
 
 
 def hook_images(spec: LabSpec) -> tuple[str, ...]:
-    """Images of the chart's hook Jobs, which the lab itself does without."""
+    """Images of the chart's hook Jobs, which the lab does not run."""
     values, line = kai_values(spec), line_of(spec.kai.version)
     registry, tag = value_at(values, "global.registry"), value_at(values, "global.tag") or line.tag
     return tuple(f"{registry}/{name}:{tag}" for name in line.hook_images)
 
 
 def without_kai(spec: LabSpec) -> LabSpec:
-    """The same lab on the default scheduler."""
+    """The same lab with the default scheduler."""
     tenants = tuple(tenant.model_copy(update={"mode": "default"}) for tenant in spec.tenants)
     return spec.model_copy(update={"scheduler": "default", "tenants": tenants, "queues": ()})
 
 
 def prepare(work: Path, profile: str, dry: bool) -> Bench:
-    """Resolve the lab that both sides make. Raises LabError."""
+    """Resolve the lab that both sides build. Raises LabError."""
     spec = load_profile(profile, [f"name={A}", "gpu.mode=none"])
     lab = Lab.of(spec)
     plan, _ = prepare_lab(lab)
@@ -103,7 +103,7 @@ def prepare(work: Path, profile: str, dry: bool) -> Bench:
     if lab.has_kai:
         lacking = [name for name in hook_images(lab.spec) if not lab.session.supply.has("image", name)]
         if lacking:
-            reason = f"the chart's hooks, which B runs, need {lacking[0]}, which cannot be had"
+            reason = f"the chart's hooks, which B runs, need {lacking[0]}, which is not available"
             spec = without_kai(spec)
             lab = Lab.of(spec)
             plan, _ = prepare_lab(lab)
@@ -115,11 +115,11 @@ def prepare(work: Path, profile: str, dry: bool) -> Bench:
 
 
 def write_plain(bench: Bench, folder: Path) -> Path:
-    """Write the folder that ``plain_lab.sh`` works from."""
+    """Write the folder that ``plain_lab.sh`` reads."""
     spec, base = bench.twin, bench.base()
     folder.mkdir(parents=True)
     session = bench.lab.session
-    old_cgroups = inspect(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as the lab's own side
+    old_cgroups = inspect(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as on the lab's side
     with free_ports(spec) as ports:
         config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
     files: dict[str, Any] = {"kind.yaml": config}
@@ -158,6 +158,6 @@ def write_plain(bench: Bench, folder: Path) -> Path:
 
 
 def node_names(spec: LabSpec) -> list[str]:
-    """The node containers as kind names them."""
+    """Kind's names of the node containers."""
     counts = {"control-plane": spec.cluster.control_planes, "worker": spec.cluster.workers}
     return [f"{B}-{role}{n if n > 1 else ''}" for role, count in counts.items() for n in range(1, count + 1)]

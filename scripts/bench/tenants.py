@@ -1,11 +1,11 @@
-"""Time how a tenant goes, and how its KAI comes back, by 'lab' (A) and typed by hand (B), in pairs on a lab that is up.
+"""Times the removal of a tenant and the rollback of its KAI with 'lab' (A) and by hand (B), in pairs on a running lab.
 
     python -m scripts.bench.tenants --lab NAME removal          A: lab tenant remove       B: helm, kubectl
     python -m scripts.bench.tenants --lab NAME rollback --to V  A: change of KAI's version  B: helm uninstall, install
 
-B is ``scripts/bench/tenants_plain.sh``. Both sides are looked at from outside by the same watches
-(``bench_tenants_watch.py``), on a tenant of its own that is made anew for each removal; the order within a pair
-alternates. In a lab with KAI on the host an own-kai tenant changes that KAI, too: measure in one that has none.
+B is ``scripts/bench/tenants_plain.sh``. The same watches observe both sides from outside (``tenants_watch.py``), on a
+separate tenant that is recreated for each removal; the order within a pair alternates. In a lab with KAI on the host,
+an own-kai tenant changes that KAI too: measure in a lab without one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from scripts.bench.tenants_watch import ROLLBACK, RemovalSeen, RollbackSeen, tri
 
 SIDES = ("lab", "by hand")
 GONE = "all of it gone"
-"""The last of the moments up to a clean cluster scope: what the lab promises to be quick."""
+"""The last milestone up to a clean cluster scope."""
 
 Times = dict[str, dict[str, list[float]]]
-"""Seconds by moment and side."""
+"""Seconds by milestone and side."""
 
 
 def removals(subject: Subject, runs: int, times: Times) -> list[str]:
-    """Pairs of removals; returns what went wrong beside the clock."""
+    """Time pairs of removals; returns the problems met."""
     wrong = []
     sides: dict[str, Callable[[], None]] = {"lab": subject.remove, "by hand": subject.remove_plain}
     subject.add()
@@ -47,7 +47,7 @@ def removals(subject: Subject, runs: int, times: Times) -> list[str]:
             subject.fill(subject.ordinary_pods())
             seen = RemovalSeen(subject.lab.cluster, subject.lab.spec, subject.tenant).during(sides[side])
             if side != "lab":
-                subject.remove()  # what this machine keeps of a tenant, and the marks on its nodes
+                subject.remove()  # the tenant's files on this machine, and the labels and taints of its nodes
             again = Milestone(READY_AGAIN, seen.seconds + subject.add())
             seen = replace(seen, milestones=(*seen.milestones, again))
             wrong += [f"run {number + 1}, {side}: {line}" for line in (*seen.left, *seen.disturbed)]
@@ -62,13 +62,13 @@ def removals(subject: Subject, runs: int, times: Times) -> list[str]:
 
 
 def rollbacks(subject: Subject, runs: int, times: Times) -> list[str]:
-    """Pairs of rollbacks; returns what went wrong beside the clock."""
+    """Time pairs of rollbacks; returns the problems met."""
     wrong = []
     options, back = subject.options, subject.options.to
     sides: dict[str, Callable[[str], None]] = {"lab": subject.rollback, "by hand": subject.rollback_plain}
     subject.add()
     subject.load_hook_images(options.kai, back)
-    for version in (back, options.kai):  # it is the version before: its images are in the nodes
+    for version in (back, options.kai):  # the version before, with its images in the nodes
         subject.rollback(version)
     place = subject.fill(subject.running_pods())
     for number in range(runs):
@@ -84,13 +84,13 @@ def rollbacks(subject: Subject, runs: int, times: Times) -> list[str]:
 
 
 def spread(seconds: Sequence[float]) -> tuple[float, float, float, float]:
-    """Least, median, 95th percentile (between the two nearest) and most."""
+    """Minimum, median, 95th percentile (interpolated) and maximum."""
     p95 = statistics.quantiles(seconds, n=20, method="inclusive")[18] if len(seconds) > 1 else seconds[0]
     return min(seconds), statistics.median(seconds), p95, max(seconds)
 
 
 def table(times: Mapping[str, Mapping[str, Sequence[float]]], order: Sequence[str]) -> list[str]:
-    """The distributions as lines: min, p50, p95, max of both sides, and the ratio of the medians."""
+    """A table of min, p50, p95 and max of both sides, and the ratio of the medians."""
     head = f"{'s':<22}" + "".join(f"{side + ' ' + word:>13}" for side in SIDES for word in ("min", "p50", "p95", "max"))
     lines = [head + f"{'p50 A/B':>10}"]
     for name in order:
@@ -110,7 +110,7 @@ def table(times: Mapping[str, Mapping[str, Sequence[float]]], order: Sequence[st
 
 
 def conditions(subject: Subject) -> list[str]:
-    """What the figures hold for."""
+    """The conditions of the measurement."""
     spec, load = subject.lab.spec, os.getloadavg()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     tenant, machine = subject.tenant, f"{os.cpu_count()} CPUs, {memory:.0f} GiB, {platform.machine()}"
@@ -124,7 +124,7 @@ def conditions(subject: Subject) -> list[str]:
 
 
 def measure(subject: Subject, options: argparse.Namespace) -> int:
-    """Everything, and whatever happens the tenant is gone at the end."""
+    """Measure, and always remove the tenant at the end."""
     times: Times = {}
     removal = options.what == "removal"
     try:
@@ -133,17 +133,17 @@ def measure(subject: Subject, options: argparse.Namespace) -> int:
         print(*conditions(subject), sep="\n")
         print(f"{options.runs} runs" + (f", {PODS} pods in the tenant" if removal else f", back to {options.to}"))
         print(*table(times, [*MEANING, GONE] if removal else ROLLBACK), sep="\n")
-        print(*(f"NOT AS IT SHOULD BE: {line}" for line in wrong), sep="\n")
+        print(*(f"PROBLEM: {line}" for line in wrong), sep="\n")
         return 1 if wrong else 0
     finally:
-        # a second signal must not cut the cleaning up short
+        # a second signal must not interrupt the cleanup
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         tried(lambda: gone(subject), "left behind")
 
 
 def gone(subject: Subject) -> None:
-    """Take the tenant away, if it is there."""
+    """Remove the tenant, if it exists."""
     try:
         subject.remove()
     except NoLab:
@@ -155,29 +155,29 @@ def _terminated(number: int, _: object) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=("removal", "rollback"))
-    parser.add_argument("--lab", help="name of a lab that is up")
+    parser.add_argument("--lab", help="name of a running lab")
     parser.add_argument("--runs", type=int, default=10, help="pairs (default 10)")
-    parser.add_argument("--tenant", default="bench", help="name of the tenant that is made (default bench)")
+    parser.add_argument("--tenant", default="bench", help="name of the tenant to create (default bench)")
     parser.add_argument("--mode", default="own-kai", choices=("own-kai", "host-kai", "default"))
-    parser.add_argument("--kai", default="", help="own-kai: KAI in the tenant; rollback: the version it comes from")
-    parser.add_argument("--to", default="", help="rollback: the version before")
+    parser.add_argument("--kai", default="", help="own-kai: KAI in the tenant; rollback: its version before")
+    parser.add_argument("--to", default="", help="rollback: the version to return to")
     parser.add_argument("--kubernetes", default="", help="Kubernetes in the tenant; before KAI 0.9.4: 1.33")
-    parser.add_argument("--nodes", type=int, default=0, help="workers for the tenant alone (own-kai: 1)")
+    parser.add_argument("--nodes", type=int, default=0, help="dedicated workers of the tenant (own-kai: 1)")
     options = parser.parse_args()
     if options.runs < 1:
         parser.error("--runs: at least 1")
     if options.mode == "own-kai" and not options.kai:
-        parser.error("--kai: which KAI runs in the tenant")
+        parser.error("--kai: required with own-kai")
     if options.what == "rollback" and (options.mode != "own-kai" or not options.to):
         parser.error("rollback: needs --mode own-kai and --to VERSION")
     return options
 
 
 def main() -> int:
-    """Parse arguments, measure."""
+    """Parse the arguments and measure."""
     options = arguments()
     signal.signal(signal.SIGTERM, _terminated)
     with tempfile.TemporaryDirectory(prefix="kailab-bench-") as work:

@@ -1,4 +1,4 @@
-"""The tenant that is measured: how it is made and filled, and the commands of both sides."""
+"""The measured tenant: how it is created and filled, and the commands of both sides."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ROOT = Path(__file__).parents[2]
 
 PLAIN = ROOT / "scripts" / "bench" / "tenants_plain.sh"
 PODS = 12
-"""In the tenant when it is removed."""
+"""Pods in the tenant when it is removed."""
 
 _SLEEP = ["sleep", "infinity"]
-"""As PID 1 it ignores SIGTERM, and takes all of its grace."""
+"""As PID 1 it ignores SIGTERM and uses its whole grace period."""
 
 Json = dict[str, Any]
 
 
 @dataclass
 class Subject:
-    """The tenant under test in a lab that is up."""
+    """The tenant under test in a running lab."""
 
     lab: Lab
     work: Path
@@ -55,14 +55,14 @@ class Subject:
 
     @property
     def tenant(self) -> TenantSpec:
-        """The tenant as it stands now."""
-        assert self._tenant is not None, "add comes first"
+        """The current settings of the tenant."""
+        assert self._tenant is not None, "call add first"
         return self._tenant
 
     def add(self) -> float:
-        """Add the tenant; returns seconds until it was Ready. Changes for others are agreed to.
+        """Add the tenant and approve its effects on others; returns seconds until it was Ready.
 
-        By connections of its own: those of before would know the CA of the tenant that is gone.
+        Uses new connections: earlier ones have the CA of the removed tenant.
         """
         self.lab.session.close()
         self.lab = Lab.attach(self.lab.spec.name)
@@ -79,7 +79,7 @@ class Subject:
         return time.monotonic() - began
 
     def remove(self) -> None:
-        """Side A of the removal; also what tidies up after side B."""
+        """Side A of the removal; also cleans up after side B."""
         remove(self.lab, self.name, ask=lambda _: True)
 
     def remove_plain(self) -> None:
@@ -87,7 +87,7 @@ class Subject:
         self._typed(["removal", self.name], self.lab.paths.kubeconfig)
 
     def rollback(self, version: str) -> None:
-        """Side A of the rollback. What it looks at by itself afterwards counts for its own time only."""
+        """Side A of the rollback; its own checks afterwards count only for the time of the command."""
         change_kai(self.lab.context(f"kai:{self.name}"), self.tenant, version, probe=False)
         self._tenant = with_kai_version(self.tenant, version)
 
@@ -101,7 +101,7 @@ class Subject:
         self._tenant = tenant
 
     def load_hook_images(self, *versions: str) -> None:
-        """Have the images of the charts' hook Jobs in the nodes, which only side B runs; not on the clock."""
+        """Load the images of the charts' hook Jobs, which only side B runs, into the nodes; not measured."""
         for version in versions:
             spec = inner_spec(self.lab.spec, with_kai_version(self.tenant, version))
             TenantImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
@@ -116,7 +116,7 @@ class Subject:
         return place
 
     def ordinary_pods(self) -> list[Json]:
-        """Twelve pods with Kubernetes' own grace, every second one deaf to SIGTERM; three of them with GPUs."""
+        """Twelve pods with the default grace period; every second one ignores SIGTERM, and three have GPUs."""
         pods = self.gpu_pods()
         pods += [self._cpu(f"cpu-{number}") for number in range(PODS - len(pods))]
         for number, pod in enumerate(pods):
@@ -126,7 +126,7 @@ class Subject:
         return pods
 
     def gpu_pods(self) -> list[Json]:
-        """Two fractions and a whole GPU where KAI schedules, a whole GPU where not, none in a lab without GPUs."""
+        """Two fractions and a whole GPU with KAI, a whole GPU without, none in a lab without GPUs."""
         if self.lab.gpu_mode == "none":
             return []
         if not self._by_kai:
@@ -135,12 +135,12 @@ class Subject:
         return [*halves, gpu_pod("whole", queue=self._queue)]
 
     def running_pods(self) -> list[Json]:
-        """What runs through a rollback: a CPU pod and two fractions, which leave room for the test pods."""
+        """Pods that run through a rollback: a CPU pod and two fractions, which leave GPUs for the test pods."""
         shares = [fraction_pod(f"stays-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
         return [self._cpu("stays-cpu"), *(shares if self.lab.gpu_mode != "none" else [])]
 
     def test_pods(self) -> list[Json]:
-        """What is sent after a rollback: four pods of all kinds."""
+        """Pods created after a rollback: four pods of all kinds."""
         if self.lab.gpu_mode == "none":
             return [self._cpu(f"new-cpu-{n}") for n in range(4)]
         shares = [fraction_pod(f"new-{n}", fraction=0.25, queue=self._queue) for n in range(2)]
@@ -165,7 +165,7 @@ class Subject:
 
 
 def kai_title(subject: Subject) -> str:
-    """The KAI that schedules the tenant's pods, for the conditions."""
+    """The KAI that schedules the tenant's pods."""
     if subject.tenant.mode == "own-kai":
         return Kai(inner_spec(subject.lab.spec, subject.tenant)).title + " in the tenant"
     return f"KAI Scheduler {subject.lab.kai_version} on the host" if subject.lab.has_kai else "no KAI"

@@ -1,4 +1,4 @@
-"""Looks at a tenant from outside while it is removed, or its KAI is brought back: the same looks at both sides."""
+"""Observes a tenant from outside while it is removed, or its KAI rolled back; the same for both sides."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Command = Callable[[], object]
 
 
 class RemovalSeen:
-    """The seven milestones of one removal but the last, whoever removes.
+    """Observes the milestones of one removal, except the last, whoever removes the tenant.
 
     Args:
         host: the lab's own cluster.
         spec: the lab.
-        tenant: which goes.
+        tenant: the tenant to remove.
     """
 
     def __init__(self, host: Cluster, spec: LabSpec, tenant: TenantSpec) -> None:
@@ -48,7 +48,7 @@ class RemovalSeen:
         self.footprint = Footprint.of(host.list("Pod"), self.space)
 
     def during(self, command: Command) -> Removal:
-        """Run the command and look until all is seen. Raises LabError: the command failed, or something stays."""
+        """Run the command and wait for all milestones. Raises LabError: the command failed, or an object remains."""
         watch = Stopwatch(time.monotonic)
         with ThreadPoolExecutor(3) as pool:
             looks: list[Future[object]] = [pool.submit(command)]
@@ -58,7 +58,7 @@ class RemovalSeen:
         harm = disturbed(self.footprint.others, self.host.list("Pod"))
         if not harm:
             watch.note(timeline.HOST_UNDISTURBED, f"{len(self.footprint.others)} other pods")
-        # the marks on nodes are the lab's, and no command of vCluster's takes them away
+        # the labels and taints of nodes are the lab's; no command of vCluster's removes them
         left = [line for line in in_cluster(self.host, self.tenant.name, self.footprint.groups) if line[:5] != "Node "]
         return Removal(self.tenant.name, watch.milestones, None, left=tuple(left), disturbed=harm)
 
@@ -104,11 +104,11 @@ class RemovalSeen:
 
 
 class RollbackSeen:
-    """How the KAI in a tenant comes back, whoever brings it.
+    """Observes a rollback of the KAI in a tenant, whoever rolls it back.
 
     Args:
-        place: where the test pods go, inside the tenant.
-        version: the KAI that is to come.
+        place: namespace of the test pods, inside the tenant.
+        version: the KAI version after the rollback.
         pods: the test pods.
     """
 
@@ -119,10 +119,10 @@ class RollbackSeen:
         self.before = Footprint.of(place.cluster.list("Pod"), self.line.namespace).others
 
     def during(self, command: Command) -> tuple[dict[str, float], tuple[str, ...]]:
-        """Seconds of the moments, and what became of pods that ran before; nothing when all is well.
+        """Run the command; returns seconds by milestone, and the earlier pods that were disturbed.
 
         Raises:
-            LabError: the command failed, or the version does not come.
+            LabError: the command failed, or the version did not start.
         """
         start = time.monotonic()
         seen: dict[str, float] = {}
@@ -136,7 +136,7 @@ class RollbackSeen:
             running = pool.submit(ended)
             inside.wait("Pod", self._scheduler, namespace=self.line.namespace, timeout=LIMIT, what=SCHEDULER_READY)
             seen[SCHEDULER_READY] = time.monotonic() - start
-            sent = pool.submit(self._submit)  # beside the wait: webhooks may keep all but the first waiting
+            sent = pool.submit(self._submit)  # in parallel: webhooks may delay all but the first
             inside.wait(
                 "Pod",
                 lambda pods: any(pod.node for pod in map(PodView.of, pods) if pod.name in self.names),
@@ -162,26 +162,26 @@ class RollbackSeen:
         )
 
     def _submit(self) -> None:
-        """Send the test pods; a webhook that does not answer yet refuses them."""
+        """Create the test pods; a webhook that does not answer yet refuses them."""
         for pod in self.pods:
             refused = functools.partial(self._refused, pod)
             if reason := self.place.cluster.poll(refused, until=operator.not_, timeout=LIMIT):
                 raise WaitTimeout("KAI's webhooks refuse the test pods", evidence=[reason])
 
     def _refused(self, pod: Json) -> str:
-        """Create a pod; why it has to be created again, empty when not."""
+        """Create a pod; returns why it must be created again, or nothing."""
         try:
             self.place.submit(pod)
         except ApiFailed as error:
             return error.what
-        if self._judged(pod):
+        if self._admitted(pod):
             return ""
-        # It would never run: whoever types the commands has to find out, and to make it again.
+        # it would never run: a user would have to notice and recreate it
         self.place.remove(pod["metadata"]["name"], timeout=LIMIT)
-        return "no webhook has seen it"
+        return "no webhook processed it"
 
-    def _judged(self, pod: Json) -> bool:
-        """Whether KAI's webhook saw the pod; those with a part of a GPU get the name of a ConfigMap from it."""
+    def _admitted(self, pod: Json) -> bool:
+        """Whether KAI's webhook processed the pod: it adds the name of a ConfigMap to pods with a GPU fraction."""
         name, notes = pod["metadata"]["name"], pod["metadata"].get("annotations") or {}
         if FRACTION_ANNOTATION not in notes:
             return True
@@ -190,7 +190,7 @@ class RollbackSeen:
 
 
 def tried(look: Callable[[], object], what: str) -> None:
-    """Do something whose failure must not hide the first one."""
+    """Call something whose failure must not hide an earlier one."""
     try:
         look()
     except LabError as error:

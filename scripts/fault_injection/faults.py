@@ -1,6 +1,6 @@
-"""The faults that the suites are tried with, and which tests each of them must turn red: data, and nothing else.
+"""The faults, and the tests that each of them must turn red.
 
-``reds`` is suite → the tests that must fail, as pytest's ``-k`` understands them; "" is all of the suite.
+``reds`` maps a suite to the tests that must fail, as an expression for pytest's ``-k``; "" selects the whole suite.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from scripts.fault_injection.seeding import (
     Fault,
     Seed,
     device_plugin_stopped,
-    meddling,
     node_labels_removed,
     patched,
     removed,
     syncers_stopped,
+    tampering,
     uncordon_all,
 )
 from scripts.fault_injection.tampering import (
     bound_over,
     cordon_spread,
     evicted,
-    history_forgotten,
     minimum_set,
     packed_again,
     priority_evened,
-    queue_put_back,
+    queue_recreated,
     racks_unlabelled,
     reservation_removed,
     share_set,
+    usage_history_off,
 )
 from scripts.fault_injection.tenant_faults import TENANT_FAULTS
 from tests.e2e.kai_components import stopped
@@ -36,16 +36,16 @@ from tests.e2e.shards import shard_changed
 
 CONFIG = "Config.kai.scheduler"
 SHARDS = ">=0.12"
-"""KAI by a SchedulingShard whose actions and plugins can be switched off."""
+"""KAI versions whose SchedulingShard can switch actions and plugins off."""
 
 
 def without_action(action: str) -> Seed:
-    """KAI's scheduler without one of its actions."""
+    """Switch off one action of KAI's scheduler."""
     return lambda lab: shard_changed(lab, {"actions": {action: {"enabled": False}}})
 
 
-WITHOUT_FAULT = {"test_no_kai.py": "needs a lab without KAI, and the faults are seeded into one that has it"}
-"""Suites that no fault is seeded for, and why."""
+WITHOUT_FAULT = {"test_no_kai.py": "needs a lab without KAI; faults are injected into a lab with KAI"}
+"""Suites without a fault, and why."""
 
 FAULTS = (
     Fault(
@@ -130,7 +130,7 @@ FAULTS = (
     ),
     Fault(
         "gpu-labels-removed",
-        "the labels nvidia.com/gpu.memory and nvidia.com/gpu.product are taken off the nodes",
+        "the labels nvidia.com/gpu.memory and nvidia.com/gpu.product are removed from the nodes",
         lambda lab: node_labels_removed(lab, "nvidia.com/gpu.memory", "nvidia.com/gpu.product"),
         {
             "test_kai_pods.py": "gpu_memory and host",
@@ -164,8 +164,8 @@ FAULTS = (
     ),
     Fault(
         "limits-lifted",
-        "queues of tests lose their limits as soon as they are there",
-        lambda lab: meddling(lab, "Queue", share_set("limit", -1)),
+        "queues of tests lose their limits as soon as they exist",
+        lambda lab: tampering(lab, "Queue", share_set("limit", -1)),
         {
             "test_queue_trees.py": "limit_of_a_queue or limit_is_never_passed and host",
             "test_gangs.py": "job_with_a_minimum",
@@ -174,44 +174,44 @@ FAULTS = (
     ),
     Fault(
         "quotas-taken",
-        "queues of tests lose their quotas as soon as they are there",
-        lambda lab: meddling(lab, "Queue", share_set("quota", 0)),
+        "queues of tests lose their quotas as soon as they exist",
+        lambda lab: tampering(lab, "Queue", share_set("quota", 0)),
         {"test_queue_trees.py": "quota_comes", "test_reclaim.py": "borrowed and host"},
     ),
     Fault(
         "weights-evened",
-        "queues of tests get the over-quota weight 1 as soon as they are there",
-        lambda lab: meddling(lab, "Queue", share_set("overQuotaWeight", 1)),
+        "queues of tests get the over-quota weight 1 as soon as they exist",
+        lambda lab: tampering(lab, "Queue", share_set("overQuotaWeight", 1)),
         {"test_queue_trees.py": "by_weight"},
     ),
     Fault(
         "priorities-evened",
-        "queues of tests get the priority 100 as soon as they are there",
-        lambda lab: meddling(lab, "Queue", priority_evened),
+        "queues of tests get the priority 100 as soon as they exist",
+        lambda lab: tampering(lab, "Queue", priority_evened),
         {"test_queue_trees.py": "higher_priority"},
     ),
     Fault(
-        "queue-put-back",
-        "a queue of a test that is deleted is made again at once",
-        lambda lab: meddling(lab, "Queue", queue_put_back),
+        "queue-recreated",
+        "a deleted queue of a test is recreated at once",
+        lambda lab: tampering(lab, "Queue", queue_recreated),
         {"test_disorder.py": "queue_deleted"},
     ),
     Fault(
         "gangs-loosened",
-        "gangs of tests get minMember 1 as soon as they are there",
-        lambda lab: meddling(lab, "PodGroup", minimum_set(1)),
+        "gangs of tests get minMember 1 as soon as they exist",
+        lambda lab: tampering(lab, "PodGroup", minimum_set(1)),
         {"test_gangs.py": "of_two_gangs", "test_topology.py": "no_rack"},
     ),
     Fault(
         "gangs-tightened",
-        "gangs of tests get minMember 9 as soon as they are there",
-        lambda lab: meddling(lab, "PodGroup", minimum_set(9)),
+        "gangs of tests get minMember 9 as soon as they exist",
+        lambda lab: tampering(lab, "PodGroup", minimum_set(9)),
         {"test_elastic.py": "grows", "test_gangs.py": "waits_for_its_members"},
     ),
     Fault(
         "bound-over",
         "another scheduler binds every pod of a test at once, to the GPU nodes in turn",
-        lambda lab: meddling(lab, "Pod", bound_over()),
+        lambda lab: tampering(lab, "Pod", bound_over()),
         {
             "test_gangs.py": "of_two_gangs",
             "test_placement.py": "packed",
@@ -223,7 +223,7 @@ FAULTS = (
     Fault(
         "evicted",
         "GPU pods that KAI placed for tests are deleted as soon as they are ready",
-        lambda lab: meddling(lab, "Pod", evicted),
+        lambda lab: tampering(lab, "Pod", evicted),
         {
             "test_reclaim.py": "within_quota",
             "test_preemption.py": "non_preemptible",
@@ -233,32 +233,32 @@ FAULTS = (
     Fault(
         "reservations-removed",
         "reservation pods are deleted as soon as they hold their GPU",
-        lambda lab: meddling(lab, "Pod", reservation_removed),
+        lambda lab: tampering(lab, "Pod", reservation_removed),
         {"test_reservation_pods.py": "last_user"},
     ),
     Fault(
         "racks-unlabelled",
-        "labels of zones and racks are taken off the nodes as soon as they are there",
-        lambda lab: meddling(lab, "Node", racks_unlabelled),
+        "labels of zones and racks are removed from the nodes as soon as they exist",
+        lambda lab: tampering(lab, "Node", racks_unlabelled),
         {"test_topology.py": "no_rack"},
     ),
     Fault(
         "nodes-cordoned",
         "when one node is cordoned, all are",
-        lambda lab: meddling(lab, "Node", cordon_spread, after=uncordon_all),
+        lambda lab: tampering(lab, "Node", cordon_spread, after=uncordon_all),
         {"test_disorder.py": "drained"},
     ),
     Fault(
-        "history-forgotten",
+        "usage-history-off",
         "the shard's kValue goes back to 0 whenever it is set",
-        lambda lab: meddling(lab, "SchedulingShard", history_forgotten),
+        lambda lab: tampering(lab, "SchedulingShard", usage_history_off),
         {"test_time_based_share.py": ""},
         SHARDS,
     ),
     Fault(
         "packed-again",
         "the shard's placementStrategy goes back to binpack whenever it is spread",
-        lambda lab: meddling(lab, "SchedulingShard", packed_again),
+        lambda lab: tampering(lab, "SchedulingShard", packed_again),
         {"test_placement.py": "spread"},
         SHARDS,
     ),

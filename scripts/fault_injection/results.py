@@ -1,4 +1,4 @@
-"""What came of each trial of a suite with a fault: the verdict, the record of all of them, and the table."""
+"""The result of each trial of a suite with a fault, the record of all trials, and their table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 CAUGHT, MISSED, BROKEN, IDLE = "caught", "missed", "broken", "n/a"
 GREEN = "green"
-"""A suite without any fault, as it should be."""
+"""A suite that passes without a fault."""
 
 CONTROL = "(none)"
-"""The fault of a control: none."""
+"""The fault id of a trial without a fault."""
 
 TESTS_FAILED = 1
-"""pytest's exit code when tests ran and some failed; others but 0 say that they could not be run as asked."""
+"""pytest's exit code when tests failed; any other code but 0 means that they could not run."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,28 @@ class Trial:
     verdict: str
     seconds: float
     evidence: str = ""
-    """The first test that failed, or why there is no verdict."""
+    """The first failed test, or why there is no verdict."""
 
     @property
     def key(self) -> str:
-        """What makes it the same trial in another run."""
+        """Identifies the same trial in another run."""
         return f"{self.fault} · {self.suite} · {self.tests}"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What pytest's JUnit file tells of a run."""
+    """The result of a run, from pytest's JUnit file."""
 
     tests: int
     skipped: int
     failed: tuple[str, ...]
-    """Names of the tests with a failure or an error, in their order."""
+    """Names of the tests with a failure or an error, in order."""
     reason: str = ""
-    """Of the first skip."""
+    """The reason of the first skip."""
 
     @classmethod
     def of(cls, junit: Path) -> Ran:
-        """Read the file; one that is missing or cut off is a run without tests."""
+        """Read the file; a missing or incomplete file counts as a run without tests."""
         try:
             cases = list(ET.parse(junit).getroot().iter("testcase"))  # noqa: S314 - pytest wrote it a moment ago
         except (OSError, ET.ParseError):
@@ -66,8 +66,8 @@ def verdict(code: int, ran: Ran, *, seeded: bool) -> tuple[str, str]:
 
     Args:
         code: pytest's exit code.
-        ran: what its JUnit file tells.
-        seeded: with a fault, a failure is wanted; without one, it is the suite that is broken.
+        ran: the content of its JUnit file.
+        seeded: a fault was injected, so a failure is wanted.
     """
     if ran.tests and ran.tests == ran.skipped:
         return IDLE, ran.reason
@@ -79,12 +79,12 @@ def verdict(code: int, ran: Ran, *, seeded: bool) -> tuple[str, str]:
 
 
 class Record:
-    """The trials of one lab, kept in a JSON file: a run that was cut off goes on where it was.
+    """The trials of one lab in a JSON file, with which an interrupted run continues.
 
     Args:
         path: the file.
-        about: what the trials are of; a record of something else is not gone on with.
-        fresh: forget what is there.
+        about: the lab and KAI version of the trials; a record of others is discarded.
+        fresh: discard an existing record.
     """
 
     def __init__(self, path: Path, about: dict[str, str], *, fresh: bool = False) -> None:
@@ -97,12 +97,12 @@ class Record:
                 self.trials = {trial.key: trial for trial in (Trial(**row) for row in data["trials"])}
 
     def find(self, fault: str, suite: str, tests: str) -> Trial | None:
-        """The trial with a verdict, or None; a broken one is none."""
+        """The trial with a verdict other than broken, or None."""
         known = self.trials.get(Trial(fault, suite, tests, "", 0.0).key)
         return None if known is None or known.verdict == BROKEN else known
 
     def add(self, trial: Trial) -> None:
-        """Keep a trial, in the file too."""
+        """Add a trial and write the file."""
         self.trials[trial.key] = trial
         self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = [asdict(trial) for trial in self.trials.values()]
@@ -110,12 +110,12 @@ class Record:
 
 
 def bad(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials that say something is wrong with a suite."""
+    """The trials that show a defect of a suite."""
     return [trial for trial in trials if trial.verdict in (MISSED, BROKEN)]
 
 
 def show(trials: Iterable[Trial]) -> None:
-    """Print the table: the bad ones last, where they are seen."""
+    """Print the table, with the defects last."""
     from rich.console import Console
     from rich.table import Table
 

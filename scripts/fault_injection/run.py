@@ -1,10 +1,10 @@
-"""Whether the suites have teeth: every fault of ``faults.py`` is seeded into a lab that is up, and its tests must fail.
+"""Injects every fault of ``faults.py`` into a running lab, and checks that its tests fail.
 
-Before that each of these tests runs without a fault, under the same limit, and must pass. A fault is seeded once for
-all suites it is tried with, and undone before the next. The record goes to a JSON file as it grows; a run that was cut
-off goes on from there. Exit code 1: a fault was missed, or a suite failed without one.
+Before that, each of these tests runs without a fault, under the same limit, and must pass. A fault is injected once for
+all of its suites, and undone before the next. The results go to a JSON file, from which an interrupted run continues.
+Exit code 1: a fault was missed, or a suite failed without one.
 
-The lab must be named, and no test of anybody else may run on it: it is broken on purpose, again and again.
+The lab must be named, and nothing else may use it: it is broken on purpose, again and again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.e2e.kai_components import wait_until_up
 ROOT = Path(__file__).parents[2]
 
 WAIT_LIMIT = "KAILAB_WAIT_LIMIT"
-"""Seconds that no wait of the suites may exceed (lab/kube/wait.py)."""
+"""Seconds at most for any wait of the suites (lab/kube/wait.py)."""
 
 SUITE_SECONDS = 600.0
 UNDO_SECONDS = 120.0
@@ -41,17 +41,17 @@ Objects = dict[str, dict[str, Any]]
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lab", metavar="NAME", help="the lab that is broken on purpose; never guessed")
+    parser.add_argument("--lab", metavar="NAME", help="the lab to break")
     parser.add_argument("--fault", action="append", metavar="ID", help="only this fault (may be repeated)")
     parser.add_argument("--suite", action="append", metavar="NAME", help="only this suite, such as test_reclaim.py")
     parser.add_argument("--limit", type=float, default=30.0, metavar="S", help="seconds for each wait (default: 30)")
     parser.add_argument(
-        "--json", type=Path, default=ROOT / "artifacts" / "teeth.json", metavar="FILE", help="the record"
+        "--json", type=Path, default=ROOT / "artifacts" / "faults.json", metavar="FILE", help="the results"
     )
-    parser.add_argument("--again", action="store_true", help="forget the record of an earlier run")
-    parser.add_argument("--list", action="store_true", help="print the faults and what they turn red, and do nothing")
+    parser.add_argument("--again", action="store_true", help="discard the results of an earlier run")
+    parser.add_argument("--list", action="store_true", help="print the faults and their tests, and exit")
     return parser.parse_args(argv)
 
 
@@ -61,7 +61,7 @@ def chosen(faults: Sequence[str] | None, suites: Sequence[str] | None) -> list[t
     known = {suite for fault in FAULTS for suite in fault.reds}
     unknown = (set(faults or ()) - {fault.id for fault in FAULTS}) | (names - known)
     if unknown:
-        raise SystemExit(f"unknown: {', '.join(sorted(unknown))} (--list tells what there is)")
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))} (--list shows the known names)")
     picked = [
         (fault, {suite: tests for suite, tests in fault.reds.items() if not names or suite in names})
         for fault in FAULTS
@@ -70,8 +70,8 @@ def chosen(faults: Sequence[str] | None, suites: Sequence[str] | None) -> list[t
     return [(fault, reds) for fault, reds in picked if reds]
 
 
-class Teeth:
-    """Tries suites with faults, on one lab."""
+class FaultRun:
+    """Runs suites with faults on one lab."""
 
     def __init__(self, lab: Lab, record: Record, limit: float) -> None:
         self.lab = lab
@@ -81,7 +81,7 @@ class Teeth:
         self.others = self._left()
 
     def controls(self, plan: Sequence[tuple[Fault, dict[str, str]]]) -> None:
-        """Run each test that will be tried once without a fault."""
+        """Run each test of the plan once without a fault."""
         tests: dict[str, list[str]] = {}
         for _, reds in plan:
             for suite, words in reds.items():
@@ -92,10 +92,10 @@ class Teeth:
                 self.attempt(None, suite, every)
 
     def fault(self, fault: Fault, reds: dict[str, str]) -> None:
-        """Try a fault with its suites; what has a verdict already is left out.
+        """Run the suites of a fault that have no verdict yet.
 
         Raises:
-            LabError: the fault could not be undone, so that the lab is not as it was.
+            LabError: the fault could not be undone, so the lab stays changed.
         """
         todo = {suite: tests for suite, tests in reds.items() if not self.known(fault.id, suite, tests)}
         if not todo:
@@ -111,7 +111,7 @@ class Teeth:
         self.tidy()
 
     def fitting(self, plan: Sequence[tuple[Fault, dict[str, str]]]) -> list[tuple[Fault, dict[str, str]]]:
-        """What of a plan this lab can serve; the rest is written down with the reason."""
+        """The part of a plan that fits this lab; records the reason for the rest."""
         found = []
         for fault, reds in plan:
             if why := self._lacks(fault):
@@ -127,21 +127,21 @@ class Teeth:
         return kai_lacks(self.lab, fault.kai) if fault.kai else ""
 
     def known(self, fault: str, suite: str, tests: str) -> bool:
-        """Whether an earlier run has the verdict; it is part of this run's then."""
+        """Whether an earlier run has a verdict, which then counts for this run."""
         trial = self.record.find(fault, suite, tests)
         if trial is not None:
             self.done.append(trial)
         return trial is not None
 
     def give_up(self, fault: Fault, todo: dict[str, str], word: str, why: str) -> None:
-        """No trial, for a reason that is the fault's."""
+        """Record that a fault could not be tried."""
         for suite, tests in todo.items():
             self.keep(Trial(fault.id, suite, tests, word, 0.0, why))
 
     def attempt(self, fault: Fault | None, suite: str, tests: str) -> None:
-        """One run of pytest, and its verdict."""
+        """Run pytest once and record the verdict."""
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="kailab-teeth-") as folder:
+        with tempfile.TemporaryDirectory(prefix="kailab-faults-") as folder:
             junit = Path(folder, "junit.xml")
             code = self._pytest(suite, tests, junit)
             word, evidence = verdict(code, Ran.of(junit), seeded=fault is not None)
@@ -149,13 +149,13 @@ class Teeth:
         self.keep(Trial(label, suite, tests, word, time.monotonic() - began, evidence))
 
     def keep(self, trial: Trial) -> None:
-        """Write a trial down, and say it."""
+        """Record and print a trial."""
         self.record.add(trial)
         self.done.append(trial)
         print(f"{trial.verdict:8} {trial.fault:26} {trial.suite} {trial.tests}  {trial.evidence}", flush=True)
 
     def tidy(self) -> None:
-        """Take away what tests of this run left that could not clean up, and wait until KAI is whole."""
+        """Delete what tests of this run left behind, and wait until KAI is up."""
         cluster = self.lab.cluster
         spaces, queues = self._left()
         for name in spaces.keys() - self.others[0].keys():
@@ -165,7 +165,7 @@ class Teeth:
         delete_queues(cluster, {name: queue for name, queue in queues.items() if name not in self.others[1]})
 
     def _left(self) -> tuple[Objects, Objects]:
-        """Namespaces and queues of tests that are there, by name; those of before this run are somebody else's."""
+        """Namespaces and queues of tests by name."""
         cluster = self.lab.cluster
         spaces = cluster.list("Namespace", labels=f"{OWNER_LABEL}={self.lab.spec.name}")
         queues = cluster.list(QUEUE, labels=TEST_LABEL)
@@ -174,7 +174,7 @@ class Teeth:
 
     def _pytest(self, suite: str, tests: str, junit: Path) -> int:
         argv = [sys.executable, "-m", "pytest", f"tests/e2e/{suite}", "-q", "-x", "-p", "no:cacheprovider"]
-        # Not kai: a test for another version of it is skipped, and says nothing about teeth.
+        # not kai: tests for other KAI versions are skipped
         argv += ["--lab", self.lab.spec.name, "--lab-require", "gpus,tenants", "--lab-artifacts-seconds", "0"]
         argv += [f"--junitxml={junit}", "--timeout", "300", *(["-k", tests] if tests else [])]
         environment = {WAIT_LIMIT: f"{self.limit:g}", LOCK_HELD: str(lab_lock_file(self.lab)), "PYTEST_ADDOPTS": ""}
@@ -185,7 +185,7 @@ class Teeth:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run; returns the exit code."""
+    """Run the command; returns the exit code."""
     asked = arguments(argv)
     plan = chosen(asked.fault, asked.suite)
     if asked.list:
@@ -195,29 +195,29 @@ def main(argv: Sequence[str]) -> int:
                 print(f"    {suite}: {tests or 'all tests'}")
         return 0
     if not asked.lab:
-        raise SpecError("no lab is named, and faults are not seeded into one by chance", fix="give --lab NAME")
+        raise SpecError("faults are injected only into a lab that is named", fix="add --lab NAME")
     lab = Lab.attach(asked.lab)
     if not lab.has_kai:
-        raise LabError(f"lab {lab.spec.name} has no KAI to seed faults into", fix="lab up --require kai")
+        raise LabError(f"lab {lab.spec.name} has no KAI to inject faults into", fix="lab up --require kai")
     try:
         with lab_lock(lab_lock_file(lab), exclusive=True, wait=False):
             return tried(asked, lab, plan)
     except BlockingIOError as error:
-        raise Busy(f"tests run on lab {lab.spec.name}", fix="wait for them, or take a lab of your own") from error
+        raise Busy(f"tests run on lab {lab.spec.name}", fix="wait for them, or use another lab") from error
 
 
 def tried(asked: argparse.Namespace, lab: Lab, plan: Sequence[tuple[Fault, dict[str, str]]]) -> int:
-    """Try the faults on a lab that nobody else uses; returns the exit code."""
+    """Run the faults on a lab that nothing else uses; returns the exit code."""
     record = Record(asked.json, {"lab": lab.spec.name, "kai": str(lab.kai_version)}, fresh=asked.again)
-    teeth = Teeth(lab, record, asked.limit)
+    run = FaultRun(lab, record, asked.limit)
     try:
-        served = teeth.fitting(plan)
-        teeth.controls(served)
+        served = run.fitting(plan)
+        run.controls(served)
         for fault, reds in served:
-            teeth.fault(fault, reds)
+            run.fault(fault, reds)
     finally:
-        show(teeth.done)
-    return 1 if bad(teeth.done) else 0
+        show(run.done)
+    return 1 if bad(run.done) else 0
 
 
 if __name__ == "__main__":

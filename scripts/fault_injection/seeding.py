@@ -1,7 +1,7 @@
-"""How faults get into a lab that runs, and out of it again: each is there inside a ``with`` block, and undone after it.
+"""Injects faults into a running lab: each is a context manager that undoes the fault at its end.
 
-Some are a state (a component stopped, an object changed); others meddle: a thread follows objects while the suite runs
-and changes them behind its back.
+Some faults are a state (a component stopped, an object changed). Others tamper: a thread follows objects while the
+suite runs and changes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.e2e.shards import inverse
 
 SECONDS = 180.0
 LOST_RACE = (404, 409, 422)
-"""The suite, or KAI, was quicker: the object is gone, or not as it was."""
+"""Status codes of a lost race: the suite or KAI has deleted or changed the object."""
 
 Seed = Callable[[Lab], AbstractContextManager[Any]]
 
@@ -34,25 +34,25 @@ class Fault:
 
     id: str
     what: str
-    """What it does to the running lab; all of it is undone afterwards."""
+    """The change of the running lab, undone afterwards."""
     seed: Seed
     reds: Mapping[str, str]
     kai: str = ""
-    """KAI versions it can be seeded in; empty: all."""
+    """KAI versions to which it applies; empty: all."""
     tenant: str = ""
-    """The mode of a tenant that must be there; empty: none."""
+    """The mode of a tenant that the lab must have; empty: none."""
 
 
 Json = dict[str, Any]
 Act = Callable[[Cluster, str, Json], None]
-"""What a meddler does about a change: ADDED, MODIFIED or DELETED, and the object."""
+"""Reacts to a change (ADDED, MODIFIED or DELETED) of an object."""
 
 
 @contextmanager
 def patched(
     lab: Lab, kind: str, name: str, change: Json, *, namespace: str | None = None, rolls: tuple[str, str] | None = None
 ) -> Iterator[None]:
-    """An object with ``change`` merged in; ``rolls`` is the Deployment (namespace, name) that must take it over."""
+    """Merge ``change`` into an object; ``rolls`` is the Deployment (namespace, name) that must roll out with it."""
     cluster = lab.cluster
     before = cluster.get(kind, name, namespace) or {}
 
@@ -84,7 +84,7 @@ def _generation(cluster: Cluster, rolls: tuple[str, str] | None) -> int:
 
 @contextmanager
 def removed(lab: Lab, kind: str, name: str) -> Iterator[None]:
-    """A cluster-wide object that is not there; made again as it was."""
+    """Delete a cluster-scoped object and recreate it afterwards."""
     before = lab.cluster.get(kind, name)
     lab.cluster.delete(kind, name, wait=SECONDS)
     try:
@@ -98,7 +98,7 @@ def removed(lab: Lab, kind: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def node_labels_removed(lab: Lab, *keys: str) -> Iterator[None]:
-    """Nodes without these labels."""
+    """Remove labels from all nodes."""
     cluster = lab.cluster
     before = {node.name: {key: node.labels[key] for key in keys if key in node.labels} for node in _nodes(cluster)}
     try:
@@ -114,7 +114,7 @@ def node_labels_removed(lab: Lab, *keys: str) -> Iterator[None]:
 
 @contextmanager
 def device_plugin_stopped(lab: Lab) -> Iterator[None]:
-    """No device plugin on any node, so that no node offers GPUs."""
+    """Stop the device plugin on all nodes, so that no node offers GPUs."""
     cluster = lab.cluster
     (plugin,) = cluster.list("DaemonSet", "kube-system", fields="metadata.name=nvidia-device-plugin-daemonset")
     offered = {node.name: node.gpus for node in _nodes(cluster)}
@@ -143,7 +143,7 @@ def device_plugin_stopped(lab: Lab) -> Iterator[None]:
 
 @contextmanager
 def syncers_stopped(lab: Lab) -> Iterator[None]:
-    """Tenants whose vCluster is stopped: nothing is copied to the host, and their APIs do not answer."""
+    """Stop the vClusters: nothing is synced to the host, and the tenants' APIs do not answer."""
     cluster = lab.cluster
     found = [
         (kind, tenant.name, f"vcluster-{tenant.name}")
@@ -171,11 +171,11 @@ def syncers_stopped(lab: Lab) -> Iterator[None]:
 
 
 @contextmanager
-def meddling(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None = None) -> Iterator[None]:
-    """A thread that lets ``act`` answer every change of a kind; ``after`` puts right what it leaves.
+def tampering(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None = None) -> Iterator[None]:
+    """Call ``act`` with every change of a kind, in a thread; ``after`` repairs what it leaves.
 
     Raises:
-        ApiFailed: what it tried was refused for another reason than that somebody was quicker; at the end.
+        ApiFailed: at the end, when a request was refused for a reason other than a lost race.
     """
     cluster = lab.cluster
 
@@ -186,7 +186,7 @@ def meddling(lab: Lab, kind: str, act: Act, after: Callable[[Lab], None] | None 
                     _try(act, cluster, change, obj)
 
     try:
-        with Background(run, f"meddles with {kind}"):
+        with Background(run, f"tampering with {kind}"):
             yield
     finally:
         if after is not None:
@@ -202,7 +202,7 @@ def _try(act: Act, cluster: Cluster, change: str, obj: Json) -> None:
 
 
 def uncordon_all(lab: Lab) -> None:
-    """All nodes take pods again."""
+    """Uncordon all nodes."""
     for node in _nodes(lab.cluster):
         if node.unschedulable:
             lab.cluster.patch("Node", node.name, {"spec": {"unschedulable": None}})

@@ -1,4 +1,4 @@
-"""What meddlers do behind the backs of KAI and of the suites: one function each, called with every change of a kind."""
+"""Changes made behind the backs of KAI and the suites: functions called with every change of a kind."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Act = Callable[[Cluster, str, Json], None]
 
 
 def of_a_test(obj: Json) -> bool:
-    """Whether a suite on the host made this object: its namespace is a test's, or it is a test's queue."""
+    """Whether a suite created this object on the host: it is in a namespace of a test, or is a queue of a test."""
     meta = obj["metadata"]
     return str(meta.get("namespace", "")).startswith("t-") or TEST_LABEL in (meta.get("labels") or {})
 
 
 def share_set(key: str, value: float) -> Act:
-    """Every queue of a test has this quota, limit or overQuotaWeight of every resource."""
+    """Set the quota, limit or overQuotaWeight of every resource in every queue of a test."""
 
     def act(cluster: Cluster, change: str, queue: Json) -> None:
         shares = queue["spec"].get("resources", {})
@@ -42,20 +42,20 @@ def share_set(key: str, value: float) -> Act:
 
 
 def priority_evened(cluster: Cluster, change: str, queue: Json) -> None:
-    """Every queue of a test has KAI's usual priority."""
+    """Set every queue of a test to KAI's default priority."""
     if change != "DELETED" and of_a_test(queue) and queue["spec"].get("priority", 100) != 100:
         cluster.patch(QUEUE, queue["metadata"]["name"], {"spec": {"priority": 100}})
 
 
-def queue_put_back(cluster: Cluster, change: str, queue: Json) -> None:
-    """A leaf queue of a test that is deleted is there again at once."""
+def queue_recreated(cluster: Cluster, change: str, queue: Json) -> None:
+    """Recreate a deleted leaf queue of a test."""
     if change == "DELETED" and of_a_test(queue) and not (queue.get("status") or {}).get("childQueues"):
         meta = {key: queue["metadata"][key] for key in ("name", "labels")}
         cluster.apply([{"apiVersion": queue["apiVersion"], "kind": "Queue", "metadata": meta, "spec": queue["spec"]}])
 
 
 def minimum_set(value: int) -> Act:
-    """Every gang of a test needs so many of its members."""
+    """Set minMember of every gang of a test."""
 
     def act(cluster: Cluster, change: str, group: Json) -> None:
         minimum = group["spec"].get("minMember", 1)
@@ -67,7 +67,7 @@ def minimum_set(value: int) -> Act:
 
 
 def bound_over() -> Act:
-    """Another scheduler binds every pod of a test as soon as it is there, to the GPU nodes in turn."""
+    """Bind every new pod of a test, as another scheduler would, to the GPU nodes in turn."""
     turns: list[Any] = []
 
     def act(cluster: Cluster, change: str, obj: Json) -> None:
@@ -87,15 +87,15 @@ def bound_over() -> Act:
 
 
 def evicted(cluster: Cluster, change: str, obj: Json) -> None:
-    """A GPU pod that KAI placed for a test is taken away as soon as it is ready."""
+    """Delete a GPU pod that KAI placed for a test as soon as it is ready."""
     pod = PodView.of(obj)
     mine = of_a_test(obj) and pod.scheduler_name == KAI_SCHEDULER and pod.requests.gpus
     if change != "DELETED" and mine and pod.ready and not pod.deleting:
         cluster.delete("Pod", pod.name, pod.namespace, grace=0)
 
 
-def fire_spread() -> Act:
-    """Pods that share a GPU for a test are taken away once the small pods of its vigil have come for a while."""
+def neighbour_disturbed() -> Act:
+    """Delete pods that share a GPU for a test, once the monitor has created its baseline of small pods."""
     small: set[str] = set()
     sharing: dict[str, PodView] = {}
 
@@ -116,7 +116,7 @@ def fire_spread() -> Act:
 
 
 def reservation_removed(cluster: Cluster, change: str, obj: Json) -> None:
-    """A reservation pod is taken away as soon as it holds its GPU."""
+    """Delete a reservation pod as soon as it holds its GPU."""
     pod = PodView.of(obj)
     holds = pod.namespace == RESERVATIONS and RESERVED_GPU_ANNOTATION in pod.annotations
     if change != "DELETED" and holds and not pod.deleting:
@@ -124,28 +124,28 @@ def reservation_removed(cluster: Cluster, change: str, obj: Json) -> None:
 
 
 def racks_unlabelled(cluster: Cluster, change: str, node: Json) -> None:
-    """Labels of zones and racks are taken off the nodes."""
+    """Remove the labels of zones and racks from a node."""
     found = [key for key in ZONE_AND_RACK if key in (node["metadata"].get("labels") or {})]
     if change != "DELETED" and found:
         cluster.patch("Node", node["metadata"]["name"], {"metadata": {"labels": dict.fromkeys(found)}})
 
 
 def cordon_spread(cluster: Cluster, change: str, node: Json) -> None:
-    """When a node takes no pods, no other one does."""
+    """When one node is cordoned, cordon all others."""
     if change != "DELETED" and node["spec"].get("unschedulable"):
         for other in map(NodeView.of, cluster.list("Node")):
             if not other.unschedulable:
                 cluster.patch("Node", other.name, {"spec": {"unschedulable": True}})
 
 
-def history_forgotten(cluster: Cluster, change: str, shard: Json) -> None:
-    """Past usage counts for nothing in the fair share."""
+def usage_history_off(cluster: Cluster, change: str, shard: Json) -> None:
+    """Take past usage out of the fair share."""
     if change != "DELETED" and shard["spec"].get("kValue"):
         cluster.patch(*SHARD, {"spec": {"kValue": 0}})
 
 
 def packed_again(cluster: Cluster, change: str, shard: Json) -> None:
-    """A shard that is told to spread goes back to packing."""
+    """Set a shard that spreads back to binpack."""
     strategy = shard["spec"].get("placementStrategy") or {}
     if change != "DELETED" and strategy.get("gpu") == "spread":
         cluster.patch(*SHARD, {"spec": {"placementStrategy": {"gpu": "binpack", "cpu": "binpack"}}})

@@ -1,4 +1,4 @@
-"""Faults of tenants and of what keeps them apart, and which tests each of them must turn red."""
+"""Faults of tenants and their isolation, and the tests that each of them must turn red."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import yaml
 
 from lab.session.lab import Lab
-from scripts.fault_injection.seeding import Fault, meddling
-from scripts.fault_injection.tampering import fire_spread
+from scripts.fault_injection.seeding import Fault, tampering
+from scripts.fault_injection.tampering import neighbour_disturbed
 from tests.e2e.kai_components import stopped
 from tests.e2e.noisy_neighbour.own_kai import OwnKai
 from tests.e2e.without_measures import without_policy
@@ -18,20 +18,20 @@ OWN = "own-kai"
 
 
 def own_kai(lab: Lab) -> OwnKai:
-    """The KAI of the first tenant that has one."""
+    """The KAI of the first tenant with its own."""
     return OwnKai(lab, next(tenant for tenant in lab.tenants if tenant.mode == OWN))
 
 
 @contextmanager
 def tenants_kai_stopped(lab: Lab) -> Iterator[None]:
-    """That KAI without its scheduler."""
+    """Stop the scheduler of a tenant's KAI."""
     with stopped(own_kai(lab), "scheduler"):
         yield
 
 
 @contextmanager
 def kubeconfig_readable(lab: Lab) -> Iterator[None]:
-    """A tenant's kubeconfig that everybody on this machine may read."""
+    """Make a tenant's kubeconfig readable for every user of this machine."""
     path = lab.paths.tenant_kubeconfig(lab.tenants[0].name)
     try:
         path.chmod(0o644)
@@ -42,7 +42,7 @@ def kubeconfig_readable(lab: Lab) -> Iterator[None]:
 
 @contextmanager
 def kubeconfig_mixed(lab: Lab) -> Iterator[None]:
-    """A tenant's kubeconfig with the host's door and key in it."""
+    """Put the host's server and user into a tenant's kubeconfig."""
     path = lab.paths.tenant_kubeconfig(lab.tenants[0].name)
     before = path.read_text()
     mine, hosts = yaml.safe_load(before), yaml.safe_load(lab.paths.kubeconfig.read_text())
@@ -83,9 +83,9 @@ TENANT_FAULTS = (
         tenant=OWN,
     ),
     Fault(
-        "fire-spreads",
-        "while a tenant's queues are deleted, pods that share GPUs on the host are, too",
-        lambda lab: meddling(lab, "Pod", fire_spread()),
+        "neighbour-disturbed",
+        "while a tenant's queues are deleted, pods that share GPUs on the host are deleted too",
+        lambda lab: tampering(lab, "Pod", neighbour_disturbed()),
         {"test_noisy_neighbour.py": "queues"},
         tenant=OWN,
     ),

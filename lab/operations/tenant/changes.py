@@ -57,7 +57,7 @@ class TenantChange:
         return replace(change, applied=(*self.loading, *applied))
 
     def host_effects(self) -> tuple[Effect, ...]:
-        """The effects on KAI on the host, compared with the installed release; empty when there are none."""
+        """The effects on KAI on the host, compared with the installed release; empty without any."""
         kai = next((step for step in self.delta().applied if isinstance(step, Kai)), None)
         if kai is None:
             return ()

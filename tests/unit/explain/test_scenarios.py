@@ -1,4 +1,4 @@
-"""Clusters as they really looked when a pod did not run: ``scripts/capture_scenarios.py`` made and kept them."""
+"""Explanations of recorded clusters in which a pod did not run (``scripts/scenarios/capture.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pytest
 from lab.explain import LabSnapshot, PodStage, TenantSnapshot, all_rules, explain, explained
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-from scripts import scenarios
+from lab.workloads.pods import cpu_pod
+from scripts.scenarios import catalogue
+from scripts.scenarios.manifests import main
+from scripts.scenarios.model import Setting
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "scenarios").glob("*.json.gz"))
 
@@ -23,8 +26,8 @@ def load(path: Path) -> tuple[dict[str, Any], LabSnapshot]:
     return data, LabSnapshot(ClusterSnapshot.from_json(data["host"]), tenants)
 
 
-def test_situations_were_captured() -> None:
-    assert FILES, "run scripts/capture_scenarios.py on a lab with KAI, and again with --alone"
+def test_scenarios_were_captured() -> None:
+    assert FILES, "run python -m scripts.scenarios.capture on a lab with KAI, and again with --exclusive"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
@@ -48,25 +51,25 @@ def test_pods_that_run_give_no_alarm(path: Path) -> None:
             assert explain(*worlds.cases(pod.name, pod.namespace)).findings == (), f"{pod.namespace}/{pod.name}"
 
 
-def test_every_situation_expects_a_rule_that_exists() -> None:
-    names = [one.name for one in scenarios.SITUATIONS]
+def test_every_scenario_expects_a_rule_that_exists() -> None:
+    names = [one.name for one in catalogue.SCENARIOS]
     assert len(set(names)) == len(names) >= 60
-    assert {one.expects for one in scenarios.SITUATIONS} - {rule.id for rule in all_rules()} == {""}
-    assert {one.tenant for one in scenarios.SITUATIONS} == {"", "host-kai", "own-kai", "default"}
+    assert {one.expects for one in catalogue.SCENARIOS} - {rule.id for rule in all_rules()} == {""}
+    assert {one.tenant for one in catalogue.SCENARIOS} == {"", "host-kai", "own-kai", "default"}
     assert {path.name.partition(".")[0] for path in FILES} <= set(names)
 
 
-def test_every_situation_makes_what_it_asks_about() -> None:
-    setting = scenarios.Setting(queue="test", parent="default", workers=2, gpus=2, memory=15360)
-    for one in scenarios.SITUATIONS:
+def test_every_scenario_makes_what_it_asks_about() -> None:
+    setting = Setting(queue="test", parent="default", workers=2, gpus=2, memory=15360)
+    for one in catalogue.SCENARIOS:
         made = [*one.first(setting), *one.docs(setting)]
         assert [doc["metadata"]["name"] for doc in one.docs(setting)].count("p") == 1, one.name
         assert all(doc["apiVersion"] and doc["kind"] for doc in made)
         assert len({(doc["kind"], doc["metadata"]["name"]) for doc in made}) == len(made)
 
 
-def test_a_situation_changes_only_its_own_copy_of_a_manifest() -> None:
-    plain = scenarios.cpu_pod("p", queue="test")
-    changed = scenarios.main(plain, command=["x"])
+def test_a_scenario_changes_only_its_own_copy_of_a_manifest() -> None:
+    plain = cpu_pod("p", queue="test")
+    changed = main(plain, command=["x"])
     assert "x" not in plain["spec"]["containers"][0]["command"]
     assert changed["spec"]["containers"][0]["image"] == plain["spec"]["containers"][0]["image"]

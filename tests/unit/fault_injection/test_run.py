@@ -133,7 +133,7 @@ def test_missed_and_broken_trials_are_bad(scripts: Any, capsys: pytest.CaptureFi
 def test_faults_need_an_explicit_lab(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAILAB_LAB", "demo")  # enough to run tests, but not to break the lab
     monkeypatch.setattr(scripts.run.Lab, "attach", lambda name=None: pytest.fail(f"attached to {name}"))
-    with pytest.raises(SpecError, match="no lab is named"):
+    with pytest.raises(SpecError, match="a lab that is named"):
         scripts.run.main([])
     assert scripts.run.main(["--list"]) == 0
 

@@ -1,4 +1,4 @@
-"""Changes of a whole cluster that a situation needs, each with its undo."""
+"""Changes of a whole cluster that scenarios need, each with its undo."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Json = dict[str, Any]
 SECONDS = 180.0
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 _OPERATOR = "kai-operator"
-_TAINT = {"key": "kailab.dev/situation", "value": "tainted", "effect": "NoSchedule"}
+_TAINT = {"key": "kailab.dev/scenario", "value": "tainted", "effect": "NoSchedule"}
 
 
-class Step(Protocol):
+class ClusterChange(Protocol):
     """A change of the cluster."""
 
     def do(self, cluster: Cluster) -> None:
-        """Make it, and wait until it holds."""
+        """Make the change and wait until it takes effect."""
         ...
 
     def undo(self, cluster: Cluster) -> None:
-        """Take it back, and wait until everything is as before. Safe when ``do`` stopped half-way."""
+        """Revert the change and wait until it is reverted; safe after a ``do`` that did not finish."""
         ...
 
 
 def kai_of(cluster: Cluster) -> KaiInstallation:
-    """KAI in the cluster. Raises LookupError where there is none."""
+    """The cluster's KAI. Raises LookupError: the cluster has none."""
     kai = installation(take(cluster, kinds=("Deployment", "Pod")))
     if kai is None:
         raise LookupError("no KAI in this cluster")
@@ -57,19 +57,17 @@ def _scale(cluster: Cluster, name: str, namespace: str, replicas: int) -> None:
 
 
 @dataclass(frozen=True)
-class Down:
-    """One of KAI's Deployments at 0 replicas; the operator as well, as it would put them back."""
+class ScaledDown:
+    """One of KAI's Deployments scaled to 0, and the operator too, which would scale it up again."""
 
     deployment: str
 
     def do(self, cluster: Cluster) -> None:
-        """See Step."""
         kai = kai_of(cluster)
         for name in (_OPERATOR, self.deployment):
             _scale(cluster, name, kai.namespace, 0)
 
     def undo(self, cluster: Cluster) -> None:
-        """See Step."""
         kai = kai_of(cluster)
         for name in (self.deployment, _OPERATOR):
             _scale(cluster, name, kai.namespace, 1)
@@ -77,61 +75,53 @@ class Down:
 
 @dataclass(frozen=True)
 class Cordoned:
-    """All nodes that take workloads are cordoned."""
+    """All workers are cordoned."""
 
     def do(self, cluster: Cluster) -> None:
-        """See Step."""
         _each_worker(cluster, {"unschedulable": True})
 
     def undo(self, cluster: Cluster) -> None:
-        """See Step."""
         _each_worker(cluster, {"unschedulable": None})
 
 
 @dataclass(frozen=True)
 class Tainted:
-    """All nodes that take workloads have a taint."""
+    """All workers have a taint."""
 
     def do(self, cluster: Cluster) -> None:
-        """See Step."""
         for node in _workers(cluster):
             kept = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != _TAINT["key"]]
             cluster.patch("Node", node["metadata"]["name"], {"spec": {"taints": [*kept, _TAINT]}})
 
     def undo(self, cluster: Cluster) -> None:
-        """See Step."""
         for node in _workers(cluster):
             kept = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != _TAINT["key"]]
             cluster.patch("Node", node["metadata"]["name"], {"spec": {"taints": kept or None}})
 
 
 @dataclass(frozen=True)
-class NoSharing:
+class SharingOff:
     """KAI's admission refuses fractions."""
 
     def do(self, cluster: Cluster) -> None:
-        """See Step."""
         cluster.patch(*_CONFIG, {"spec": {"admission": {"gpuSharing": False}}})
         _settled(cluster, "admission", "--gpu-sharing-enabled=true", there=False)
 
     def undo(self, cluster: Cluster) -> None:
-        """See Step."""
         cluster.patch(*_CONFIG, {"spec": {"admission": {"gpuSharing": True}}})
         _settled(cluster, "admission", "--gpu-sharing-enabled=true", there=True)
 
 
 @dataclass(frozen=True)
-class OddReservationClass:
-    """Reservation pods get a RuntimeClass that does not exist. The class before must be ``nvidia``, as in a lab."""
+class ReservationRuntimeClass:
+    """Reservation pods get a RuntimeClass that does not exist; undo restores ``before``, a lab's default."""
 
     before: str = "nvidia"
 
     def do(self, cluster: Cluster) -> None:
-        """See Step."""
         self._set(cluster, "no-such-class")
 
     def undo(self, cluster: Cluster) -> None:
-        """See Step."""
         self._set(cluster, self.before)
 
     def _set(self, cluster: Cluster, name: str) -> None:
@@ -140,7 +130,7 @@ class OddReservationClass:
 
 
 def _settled(cluster: Cluster, deployment: str, word: str, *, there: bool) -> None:
-    """Wait until the operator has rolled the Deployment out with an argument, or without it."""
+    """Wait until the operator has rolled out the Deployment with, or without, an argument."""
 
     def holds(found: list[Json]) -> bool:
         args = [

@@ -1,0 +1,216 @@
+"""Captures scenarios in which a pod does not run: sets each up on a running lab and saves a snapshot of the cluster.
+
+    python -m scripts.scenarios.capture --list
+    python -m scripts.scenarios.capture                     # scenarios that can share the lab
+    python -m scripts.scenarios.capture --exclusive         # scenarios that need the whole lab
+    python -m scripts.scenarios.capture --only queue-unknown --only crash-loop
+
+Each scenario has a namespace of its own. When ``lab explain`` reports the expected rule, the snapshot is written to
+``tests/data/scenarios/NAME.json.gz`` and the scenario is removed. Exit code 1: a scenario did not come about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError, WaitTimeout
+from lab.explain import Explanation, LabSnapshot, explained
+from lab.kube import OWNER_LABEL
+from lab.objects.views import NodeView
+from lab.operations.explain import read
+from lab.serialization import to_json
+from lab.session.lab import Lab
+from lab.snapshot.capture import log_tails
+from scripts.scenarios.catalogue import SCENARIOS
+from scripts.scenarios.model import Scenario, Setting
+from scripts.trim_snapshot import trimmed
+
+if TYPE_CHECKING:
+    from lab.kube import Cluster
+
+FOLDER = Path(__file__).parents[2] / "tests" / "data" / "scenarios"
+SUBJECT = "p"
+SECONDS = 180.0
+
+Json = dict[str, Any]
+
+
+class Capture:
+    """Sets up one scenario and captures it."""
+
+    def __init__(self, lab: Lab, scenario: Scenario, setting: Setting) -> None:
+        self.lab = lab
+        self.scenario = scenario
+        self.setting = setting
+        self.tenant = next((t.name for t in lab.tenants if t.mode == scenario.tenant), "")
+        self.cluster: Cluster = lab.tenant(self.tenant) if self.tenant else lab.cluster
+        self.space = f"s-{scenario.name}"
+
+    def capture(self, folder: Path) -> Path:
+        """Set the scenario up, wait for the expected explanation, write the snapshot, and remove the scenario."""
+        with ExitStack() as undo:
+            for change in self.scenario.changes:
+                undo.callback(change.undo, self.lab.cluster)
+                change.do(self.lab.cluster)
+            undo.callback(self._clear)
+            self._clear(wait=SECONDS)
+            labels = {**self.scenario.labels, OWNER_LABEL: self.lab.spec.name}
+            self.cluster.create(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.space, "labels": labels}}
+            )
+            first = self.scenario.first(self.setting)
+            self._make(first)
+            holders = [doc["metadata"]["name"] for doc in first if doc["kind"] == "Pod"]
+            self.cluster.wait_ready("Pod", holders, self.space, timeout=SECONDS)
+            self._make(self.scenario.docs(self.setting))
+            snapshot, explanation = self._await()
+            return self._write(folder, snapshot, explanation)
+
+    def _make(self, docs: list[Json]) -> None:
+        for doc in docs:
+            labels = {**(doc["metadata"].get("labels") or {}), OWNER_LABEL: self.lab.spec.name}
+            meta = {**doc["metadata"], "labels": labels}
+            cluster = self.lab.cluster if doc["kind"] in ("Queue", "RuntimeClass") else self.cluster
+            if cluster.kinds.of(doc).namespaced:
+                meta["namespace"] = self.space
+            cluster.create({**doc, "metadata": meta})
+
+    def _await(self) -> tuple[LabSnapshot, Explanation]:
+        """Wait for the expected explanation; every event of the namespace triggers another look."""
+        seen: list[tuple[LabSnapshot, Explanation]] = []
+
+        def holds(_: list[Json]) -> bool:
+            snapshot = read(self.lab, self.tenant, logs=False)
+            explanation = explained(snapshot, SUBJECT, self.space, self.tenant)
+            seen[:] = [(snapshot, explanation)]
+            return self._as_expected(explanation)
+
+        expects = self.scenario.expects or "nothing: the pod runs"
+        try:
+            self.cluster.wait(
+                self.scenario.watch,
+                holds,
+                namespace=self.space,
+                timeout=SECONDS,
+                what=f"lab explain reports for {self.space}/{SUBJECT}: {expects}",
+            )
+        except WaitTimeout as error:
+            # some states come about without an event
+            if not holds([]):
+                text = "\n".join(seen[0][1].lines()) if seen else "nothing"
+                raise WaitTimeout(error.what, evidence=[*text.splitlines(), *error.evidence], fix=error.fix) from error
+        snapshot, explanation = seen[0]
+        logs = log_tails(self.lab.cluster, snapshot.host.of("Pod"))
+        return replace(snapshot, host=replace(snapshot.host, logs=logs)), explanation
+
+    def _as_expected(self, explanation: Explanation) -> bool:
+        if not self.scenario.expects:
+            return explanation.stage.value == "running" and not explanation.findings
+        return bool(explanation.findings) and explanation.findings[0].rule == self.scenario.expects
+
+    def _write(self, folder: Path, snapshot: LabSnapshot, explanation: Explanation) -> Path:
+        spaces = {self.space, *(f"vcluster-{t.name}" for t in snapshot.tenants if t.name == self.tenant)}
+        data = {
+            "name": self.scenario.name,
+            "expects": self.scenario.expects,
+            "subject": {"name": SUBJECT, "namespace": self.space, "tenant": self.tenant},
+            "summary": explanation.summary,
+            "facts": {key: self.lab.facts().get(key, "") for key in ("kai_version", "kubernetes", "gpu_mode")},
+            "host": trimmed(snapshot.host, spaces),
+            "tenants": [
+                {"name": t.name, "own": t.own_scheduler, "world": trimmed(t.snapshot, spaces)}
+                for t in snapshot.tenants
+                if t.name == self.tenant
+            ],
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.scenario.name}.json.gz"
+        text = json.dumps(to_json(data), sort_keys=True, separators=(",", ":"))
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+        return path
+
+    def _clear(self, wait: float | None = None) -> None:
+        """Delete everything, the pods first with a short grace period; ``wait``: seconds to wait for the namespace."""
+        for kind in ("Deployment", "Job"):
+            self.cluster.delete_all(kind, self.space)
+        self.cluster.delete_all("Pod", self.space, grace=1)
+        gone = f"pods of {self.space} are gone"
+        self.cluster.wait("Pod", lambda pods: not pods, namespace=self.space, timeout=SECONDS, what=gone)
+        self.cluster.delete("Namespace", self.space, wait=wait)
+        for doc in [*self.scenario.first(self.setting), *self.scenario.docs(self.setting)]:
+            if doc["kind"] in ("Queue", "RuntimeClass"):
+                self.lab.cluster.delete(doc["kind"], doc["metadata"]["name"], wait=SECONDS)
+
+
+def setting_of(lab: Lab) -> Setting:
+    """The lab's queues and GPUs."""
+    nodes = [view for view in map(NodeView.of, lab.cluster.list("Node")) if view.gpus]
+    parents = {queue.parent for queue in lab.spec.queues if queue.parent}
+    leaves = [queue.name for queue in lab.spec.queues if queue.name not in parents]
+    return Setting(
+        queue=leaves[0] if leaves else "default-queue",
+        parent=next(iter(sorted(parents)), ""),
+        workers=len(nodes),
+        gpus=min((view.gpus for view in nodes), default=0),
+        memory=min((view.gpu_memory or 0 for view in nodes), default=0),
+    )
+
+
+def lacks(lab: Lab, scenario: Scenario, setting: Setting) -> str:
+    """Why the lab does not fit a scenario; empty when it does."""
+    if scenario.tenant and scenario.tenant not in {tenant.mode for tenant in lab.tenants}:
+        return f"the lab has no tenant of mode {scenario.tenant}"
+    if not lab.has_kai:
+        return "the lab has no KAI"
+    if not setting.gpus:
+        return "the lab has no GPUs"
+    return ""
+
+
+def main() -> int:
+    """Capture the requested scenarios; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this scenario; can be repeated")
+    parser.add_argument("--exclusive", action="store_true", help="scenarios that need the whole lab")
+    parser.add_argument("--list", action="store_true", help="list them; needs no lab")
+    parser.add_argument("--name", help="which lab")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write to")
+    options = parser.parse_args()
+    known = {scenario.name: scenario for scenario in SCENARIOS}
+    if unknown := sorted(set(options.only or ()) - set(known)):
+        parser.error(f"no such scenario: {', '.join(unknown)}")
+    chosen = [known[name] for name in options.only or ()]
+    chosen = chosen or [one for one in SCENARIOS if options.list or one.exclusive == options.exclusive]
+    if options.list:
+        for one in chosen:
+            where = f"{one.tenant or 'host':9} {'exclusive' if one.exclusive else ''}"
+            print(f"{one.name:26} {one.expects or 'runs':28} {where}".rstrip())
+        return 0
+    lab = Lab.attach(options.name)
+    setting = setting_of(lab)
+    failed = 0
+    for scenario in chosen:
+        if why := lacks(lab, scenario, setting):
+            print(f"skipped  {scenario.name}: {why}")
+            continue
+        start = time.monotonic()
+        try:
+            path = Capture(lab, scenario, setting).capture(options.out)
+        except LabError as error:
+            failed += 1
+            print(f"FAILED   {scenario.name}: {error}", file=sys.stderr)
+            continue
+        print(f"captured {scenario.name}: {path.stat().st_size} bytes, {time.monotonic() - start:.1f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

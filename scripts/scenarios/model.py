@@ -1,0 +1,57 @@
+"""What a scenario is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.scenarios.cluster_changes import ClusterChange
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The lab on which a scenario is set up."""
+
+    queue: str
+    """A leaf queue with free quota."""
+    parent: str
+    """A queue with children; empty when the lab has none."""
+    workers: int
+    """Nodes with GPUs."""
+    gpus: int
+    """GPUs of each worker."""
+    memory: int
+    """MiB of one GPU."""
+
+
+Docs = Callable[[Setting], list[Json]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario in which a pod does not run, or a counterexample in which it does."""
+
+    name: str
+    expects: str
+    """The rule that must come first; empty: the pod runs, and no rule may match."""
+    docs: Docs
+    first: Docs = lambda s: []
+    """Objects created first; their pods must be Ready and occupy what the pod then lacks."""
+    tenant: str = ""
+    """Mode of the tenant in which it is set up; empty: on the host."""
+    changes: tuple[ClusterChange, ...] = ()
+    """Changes of the whole cluster, undone afterwards."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of the namespace."""
+    all_gpus: bool = False
+    """Needs all GPUs of the lab."""
+    watch: str = "Event"
+    """The kind whose changes trigger another look."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether nothing else may run on the cluster meanwhile."""
+        return self.all_gpus or bool(self.changes)
