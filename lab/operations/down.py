@@ -72,7 +72,8 @@ def down(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
                 fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
             )
-        left += [] if theirs else _remove_state(session.paths)
+        if not theirs and not left:  # the journal says what still has to be removed
+            left += _remove_state(session.paths)
     journal = Journal(host_journal())
     undone = tuple(undo_all(session.runner, journal)) if host else ()
     if left:

@@ -14,7 +14,7 @@ from lab.supply import Supply
 from lab.tools.container import Container, ContainerEngine
 from lab.tools.process import Runner
 
-NODE_LABEL = "io.x-k8s.kind.cluster"  # label that kind puts on node containers; its value is the kind cluster's name
+KIND_CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # kind's label of node containers; its value is the cluster's name
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LabContext:
 
     def nodes(self) -> tuple[Container, ...]:
         """The node containers of the lab's kind cluster, oldest first."""
-        return self.engine.containers(f"{NODE_LABEL}={self.kind_name}")
+        return self.engine.containers(f"{KIND_CLUSTER_LABEL}={self.kind_name}")
 
     def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         self.bus.emit(StepProgress(self.step, text, done, total))

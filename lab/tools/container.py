@@ -28,6 +28,8 @@ class Container:
     gateway: str = ""
     mounts: tuple[str, ...] = ()
     """Mount points of volumes and of the machine's files."""
+    volumes: tuple[str, ...] = ()
+    """Names of its volumes, anonymous ones too."""
 
 
 class ContainerEngine:
@@ -89,6 +91,7 @@ class ContainerEngine:
             ip=next((n["IPAddress"] for n in networks if n.get("IPAddress")), ""),
             gateway=next((n["Gateway"] for n in networks if n.get("Gateway")), ""),
             mounts=tuple(str(mount["Destination"]) for mount in data.get("Mounts") or ()),
+            volumes=tuple(str(m["Name"]) for m in data.get("Mounts") or () if m.get("Type") == "volume"),
         )
 
     @retry(
@@ -106,6 +109,14 @@ class ContainerEngine:
         found = [name for name in containers if self.inspect(name) is not None]
         if found:
             self.call("rm", "-f", "-v", *found)
+
+    def exists(self, kind: str, name: str) -> bool:
+        """Whether a ``network`` or ``volume`` of that name exists."""
+        return self.call(kind, "inspect", name, check=False).code == 0
+
+    def users_of_network(self, name: str) -> tuple[str, ...]:
+        """Names of the containers that are attached to a network; the engine itself lists only running ones."""
+        return tuple(self.call("ps", "-a", "--filter", f"network={name}", "--format", "{{.Names}}").out.split())
 
     def image_id(self, reference: str) -> str | None:
         """Id of a local image, or None."""

@@ -57,6 +57,43 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     assert "no lab" in cli("status", code=9).err
 
 
+@pytest.mark.timeout(900)
+def test_down_proves_that_volumes_and_network_are_gone(cli: Cli, engine: HostRunner) -> None:
+    """With a network of this test's own, as other tests' labs use kind's."""
+    cli.labs.append("it-proof")
+    cli.env["KIND_EXPERIMENTAL_DOCKER_NETWORK"] = network = "kailab-it-proof"
+
+    def run(*words: str) -> list[str]:
+        return engine.run(["docker", *words]).out.split()
+
+    up = ("up", "--profile", "cpu", "--name", "it-proof", "--yes", "--set", "scheduler=default", "--set")
+    cli(*up, "cluster.workers=0")
+    node = "kailab-it-proof-control-plane"
+    image = run("inspect", "--format", "{{.Image}}", node)[0]
+    mounts = '{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}'
+    volumes = set(run("inspect", "--format", mounts, node))
+    assert volumes
+    assert network in run("network", "ls", "--format", "{{.Name}}")
+
+    # a container that was never started keeps the volumes and is attached to the network
+    run("create", "--name", "it-proof-user", "--volumes-from", node, "--network", network, image)
+    try:
+        refused = cli("down", "--name", "it-proof", code=7)
+        assert all(f"volume {name}" in refused.err for name in volumes)
+        assert f"network {network} is kept: it-proof-user uses it" in refused.err
+        assert containers_of(engine, "it-proof") == []
+    finally:
+        run("rm", "it-proof-user")
+    down = cli("down", "--name", "it-proof", "--json").json()
+    assert down["left"] == []
+    assert volumes.isdisjoint(run("volume", "ls", "-q"))
+    run("network", "rm", network)  # somebody else used it, so it stayed
+
+    cli(*up, "cluster.workers=0")
+    cli("down", "--name", "it-proof")
+    assert network not in run("network", "ls", "--format", "{{.Name}}")
+
+
 @pytest.mark.timeout(300)
 def test_plan_changes_nothing(cli: Cli, engine: HostRunner) -> None:
     plan = cli("plan", "--profile", "demo", "--name", "it-plan", "--json").json()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
 
 from lab.config import LabSpec
+from lab.engine.journal import Journal, Owned
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError
 from lab.gpu.nvidia.resolve import claim
 from lab.host.engines import inspect
 from lab.host.machine import Machine
-from lab.paths import owner
-from lab.session.context import NODE_LABEL, LabContext
+from lab.paths import LabPaths, lab_names, owner
+from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.cluster.config import kind_config, shape
 from lab.steps.cluster.ownership import owner_mount, refuse_foreign_nodes
@@ -85,6 +87,7 @@ class KindCluster(LabStep):
             )
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
+        claim_network(ctx, self.id)
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=wanted)
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         mark_used(self.image)
@@ -126,20 +129,28 @@ class KindCluster(LabStep):
         return ""
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the lab's containers with their volumes, and kind's network if the lab created it.
+        """Remove the lab's containers with their volumes, and kind's network if labs created it and nobody uses it.
 
         Uses the journal and labels, so it works from any incomplete state and without kind.
         """
-        if names := lab_containers(ctx):
+        names = [*lab_containers(ctx), *(owned.name for owned in ctx.journal.owned("container"))]
+        for container in filter(None, map(ctx.engine.inspect, names)):
+            for volume in container.volumes:  # kind's anonymous volumes have no label
+                ctx.journal.owns("volume", volume, self.id)
+        if names:
             ctx.progress(f"removing {len(names)}")
             ctx.engine.remove(*names)
         for owned in ctx.journal.owned("container"):
-            ctx.engine.remove(owned.name)
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
-            # the engine refuses while a container is attached
-            ctx.engine.call("network", "rm", owned.name, check=False)
-            ctx.journal.released("network", owned.name)
+            if users := ctx.engine.users_of_network(owned.name):
+                use = "uses" if len(users) == 1 else "use"
+                ctx.notice(f"network {owned.name} is kept: {', '.join(users)} {use} it", "info")
+                ctx.journal.released("network", owned.name)
+        for owned in _networks_and_volumes(ctx):
+            ctx.engine.call(owned.kind, "rm", owned.name, check=False)
+            if not ctx.engine.exists(owned.kind, owned.name):
+                ctx.journal.released(owned.kind, owned.name)
         ctx.paths.kubeconfig.unlink(missing_ok=True)
         ctx.paths.kubeconfig.with_suffix(".lock").unlink(missing_ok=True)
         ctx.journal.released("cluster", ctx.kind_name)
@@ -148,9 +159,24 @@ class KindCluster(LabStep):
             ctx.journal.released("port", port.name)
 
     def remains(self, ctx: LabContext) -> tuple[str, ...]:
-        label = f"label={NODE_LABEL}={ctx.kind_name}"
-        volumes = ctx.engine.call("volume", "ls", "-q", "--filter", label, check=False).out.split()
-        return (*(f"container {name}" for name in lab_containers(ctx)), *(f"volume {name}" for name in volumes))
+        owned = (
+            f"{one.kind} {one.name}" for one in _networks_and_volumes(ctx) if ctx.engine.exists(one.kind, one.name)
+        )
+        return (*(f"container {name}" for name in lab_containers(ctx)), *owned)
+
+
+def claim_network(ctx: LabContext, step: str) -> None:
+    """Claim kind's network if kind will create it, or if it did so for another lab: the last of them removes it."""
+    name = os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
+    journals = (Journal(LabPaths(lab).journal) for lab in lab_names())
+    if not ctx.engine.exists("network", name) or any(
+        owned.name == name for journal in journals for owned in journal.owned("network")
+    ):
+        ctx.journal.owns("network", name, step)
+
+
+def _networks_and_volumes(ctx: LabContext) -> tuple[Owned, ...]:
+    return (*ctx.journal.owned("network"), *ctx.journal.owned("volume"))
 
 
 def _recorded(ctx: LabContext) -> Mapping[str, str]:
