@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the device nodes of the simulated GPUs that /etc/kailab/nvml.conf lists, and removes those it does
-# not list. No driver stands behind them. The file that says what runs on the GPUs is made too, empty: containers
-# get it mounted, so it has to be there before the first of them. DEV, CONF and USAGE are for tests.
+# Creates device nodes, without a driver, for the simulated GPUs in /etc/kailab/nvml.conf, and removes those of other
+# GPUs. Also creates an empty usage file, which must exist before the first container mounts it. DEV, CONF and USAGE are
+# for tests.
 set -eu
 dev=${DEV:-/dev}
 conf=${CONF:-/etc/kailab/nvml.conf}
@@ -34,8 +34,8 @@ for node in "$dev"/nvidia[0-9]*; do
 done
 
 device nvidiactl 255
-# The real nvidia-uvm has a major number that the kernel picks at run time, which may be another driver's on
-# this machine. 195:253 belongs to nobody.
+# The kernel picks the real nvidia-uvm's major number at run time; on this machine it may belong to another driver.
+# 195:253 is unused.
 device nvidia-uvm 253
 
 [ -e "$usage" ] || : >"$usage"

@@ -1,10 +1,9 @@
 #!/bin/sh
-# Puts the files beside this script in their places in a node, and starts the unit that makes the device
-# nodes. Safe to run again; what is there already is left alone.
+# Installs the files next to this script in a node and starts the units. Safe to run again: unchanged files stay.
 set -eu
 cd "$(dirname "$0")"
 
-place() { # FILE PATH MODE: by rename, so that no reader sees half of it
+place() { # FILE PATH MODE: renames, so that readers never see a partial file
     mkdir -p "$(dirname "$2")"
     if ! cmp -s "$1" "$2"; then
         cp "$1" "$2.kailab"
@@ -13,7 +12,7 @@ place() { # FILE PATH MODE: by rename, so that no reader sees half of it
     chmod "$3" "$2"
 }
 
-link() { # PATH TARGET: a symbolic link, by rename
+link() { # PATH TARGET: replaces a symbolic link by renaming
     if [ "$(readlink "$1")" != "$2" ]; then
         ln -sfn "$2" "$1.kailab"
         mv -fT "$1.kailab" "$1"
@@ -31,18 +30,18 @@ link /usr/local/lib/kailab/gpu-usage "$folder/gpu-usage"
 place config.toml /etc/nvidia-container-runtime/config.toml 0644
 place gpu-devices /usr/local/lib/kailab/gpu-devices 0755
 
-# In place: running pods have this very file bind-mounted, and a rename would leave them with the old one.
+# In place: running pods have this inode bind-mounted, and would keep the old file after a rename.
 mkdir -p /etc/kailab
 cmp -s nvml.conf /etc/kailab/nvml.conf || cat nvml.conf >/etc/kailab/nvml.conf
 
-# systemd does not answer yet in a node that is just starting.
+# systemd does not respond yet while the node starts.
 tries=0
 until systemctl show -p Version >/dev/null 2>&1 || [ $tries -ge 300 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
 
-# Only when needed: a reload (enable does one too) makes systemd set the device rules of running pods anew.
+# Only if needed: a reload, also by enable, makes systemd reset the device rules of running pods.
 for unit in kailab-gpu.service kailab-gpu-usage.service; do
     place $unit /etc/systemd/system/$unit 0644
     systemctl is-enabled --quiet $unit || systemctl --quiet enable $unit
@@ -50,5 +49,5 @@ for unit in kailab-gpu.service kailab-gpu-usage.service; do
     systemctl restart $unit
 done
 
-# Last: from here on the runtime hands the devices out.
+# Last: from now on, the runtime injects the devices.
 place cdi.json /etc/cdi/kailab.json 0644

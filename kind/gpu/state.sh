@@ -1,9 +1,9 @@
 #!/bin/sh
-# Says what a node has, a fact a line: "sum SHA256 PATH", "library PATH" (with all that lies beside it), "link PATH
-# TARGET", "device PATH MAJOR:MINOR", "unit ENABLED ACTIVE", "usage ENABLED ACTIVE" (the unit that follows what runs on
-# the GPUs), "program PATH", "handler nvidia". Changes nothing. Arguments: paths to sum up.
+# Prints a node's state, one fact per line: "sum SHA256 PATH", "library PATH" (all files of its folder are intact),
+# "link PATH TARGET", "device PATH MAJOR:MINOR", "unit ENABLED ACTIVE", "usage ENABLED ACTIVE" (the unit that reports
+# GPU usage), "program PATH", "handler nvidia". Read-only. Arguments: paths to checksum.
 unit=kailab-gpu.service
-# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 10 s.
+# While the node starts, wait up to 10 s for the unit, if enabled.
 tries=0
 while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 100 ]; do
     case $(systemctl is-active $unit 2>/dev/null) in active | failed) break ;; esac

@@ -1,6 +1,6 @@
-// An OpenAI-compatible server without a model: it repeats the prompt, word by word, up to max_tokens. The answers
-// have the members of vLLM's; a token is a word. What shapes a model's answer, such as temperature, changes nothing
-// here. "system_fingerprint" says who answered.
+// An OpenAI-compatible server without a model: it repeats the prompt, up to max_tokens words. Responses have the
+// members of vLLM's; a token is a word. Sampling parameters, such as temperature, have no effect.
+// "system_fingerprint" identifies the probe.
 package main
 
 import (
@@ -18,17 +18,17 @@ import (
 const (
 	fingerprint      = "kailab-probe"
 	completionTokens = 16 // OpenAI's default of max_tokens for completions
-	chatTokens       = -1 // chats have none
+	chatTokens       = -1 // no limit: chats have no default
 )
 
 var token = regexp.MustCompile(`\S+`)
 
 type echo struct {
-	model string // the one that is served; empty: any that is asked for
+	model string // the served model; empty: any model that a request names
 }
 
-// wish is what a request asks for. A member that is null counts as left out.
-type wish struct {
+// request is the body of a completion or chat. null members count as absent.
+type request struct {
 	Model               string `json:"model"`
 	Stream              bool   `json:"stream"`
 	MaxTokens           *int   `json:"max_tokens"`
@@ -39,40 +39,40 @@ type wish struct {
 	} `json:"messages"`
 }
 
-func bad(param any, message string) error {
-	return refusal{http.StatusBadRequest, param, message}
+func badRequest(param any, message string) error {
+	return apiError{http.StatusBadRequest, param, message}
 }
 
-// read gives what a request asks for, and how many tokens at most.
-func (e echo) read(body []byte, otherwise int) (asked wish, most int, err error) {
-	problem := json.Unmarshal(body, &asked)
-	var mistaken *json.UnmarshalTypeError
+// parse returns the request in a body and its token limit, by default defaultLimit.
+func (e echo) parse(body []byte, defaultLimit int) (req request, limit int, err error) {
+	problem := json.Unmarshal(body, &req)
+	var typeError *json.UnmarshalTypeError
 	switch {
-	case errors.As(problem, &mistaken) && mistaken.Field == "":
-		return asked, 0, bad(nil, "the body is no JSON object")
-	case errors.As(problem, &mistaken):
-		param, _, _ := strings.Cut(mistaken.Field, ".")
-		return asked, 0, bad(param, fmt.Sprintf("%s cannot be a %s", mistaken.Field, mistaken.Value))
-	case problem != nil || !utf8.Valid(body): // encoding/json puts U+FFFD in place of other bytes
-		return asked, 0, bad(nil, "the body is not JSON")
-	case asked.Stream:
-		return asked, 0, bad("stream", "the probe answers at once: leave stream out")
-	case asked.Model != "" && e.model != "" && asked.Model != e.model:
-		message := fmt.Sprintf("The model `%.100s` does not exist.", asked.Model)
-		return asked, 0, refusal{http.StatusNotFound, "model", message}
+	case errors.As(problem, &typeError) && typeError.Field == "":
+		return req, 0, badRequest(nil, "the body must be a JSON object")
+	case errors.As(problem, &typeError):
+		param, _, _ := strings.Cut(typeError.Field, ".")
+		return req, 0, badRequest(param, fmt.Sprintf("%s cannot be a %s", typeError.Field, typeError.Value))
+	case problem != nil || !utf8.Valid(body): // encoding/json replaces invalid bytes with U+FFFD
+		return req, 0, badRequest(nil, "the body is not JSON")
+	case req.Stream:
+		return req, 0, badRequest("stream", "streaming is not supported: omit stream")
+	case req.Model != "" && e.model != "" && req.Model != e.model:
+		message := fmt.Sprintf("The model `%.100s` does not exist.", req.Model)
+		return req, 0, apiError{http.StatusNotFound, "model", message}
 	}
-	asked.Model = or(asked.Model, or(e.model, "probe"))
-	name, limit := "max_completion_tokens", asked.MaxCompletionTokens
-	if limit == nil {
-		name, limit = "max_tokens", asked.MaxTokens
+	req.Model = or(req.Model, or(e.model, "probe"))
+	name, wanted := "max_completion_tokens", req.MaxCompletionTokens
+	if wanted == nil {
+		name, wanted = "max_tokens", req.MaxTokens
 	}
 	switch {
-	case limit == nil:
-		return asked, otherwise, nil
-	case *limit < 1:
-		return asked, 0, bad(name, name+" must be a whole number above 0")
+	case wanted == nil:
+		return req, defaultLimit, nil
+	case *wanted < 1:
+		return req, 0, badRequest(name, name+" must be at least 1")
 	}
-	return asked, *limit, nil
+	return req, *wanted, nil
 }
 
 func (e echo) models() object {
@@ -82,61 +82,61 @@ func (e echo) models() object {
 }
 
 func (e echo) completion(body []byte) (object, error) {
-	asked, most, err := e.read(body, completionTokens)
+	req, limit, err := e.parse(body, completionTokens)
 	if err != nil {
 		return nil, err
 	}
-	prompts, several := asked.Prompt.([]any)
-	if !several {
-		prompts = []any{asked.Prompt}
+	prompts, isList := req.Prompt.([]any)
+	if !isList {
+		prompts = []any{req.Prompt}
 	}
 	var choices []object
-	var heard, given int
+	var promptTokens, outputTokens int
 	for index, prompt := range prompts {
 		text, isText := prompt.(string)
 		if !isText {
-			return nil, bad("prompt", "prompt must be a string, or strings: token ids mean nothing here")
+			return nil, badRequest("prompt", "prompt must be a string or a list of strings; token ids are not supported")
 		}
-		said, reason := repeat(text, most)
-		heard, given = heard+tokens(text), given+tokens(said)
+		output, reason := repeat(text, limit)
+		promptTokens, outputTokens = promptTokens+tokens(text), outputTokens+tokens(output)
 		choices = append(choices, object{
-			"index": index, "text": said, "logprobs": nil, "finish_reason": reason, "stop_reason": nil,
+			"index": index, "text": output, "logprobs": nil, "finish_reason": reason, "stop_reason": nil,
 			"token_ids": nil, "prompt_logprobs": nil, "prompt_token_ids": nil,
 		})
 	}
 	if len(choices) == 0 {
-		return nil, bad("prompt", "there is no prompt")
+		return nil, badRequest("prompt", "prompt must not be empty")
 	}
-	return answer("cmpl-", "text_completion", asked.Model, choices, heard, given), nil
+	return response("cmpl-", "text_completion", req.Model, choices, promptTokens, outputTokens), nil
 }
 
-// All messages count as prompt, and the last one is repeated.
+// chat counts all messages as prompt and repeats the last one.
 func (e echo) chat(body []byte) (object, error) {
-	asked, most, err := e.read(body, chatTokens)
+	req, limit, err := e.parse(body, chatTokens)
 	if err != nil {
 		return nil, err
 	}
-	if len(asked.Messages) == 0 {
-		return nil, bad("messages", "there are no messages")
+	if len(req.Messages) == 0 {
+		return nil, badRequest("messages", "messages must not be empty")
 	}
 	var last string
-	var heard int
-	for _, message := range asked.Messages {
+	var promptTokens int
+	for _, message := range req.Messages {
 		text, isText := textOf(message.Content)
 		if !isText {
-			return nil, bad("messages", "a message needs a content of text")
+			return nil, badRequest("messages", "content of a message must be text")
 		}
-		last, heard = text, heard+tokens(text)
+		last, promptTokens = text, promptTokens+tokens(text)
 	}
-	said, reason := repeat(last, most)
+	output, reason := repeat(last, limit)
 	choice := object{
-		"index": 0, "message": object{"role": "assistant", "content": said}, "logprobs": nil,
+		"index": 0, "message": object{"role": "assistant", "content": output}, "logprobs": nil,
 		"finish_reason": reason, "stop_reason": nil,
 	}
-	return answer("chatcmpl-", "chat.completion", asked.Model, []object{choice}, heard, tokens(said)), nil
+	return response("chatcmpl-", "chat.completion", req.Model, []object{choice}, promptTokens, tokens(output)), nil
 }
 
-// textOf gives the text of a message's content: a string, or the parts of type text.
+// textOf returns the text of a message's content: a string, or the parts of type text.
 func textOf(content any) (string, bool) {
 	parts, isList := content.([]any)
 	if !isList {
@@ -157,25 +157,25 @@ func tokens(text string) int {
 	return len(token.FindAllStringIndex(text, -1))
 }
 
-// repeat gives the first words of a text, and why it ends there. most -1: all.
-func repeat(text string, most int) (said, reason string) {
-	found := token.FindAllStringIndex(text, most)
+// repeat returns the first words of a text, up to limit (-1: all), and the finish reason.
+func repeat(text string, limit int) (output, reason string) {
+	found := token.FindAllStringIndex(text, limit)
 	if len(found) > 0 {
-		said = text[found[0][0]:found[len(found)-1][1]]
+		output = text[found[0][0]:found[len(found)-1][1]]
 	}
 	if len(found) < tokens(text) {
-		return said, "length"
+		return output, "length"
 	}
-	return said, "stop"
+	return output, "stop"
 }
 
-func answer(prefix, kind, model string, choices []object, heard, given int) object {
+func response(prefix, kind, model string, choices []object, promptTokens, outputTokens int) object {
 	return object{
 		"id": prefix + rand.Text(), "object": kind, "created": time.Now().Unix(), "model": model, "choices": choices,
 		"service_tier": nil, "system_fingerprint": fingerprint, "kv_transfer_params": nil,
 		"usage": object{
-			"prompt_tokens": heard, "completion_tokens": given, "total_tokens": heard + given,
-			"prompt_tokens_details": nil,
+			"prompt_tokens": promptTokens, "completion_tokens": outputTokens,
+			"total_tokens": promptTokens + outputTokens, "prompt_tokens_details": nil,
 		},
 	}
 }

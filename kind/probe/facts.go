@@ -1,4 +1,4 @@
-// What this container sees. Of the environment only what concerns GPUs: the rest may hold secrets.
+// Facts about this container. They include only the environment variables about GPUs; others may hold secrets.
 package main
 
 import (
@@ -9,13 +9,13 @@ import (
 type object = map[string]any
 
 var variables = []string{
-	"NVIDIA_VISIBLE_DEVICES", // the device plugin for whole GPUs, KAI's binder for parts of one
+	"NVIDIA_VISIBLE_DEVICES", // from the device plugin for whole GPUs, from KAI's binder for fractions
 	"NVIDIA_DRIVER_CAPABILITIES",
 	"CUDA_VISIBLE_DEVICES",
-	"RUNAI_NUM_OF_GPUS", // KAI's binder, deprecated; the same value as GPU_PORTION
+	"RUNAI_NUM_OF_GPUS", // from KAI's binder, deprecated; same value as GPU_PORTION
 	"GPU_PORTION",
 	"CUDA_DEVICE_MEMORY_LIMIT", // KAI 0.16 and newer with HAMi-core (pkg/binder/plugins/hamicore)
-	"KAILAB_GPU_MEMORY_MIB",    // what a workload on a simulated GPU says that it uses
+	"KAILAB_GPU_MEMORY_MIB",    // declared memory use of a workload on a simulated GPU
 }
 
 func facts() object {
@@ -33,7 +33,7 @@ func facts() object {
 		"hostname":     hostname,
 		"pid":          os.Getpid(),
 		"env":          environment,
-		"device_files": append([]string{}, files...), // [] where there are none, not null
+		"device_files": append([]string{}, files...), // encodes as [] instead of null if empty
 		"nvml":         object{"driver": driver, "error": problem},
 		"devices":      devices,
 	}

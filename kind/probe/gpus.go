@@ -1,5 +1,5 @@
-// What NVML says, by way of nvidia-smi: NVML is a C library, and the container runtime gives both with a GPU, real or
-// simulated. It is asked anew at each question: a container without a GPU has none, and that is an answer too.
+// NVML's view, read with nvidia-smi: NVML is a C library, and the container runtime injects both with a GPU, real or
+// simulated. Each call runs nvidia-smi again; a container without a GPU lacks it, which is a valid result.
 package main
 
 import (
@@ -11,28 +11,29 @@ import (
 	"time"
 )
 
-// Without its persistence daemon a real driver starts a GPU anew at each question, which takes seconds.
-const patience = 30 * time.Second
+// Without its persistence daemon, a real driver initializes the GPU for each query, which takes seconds.
+const queryTimeout = 30 * time.Second
 
 var query = []string{
 	"--query-gpu=index,uuid,name,memory.total,memory.used,driver_version",
 	"--format=csv,noheader,nounits",
 }
 
-// gpus tells the driver's version, of each GPU what is known, and why nothing is known; nil for what is not known.
+// gpus returns the driver's version, the known properties of each GPU and, without any GPU, the reason; unknown values
+// are nil.
 func gpus() (driver any, devices []object, problem any) {
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := context.WithTimeout(context.Background(), queryTimeout)
 	defer stop()
-	said, err := exec.CommandContext(ctx, "nvidia-smi", query...).CombinedOutput()
-	text := strings.TrimSpace(string(said))
+	output, err := exec.CommandContext(ctx, "nvidia-smi", query...).CombinedOutput()
+	text := strings.TrimSpace(string(output))
 	devices = []object{}
 	for line := range strings.Lines(text) {
 		row := strings.Split(strings.TrimSpace(line), ", ")
-		if len(row) != 6 { // a sentence, such as which GPU is lost
+		if len(row) != 6 { // a message, such as which GPU is lost
 			continue
 		}
-		index, unknown := strconv.Atoi(row[0])
-		if unknown != nil { // a GPU that is lost
+		index, invalid := strconv.Atoi(row[0])
+		if invalid != nil { // a lost GPU
 			index = len(devices)
 		}
 		if known := value(row[5]); known != nil {
@@ -47,13 +48,13 @@ func gpus() (driver any, devices []object, problem any) {
 	case len(devices) > 0:
 	case text != "":
 		problem = text
-	case err != nil: // there is no nvidia-smi
+	case err != nil: // nvidia-smi is missing
 		problem = err.Error()
 	}
 	return driver, devices, problem
 }
 
-// value gives nil where nvidia-smi says in brackets why there is none, such as [N/A].
+// value returns nil for a reason in brackets instead of a value, such as [N/A].
 func value(word string) any {
 	if strings.HasPrefix(word, "[") {
 		return nil
@@ -68,7 +69,7 @@ func number(word string) any {
 	return json.Number(word)
 }
 
-// failure gives what is said of a GPU that does not answer, such as [GPU is lost].
+// failure returns the reason why a GPU does not respond, such as "GPU is lost".
 func failure(row []string) any {
 	for _, word := range row {
 		if value(word) == nil && word != "[N/A]" && word != "[Not Supported]" {

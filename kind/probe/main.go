@@ -1,8 +1,8 @@
-// probe [serve [MODEL]]  serves HTTP; server.go has the table of its paths
-// probe facts            prints what GET /facts says, once
+// probe [serve [MODEL]]  serves HTTP; server.go lists the paths
+// probe facts            prints the response of GET /facts
 //
-// The same program is called vllm in the image, so that the command line of a vLLM Deployment starts it: options of
-// vLLM's that mean nothing here are named on stderr and let pass.
+// The image also contains this program as vllm, so that the command line of a vLLM Deployment starts it. It ignores
+// other options of vLLM and names them on stderr.
 package main
 
 import (
@@ -20,16 +20,16 @@ const usage = `usage: probe [serve [MODEL]] [--model NAME] [--served-model-name 
 `
 
 func main() {
-	endWhenTold()
+	exitOnSignal()
 	os.Exit(run(os.Args[1:]))
 }
 
-// As the first process of a container it would ignore these signals without a handler.
-func endWhenTold() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+// exitOnSignal handles signals that the first process of a container would ignore without a handler.
+func exitOnSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		<-told
+		<-signals
 		os.Exit(0)
 	}()
 }
@@ -57,9 +57,9 @@ func run(words []string) int {
 			fmt.Print(usage)
 			return 0
 		case !known:
-			fmt.Fprintln(os.Stderr, "probe: not used:", words[0])
+			fmt.Fprintln(os.Stderr, "probe: ignored argument:", words[0])
 		case !joined && len(words) == 1:
-			return wrong("%s needs a value", name)
+			return fail("%s needs a value", name)
 		case !joined:
 			words = words[1:]
 			options[name] = words[0]
@@ -70,7 +70,7 @@ func run(words []string) int {
 	}
 	port, err := strconv.ParseUint(options["--port"], 10, 16)
 	if err != nil {
-		return wrong("%s is no port", options["--port"])
+		return fail("invalid port %q: expected 0 to 65535", options["--port"])
 	}
 	return serve(options["--host"], port, echo{or(options["--served-model-name"], options["--model"])})
 }
@@ -79,7 +79,7 @@ func isOption(word string) bool {
 	return strings.HasPrefix(word, "-")
 }
 
-func wrong(format string, values ...any) int {
+func fail(format string, values ...any) int {
 	fmt.Fprintf(os.Stderr, "probe: "+format+"\n", values...)
 	return 2
 }

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-const bodyMost = 1 << 20
+const maxBody = 1 << 20
 
-// refusal is told in the form that OpenAI's clients know.
-type refusal struct {
+// apiError is an error in the format of OpenAI's API.
+type apiError struct {
 	status  int
-	param   any // the member that is wrong, or nil
+	param   any // the invalid member, or nil
 	message string
 }
 
-func (r refusal) Error() string { return r.message }
+func (e apiError) Error() string { return e.message }
 
-func (r refusal) told() object {
-	kind := strings.ReplaceAll(http.StatusText(r.status), " ", "") + "Error"
-	return object{"error": object{"message": r.message, "type": kind, "param": r.param, "code": r.status}}
+func (e apiError) body() object {
+	kind := strings.ReplaceAll(http.StatusText(e.status), " ", "") + "Error"
+	return object{"error": object{"message": e.message, "type": kind, "param": e.param, "code": e.status}}
 }
 
 type route struct {
@@ -49,28 +49,28 @@ func routesOf(model echo) map[string]route {
 	}
 }
 
-func follow(routes map[string]route, w http.ResponseWriter, r *http.Request) (object, error) {
+func dispatch(routes map[string]route, w http.ResponseWriter, r *http.Request) (object, error) {
 	found, known := routes[r.URL.Path]
 	if !known {
-		return nil, refusal{http.StatusNotFound, nil, "there is nothing here"}
+		return nil, apiError{http.StatusNotFound, nil, "path not found"}
 	}
 	if !slices.Contains(found.methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(found.methods, ", "))
-		return nil, refusal{http.StatusMethodNotAllowed, nil, "this path takes another method"}
+		return nil, apiError{http.StatusMethodNotAllowed, nil, "method not allowed"}
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMost+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return nil, refusal{http.StatusBadRequest, nil, "the body did not come"}
+		return nil, apiError{http.StatusBadRequest, nil, "the body is incomplete"}
 	}
-	if len(body) > bodyMost {
-		// With bytes of the client's unread, the kernel would reset the connection, and the answer might be lost.
+	if len(body) > maxBody {
+		// Closing with unread bytes resets the connection, and the client might lose the result.
 		_, _ = io.Copy(io.Discard, r.Body)
-		return nil, refusal{http.StatusRequestEntityTooLarge, nil, "the body is larger than 1 MiB"}
+		return nil, apiError{http.StatusRequestEntityTooLarge, nil, "the body is larger than 1 MiB"}
 	}
 	return found.answer(body)
 }
 
-// serve serves until the process is ended, and gives the exit code when it cannot. Port 0: any.
+// serve serves until the process ends, and returns an exit code if it cannot. Port 0: any free port.
 func serve(host string, port uint64, model echo) int {
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatUint(port, 10)))
 	if err != nil {
@@ -80,28 +80,28 @@ func serve(host string, port uint64, model echo) int {
 	fmt.Println("probe: serving on port", listener.Addr().(*net.TCPAddr).Port)
 	routes := routesOf(model)
 	server := http.Server{
-		ReadTimeout:  10 * time.Second, // a client that says nothing is sent away
-		WriteTimeout: 10*time.Second + patience,
+		ReadTimeout:  10 * time.Second, // disconnects silent clients
+		WriteTimeout: 10*time.Second + queryTimeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			said, err := follow(routes, w, r)
+			result, err := dispatch(routes, w, r)
 			w.Header().Set("Content-Type", "application/json")
-			var refused refusal
-			if errors.As(err, &refused) {
-				w.WriteHeader(refused.status)
-				said = refused.told()
+			var failed apiError
+			if errors.As(err, &failed) {
+				w.WriteHeader(failed.status)
+				result = failed.body()
 			}
-			_ = json.NewEncoder(w).Encode(said)
+			_ = json.NewEncoder(w).Encode(result)
 		}),
 	}
-	// One request per connection, or a client might take one up just when the server leaves it.
+	// One request per connection: a client might reuse a connection just when the server closes it.
 	server.SetKeepAlivesEnabled(false)
 	fmt.Fprintln(os.Stderr, "probe:", server.Serve(listener))
 	return 1
 }
 
-func or(word, otherwise string) string {
+func or(word, fallback string) string {
 	if word == "" {
-		return otherwise
+		return fallback
 	}
 	return word
 }

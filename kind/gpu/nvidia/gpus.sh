@@ -1,14 +1,14 @@
 #!/bin/sh
-# Leaves a node the GPUs that /etc/kailab/gpus lists (a line each: MINOR UUID) and describes them to NVIDIA's runtime.
-# A node without any loses all. LIST, DEV, PARAMS and SPEC are for tests.
+# Removes a node's GPUs that /etc/kailab/gpus does not list (one line each: MINOR UUID) and writes the CDI spec of the
+# rest. An empty list removes all GPUs. LIST, DEV, PARAMS and SPEC are for tests.
 set -eu
 list=${LIST:-/etc/kailab/gpus}
 dev=${DEV:-/dev}
 params=${PARAMS:-/proc/driver/nvidia/params}
 spec=${SPEC:-/etc/cdi/nvidia.json}
 
-# With ModifyDeviceFiles: 1 NVML and nvidia-smi make device nodes of all GPUs again. NVIDIA's runtime masks that by
-# itself from 1.18 on, for the containers that asked it for GPUs.
+# With ModifyDeviceFiles: 1, NVML and nvidia-smi recreate device nodes of all GPUs. NVIDIA's runtime 1.18 and newer
+# masks the parameter, but only in containers with GPUs.
 if grep -qs '^ModifyDeviceFiles: 1$' "$params"; then
     masked=$(mktemp /run/nvidia-params.XXXXXX)
     sed 's/^ModifyDeviceFiles: 1$/ModifyDeviceFiles: 0/' "$params" >"$masked"
@@ -16,29 +16,29 @@ if grep -qs '^ModifyDeviceFiles: 1$' "$params"; then
     mount --bind "$masked" "$params"
 fi
 
-wanted=" "
+listed=" "
 while read -r minor _; do
-    wanted="$wanted$minor "
+    listed="$listed$minor "
 done <"$list"
 for node in "$dev"/nvidia[0-9]*; do
     [ -e "$node" ] || continue
-    case $wanted in *" ${node##*/nvidia} "*) continue ;; esac
-    # one that kind mounted cannot be removed before it is unmounted
+    case $listed in *" ${node##*/nvidia} "*) continue ;; esac
+    # a node that kind mounted cannot be removed while it is mounted
     while umount "$node" 2>/dev/null; do :; done
     rm -f "$node"
 done
 
-if [ "$wanted" = " " ]; then
+if [ "$listed" = " " ]; then
     rm -f "$spec"
     exit 0
 fi
 
-# Libraries that kind mounted one by one have no links by their soname yet.
+# Libraries that kind mounted one by one lack soname links.
 ldconfig 2>/dev/null || true
 
-# Without the variable that hides from a container which GPU it got, and without the machine's sockets: their
-# mounts are refused in a container within a container (nvidia-container-toolkit issue 1593). --mode, because it is
-# else taken from the runtime's config, whose "cdi" is none of this command's modes.
+# Remove the variable that hides from a container which GPU it has, and the machine's sockets, whose mounts fail in
+# nested containers (nvidia-container-toolkit issue 1593). --mode is required: the default comes from the runtime's
+# config, and this command does not support its "cdi".
 mkdir -p "$(dirname "$spec")"
 nvidia-ctk --quiet cdi generate --mode=auto --format=json --device-name-strategy=index --device-name-strategy=uuid >"$spec.new"
 jq '.containerEdits.env = [.containerEdits.env[]? | select(startswith("NVIDIA_VISIBLE_DEVICES=") | not)]

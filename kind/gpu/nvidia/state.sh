@@ -1,9 +1,9 @@
 #!/bin/sh
-# Says what a node has, a fact a line: "sum SHA256 PATH", "minor N", "modify N", "gpu UUID" (as NVML in the node says
-# now), "spec UUID" (as NVIDIA's runtime will hand out), "unit ENABLED ACTIVE", "program PATH", "handler nvidia".
-# Changes nothing. Arguments: paths to sum up.
+# Prints a node's state, one fact per line: "sum SHA256 PATH", "minor N", "modify N", "gpu UUID" (NVML's current list),
+# "spec UUID" (GPUs that NVIDIA's runtime can inject), "unit ENABLED ACTIVE", "program PATH", "handler nvidia".
+# Read-only. Arguments: paths to checksum.
 unit=kailab-nvidia.service
-# A node that is just starting has not run its units yet: wait for ours, if it has it, and up to 30 s.
+# While the node starts, wait up to 30 s for the unit, if enabled.
 tries=0
 while [ -e /etc/systemd/system/multi-user.target.wants/$unit ] && [ $tries -lt 300 ]; do
     case $(systemctl is-active $unit 2>/dev/null) in active | failed) break ;; esac
