@@ -72,8 +72,8 @@ int sim_pci(const char *text, size_t length, unsigned int *domain, unsigned int 
 typedef int (*sim_taker)(void *into, const char *key, size_t keys, const char *value, size_t values);
 int sim_pairs(const char *text, size_t length, const char *rest, sim_taker take, void *into);
 
-/* Reads a file whose path an environment variable may change. Returns the number of bytes, or -1 when there
- * is no such file or it is too large. */
+/* Reads a file whose path an environment variable may change. Returns the number of bytes, or -1 when the
+ * file is missing or too large. */
 long sim_read(const char *variable, const char *path, char *into, size_t size);
 
 /* nvml_config.c. Parsing returns 0, or -1 when the text is incomplete or wrong. */

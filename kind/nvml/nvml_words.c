@@ -23,7 +23,7 @@ static int digit(char c)
     return 99;
 }
 
-/* Reads digits of the base; returns how many, 0 when there are none or the number is too large. */
+/* Reads digits of the base; returns how many, 0 without digits or when the number is too large. */
 static size_t digits(const char *text, size_t length, int base, unsigned int *value)
 {
     unsigned long long sum = 0;

@@ -69,7 +69,7 @@ int smi_open(void)
     }
 }
 
-/* Bus id of a GPU that NVML gives no handle for: the config is asked, which stands for the kernel's list. */
+/* Bus id of a GPU without an NVML handle, from the config, which replaces the kernel's list. */
 static int bus_id_of(unsigned int index, char *text, size_t size)
 {
     static char config_text[SIM_MAX_FILE];

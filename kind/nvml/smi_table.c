@@ -12,7 +12,7 @@
 #define GRID "+-----------------------------------------+------------------------+----------------------+\n"
 #define HEAVY "|=========================================+========================+======================|\n"
 
-/* What no simulated GPU has stands here as it is printed: persistence, ECC, fan, temperature, draw, MIG. */
+/* Fixed texts for what simulated GPUs lack: persistence, ECC, fan, temperature, power draw, MIG. */
 static void gpu_rows(const struct smi_gpu *gpu)
 {
     char name[32], limit[16] = "N/A ", used[32], total[32], busy[16] = "N/A";

@@ -9,7 +9,7 @@
  *   neither                 nothing: a container that has a whole GPU and does not say that it computes; and the
  *                           device plugin, KAI's reservation pods and privileged pods, which have GPUs too
  * They are read from the environment that the container's first process was started with. A container in the
- * node's own PID namespace (hostPID) is not seen. One process stands for each container: the one that started first.
+ * node's own PID namespace (hostPID) is not seen. Each container counts as one process: the one that started first.
  *
  *   gpu-usage          runs until it is stopped
  *   gpu-usage --once   writes once; for tests, as are KAILAB_PROC, KAILAB_USAGE and KAILAB_NVML_CONFIG

@@ -10,12 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-# Parts that are not checked yet; remove a name once it passes.
-NOT_YET = set(
-    """
-    kind manifests
-    """.split()  # noqa: SIM905 - one name a line would be half of this file
-)
 
 PRIVATE = re.compile(
     r"(?<![\w-])(told(?!\.unschedulable)|said|stands(?!\s+in\s+for)|hanging|hangs|hasten\w*|moments|vigil|blotter"
@@ -59,14 +53,14 @@ def private(path: Path) -> list[str]:
 def test_package_has_no_private_words(part: str) -> None:
     files = [ROOT / "lab" / part, *sorted((ROOT / "lab" / part).rglob("*"))]
     hits = [hit for path in files if path.suffix in {".py", ".toml", ".j2"} for hit in private(path)]
-    assert part in NOT_YET or hits == []
+    assert hits == []
 
 
 @pytest.mark.parametrize("part", OTHERS)
 def test_folder_has_no_private_words(part: str) -> None:
     files = [ROOT / part, *sorted((ROOT / part).rglob("*"))]
     hits = [hit for path in files if path.is_file() and path.suffix not in BINARY for hit in private(path)]
-    assert part in NOT_YET or [hit for hit in hits if hit.rpartition(" ")[2] not in QUOTES.get(part, ())] == []
+    assert [hit for hit in hits if hit.rpartition(" ")[2] not in QUOTES.get(part, ())] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
