@@ -1,4 +1,4 @@
-"""``lab doctor``: which lab file and which lab it means, its exit codes, its text and its JSON."""
+"""``lab doctor``: choice of lab file and lab, exit codes, text and JSON."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ FOUND = match([Evidence("node", "kailab-demo-worker", "containerd has no handler
 
 
 class Stage:
-    """What the command finds: labs that are up, what is found on the machine, and a diagnosis."""
+    """The command's fake environment: running labs, findings on the machine, and a diagnosis."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.labs: dict[str, LabSpec] = {}
         self.findings: tuple[Finding, ...] = (GOOD,)
-        self.seen = Diagnosis("demo", PATH[:1], ())
-        self.judged: list[LabSpec] = []
-        self.asked: list[str] = []
+        self.diagnosis = Diagnosis("demo", PATH[:1], ())
+        self.examined: list[LabSpec] = []
+        self.diagnosed: list[str] = []
         monkeypatch.setattr("lab.cli.doctor.examine", self._examine)
         monkeypatch.setattr("lab.cli.doctor.diagnose", self._diagnose)
         monkeypatch.setattr(Lab, "attach", self._attach)
 
     def _examine(self, run: object, spec: LabSpec) -> Examined:
-        self.judged.append(spec)
+        self.examined.append(spec)
         return Examined(PRIVATE_HOST, PRIVATE_NVIDIA, self.findings)
 
     def _diagnose(self, ctx: str) -> Diagnosis:
-        self.asked.append(ctx)
-        return self.seen
+        self.diagnosed.append(ctx)
+        return self.diagnosis
 
     def _attach(self, name: str | None = None) -> Any:
         if name is None and len(self.labs) == 1:
@@ -84,41 +84,41 @@ def run(*words: str, stdin: str = "") -> Result:
     return CliRunner().invoke(app, list(words), input=stdin)
 
 
-def test_without_a_lab_the_machine_is_judged_for_the_profile(stage: Stage) -> None:
+def test_machine_is_checked_for_the_profile_without_a_lab(stage: Stage) -> None:
     done = run("--profile", "gpu")
     assert done.exit_code == 0
-    assert [spec.gpu.mode for spec in stage.judged] == ["nvidia"]
-    assert stage.asked == []
+    assert [spec.gpu.mode for spec in stage.examined] == ["nvidia"]
+    assert stage.diagnosed == []
     assert "16 GiB" in done.output
     assert "GPUs of lab" not in done.output
 
 
-def test_the_lab_that_is_up_is_looked_at_and_its_file_counts(stage: Stage) -> None:
+def test_running_lab_is_diagnosed_with_its_lab_file(stage: Stage) -> None:
     stage.up("mine", mode="none")
     assert run().exit_code == 0
-    assert stage.asked == ["ctx of mine"]
-    assert stage.judged[0].gpu.mode == "none"
+    assert stage.diagnosed == ["ctx of mine"]
+    assert stage.examined[0].gpu.mode == "none"
 
 
-def test_a_lab_file_counts_and_its_lab_is_looked_at(stage: Stage) -> None:
+def test_profile_selects_lab_file_and_lab(stage: Stage) -> None:
     stage.up("minimal")
     stage.up("other")
     assert run("--profile", "minimal", "--set", "gpu.perNode=4").exit_code == 0
-    assert stage.asked == ["ctx of minimal"]
-    assert stage.judged[0].gpu.per_node == 4
+    assert stage.diagnosed == ["ctx of minimal"]
+    assert stage.examined[0].gpu.per_node == 4
 
 
-def test_several_labs_and_none_named(stage: Stage) -> None:
+def test_name_is_needed_to_diagnose_one_of_several_labs(stage: Stage) -> None:
     stage.up("one")
     stage.up("two")
     assert run().exit_code == 0
-    assert stage.asked == []
+    assert stage.diagnosed == []
     assert run("--name", "two").exit_code == 0
-    assert stage.asked == ["ctx of two"]
+    assert stage.diagnosed == ["ctx of two"]
     assert isinstance(run("--name", "three").exception, NoLab)
 
 
-def test_a_needed_thing_that_is_missing_is_exit_code_4(stage: Stage) -> None:
+def test_missing_requirement_is_exit_code_4(stage: Stage) -> None:
     stage.findings = (GOOD, BAD)
     done = run("--profile", "gpu")
     assert done.exit_code == 4
@@ -126,63 +126,63 @@ def test_a_needed_thing_that_is_missing_is_exit_code_4(stage: Stage) -> None:
     assert "docker-default-runtime" in done.output
 
 
-def test_a_broken_way_is_exit_code_4_too(stage: Stage) -> None:
+def test_broken_gpu_path_is_exit_code_4(stage: Stage) -> None:
     stage.up("demo")
-    stage.seen = Diagnosis("demo", PATH, FOUND, ("Event objects",))
+    stage.diagnosis = Diagnosis("demo", PATH, FOUND, ("Event objects",))
     done = run()
     assert done.exit_code == 4
     for text in ("GPUs of lab demo", "worker: containerd handler", "not read: Event objects", "handler-missing"):
         assert text in done.output
     warned = Diagnosis("demo", (check("gpu-path.handler", "w", "warning", "w", "f"),), ())
-    stage.seen = warned
+    stage.diagnosis = warned
     assert run().exit_code == 0
 
 
-def test_json_has_facts_that_can_be_kept(stage: Stage) -> None:
+def test_json_has_facts_without_private_data(stage: Stage) -> None:
     stage.up("demo")
     stage.findings = (GOOD, BAD)
-    stage.seen = Diagnosis("demo", PATH, FOUND, ("Job objects",))
+    stage.diagnosis = Diagnosis("demo", PATH, FOUND, ("Job objects",))
     done = run("--json")
     assert done.exit_code == 4
-    told = json.loads(done.output)
-    assert [one["rule"] for one in told["findings"]] == ["memory", "nvidia", "gpu-path.devices", "gpu-path.handler"]
-    assert [one["rule"] for one in told["symptoms"]] == ["docker-default-runtime", "handler-missing"]
-    assert told["symptoms"][1]["subject"] == "kailab-demo-worker"
-    assert (told["schemaVersion"], told["lab"], told["unread"]) == (1, "demo", ["Job objects"])
+    data = json.loads(done.output)
+    assert [one["rule"] for one in data["findings"]] == ["memory", "nvidia", "gpu-path.devices", "gpu-path.handler"]
+    assert [one["rule"] for one in data["symptoms"]] == ["docker-default-runtime", "handler-missing"]
+    assert data["symptoms"][1]["subject"] == "kailab-demo-worker"
+    assert (data["schemaVersion"], data["lab"], data["unread"]) == (1, "demo", ["Job objects"])
     assert PRIVATE_UUID not in done.output
-    assert facts_from(told["facts"])[0].cores == PRIVATE_HOST.cores
+    assert facts_from(data["facts"])[0].cores == PRIVATE_HOST.cores
 
 
-def test_json_without_a_lab(stage: Stage) -> None:
-    told = json.loads(run("--json").output)
-    assert (told["lab"], told["unread"], told["symptoms"]) == (None, [], [])
+def test_json_without_a_lab_has_no_diagnosis(stage: Stage) -> None:
+    data = json.loads(run("--json").output)
+    assert (data["lab"], data["unread"], data["symptoms"]) == (None, [], [])
 
 
-def test_a_log_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) -> None:
+def test_log_is_read_from_a_file_or_stdin(stage: Stage, tmp_path: Path) -> None:
     text = 'level=error error="no runtime for \\"nvidia\\" is configured"\n'
     (tmp_path / "kubelet.log").write_text(text)
     done = run("--log", "kubelet.log")
     assert done.exit_code == 0
     assert 'kubelet.log: level=error error="no runtime for "nvidia" is configured"' in done.output
-    told = json.loads(run("--log", "-", "--json", stdin=text).output)
-    assert [one["rule"] for one in told["symptoms"]] == ["handler-missing"]
-    assert stage.judged == []
+    data = json.loads(run("--log", "-", "--json", stdin=text).output)
+    assert [one["rule"] for one in data["symptoms"]] == ["handler-missing"]
+    assert stage.examined == []
 
 
-def test_a_log_without_a_known_failure_and_one_that_cannot_be_read(stage: Stage) -> None:
+def test_log_without_a_known_failure_is_exit_code_1(stage: Stage) -> None:
     done = run("--log", "-", stdin="all is well")
     assert done.exit_code == 1
     assert "no known failure" in done.output
     assert isinstance(run("--log", "nowhere").exception, SpecError)
 
 
-def test_all_symptoms_are_listed(stage: Stage) -> None:
+def test_symptoms_option_lists_all_symptoms(stage: Stage) -> None:
     assert len(json.loads(run("--symptoms", "--json").output)["rules"]) == len(symptoms())
     assert "fake-gpu-label" in run("--symptoms").output
-    assert stage.judged == []
+    assert stage.examined == []
 
 
-def test_what_is_not_good_on_the_machine_is_evidence() -> None:
+def test_failed_checks_are_evidence_of_symptoms() -> None:
     skipped = check("x", "x", "skipped", "no NVIDIA GPU (NVML Shared Library Not Found)")
     (symptom,) = Examined(PRIVATE_HOST, PRIVATE_NVIDIA, (GOOD, BAD, skipped)).symptoms
     assert symptom.evidence == ("this machine (doctor): Docker's default runtime is runc",)
@@ -194,7 +194,7 @@ def console() -> tuple[Console, io.StringIO]:
     return Console(file=stream, width=100, highlight=False, emoji=False, markup=False), stream
 
 
-def test_the_text_names_meaning_fix_and_source() -> None:
+def test_symptom_text_has_meaning_fix_and_source() -> None:
     out, stream = console()
     render_symptoms(FOUND, out)
     text = stream.getvalue()
@@ -203,7 +203,7 @@ def test_the_text_names_meaning_fix_and_source() -> None:
         assert part in text
 
 
-def test_nothing_is_said_of_no_symptoms_unless_asked() -> None:
+def test_empty_symptoms_print_nothing() -> None:
     out, stream = console()
     render_symptoms((), out)
     assert stream.getvalue() == ""
@@ -211,7 +211,7 @@ def test_nothing_is_said_of_no_symptoms_unless_asked() -> None:
     assert "worker: device nodes" in stream.getvalue()
 
 
-def test_the_machine_has_a_line_each_and_counts() -> None:
+def test_machine_checks_have_a_line_each_and_counts() -> None:
     out, stream = console()
     render_machine((GOOD, BAD), out)
     assert [line.rstrip() for line in stream.getvalue().splitlines()] == [

@@ -1,4 +1,4 @@
-"""``lab explain``: options, exit codes, text and JSON; and the reading of a lab's clusters."""
+"""``lab explain``: options, exit codes, text and JSON; and snapshots of a lab's clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = "no nodes with enough resources were found: 2 node(s) didn't have enough 
 
 
 class FakeLab:
-    """A lab whose clusters are Worlds, or errors."""
+    """A lab whose clusters are snapshots or errors."""
 
     def __init__(self, host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> None:
         self.worlds: dict[str, ClusterSnapshot | Exception] = {"": host, **tenants}
@@ -42,7 +42,7 @@ class FakeLab:
 
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was read; clusters of FakeLab give their snapshot."""
+    """Names of the clusters read; each cluster of a FakeLab yields its snapshot or error."""
     read: list[str] = []
 
     def fake(cluster: Any, **_: object) -> ClusterSnapshot:
@@ -60,8 +60,8 @@ def take(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 LABS: list[FakeLab] = []
 
 
-def because(place: WorkloadNamespace, names: list[str]) -> list[str]:
-    return wait_evidence(place.host, place.cluster, place.namespace, place.tenant, names)
+def evidence_of(workloads: WorkloadNamespace, names: list[str]) -> list[str]:
+    return wait_evidence(workloads.host, workloads.cluster, workloads.namespace, workloads.tenant, names)
 
 
 def lab(host: ClusterSnapshot, **tenants: ClusterSnapshot | Exception) -> FakeLab:
@@ -87,25 +87,27 @@ def stuck() -> LabSnapshot:
 
 
 @pytest.mark.parametrize("args", [("team/p",), ("p", "-n", "team")])
-def test_reason_found(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...]) -> None:
+def test_text_has_reason_and_next_action(
+    monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...]
+) -> None:
     done = run(monkeypatch, stuck, *args)
     assert done.exit_code == 0
     assert "queue nowhere does not exist" in done.output
     assert "next: label the workload" in done.output
 
 
-def test_json(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
+def test_json_has_stage_and_findings(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     data = json.loads(run(monkeypatch, stuck, "team/p", "--json").stdout)
     assert (data["schemaVersion"], data["stage"]) == (1, "unbound")
     assert data["findings"][0]["rule"] == "queue.unknown"
 
 
 @pytest.mark.parametrize(("name", "code"), [("well", 0), ("silent", 1)])
-def test_exit_code_without_a_reason(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, name: str, code: int) -> None:
+def test_exit_code_without_a_finding(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, name: str, code: int) -> None:
     assert run(monkeypatch, stuck, f"team/{name}").exit_code == code
 
 
-def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
+def test_missing_pod_is_exit_code_2_with_similar_names(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     done = run(monkeypatch, stuck, "team/wel")
     assert isinstance(done.exception, NoSuchPod)
     assert done.exception.exit_code == 2
@@ -113,7 +115,7 @@ def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: LabSn
 
 
 @pytest.mark.parametrize(
-    ("args", "what"),
+    ("args", "message"),
     [
         ((), "no pod named"),
         (("p", "--all"), "mutually exclusive"),
@@ -121,15 +123,15 @@ def test_a_pod_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, stuck: LabSn
         (("p", "--tenant", "t", "--kubeconfig", "k"), "--tenant and --kubeconfig are mutually exclusive"),
     ],
 )
-def test_options_that_do_not_go_together(
-    monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...], what: str
+def test_conflicting_options_are_refused(
+    monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot, args: tuple[str, ...], message: str
 ) -> None:
     done = run(monkeypatch, stuck, *args)
     assert isinstance(done.exception, SpecError)
-    assert what in done.exception.what
+    assert message in done.exception.what
 
 
-def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
+def test_all_option_describes_the_cluster(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     done = run(monkeypatch, stuck, "--all")
     assert done.exit_code == 0
     assert "KAI  0.16.8, all 7 components are up" in done.output
@@ -138,7 +140,7 @@ def test_picture(monkeypatch: pytest.MonkeyPatch, stuck: LabSnapshot) -> None:
     assert json.loads(run(monkeypatch, stuck, "--all", "--json").stdout)["well"] is False
 
 
-def test_rules_need_no_cluster() -> None:
+def test_rules_are_listed_without_a_cluster() -> None:
     app = typer.Typer()
     app.command()(command)
     done = CliRunner().invoke(app, ["--rules"])
@@ -155,7 +157,7 @@ def drawn(width: int, render: Any, data: Any) -> list[str]:
     return raw.getvalue().splitlines()
 
 
-def test_text_of_a_reason() -> None:
+def test_text_of_a_finding() -> None:
     scene = Scene()
     scene.pending(gpus=3, says=NONE)
     lines = drawn(120, render_explained, scene.explain())
@@ -167,7 +169,7 @@ def test_text_of_a_reason() -> None:
     assert lines[-1].startswith("  → next: ask for fewer GPUs per pod")
 
 
-def test_text_without_a_reason_and_with_kinds_unread() -> None:
+def test_text_without_a_finding_names_unread_kinds() -> None:
     scene = Scene()
     scene.pending(ago=1)
     scene.absent.add("Event")
@@ -176,12 +178,12 @@ def test_text_without_a_reason_and_with_kinds_unread() -> None:
     assert lines[-1].startswith("! not read: Event; rules that need it were skipped")
 
 
-def test_text_of_a_pod_that_is_well() -> None:
-    told = Scene().add(pod(node="worker-1", ready=True)).explain()
-    assert drawn(120, render_explained, told)[-1] == "✓ no problem found"
+def test_text_of_a_healthy_pod() -> None:
+    explanation = Scene().add(pod(node="worker-1", ready=True)).explain()
+    assert drawn(120, render_explained, explanation)[-1] == "✓ no problem found"
 
 
-def test_text_of_a_picture_that_is_well() -> None:
+def test_text_of_a_healthy_cluster() -> None:
     assert drawn(120, render_overview, overview_of(LabSnapshot(Scene().world)))[-1] == "✓ no problem found"
 
 
@@ -190,12 +192,12 @@ def test_lab_is_read_with_its_tenants(take: list[str]) -> None:
     made = pod(group=None)
     inside.add(made, queue("mine"))
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
-    told = explained(explain.read(lab(host.world, blue=inside.world), "blue"), "p", SPACE, "blue")
-    assert told.findings[0].rule == "tenant.queue-only-inside"
+    explanation = explained(explain.read(lab(host.world, blue=inside.world), "blue"), "p", SPACE, "blue")
+    assert explanation.findings[0].rule == "tenant.queue-only-inside"
     assert sorted(take) == ["", "blue"]
 
 
-def test_a_tenant_that_does_not_answer_is_left_out_unless_it_was_asked_for(take: list[str]) -> None:
+def test_unreachable_tenant_is_skipped_unless_requested(take: list[str]) -> None:
     scene = Scene()
     scene.pending(queue="nowhere")
     broken = lab(scene.world, blue=ApiFailed("does not answer"))
@@ -206,41 +208,39 @@ def test_a_tenant_that_does_not_answer_is_left_out_unless_it_was_asked_for(take:
         explain.read(broken, "red")
 
 
-def test_commands_of_a_lab_name_its_kubeconfigs(take: list[str]) -> None:
+def test_suggested_commands_name_the_kubeconfig(take: list[str]) -> None:
     scene = Scene(down=("pod-grouper",)).add(pod(group=None))
-    told = explained(explain.read(lab(scene.world)), "p", SPACE)
-    assert told.findings[0].next.startswith("kubectl --kubeconfig /host get")
+    explanation = explained(explain.read(lab(scene.world)), "p", SPACE)
+    assert explanation.findings[0].next.startswith("kubectl --kubeconfig /host get")
 
 
-def test_words_for_a_failed_wait(take: list[str]) -> None:
+def test_failed_wait_is_explained(take: list[str]) -> None:
     scene = Scene()
     scene.pending(queue="nowhere")
     made = lab(scene.world)
-    place = WorkloadNamespace("demo", made.cluster, made.cluster, SPACE)
-    lines = because(place, ["p", "nobody"])
+    workloads = WorkloadNamespace("demo", made.cluster, made.cluster, SPACE)
+    lines = evidence_of(workloads, ["p", "nobody"])
     assert lines[0].startswith("Pod team/p: Pending")
     assert lines[1].startswith("why [queue.unknown]")
 
 
-def test_words_for_a_failed_wait_in_a_tenant(take: list[str]) -> None:
+def test_failed_wait_in_a_tenant_is_explained(take: list[str]) -> None:
     inside = Scene("")
     made = pod(group=None)
     inside.add(made)
     host = Scene().add(synced("p-x", made, "blue", queue="nowhere", group=None, ago=1))
     fake = lab(host.world, blue=inside.world)
-    lines = because(WorkloadNamespace("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
+    lines = evidence_of(WorkloadNamespace("demo", fake.cluster, fake.tenant("blue"), SPACE, "blue"), ["p"])
     assert any(line.startswith("why [queue.unknown]") for line in lines)
 
 
-def test_a_failed_wait_stays_what_it_is_when_nothing_can_be_read(take: list[str]) -> None:
+def test_failed_wait_without_a_snapshot_has_no_explanation(take: list[str]) -> None:
     made = lab(ApiFailed("gone"))  # type: ignore[arg-type]
-    assert because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"]) == ["no explanation: gone"]
+    assert evidence_of(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"]) == ["no explanation: gone"]
 
 
-def test_a_failed_wait_stays_what_it_is_when_the_explanation_breaks(
-    take: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_explanation_is_reported(take: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     made = lab(Scene().world)
     monkeypatch.setattr("lab.explain.wait_evidence.explain_pod", lambda *_, **__: 1 / 0)
-    lines = because(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"])
+    lines = evidence_of(WorkloadNamespace("demo", made.cluster, made.cluster, SPACE), ["p"])
     assert lines == ["no explanation: ZeroDivisionError: division by zero"]

@@ -1,6 +1,6 @@
-"""What a person or a program sees of kailab, held against recorded text: a change of it is a decision.
+"""Output of kailab, compared with recorded text.
 
-``KAILAB_GOLDEN=write`` records it again; the diff then shows what users will notice.
+``KAILAB_GOLDEN=write`` records it again; the diff shows the changes that users will see.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 PROFILES = ("cpu", "demo", "gpu", "gpus", "minimal", "tenants", "versions")
 
 
-def same(name: str, text: str) -> None:
+def assert_golden(name: str, text: str) -> None:
     """Compare with the recorded text, or record it."""
     path = GOLDEN / name
     if os.environ.get("KAILAB_GOLDEN") == "write":
@@ -39,14 +39,14 @@ def same(name: str, text: str) -> None:
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command and group, as the words that call it."""
+    """Every command and group, as its words on the command line."""
     yield words
     for name in sorted(command.list_commands(None)) if hasattr(command, "list_commands") else ():
         yield from commands(command.get_command(None, name), (*words, name))
 
 
 def printed(*words: str) -> str:
-    """What a command prints that needs no lab."""
+    """The output of a command that needs no lab."""
     done = CliRunner().invoke(app, list(words), terminal_width=100, prog_name="lab", env={"COLUMNS": "100"})
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -55,8 +55,8 @@ def printed(*words: str) -> str:
 @pytest.mark.parametrize(
     "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
 )
-def test_help(words: tuple[str, ...]) -> None:
-    same(f"help/{'-'.join(('lab', *words))}.txt", printed(*words, "--help"))
+def test_help_is_as_recorded(words: tuple[str, ...]) -> None:
+    assert_golden(f"help/{'-'.join(('lab', *words))}.txt", printed(*words, "--help"))
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_help(words: tuple[str, ...]) -> None:
     ],
     ids=lambda words: "-".join(words).replace("---", "-"),
 )
-def test_what_needs_no_lab(words: tuple[str, ...]) -> None:
-    same(f"output/{'-'.join(words).replace('---', '-')}.txt", printed(*words))
+def test_output_without_a_lab_is_as_recorded(words: tuple[str, ...]) -> None:
+    assert_golden(f"output/{'-'.join(words).replace('---', '-')}.txt", printed(*words))
 
 
 def resolved(profile: str) -> LabSpec:
-    """A profile without ``auto``, as on a machine that can have all of it."""
+    """A profile without ``auto``, as on a machine that supports everything."""
     spec = load_profile(profile)
     gpu = spec.gpu.model_copy(update={"mode": "simulated" if spec.gpu.mode == "auto" else spec.gpu.mode})
     scheduler = "kai" if spec.scheduler == "auto" else spec.scheduler
@@ -86,7 +86,7 @@ def resolved(profile: str) -> LabSpec:
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "gpu"])
-def test_plan_of_a_profile(profile: str, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_of_a_profile_is_as_recorded(profile: str, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     def choose(_: Chooser, items: Iterable[Item]) -> dict[Item, Choice]:
         return {item: Choice(item, "registry", f"registry of {item.name}") for item in items}
 
@@ -95,14 +95,14 @@ def test_plan_of_a_profile(profile: str, runner: FakeRunner, monkeypatch: pytest
     supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
     plan: dict[str, Any] = to_json(build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}))
     plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
-    same(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
+    assert_golden(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
 
 
 @pytest.mark.parametrize(
     "words", list(commands(typer.main.get_command(app))), ids=lambda words: "-".join(words) or "lab"
 )
-def test_group_pages_say_what_commands_say_of_themselves(words: tuple[str, ...]) -> None:
-    """Groups keep a line of help for each command, so that a group's page imports none of them."""
+def test_help_of_groups_matches_help_of_commands(words: tuple[str, ...]) -> None:
+    """Groups keep a help line for each command, so that a group's help imports none of them."""
     group = typer.main.get_command(app)
     for word in words:
         group = group.get_command(None, word)  # type: ignore[attr-defined,arg-type]

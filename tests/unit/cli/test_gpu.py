@@ -1,4 +1,4 @@
-"""``lab gpu``: what it prints, and what it asks of the lab."""
+"""``lab gpu``: its output, and its calls to the lab."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.gpu_world import SPEC, WORKERS, GpuWorld, pretend_machine
 
 
 class FakeLab:
-    """A lab that is up; remembers whether it was locked when its nodes were written to."""
+    """A running lab that counts how often it was locked."""
 
     def __init__(self, world: GpuWorld) -> None:
         self.world = world
@@ -54,7 +54,7 @@ def run(*argv: str) -> str:
     return CliRunner().invoke(gpu_app, list(argv), catch_exceptions=False).output
 
 
-def test_models_lists_the_table() -> None:
+def test_models_are_listed() -> None:
     lines = run("models").splitlines()
     assert len(lines) == 1 + len(gpu_models())
     assert "A100-40   NVIDIA A100-SXM4-40GB" in lines[5]
@@ -62,38 +62,38 @@ def test_models_lists_the_table() -> None:
     assert [model["short"] for model in json.loads(run("models", "--json"))] == [m.short for m in gpu_models()]
 
 
-def test_fail_and_heal(up: FakeLab) -> None:
+def test_failed_gpu_can_be_healed(up: FakeLab) -> None:
     node = up.world.nodes[WORKERS[1]]
     up.world.api.cluster.meanwhile = lambda: up.world.offer(WORKERS[1], 1 if failures_in(node.conf) else 2)
-    said = run("fail", "worker2/1", "--xid", "94")
-    assert said == "worker2/1: XID 94, contained ECC error; next: lab gpu heal worker2/1\n"
+    output = run("fail", "worker2/1", "--xid", "94")
+    assert output == "worker2/1: XID 94, contained ECC error; next: lab gpu heal worker2/1\n"
     assert failures_in(node.conf) == {1: Health(94)}
     up.world.api.remove("Pod")
 
-    def again() -> None:
+    def serve_again() -> None:
         if not up.world.api.of_kind("Pod"):
             up.world.serve()
 
-    up.world.api.cluster.meanwhile = again
+    up.world.api.cluster.meanwhile = serve_again
     assert run("heal", "--all") == "worker2/1: healthy again\n"
     assert run("heal", "worker2/1") == "nothing to heal: all are healthy\n"
     assert up.locks == 3
 
 
-def test_an_error_of_an_application_is_said_to_change_nothing(up: FakeLab) -> None:
-    said = json.loads(run("fail", "worker/0", "--xid", "31", "--json"))
-    assert (said["failed"], said["gpu"]["node"]) == (False, WORKERS[0])
-    assert "keeps the GPU healthy" in said["note"]
+def test_application_error_keeps_the_gpu_healthy(up: FakeLab) -> None:
+    data = json.loads(run("fail", "worker/0", "--xid", "31", "--json"))
+    assert (data["failed"], data["gpu"]["node"]) == (False, WORKERS[0])
+    assert "keeps the GPU healthy" in data["note"]
 
 
-def test_lost_means_off_the_bus(up: FakeLab) -> None:
+def test_lost_gpu_has_xid_79(up: FakeLab) -> None:
     up.world.api.cluster.meanwhile = lambda: up.world.offer(WORKERS[0], 0)
     run("fail", "worker/0", "--lost")
     assert failures_in(up.world.nodes[WORKERS[0]].conf) == {0: Health(79, lost=True)}
 
 
 @pytest.mark.parametrize("argv", [["heal"], ["heal", "worker/0", "--all"]])
-def test_heal_wants_gpus_or_all(up: FakeLab, argv: list[str]) -> None:
+def test_heal_needs_either_gpus_or_all(up: FakeLab, argv: list[str]) -> None:
     with pytest.raises(SpecError, match="either GPUs or --all must be given"):
         run(*argv)
     assert up.locks == 0

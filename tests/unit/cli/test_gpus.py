@@ -1,4 +1,4 @@
-"""``lab gpus`` and ``lab report`` as commands: options, what goes to stdout, and which cluster is meant."""
+"""``lab gpus`` and ``lab report``: options, output, and choice of the cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> Any:
         name="demo", cluster=SimpleNamespace(provider="existing"), gpu=SimpleNamespace(mode="simulated"), tenants=()
     )
     ctx = SimpleNamespace(spec=spec, cluster=lambda: cluster)
-    made = SimpleNamespace(
+    fake = SimpleNamespace(
         spec=spec,
         paths=LabPaths("demo"),
         context=lambda step: ctx,
@@ -49,16 +49,16 @@ def lab(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> Any:
 
     def attach(name: str | None = None) -> Any:
         asked.append(name)
-        return made
+        return fake
 
-    made.asked = asked
+    fake.asked = asked
     monkeypatch.setattr(Lab, "attach", attach)
 
-    def world(cluster: Any, *, kinds: Any) -> ClusterSnapshot:
+    def snapshot(cluster: Any, *, kinds: Any) -> ClusterSnapshot:
         return LAB.world
 
-    monkeypatch.setattr(gpu_map_follow, "take", world)
-    return made
+    monkeypatch.setattr(gpu_map_follow, "take", snapshot)
+    return fake
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def run(command: Any, *args: str) -> Result:
     return CliRunner().invoke(app, args)
 
 
-def test_plain_lines_in_a_pipe(lab: Any) -> None:
+def test_pipe_gets_plain_lines(lab: Any) -> None:
     result = run(gpus, "--name", "demo")
     assert result.exit_code == 0
     assert lab.asked == ["demo"]
@@ -90,7 +90,7 @@ def test_width_draws_the_table(lab: Any) -> None:
     assert run(gpus, "--width", "80").stdout.startswith(" GPUs of lab demo: 4 GPUs on 2 nodes")
 
 
-def test_any_cluster_by_its_kubeconfig(lab: Any, tmp_path: Path) -> None:
+def test_kubeconfig_selects_any_cluster(lab: Any, tmp_path: Path) -> None:
     (tmp_path / "config").write_text("{}")
     result = run(gpus, "--kubeconfig", str(tmp_path / "config"), "--context", "prod", "--width", "80")
     assert result.stdout.startswith(" GPUs of prod: ")
@@ -98,21 +98,21 @@ def test_any_cluster_by_its_kubeconfig(lab: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "what"),
+    ("args", "message"),
     [
         (["--context", "prod"], "--context needs --kubeconfig"),
         (["--kubeconfig", "/missing/config"], "no such file"),
         (["--kubeconfig", "/missing/config", "--name", "demo"], "--name and --kubeconfig are mutually exclusive"),
     ],
 )
-def test_options_that_contradict_each_other(lab: Any, args: list[str], what: str) -> None:
+def test_conflicting_options_are_refused(lab: Any, args: list[str], message: str) -> None:
     error = run(gpus, *args).exception
     assert isinstance(error, SpecError)
-    assert what in error.what
+    assert message in error.what
     assert error.fix
 
 
-def test_watch_ends_well_with_ctrl_c(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_watch_with_exit_code_0(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool]] = []
 
     class Follow:
@@ -145,7 +145,7 @@ def test_report_writes_a_page(lab: Any, tmp_path: Path) -> None:
     assert "0.16.8" in text
 
 
-def test_report_is_written_although_the_cluster_is_silent(
+def test_report_is_written_without_an_answer_of_the_cluster(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(cluster: Any, *, kinds: Any) -> ClusterSnapshot:

@@ -1,4 +1,4 @@
-"""``lab lint``: its text, its JSON and its exit codes."""
+"""``lab lint``: text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_json_has_rule_object_file_and_line(result: Result) -> None:
 
 
 @pytest.mark.parametrize("result", [[]], indirect=True)
-def test_text_is_by_file_and_line(result: Result) -> None:
+def test_text_is_grouped_by_file_and_line(result: Result) -> None:
     assert result.exit_code == 12
     lines = result.stdout.splitlines()
     assert lines[1] == "pod.yaml"

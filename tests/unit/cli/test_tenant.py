@@ -1,4 +1,4 @@
-"""``lab tenant``: what its commands ask for, print and exit with."""
+"""``lab tenant``: options, output and exit codes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def state(**more: Any) -> TenantState:
     return TenantState(**{**base, **more})
 
 
-def test_add(world: TenancyWorld) -> None:
+def test_add_creates_a_tenant_and_can_be_repeated(world: TenancyWorld) -> None:
     done = run("add", "team-b", "--mode", "default", "--gpus", "2", "--nodes", "worker2")
     assert "Tenant team-b is ready" in done.stdout
     assert "lab tenant connect team-b -- kubectl get pods -A" in done.stdout
@@ -72,13 +72,13 @@ def test_add(world: TenancyWorld) -> None:
     assert (again["ok"], again["nodes"]) == (True, ["worker2"])
 
 
-def test_a_kai_version_means_a_kai_of_its_own(world: TenancyWorld) -> None:
+def test_kai_version_implies_mode_own_kai(world: TenancyWorld) -> None:
     run("add", "b", "--kai", "0.9.3", "--kubernetes", "1.33.13", "--nodes", "1")
     added = world.lab().tenants[2]
     assert (added.mode, added.kai_version, added.nodes) == ("own-kai", "0.9.3", ("worker2",))
 
 
-def test_remove(world: TenancyWorld) -> None:
+def test_remove_reports_shared_nodes(world: TenancyWorld) -> None:
     world.removal = Removal("ml", (Milestone("namespace gone", 5.2),), None)
     done = run("remove", "ml", "--grace", "own")
     assert "Tenant ml is removed" in done.stdout
@@ -88,14 +88,14 @@ def test_remove(world: TenancyWorld) -> None:
         run("remove", "file", "--grace", "soon")
 
 
-def test_what_remains_is_an_error(world: TenancyWorld) -> None:
+def test_leftovers_are_an_error(world: TenancyWorld) -> None:
     world.removal = Removal("ml", (), 1.0, left=("ClusterRole vc-ml",))
     with pytest.raises(Leftovers, match="tenant ml was only partly removed"):
         run("remove", "ml")
     assert json.loads(run("remove", "ml", "--json", code=7).stdout)["left"] == ["ClusterRole vc-ml"]
 
 
-def test_list_and_status(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_and_status_describe_tenants(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.tenant.list.states", lambda *_: (state(),))
     assert run("list").stdout == (
         "tenant ml: ready; mode own-kai; KAI 0.16.8; Kubernetes 1.34.4; vCluster 0.36.1; own nodes worker3;"
@@ -104,13 +104,13 @@ def test_list_and_status(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -
     assert json.loads(run("list", "--json").stdout)[0]["gpus_used"] == 0.75
     steps = (("kai:ml", "KAI in ml", Observed.drifted("differs", ["chart 0.9.3 → 0.16.8"])),)
     monkeypatch.setattr("lab.cli.tenant.status.status_of", lambda *_: (TenantStatus(state(), steps),))
-    said = run("status", "ml", code=5).stdout
-    assert "Tenant ml is not ready" in said
-    assert "chart 0.9.3 → 0.16.8" in said
+    output = run("status", "ml", code=5).stdout
+    assert "Tenant ml is not ready" in output
+    assert "chart 0.9.3 → 0.16.8" in output
     assert json.loads(run("status", "--json", code=5).stdout)[0]["ok"] is False
 
 
-def test_connect_prints_what_a_shell_can_take(world: TenancyWorld) -> None:
+def test_connect_prints_an_export_line(world: TenancyWorld) -> None:
     with pytest.raises(NoLab, match="did not come up"):
         run("connect", "ml")
     path = LabPaths("demo").tenant_kubeconfig("ml")
@@ -120,17 +120,17 @@ def test_connect_prints_what_a_shell_can_take(world: TenancyWorld) -> None:
     assert all(line.startswith("#") for line in lines[1:])
 
 
-def test_connect_hands_over_to_a_command(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_replaces_itself_with_the_command(world: TenancyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     path = LabPaths("demo").tenant_kubeconfig("ml")
     path.write_text("")
-    became: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda program, argv, env: became.append((argv, env["KUBECONFIG"])))
+    executed: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda program, argv, env: executed.append((argv, env["KUBECONFIG"])))
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     run("connect", "ml", "--name", "demo", "--", "kubectl", "get", "pods", "--name", "x", "-A")
-    assert became == [(["kubectl", "get", "pods", "--name", "x", "-A"], str(path))]
+    assert executed == [(["kubectl", "get", "pods", "--name", "x", "-A"], str(path))]
 
 
-def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(CommandFailed, match="k9s is not installed"):
         replace_process(["k9s"], {})
@@ -149,7 +149,7 @@ def shown(draw: Any, *args: Any, width: int = 200, terminal: bool = True) -> str
     return out.getvalue()
 
 
-def test_the_table_of_a_terminal() -> None:
+def test_terminal_gets_an_aligned_table() -> None:
     other = state(spec=own_kai("sad"), answers=False, why="it does not answer", kai="", nodes=(), there=False)
     lines = shown(render_tenants, (state(), other), "demo").splitlines()
     assert lines[1].split() == [
@@ -171,18 +171,18 @@ def test_the_table_of_a_terminal() -> None:
     assert "has no tenants" in shown(render_tenants, (), "demo")
 
 
-def test_a_version_that_is_another_one_than_wanted_is_told() -> None:
+def test_version_drift_is_shown() -> None:
     assert "KAI 0.17.0 (0.16.8 wanted)" in shown(render_tenants, (state(kai="0.17.0"),), "demo", terminal=False)
 
 
-def test_status_of_a_tenant_that_is_ready() -> None:
+def test_status_of_a_ready_tenant_has_no_next_action() -> None:
     steps = (("tenant:ml", "vCluster ml", Observed.ready("https://127.0.0.1:41000")),)
     text = shown(render_tenant_status, (TenantStatus(state(), steps),), "demo")
     assert "Tenant ml is ready  own-kai, added to the running lab" in text
     assert "next:" not in text
 
 
-def test_changes_for_others_are_told_with_what_undoes_them() -> None:
+def test_changes_of_the_whole_lab_name_their_undo() -> None:
     text = shown(render_changes, (Effect("cluster", "KAI is upgraded", "lab tenant remove"),))
     assert "Changes that affect the whole lab" in text
     assert "undone by: lab tenant remove" in text

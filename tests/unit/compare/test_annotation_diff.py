@@ -1,4 +1,4 @@
-"""What two schedulers wrote, key by key, without what differs from run to run anyway."""
+"""Differences between the keys two schedulers write, without values that differ in every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def annotated(name: str, notes: dict[str, str], **more: Any) -> Any:
     return seen(name, 2.0, node="worker", ready=True, annotations=notes, **more)
 
 
-def test_what_stood_in_the_manifest_or_is_kubernetes_own_was_not_written() -> None:
+def test_keys_of_the_manifest_and_of_kubernetes_are_ignored() -> None:
     doc = {"metadata": {"annotations": {"mine": "1"}, "labels": {"kai.scheduler/queue": "test"}}}
     notes = {"mine": "1", "vcluster.loft.sh/object-uid": "x", "kubernetes.io/config": "y", "pod-group-name": "pg"}
     record = recording(annotated("a", notes, labels={"kailab": "demo", "job-name": "a"}))
@@ -23,13 +23,13 @@ def test_what_stood_in_the_manifest_or_is_kubernetes_own_was_not_written() -> No
     assert found.keys == {("a", "annotation", "pod_group"): "pod-group-name: pg"}
 
 
-def test_what_stood_in_a_template_was_not_written() -> None:
+def test_keys_of_a_pod_template_are_ignored() -> None:
     doc = {"spec": {"template": {"metadata": {"labels": {"kai.scheduler/queue": "test", "app": "j"}}}}}
     record = recording(seen("j-x", 1.0, labels={"app": "j"}, meta={"owner": "Job/j"}))
     assert marks_of(record, [planned("j", kind="Job", doc=doc)], by_host=False).keys == {}
 
 
-def test_names_of_one_run_are_no_difference() -> None:
+def test_names_and_uids_of_a_run_are_no_difference() -> None:
     both = []
     for name, uuid, random in (("a", UUIDS[0], "abc1234"), ("a", UUIDS[1], "xyz9876")):
         notes = {
@@ -45,7 +45,7 @@ def test_names_of_one_run_are_no_difference() -> None:
     assert "runai-gpu-group/<uuid>: <uuid>" in texts
 
 
-def test_the_hosts_kai_writes_on_the_hosts_pod() -> None:
+def test_keys_of_host_pods_count_for_the_hosts_kai_only() -> None:
     record = recording(annotated("a", {}), annotated("a", {"received-resource-type": "Regular"}, side=HOST))
     on_host = marks_of(record, [planned("a")], by_host=True).keys
     assert on_host["a", "annotation", "received_type"] == "received-resource-type: Regular"
@@ -62,7 +62,7 @@ def keys(**found: str) -> SchedulerMarks:
     return SchedulerMarks({("a", "annotation", name): text for name, text in found.items()}, {})
 
 
-def test_only_in_a_only_in_b_and_other_values() -> None:
+def test_missing_and_changed_keys_are_differences() -> None:
     a, b = keys(same="s: 1", mine="m: 1", both="k: 1"), keys(same="s: 1", yours="y: 1", both="k: 2")
     assert differences(a, b) == (
         Difference("annotation", "both", "k: 1", "k: 2", ("a",)),
@@ -71,29 +71,29 @@ def test_only_in_a_only_in_b_and_other_values() -> None:
     )
 
 
-def test_a_key_that_only_changed_its_name_is_one_row() -> None:
+def test_renamed_key_is_one_row() -> None:
     a, b = keys(node_pool="kai.scheduler/nodepool: x"), keys(node_pool="kai.scheduler/node-pool: x")
     (row,) = differences(a, b)
     assert (row.name, row.a, row.b) == ("node_pool", "kai.scheduler/nodepool: x", "kai.scheduler/node-pool: x")
 
 
-def test_the_same_difference_of_many_pods_is_one_row() -> None:
+def test_same_difference_of_several_pods_is_one_row() -> None:
     a = SchedulerMarks({(lane, "label", "x"): "x: 1" for lane in ("a", "b")}, {})
     b = SchedulerMarks({(lane, "label", "x"): "x: 2" for lane in ("a", "b")}, {})
     assert differences(a, b) == (Difference("label", "x", "x: 1", "x: 2", ("a", "b")),)
 
 
-def test_a_pod_that_one_side_never_had_says_nothing_of_keys() -> None:
+def test_pod_of_one_side_only_is_no_difference() -> None:
     a = SchedulerMarks({("a", "label", "x"): "x: 1", ("b", "label", "x"): "x: 1"}, {})
     assert differences(a, SchedulerMarks({("a", "label", "x"): "x: 1"}, {})) == ()
 
 
-def test_a_scheduler_that_writes_nothing_differs_in_everything() -> None:
+def test_scheduler_that_writes_nothing_differs_in_every_key() -> None:
     (row,) = differences(keys(x="x: 1"), SchedulerMarks({}, {}))
     assert (row.a, row.b) == ("x: 1", "")
 
 
-def test_pod_groups_in_words() -> None:
+def test_pod_groups_are_summarized_per_workload() -> None:
     both = []
     for names in (("pg", "pg"), ("pg-1", "pg-2")):
         pods = [seen(f"j-{n}", 1.0, group=name, meta={"owner": "Job/j"}) for n, name in enumerate(names)]
@@ -105,6 +105,6 @@ def test_pod_groups_in_words() -> None:
     assert [(row.name, row.a, row.b) for row in rows] == [("Job/j", both[0].groups["Job/j"], both[1].groups["Job/j"])]
 
 
-def test_pods_without_a_group_have_no_words() -> None:
+def test_pods_without_a_group_have_an_empty_summary() -> None:
     found = marks_of(recording(seen("a", 1.0)), [planned("a")], by_host=False)
     assert found.groups == {"Pod/a": ""}

@@ -1,4 +1,4 @@
-"""Running a comparison: order of the runs, what is refused before anything is made, one run over scripted APIs."""
+"""Running a comparison: order of the runs, early refusals, and one run over scripted APIs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def lab(**more: Any) -> Any:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """Which runs were made; none touches a cluster."""
+    """The runs in order; none touches a cluster."""
     made: list[tuple[str, int, int]] = []
 
     def go(self: Any) -> Any:
         made.append((self.target.side.letter, self.number, self.turn))
-        what = Round(self.target.side.letter, self.number, self.turn, "ml", SPACE)
+        run = Round(self.target.side.letter, self.number, self.turn, "ml", SPACE)
         text = f"x: {self.target.side.letter}"
-        return measure(what, recording(*life("a")), [], EMPTY, {}, {}), SchedulerMarks({("a", "label", "x"): text}, {})
+        return measure(run, recording(*life("a")), [], EMPTY, {}, {}), SchedulerMarks({("a", "label", "x"): text}, {})
 
     monkeypatch.setattr(run_module._OneRun, "go", go)
     return made
@@ -61,18 +61,18 @@ def tenants(monkeypatch: pytest.MonkeyPatch, **found: Target) -> None:
     monkeypatch.setattr(run_module, "target_of", of)
 
 
-def test_who_is_first_changes_from_round_to_round(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sides_alternate_from_round_to_round(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants(monkeypatch, one=target("0.9.3"), two=target())
-    told: list[str] = []
-    found = compare(lab(), "one", "two", documents(), rounds=3, say=told.append)
+    messages: list[str] = []
+    found = compare(lab(), "one", "two", documents(), rounds=3, say=messages.append)
     assert ran == [("a", 1, 1), ("b", 1, 2), ("b", 2, 1), ("a", 2, 2), ("a", 3, 1), ("b", 3, 2)]
     assert found.order == "1A, 1B, 2B, 2A, 3A, 3B"
-    assert told[2] == "round 2: two (KAI 0.16.8 in the tenant)"
+    assert messages[2] == "round 2: two (KAI 0.16.8 in the tenant)"
     assert [(one.a, one.b) for one in found.differences] == [("x: a", "x: b")]
     assert (found.a.tenant, found.b.tenant, found.rounds) == ("one", "two", 3)
 
 
-def test_a_tenant_may_be_compared_with_itself(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenant_may_be_compared_with_itself(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants(monkeypatch, one=target())
     compare(lab(), "one", "one", documents())
     assert ran == [("a", 1, 1), ("b", 1, 2)]
@@ -83,28 +83,28 @@ def with_nodes(found: Target, *nodes: str) -> Target:
 
 
 @pytest.mark.parametrize("nodes", [((), ("w2",)), (("w1",), ()), (("w1",), ("w1", "w2"))])
-def test_at_once_needs_nodes_of_their_own(ran: Any, monkeypatch: pytest.MonkeyPatch, nodes: Any) -> None:
+def test_concurrent_runs_need_dedicated_nodes(ran: Any, monkeypatch: pytest.MonkeyPatch, nodes: Any) -> None:
     tenants(monkeypatch, one=with_nodes(target(), *nodes[0]), two=with_nodes(target(), *nodes[1]))
     with pytest.raises(SpecError, match="dedicated nodes"):
         compare(lab(), "one", "two", documents(), at_once=True)
     assert ran == []
 
 
-def test_at_once_both_are_first(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_runs_both_have_turn_1(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants(monkeypatch, one=with_nodes(target(), "w1"), two=with_nodes(target(), "w2"))
     found = compare(lab(), "one", "two", documents(), at_once=True)
     assert sorted(ran) == [("a", 1, 1), ("b", 1, 1)]
     assert found.order == "both at once"
 
 
-def test_what_one_tenant_cannot_do_is_refused_before_the_other_runs(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_workload_is_refused_before_any_run(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tenants(monkeypatch, one=target(), two=target("", mode="default"))
     with pytest.raises(ManifestsRefused, match="tenant two"):
         compare(lab(), "one", "two", documents(fraction_pod("a", fraction=0.5)))
     assert ran == []
 
 
-def test_no_rounds_are_refused() -> None:
+def test_zero_rounds_are_refused() -> None:
     with pytest.raises(SpecError, match="--rounds must be at least 1"):
         compare(lab(), "one", "two", documents(), rounds=0)
 
@@ -116,7 +116,7 @@ def test_pending_pods_are_those_without_a_node_at_the_end() -> None:
     assert pending(found) == ["waits"]
 
 
-def test_lines_of_an_explanation_go_to_their_pods() -> None:
+def test_explanation_is_split_by_pod() -> None:
     lines = ["Pod ns/a: Pending", "why [x]: y", "Pod ns/a-2: Pending", "why [z]: w"]
     assert by_pod("ns", ["a", "a-2"], lines) == {"a": tuple(lines[:2]), "a-2": tuple(lines[2:])}
     assert by_pod("ns", ["a", "b"], ["no explanation: slow"]) == dict.fromkeys("ab", ("no explanation: slow",))
@@ -139,7 +139,7 @@ SOME_PODS = "/api/v1/namespaces/{space}/pods"
 
 @pytest.fixture
 def scripted(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A lab with the tenant ``ml`` whose namespace is always ``ns``; pods of it come to rest at once."""
+    """A lab with the tenant ``ml`` and a fixed namespace, whose pods settle at once."""
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
     monkeypatch.setattr("lab.compare.recording.CALM", 0.02)
@@ -169,7 +169,7 @@ def mine(name: str, phase: str = "Running", **more: Any) -> Json:
 
 
 def gone(api: FakeApi) -> Any:
-    """Deletion of all pods and of the namespace; nothing is left of the pods."""
+    """Script the deletion of all pods and of the namespace."""
     pods = SOME_PODS.format(space="t-compare-ml-abc123")
     deleted = api.on("DELETE", pods, {"kind": "PodList"})
     api.on("GET", pods, listing(), always=True)
@@ -183,7 +183,7 @@ def one_run(scripted: Any, *docs: Json, timeout: float = 30.0) -> Any:
     return run_module._OneRun(scripted, to, fit(documents(*docs), to), 1, 1, timeout).go()
 
 
-def test_a_run_creates_measures_and_takes_away(scripted: Any, tenant_api: FakeApi) -> None:
+def test_run_creates_measures_and_deletes(scripted: Any, tenant_api: FakeApi) -> None:
     tenant_api.on("GET", "/api/v1/pods", listing())
     refused = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
     bound = mine("a", spec={"nodeName": "worker"})
@@ -198,7 +198,7 @@ def test_a_run_creates_measures_and_takes_away(scripted: Any, tenant_api: FakeAp
     assert len(deleted.requests) == len(space.requests) == 1
 
 
-def test_time_is_up_and_later_waves_are_not_created(scripted: Any, tenant_api: FakeApi) -> None:
+def test_timed_out_run_skips_later_waves(scripted: Any, tenant_api: FakeApi) -> None:
     tenant_api.on("GET", "/api/v1/pods", listing())
     tenant_api.on("GET", "/api/v1/pods", Stream(("ADDED", mine("a", "Pending"))))
     tenant_api.on("POST", SOME_PODS.format(space="t-compare-ml-abc123"), {"kind": "Pod"})
@@ -210,7 +210,7 @@ def test_time_is_up_and_later_waves_are_not_created(scripted: Any, tenant_api: F
     assert "not settled within 0.3 s; 1 later waves were not created" in found.notes
 
 
-def test_what_is_refused_half_way_is_taken_away_owners_first(scripted: Any, tenant_api: FakeApi) -> None:
+def test_objects_of_a_refused_run_are_deleted_owners_first(scripted: Any, tenant_api: FakeApi) -> None:
     tenant_api.on("GET", "/api/v1/pods", listing())
     tenant_api.on("GET", "/api/v1/pods", Stream(), always=True)
     jobs = "/apis/batch/v1/namespaces/t-compare-ml-abc123/jobs"
@@ -238,24 +238,24 @@ def freed(api: FakeApi, group: str) -> list[str]:
     return notes
 
 
-def test_reservation_pods_of_a_run_are_waited_for(host_api: FakeApi) -> None:
+def test_run_waits_for_its_reservation_pods(host_api: FakeApi) -> None:
     host_api.on("GET", "/api/v1/pods", listing(reservation("mine"), reservation("mine")))
     route = host_api.on("GET", "/api/v1/pods", Stream(("DELETED", reservation("mine"))))
     assert freed(host_api, "mine") == []
     assert len(route.requests) == 1, "it was still there at first"
 
 
-def test_reservation_pods_of_others_are_not(host_api: FakeApi) -> None:
+def test_reservation_pods_of_others_are_ignored(host_api: FakeApi) -> None:
     host_api.on("GET", "/api/v1/pods", listing(reservation("other")))
     host_api.on("GET", "/api/v1/pods", Stream(), always=True)
     assert freed(host_api, "mine") == []
 
 
-def test_reservation_pods_that_stay_are_told(host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_reservation_pods_are_noted(host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "_FREE_SECONDS", 0.05)
     host_api.on("GET", "/api/v1/pods", listing(reservation("mine")))
     host_api.on("GET", "/api/v1/pods", Stream(), always=True)
     host_api.on("GET", "/api/v1/events", listing(), always=True)
     host_api.on("GET", "/api/v1/namespaces/kai-resource-reservation/events", listing(), always=True)
-    (told,) = freed(host_api, "mine")
-    assert told.startswith("after the run: the reservation pods of the run are gone: not within")
+    (note,) = freed(host_api, "mine")
+    assert note.startswith("after the run: the reservation pods of the run are gone: not within")

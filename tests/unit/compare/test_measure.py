@@ -1,4 +1,4 @@
-"""Figures of a run from hand-made sightings."""
+"""Figures of a run, from constructed recordings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.support.compare_world import (
     seen,
 )
 
-WHAT = Round("a", 1, 1, TENANT_NAME, SPACE)
+RUN = Round("a", 1, 1, TENANT_NAME, SPACE)
 
 
 def pods_of(record: Recording, *plan: str, memory: dict[str, int] | None = None) -> dict[str, PodRun]:
-    run = measure(WHAT, record, [planned(name) for name in plan], gpus(), {}, memory or {})
+    run = measure(RUN, record, [planned(name) for name in plan], gpus(), {}, memory or {})
     return {pod.lane: pod for pod in run.pods}
 
 
 @pytest.mark.parametrize(
-    ("values", "wanted"),
+    ("values", "expected"),
     [
         ((), (0, None, None, None)),
         ((3.0,), (1, 3.0, 3.0, 3.0)),
@@ -41,30 +41,30 @@ def pods_of(record: Recording, *plan: str, memory: dict[str, int] | None = None)
         (tuple(float(n) for n in range(1, 101)), (100, 1.0, 50.0, 95.0)),
     ],
 )
-def test_spread_is_by_nearest_rank(values: tuple[float, ...], wanted: tuple[object, ...]) -> None:
+def test_spread_is_by_nearest_rank(values: tuple[float, ...], expected: tuple[object, ...]) -> None:
     found = Spread.of(values)
-    assert (found.count, found.least, found.p50, found.p95) == wanted
+    assert (found.count, found.least, found.p50, found.p95) == expected
 
 
-def test_a_bare_pod_waits_from_the_moment_its_creation_was_sent() -> None:
+def test_bare_pod_waits_from_its_create_request() -> None:
     record = recording(*life("a", created=0.3, scheduled=1.2, running=2.5), created=(created(0.2, "Pod/a"),))
     pod = pods_of(record, "a")["a"]
     assert (pod.created, pod.to_scheduled, pod.to_running) == (0.2, 1.0, 2.3)
     assert (pod.state, pod.node, pod.queue) == ("running", "worker", "test")
 
 
-def test_a_pod_of_a_workload_waits_from_when_it_was_seen_first() -> None:
+def test_pod_of_a_workload_waits_from_its_first_event() -> None:
     record = recording(
         *life("training-x", created=0.9, scheduled=1.4, meta={"owner": "Job/training"}),
         created=(created(0.1, "Job/training"),),
     )
-    run = measure(WHAT, record, [planned("training", kind="Job", queue="team")], gpus(), {}, {})
+    run = measure(RUN, record, [planned("training", kind="Job", queue="team")], gpus(), {}, {})
     (pod,) = run.pods
     assert (pod.lane, pod.workload, pod.queue) == ("training 1", "Job/training", "team")
     assert (pod.created, pod.to_scheduled) == (0.9, 0.5)
 
 
-def test_what_never_came_has_no_time() -> None:
+def test_missing_state_has_no_time() -> None:
     pod = pods_of(recording(*life("a", scheduled=None, running=None)), "a")["a"]
     assert (pod.to_scheduled, pod.to_running, pod.state) == (None, None, "pending")
     pod = pods_of(recording(*life("a", running=None)), "a")["a"]
@@ -90,7 +90,7 @@ def test_pods_of_workloads_are_paired_by_number() -> None:
     }
 
 
-def test_a_deployments_pods_are_not_its_replicasets() -> None:
+def test_pods_of_a_deployment_belong_to_the_deployment() -> None:
     label = {"pod-template-hash": "5d9c"}
     own = seen("s-1", 0.1, labels=label, meta={"owner": "ReplicaSet/serving-5d9c"}).pod.view
     other = seen("s-2", 0.1, meta={"owner": "ReplicaSet/mine"}).pod.view
@@ -98,26 +98,26 @@ def test_a_deployments_pods_are_not_its_replicasets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted"),
+    ("evictions", "expected"),
     [
         ([evicted(5.0, "pg-a", "preempt"), evicted(9.0, "pg-a", "reclaim")], "preempt"),
         ([evicted(5.0, "pg-other", "preempt")], "deleted"),
         ([], "deleted"),
     ],
 )
-def test_who_was_evicted_and_by_what(told: list[object], wanted: str) -> None:
+def test_evicted_pod_has_the_action_of_its_group(evictions: list[object], expected: str) -> None:
     deleting = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     record = recording(
         *life("a", group="pg-a"),
         seen("a", 5.1, group="pg-a", node="worker", ready=True, meta=deleting),
         seen("a", 6.0, group="pg-a", node="worker", meta=deleting, gone=True),
-        evictions=tuple(told),
+        evictions=tuple(evictions),
     )
     pod = pods_of(record, "a")["a"]
-    assert (pod.state, pod.evicted, pod.gone) == ("evicted", wanted, 5.1)
+    assert (pod.state, pod.evicted, pod.gone) == ("evicted", expected, 5.1)
 
 
-def test_the_group_of_an_evicted_pod_may_be_known_on_the_host_alone() -> None:
+def test_group_of_an_evicted_pod_may_come_from_the_host() -> None:
     deleting = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     record = recording(
         *life("a"),
@@ -128,7 +128,7 @@ def test_the_group_of_an_evicted_pod_may_be_known_on_the_host_alone() -> None:
     assert pods_of(record, "a")["a"].evicted == "reclaim"
 
 
-def test_a_pod_that_ended_by_itself_was_not_evicted() -> None:
+def test_completed_pod_was_not_evicted() -> None:
     record = recording(*life("a"), seen("a", 7.0, node="worker", phase="Succeeded"))
     pod = pods_of(record, "a")["a"]
     assert (pod.state, pod.evicted, pod.gone) == ("succeeded", "", 7.0)
@@ -170,12 +170,12 @@ def test_jain_index_of_gpu_seconds(pods: list[PodRun], jain: float | None) -> No
     assert fairness(pods, 10.0).jain == jain
 
 
-def test_gpu_seconds_end_with_the_pod_or_the_run() -> None:
+def test_gpu_seconds_end_with_the_pod_or_run() -> None:
     pods = [held("a", 0.5, 2.0), held("a", 1, 1.0, gone=4.0), held("b", 2, None)]
     assert fairness(pods, 10.0).gpu_seconds == (("a", 7.0), ("b", 0.0))
 
 
-def test_packing_counts_each_gpu_once_and_knows_strangers() -> None:
+def test_packing_counts_each_gpu_once_and_separates_other_pods() -> None:
     mine = [holder("a", 0.5), holder("b", 0.25)]
     shared = gpu(0, *mine, holder("z", 0.125, tenant="other"))
     whole = gpu(1, holder("c", 1.0), shared=False)
@@ -188,46 +188,46 @@ def test_packing_counts_each_gpu_once_and_knows_strangers() -> None:
     assert found.fragmentation == pytest.approx(0.0625)
 
 
-def test_gpus_that_nobody_named_are_not_one() -> None:
+def test_gpus_without_uuid_are_counted_separately() -> None:
     first, second = (gpu(n, holder(name, 1.0), uuid="", shared=False) for n, name in ((0, "a"), (0, "b")))
     found = packing([(first.holders[0], first), (second.holders[0], second)], {})
     assert found.touched == 2
 
 
-def test_packing_of_nothing() -> None:
+def test_empty_packing_is_zero() -> None:
     assert (Packing((), 0.0).touched, Packing((), 0.0).fragmentation, Packing((), 0.0).least) == (0, 0.0, 0)
 
 
-def test_only_the_runs_own_pods_are_on_its_devices() -> None:
+def test_devices_count_pods_of_the_run_only() -> None:
     own, foreign = holder("a", 0.5), holder("a", 0.5, namespace="elsewhere")
     shared, other = gpu(0, own), gpu(1, foreign)
     unplaced = holder("b", 1.0)
     record, where = recording(*life("a"), *life("b")), gpus(shared, other, unplaced=(unplaced,))
-    run = measure(WHAT, record, [planned("a"), planned("b")], where, {}, {})
+    run = measure(RUN, record, [planned("a"), planned("b")], where, {}, {})
     assert {pod.lane: pod.devices for pod in run.pods} == {"a": (shared.title,), "b": ()}
     assert (run.packing.touched, run.packing.unplaced) == (1, 1)
 
 
-def test_why_is_told_of_pending_pods_only() -> None:
+def test_only_pending_pods_have_a_reason() -> None:
     record = recording(*life("a"), *life("b", scheduled=None, running=None))
-    run = measure(WHAT, record, [], gpus(), {"a": ("no",), "b": ("the queue is closed",)}, {}, ["a note"])
+    run = measure(RUN, record, [], gpus(), {"a": ("no",), "b": ("the queue is closed",)}, {}, ["a note"])
     assert {pod.lane: pod.why for pod in run.pods} == {"a": (), "b": ("the queue is closed",)}
     assert [pod.lane for pod in run.pending] == ["b"]
     assert run.notes == ("a note",)
 
 
-def test_order_of_starts_leaves_out_who_never_ran() -> None:
+def test_order_of_starts_skips_pods_that_never_ran() -> None:
     record = recording(*life("late", running=5.0), *life("early", running=2.0), *life("never", running=None))
-    assert measure(WHAT, record, [], gpus(), {}, {}).starts == ("early", "late")
+    assert measure(RUN, record, [], gpus(), {}, {}).starts == ("early", "late")
 
 
-def test_memory_is_a_share_of_the_nodes_gpu() -> None:
+def test_gpu_memory_is_a_share_of_the_nodes_gpu() -> None:
     record = recording(*life("m", memory=3840))
     assert pods_of(record, "m", memory={"worker": 15360})["m"].gpus == 0.25
     assert pods_of(record, "m")["m"].gpus == 0.0
 
 
-def test_shares_of_fractions_and_whole_gpus() -> None:
+def test_requests_are_gpu_shares() -> None:
     record = recording(*life("f", fraction=0.5), *life("w", gpus=2), *life("n"))
     assert {lane: (pod.gpus, pod.asked) for lane, pod in pods_of(record).items()} == {
         "f": (0.5, "0.5"),
@@ -236,7 +236,7 @@ def test_shares_of_fractions_and_whole_gpus() -> None:
     }
 
 
-def test_gpu_groups_of_a_run_are_known_from_either_side() -> None:
+def test_gpu_groups_are_read_from_both_sides() -> None:
     record = recording(seen("a", 1.0), seen("a", 1.1, side=HOST, labels={"runai-gpu-group": "g1"}))
     assert reservations_of(record) == {"g1"}
     assert isinstance(record.pods[0].pod.view, PodView)

@@ -1,4 +1,4 @@
-"""A comparison on a terminal, in a pipe, as JSON and as a page."""
+"""A comparison on a terminal, in a pipe, as JSON and as an HTML page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def comparison() -> Comparison:
     return two_sides()
 
 
-def said(comparison: Comparison, *, width: int | None = None, encoding: str = "utf-8") -> str:
+def rendered(comparison: Comparison, *, width: int | None = None, encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     render_comparison(comparison, Console(file=stream, width=400, color_system=None), width)
     stream.flush()
     return stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
 
 
-def test_figures_stand_once_for_each_round(comparison: Comparison) -> None:
+def test_figures_have_a_value_per_round(comparison: Comparison) -> None:
     found = {figure.name: (figure.a, figure.b) for figure in figures(comparison)}
     assert found["evictions"] == ("0 · 0", "1 · 0")
     assert found["pending at the end"] == ("0 · 0", "1 · 0")
@@ -43,14 +43,14 @@ def test_figures_stand_once_for_each_round(comparison: Comparison) -> None:
     assert found["own nodes"] == ("worker2", "none")
 
 
-def test_order_is_told(comparison: Comparison) -> None:
+def test_order_of_runs_and_starts_is_shown(comparison: Comparison) -> None:
     assert comparison.order == "1A, 1B, 2B, 2A"
     assert replace(comparison, at_once=True).order == "both at once"
     assert order_of_starts(comparison, 2) == "both: a, b, c"
     assert order_of_starts(comparison, 1) == "A: a, b, c; B: a, b"
 
 
-def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> None:
+def test_pod_of_one_side_only_has_no_partner(comparison: Comparison) -> None:
     lonely = replace(comparison.runs[0], pods=comparison.runs[0].pods[:1])
     rows = pairs(replace(comparison, runs=(lonely, *comparison.runs[1:])), 1)
     assert [(lane, a is None, b is None) for lane, a, b in rows] == [
@@ -60,7 +60,7 @@ def test_a_pod_that_one_side_lacks_has_no_partner(comparison: Comparison) -> Non
     ]
 
 
-def test_json_has_everything(comparison: Comparison) -> None:
+def test_json_has_order_sides_runs_and_differences(comparison: Comparison) -> None:
     data = json.loads(json.dumps(to_json(comparison)))
     assert data["order"] == "1A, 1B, 2B, 2A"
     assert "monotonic" in data["clock"]
@@ -74,7 +74,7 @@ def test_json_has_everything(comparison: Comparison) -> None:
     assert data["differences"][0]["lanes"] == ["a", "b"]
 
 
-def test_plain_lines_in_a_pipe(comparison: Comparison) -> None:
+def test_pipe_gets_plain_lines(comparison: Comparison) -> None:
     lines = list(comparison_lines(comparison))
     assert lines[0].startswith("A team-ml: KAI 0.9.3 in the tenant; B team-research: KAI 0.16.8")
     assert "round 1: b: A 0.90 1.90  GPU 1 of worker (GPU-10000000); B 0.90 1.90  worker  evicted: preempt" in lines
@@ -82,11 +82,11 @@ def test_plain_lines_in_a_pipe(comparison: Comparison) -> None:
     assert "round 1, B: c is pending:" in lines
     assert "  why [gpu.none]: all GPUs are taken" in lines
     assert "round 1, B: <b>note</b>" in lines
-    assert said(comparison).splitlines()[0] == lines[0]
+    assert rendered(comparison).splitlines()[0] == lines[0]
 
 
-def test_tables_on_a_terminal(comparison: Comparison) -> None:
-    text = said(comparison, width=100)
+def test_terminal_gets_tables_within_its_width(comparison: Comparison) -> None:
+    text = rendered(comparison, width=100)
     assert max(map(len, text.splitlines())) <= 100
     for words in (
         "A  team-ml",
@@ -96,16 +96,16 @@ def test_tables_on_a_terminal(comparison: Comparison) -> None:
         "no room",
     ):
         assert words in text
-    assert "╭" not in said(comparison, width=100, encoding="ascii")
+    assert "╭" not in rendered(comparison, width=100, encoding="ascii")
 
 
-def test_names_with_brackets_are_no_markup(comparison: Comparison) -> None:
+def test_brackets_in_names_are_not_markup(comparison: Comparison) -> None:
     odd = replace(comparison, a=replace(comparison.a, tenant="[red]ml[/red]"))
-    assert "[red]ml[/red]" in said(odd, width=120)
+    assert "[red]ml[/red]" in rendered(odd, width=120)
 
 
 class Page(HTMLParser):
-    """Collects what a browser would fetch, and whether tags close."""
+    """Collects tags and fetched URLs, and checks that tags are closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def read(text: str) -> Page:
     return page
 
 
-def test_page_is_whole_and_fetches_nothing(comparison: Comparison) -> None:
+def test_page_is_well_formed_and_fetches_nothing(comparison: Comparison) -> None:
     text = compare_page(comparison)
     page = read(text)
     assert page.fetched == []
@@ -145,14 +145,14 @@ def test_page_is_whole_and_fetches_nothing(comparison: Comparison) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_page_escapes_what_others_wrote(comparison: Comparison) -> None:
+def test_page_escapes_names_and_notes(comparison: Comparison) -> None:
     text = compare_page(comparison)
     assert "&lt;b&gt;note&lt;/b&gt;" in text
     assert "<b>note</b>" not in text
     assert "<i>batch" not in text
 
 
-def test_page_of_a_run_without_anything() -> None:
+def test_page_of_an_empty_run_is_well_formed() -> None:
     side = Side("a", "x", "default", "the default scheduler", "", "1.34.4", ())
     empty = measure(Round("a", 1, 1, "x", SPACE), recording(), [], gpus(), {}, {})
     found = Comparison("demo", side, replace(side, letter="b"), 1, False, (empty, replace(empty, letter="b")), (), ())
@@ -160,7 +160,7 @@ def test_page_of_a_run_without_anything() -> None:
     assert "seconds to running (least / median / p95): A none; B none" in list(comparison_lines(found))
 
 
-def test_both_sides_have_one_axis_and_the_same_lanes(comparison: Comparison) -> None:
+def test_both_sides_share_axis_and_lanes(comparison: Comparison) -> None:
     a, b = round_charts(comparison, 1)
     assert (a.side.letter, b.side.letter) == ("a", "b")
     assert a.pods.ticks == b.pods.ticks
@@ -168,7 +168,7 @@ def test_both_sides_have_one_axis_and_the_same_lanes(comparison: Comparison) -> 
     assert (a.about[:9], b.about[:10]) == ("ran first", "ran second")
 
 
-def test_bars_follow_each_other_within_the_track(comparison: Comparison) -> None:
+def test_bars_are_adjacent_and_within_the_track(comparison: Comparison) -> None:
     for side in round_charts(comparison, 1):
         for lane in side.pods.lanes:
             for before, after in itertools.pairwise(lane.bars):
@@ -181,7 +181,7 @@ def test_bars_follow_each_other_within_the_track(comparison: Comparison) -> None
     assert running.left == pytest.approx(1.5 / pods.seconds * 100, abs=0.1)
 
 
-def test_the_evicted_ends_with_a_mark_and_the_pending_only_waits(comparison: Comparison) -> None:
+def test_evicted_pod_ends_with_a_mark_and_pending_pod_only_waits(comparison: Comparison) -> None:
     pods = round_charts(comparison, 1)[1].pods
     lost, waits = pods.lanes[1:]
     assert lost.end == pytest.approx(4.0 / pods.seconds * 100, abs=0.1)
@@ -190,7 +190,7 @@ def test_the_evicted_ends_with_a_mark_and_the_pending_only_waits(comparison: Com
     assert (waits.words, waits.end) == ("pending", None)
 
 
-def test_gpus_are_filled_as_far_as_they_are_held(comparison: Comparison) -> None:
+def test_gpu_bars_show_held_shares(comparison: Comparison) -> None:
     first, second = round_charts(comparison, 1)[0].gpus
     assert [(bar.state, bar.left, bar.width) for bar in first.bars] == [("own", 0, 50), ("others", 50, 25)]
     assert (first.words, second.words) == ("0.5 + 0.25", "1")

@@ -1,4 +1,4 @@
-"""Recording a run over scripted APIs of a tenant and the host, and when it has come to rest."""
+"""Recording a run over scripted APIs of a tenant and the host, and when the run has settled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE = {"limit": "1"}
 def fake() -> Iterator[FakeApi]:
     api = FakeApi()
     yield api
-    # Which of the quiet kinds is reached before a test ends is a matter of threads.
+    # Threads decide which of the other kinds are read before a test ends, so unused routes are allowed.
     assert api.unexpected == []
 
 
@@ -33,7 +33,7 @@ host_api = pytest.fixture(fake, name="host_api")
 
 
 @pytest.fixture
-def place(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> WorkloadNamespace:
+def workloads(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> WorkloadNamespace:
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(informers, "ABSENT_SECONDS", 0.01)
     monkeypatch.setattr(informers, "TAKE_SECONDS", 0.05)
@@ -42,7 +42,7 @@ def place(tenant_api: FakeApi, host_api: FakeApi, monkeypatch: pytest.MonkeyPatc
 
 
 def serve(api: FakeApi, pods: Stream, *, events: tuple[Json, ...] = (), groups: tuple[Json, ...] = ()) -> None:
-    """Empty lists of pods, then the stream; the other kinds as listed, and quiet."""
+    """Serve no pods, then the stream; the other kinds as listed, with empty streams."""
     api.on("GET", PODS, listing())
     api.on("GET", PODS, pods)
     api.on("GET", EVENTS, listing(*events))
@@ -73,8 +73,8 @@ def evict(group: str, action: str = "preempt", **more: Any) -> Json:
     }
 
 
-def test_both_sides_are_recorded_and_strangers_are_not(
-    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
+def test_both_sides_are_recorded_without_other_pods(
+    workloads: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
 ) -> None:
     go = threading.Event()
     stranger = {**pod("z"), "metadata": {**pod("z")["metadata"], "namespace": "other"}}
@@ -83,12 +83,12 @@ def test_both_sides_are_recorded_and_strangers_are_not(
     serve(tenant_api, Stream(go, *steps), events=(evict("pg"),), groups=(group,))
     elsewhere = synced("a", "uid-a", tenant="research")
     serve(host_api, Stream(go, ("ADDED", elsewhere), ("ADDED", synced("a", "uid-a"))))
-    with ComparisonRecorder(place) as recorder:
+    with ComparisonRecorder(workloads) as recorder:
         recorder.sent("Pod/a")
         go.set()
         arrived = lambda: bool(len(recorder._pods) == 3 and recorder._groups and recorder._evictions)  # noqa: E731
         assert recorder._loop.wait_for(arrived, 30.0)
-        assert not recorder.settle(2, 0.0), "a second pod never came"
+        assert not recorder.settle(2, 0.0), "a second pod is missing"
         found = recorder.recording(False)
     by_side = {side: [one.pod.view.phase for one in found.pods if one.side == side] for side in (TENANT, HOST)}
     assert by_side == {TENANT: ["Pending", "Running"], HOST: ["Pending"]}
@@ -101,58 +101,56 @@ def test_both_sides_are_recorded_and_strangers_are_not(
     assert 0 <= found.created[0].at <= found.pods[0].at <= found.seconds
 
 
-def test_rest_comes_after_calm(
-    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi, monkeypatch: Any
+def test_run_settles_after_a_calm_period(
+    workloads: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("lab.compare.recording.CALM", 0.05)
     serve(tenant_api, Stream(("ADDED", pod("a", "Running"))))
     serve(host_api, Stream())
-    with ComparisonRecorder(place) as recorder:
+    with ComparisonRecorder(workloads) as recorder:
         assert recorder.settle(1, 30.0)
         assert recorder.recording(True).seconds < 20
 
 
-def test_trouble_of_a_watch_is_kept(place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi) -> None:
+def test_watch_errors_are_recorded(workloads: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi) -> None:
     serve(tenant_api, Stream())
     host_api.on("GET", PODS, listing())
     host_api.on("GET", PODS, Stream())
     host_api.on("GET", EVENTS, status(403, "not allowed"))
     host_api.on("GET", GROUPS, (404, "no"), query=ONE, always=True)
-    with ComparisonRecorder(place) as recorder:
+    with ComparisonRecorder(workloads) as recorder:
         assert recorder._loop.wait_for(lambda: bool(recorder._troubles), 30.0)
-        (told,) = recorder.recording(False).troubles
-    assert told.startswith("Event of the host: ")
-    assert "not allowed" in told
+        (trouble,) = recorder.recording(False).troubles
+    assert trouble.startswith("Event of the host: ")
+    assert "not allowed" in trouble
 
 
-def test_what_following_met_is_raised_where_somebody_waits(
-    place: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi
-) -> None:
+def test_watch_error_is_raised_by_settle(workloads: WorkloadNamespace, tenant_api: FakeApi, host_api: FakeApi) -> None:
     serve(tenant_api, Stream())
     serve(host_api, Stream())
-    with ComparisonRecorder(place) as recorder:
+    with ComparisonRecorder(workloads) as recorder:
         recorder._loop.fail(ApiFailed("gone"))
         with pytest.raises(ApiFailed, match="gone"):
             recorder.settle(1, 30.0)
 
 
 @pytest.mark.parametrize(
-    ("event", "wanted"),
+    ("event", "expected"),
     [
         (evict("pg", "reclaim"), [EvictSeen(3.0, "pg", "reclaim")]),
         (evict("pg", reason="NotReady"), []),
         (evict("pg", involvedObject={"kind": "Pod", "name": "pg"}), []),
     ],
 )
-def test_events_of_evictions(event: Json, wanted: list[EvictSeen]) -> None:
-    assert evictions(3.0, event) == wanted
+def test_evictions_are_read_from_events(event: Json, expected: list[EvictSeen]) -> None:
+    assert evictions(3.0, event) == expected
 
 
 REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}]}
 
 
 @pytest.mark.parametrize(
-    ("more", "wanted"),
+    ("more", "expected"),
     [
         ({"node": "n", "ready": True}, "done"),
         ({"phase": "Succeeded"}, "done"),
@@ -164,26 +162,26 @@ REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": 
         ({"node": "n", "ready": True, "meta": {"deletionTimestamp": "x"}}, "moving Running n True"),
     ],
 )
-def test_how_a_pod_stands(more: dict[str, Any], wanted: str) -> None:
-    assert progress(seen("a", 0.0, **more).pod.view) == wanted
+def test_progress_of_a_pod(more: dict[str, Any], expected: str) -> None:
+    assert progress(seen("a", 0.0, **more).pod.view) == expected
 
 
-def standing(*pods: Any) -> Settling:
+def settling(*pods: Any) -> Settling:
     found = Settling()
     for one in pods:
         found.note(one)
     return found
 
 
-def test_calm_depends_on_who_is_still_on_the_way() -> None:
+def test_calm_period_depends_on_unsettled_pods() -> None:
     waits = seen("b", 3.0, status=REFUSED)
-    assert standing(*life("a")).calm(1) == CALM
-    assert standing(*life("a")).calm(2) is None, "one is still missing"
-    assert standing(*life("a", running=None)).calm(1) is None
-    assert standing(*life("a"), waits).calm(2) == PATIENT
-    assert standing(*life("a"), seen("a", 5.0, gone=True)).calm(1) == CALM
+    assert settling(*life("a")).calm(1) == CALM
+    assert settling(*life("a")).calm(2) is None, "one pod is missing"
+    assert settling(*life("a", running=None)).calm(1) is None
+    assert settling(*life("a"), waits).calm(2) == PATIENT
+    assert settling(*life("a"), seen("a", 5.0, gone=True)).calm(1) == CALM
 
 
-def test_only_what_matters_counts_as_a_change() -> None:
-    found = standing(*life("a", running=2.0), seen("a", 9.0, node="worker", ready=True, annotations={"new": "1"}))
+def test_annotations_do_not_count_as_a_change() -> None:
+    found = settling(*life("a", running=2.0), seen("a", 9.0, node="worker", ready=True, annotations={"new": "1"}))
     assert found.changed == 2.0

@@ -101,7 +101,7 @@ def guard(*pods: Json, ignore: Iterable[str] = ()) -> PodGuard:
         ("MODIFIED", pod("a", ready=False, phase="Failed", reason="Evicted"), "has ended: Failed, Evicted"),
     ],
 )
-def test_each_change_of_a_running_pod_is_reported_once(kind: str, now: Json, change: str) -> None:
+def test_change_of_a_running_pod_is_reported_once(kind: str, now: Json, change: str) -> None:
     watched = guard(pod("a"))
     assert list(watched.update([(kind, now)])) == [("team/a", change)]
     assert list(watched.update([(kind, now)])) == []
@@ -198,19 +198,19 @@ def script() -> Script:
 
 
 @pytest.fixture
-def place(script: Script) -> FakeNamespace:
+def namespace(script: Script) -> FakeNamespace:
     return FakeNamespace(script, "host")
 
 
 @pytest.fixture
-def monitor(script: Script, place: FakeNamespace) -> NeighbourMonitor:
+def monitor(script: Script, namespace: FakeNamespace) -> NeighbourMonitor:
     script.events.put(InformerEvent("host", "Pod", (("ADDED", pod("works")),), listed=True))
     feed: Callable[[Iterable[Any]], Script] = lambda sources: script  # noqa: E731
-    one = Neighbour("host", place, "kai-scheduler", "test")  # type: ignore[arg-type]
+    one = Neighbour("host", namespace, "kai-scheduler", "test")  # type: ignore[arg-type]
     return NeighbourMonitor([one], limit=0.2, pause=0.0, feed=feed)
 
 
-def test_probe_pods_are_timed_per_phase_and_deleted(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
+def test_probe_pods_are_timed_per_phase_and_deleted(monitor: NeighbourMonitor, namespace: FakeNamespace) -> None:
     with monitor:
         monitor.gather(2)
         monitor.begin(DURING)
@@ -221,15 +221,15 @@ def test_probe_pods_are_timed_per_phase_and_deleted(monitor: NeighbourMonitor, p
     assert result.latency("host", DURING, RUNNING).count >= 3
     assert result.unserved(DURING) == ()
     assert result.findings == ()
-    assert {"small-1", "small-2"} <= set(place.deleted)
-    assert place.cleared
-    first = place.submitted[0]
+    assert {"small-1", "small-2"} <= set(namespace.deleted)
+    assert namespace.cleared
+    first = namespace.submitted[0]
     assert first["spec"]["schedulerName"] == "kai-scheduler"
     assert first["metadata"]["labels"]["kai.scheduler/queue"] == "test"
 
 
-def test_pod_that_does_not_run_counts_as_missed(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
-    place.hold.set()
+def test_pod_that_does_not_run_counts_as_missed(monitor: NeighbourMonitor, namespace: FakeNamespace) -> None:
+    namespace.hold.set()
     with monitor:
         monitor.gather(1)
         result = monitor.report()
@@ -237,8 +237,8 @@ def test_pod_that_does_not_run_counts_as_missed(monitor: NeighbourMonitor, place
     assert result.unserved(BEFORE)[0] == "host: not running within 0.2 s"
 
 
-def test_rejected_pod_counts_as_missed_with_the_error(monitor: NeighbourMonitor, place: FakeNamespace) -> None:
-    place.refuse = ApiFailed("failed calling webhook")
+def test_rejected_pod_counts_as_missed_with_the_error(monitor: NeighbourMonitor, namespace: FakeNamespace) -> None:
+    namespace.refuse = ApiFailed("failed calling webhook")
     with monitor:
         monitor.gather(1)
         result = monitor.report()
@@ -262,19 +262,19 @@ def test_change_of_a_running_pod_is_a_finding_of_its_phase(monitor: NeighbourMon
     assert result.gaps[0].endswith("host: cut off")
 
 
-def test_gather_raises_errors_of_the_watch(monitor: NeighbourMonitor, script: Script, place: FakeNamespace) -> None:
+def test_gather_raises_errors_of_the_watch(monitor: NeighbourMonitor, script: Script, namespace: FakeNamespace) -> None:
     with monitor:
         script.events.put(ApiFailed("forbidden"))
         with pytest.raises(ApiFailed, match="forbidden"):
             monitor.gather(10_000)
-    assert place.cleared
+    assert namespace.cleared
 
 
 def test_neighbour_that_cannot_be_listed_is_an_error(
-    place: FakeNamespace, script: Script, monkeypatch: pytest.MonkeyPatch
+    namespace: FakeNamespace, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.e2e.noisy_neighbour.monitor.FIRST_SECONDS", 0.1)
-    one = Neighbour("host", place, None, None)  # type: ignore[arg-type]
+    one = Neighbour("host", namespace, None, None)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeout, match="pods are listed"), NeighbourMonitor([one], feed=lambda sources: script):
         pytest.fail("monitoring started")
-    assert place.cleared
+    assert namespace.cleared

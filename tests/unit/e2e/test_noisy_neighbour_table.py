@@ -70,7 +70,7 @@ def test_changed_unserved_and_slow_pods_are_problems() -> None:
     assert any("not running within 45 s" in line for line in course.problems(report(None)))
 
 
-def test_a_row_for_each_neighbour(table: Any, tmp_path: Path) -> None:
+def test_table_has_a_row_for_each_neighbour(table: Any, tmp_path: Path) -> None:
     path = saved(tmp_path, report(0.5, GONE))
     (found,) = table.results(path.parent)
     first, second = table.rows(found)
@@ -96,7 +96,7 @@ def test_missing_figures_are_dashes_and_missed_pods_are_counted(table: Any, tmp_
     assert row[-1] == "1 of 1"
 
 
-def test_the_table_is_aligned_and_followed_by_problems(table: Any, tmp_path: Path) -> None:
+def test_table_is_aligned_and_followed_by_problems(table: Any, tmp_path: Path) -> None:
     first = saved(tmp_path, report(), "a-fault")
     second = saved(tmp_path, report(0.5, GONE), "another-fault")
     os.utime(first, (1, 1))
@@ -119,7 +119,7 @@ def test_exit_code(table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "| queues-deleted " in capsys.readouterr().out
 
 
-def test_no_figures_is_an_error(table: Any, tmp_path: Path) -> None:
+def test_missing_figures_are_an_error(table: Any, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="No figures in"):
         table.main(["--artifacts", str(tmp_path)])
 
@@ -187,7 +187,7 @@ def test_deleted_queues_are_restored_parents_first() -> None:
         ({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"restartCount": 1}]}, False),
     ],
 )
-def test_a_crash_is_distinguished_from_a_start(status: Json, crashed: bool) -> None:
+def test_crash_is_distinguished_from_a_start(status: Json, crashed: bool) -> None:
     assert faults._crashed({"metadata": {"name": "scheduler"}, "status": status}) is crashed
 
 

@@ -1,4 +1,4 @@
-"""Findings: what a rule adds, unique ids, rows of TOML files, and the JSON."""
+"""Findings: rules, unique ids, rows of TOML files, and the JSON."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ROW = {
 
 
 def toml(folder: Path, **change: object) -> Path:
-    """A file with one row."""
+    """A TOML file with one row, with some keys changed."""
     lines = [f"{key} = {value!r}" for key, value in {**ROW, **change}.items()]
     path = folder / "rows.toml"
     path.write_text("[row]\n" + "\n".join(lines))
     return path
 
 
-def test_a_rule_adds_its_id_title_and_source() -> None:
+def test_rule_adds_its_id_title_and_source() -> None:
     (found,) = Rule("r", "t", lambda text: Finding(f"{text} is broken", "fix it"), "s").apply("it")
     assert (found.rule, found.title, found.source) == ("r", "t", "s")
     assert (found.what, found.next, found.severity) == ("it is broken", "fix it", "error")
 
 
-def test_a_rule_may_find_nothing_or_several_things() -> None:
+def test_rule_may_yield_any_number_of_findings() -> None:
     def two() -> Iterator[Finding]:
         yield Finding("one")
         yield Finding("two", severity="ok")
@@ -45,7 +45,7 @@ def test_a_rule_may_find_nothing_or_several_things() -> None:
     assert [one.severity for one in Rule("r", "t", two, advisory=True).apply()] == ["warning", "ok"]
 
 
-def test_ids_are_unique() -> None:
+def test_duplicate_rule_ids_are_refused() -> None:
     rule = Rule("r", "t", lambda: None)
     rules = Registry("area", [rule])
     assert (dict(rules), len(rules)) == ({"r": rule}, 1)
@@ -53,7 +53,7 @@ def test_ids_are_unique() -> None:
         rules.add(rule)
 
 
-def test_a_row_fills_in_what_it_matched(tmp_path: Path) -> None:
+def test_row_fills_in_matched_groups(tmp_path: Path) -> None:
     row = load([toml(tmp_path, what="{who}: w {what}", unless="never")], ["log"])["row"]
     match = row.search("there is no  way\tout")
     assert match is not None
@@ -63,22 +63,22 @@ def test_a_row_fills_in_what_it_matched(tmp_path: Path) -> None:
     assert row.search("no way, never") is None
 
 
-def test_a_pattern_may_match_the_sender(tmp_path: Path) -> None:
+def test_pattern_may_match_the_sender(tmp_path: Path) -> None:
     row = load([toml(tmp_path, patterns=["^kubelet: gone"])], ["log"])["row"]
     assert row.search("gone") is None
     assert row.search("gone", "kubelet")
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [({"colour": "red"}, "row: unknown key: colour"), ({"streams": ["nobody"]}, "row: unknown stream: nobody")],
 )
-def test_an_invalid_row_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
-    with pytest.raises(LabError, match=why):
+def test_invalid_row_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    with pytest.raises(LabError, match=message):
         load([toml(tmp_path, **change)], ["log"])
 
 
-def test_json_has_the_fixed_keys_and_those_with_a_value() -> None:
+def test_json_omits_empty_optional_keys() -> None:
     found = Finding("w", "n", ("e",), rule="r", subject="Pod a", title="t", source="s", file="f", line=3, at=("a", 0))
     assert document({"findings": [found]}) == {
         "schemaVersion": 1,

@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plugin in pytest runs of their own, against a lab that is not there."""
+"""Fixtures of the pytest plugin, in nested pytest runs against a fake lab."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACES = """
 """
 
 
-def test_a_test_runs_in_every_place_its_marker_names(run: Run) -> None:
+def test_test_runs_in_every_place_of_its_marker(run: Run) -> None:
     result = run(PLACES, "-v")
     result.assert_outcomes(passed=6, skipped=1)
     for test, names in {"place": ["host", "ml", "ops"], "tenant": ["ml", "ops", "research"]}.items():
@@ -41,7 +41,7 @@ def test_a_test_runs_in_every_place_its_marker_names(run: Run) -> None:
     result.stdout.fnmatch_lines(["*lab demo has no tenant own-kai"])
 
 
-def test_suites_can_be_listed_without_a_lab(run: Run) -> None:
+def test_tests_are_collected_without_a_lab(run: Run) -> None:
     result = run(PLACES, "--collect-only", "-q", name="other")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*test_place[[]host-kai]", "*test_tenant[[]research]"])
@@ -61,7 +61,7 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
     assert first["metadata"]["name"] != second["metadata"]["name"]
     made, pods, groups = "create Namespace", "delete all Pod grace 0", "delete all PodGroup grace None"
     assert lab.inside["ml"].brief == [made, pods, "list Pod", "delete Namespace"]
-    # the last: the tenant's pods, as the host has them
+    # the last call lists the tenant's pods on the host
     assert lab.api.brief == [made, pods, groups, "list Pod", "delete Namespace", "list Pod"]
 
 
@@ -69,7 +69,7 @@ def test_queue_is_a_leaf_of_the_lab_file(run: Run) -> None:
     run("def test_queue(queue): assert queue == 'leaf'").assert_outcomes(passed=1)
 
 
-def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
+def test_gpu_uuids_follow_from_the_lab_file(run: Run) -> None:
     result = run(
         """
         from lab.gpu.simulated.devices import gpu_uuid
@@ -81,7 +81,7 @@ def test_gpu_uuids_are_those_of_the_lab_file(run: Run) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_locked_across_processes(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "def test_alone(gpu_lock): pass"
     run(text).assert_outcomes(passed=1)
     monkeypatch.setattr(gpu_fixtures, "LOCK_SECONDS", 0.05)
@@ -92,8 +92,8 @@ def test_gpus_are_locked_among_processes(run: Run, lab: FakeLab, monkeypatch: py
     result.stdout.fnmatch_lines(["the lab's GPUs were not free within*"])
 
 
-def test_a_test_has_a_node_that_is_free(run: Run, lab: FakeLab) -> None:
-    """Its pods go there."""
+def test_test_leases_a_free_node(run: Run, lab: FakeLab) -> None:
+    """Its pods run on the leased node."""
     text = """
         def test_one(gpu_node_lease, workloads):
             assert (gpu_node_lease, workloads.node) == ("kailab-demo-{node}", "kailab-demo-{node}")
@@ -120,7 +120,7 @@ def test_old_fixture_names_warn_and_still_work(run: Run, lab: FakeLab) -> None:
 
 
 @pytest.mark.parametrize("fixture", ["gpu_node_lease", "gpu_lock"])
-def test_whoever_waits_for_gpus_is_not_passed(
+def test_test_queues_behind_an_earlier_gpu_request(
     run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, fixture: str
 ) -> None:
     text = f"def test_gpus({fixture}): pass"
@@ -130,8 +130,8 @@ def test_whoever_waits_for_gpus_is_not_passed(
     run(text).assert_outcomes(passed=1)
 
 
-def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
-    """Those of one node first, each for any worker; then the group of those that need all; last those without KAI."""
+def test_gpu_tests_are_ordered_by_their_needs(run: Run) -> None:
+    """Tests of one node run first, on any worker; then the group that needs all GPUs; disturbing tests run last."""
     done = run(
         """
         import pytest
@@ -183,7 +183,7 @@ def test_gpu_tests_come_by_what_they_need(run: Run) -> None:
     done.stdout.fnmatch_lines([f"*::test_{name} *" for name in order])
 
 
-def test_kind_cluster_is_the_labs_and_not_pytest_kinds(run: Run, lab: FakeLab) -> None:
+def test_kind_cluster_is_the_cluster_of_the_lab(run: Run, lab: FakeLab) -> None:
     pytest.importorskip("pytest_kind")
     lab.paths.root.mkdir(parents=True)
     lab.paths.kubeconfig.write_text(

@@ -1,4 +1,4 @@
-"""``--lab-report`` in pytest runs of its own, against a lab that is not there."""
+"""``--lab-report``, in nested pytest runs against a fake lab."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SUITE = """
 
     @pytest.fixture
     def broken():
-        raise RuntimeError("no such place")
+        raise RuntimeError("setup failed")
 
     def test_error(broken):
         pass
@@ -54,7 +54,7 @@ SUITE = """
 
 
 class FakeLab:
-    """What a report asks a lab for."""
+    """The parts of a lab that a report reads."""
 
     def __init__(self) -> None:
         self.paths = LabPaths("demo")
@@ -114,7 +114,7 @@ def test_run_is_recorded_with_the_gpus_before_and_after(pytester: pytest.Pyteste
         "test_good": ("passed", ""),
         "test_bad": ("failed", "assert 1 == 2"),
         "test_skipped": ("skipped", "needs 3 GPUs"),
-        "test_error": ("error", "RuntimeError: no such place"),
+        "test_error": ("error", "RuntimeError: setup failed"),
     }
     assert (found.status, found.facts["kai_version"], found.ok) == (1, "0.16.8", False)
     assert {case.artifacts for case in found.tests} == {"", "/kept/test_bad"}
@@ -126,7 +126,7 @@ def test_run_is_recorded_with_the_gpus_before_and_after(pytester: pytest.Pyteste
         assert words in text
 
 
-def test_silent_cluster_costs_the_pictures_and_nothing_else(pytester: pytest.Pytester, lab: FakeLab) -> None:
+def test_unreachable_cluster_only_omits_the_gpu_maps(pytester: pytest.Pytester, lab: FakeLab) -> None:
     lab.worlds = lab.worlds[:1]
     run(pytester, SUITE).assert_outcomes(passed=1, failed=1, skipped=1, errors=1)
     found = kept(lab)
@@ -134,7 +134,7 @@ def test_silent_cluster_costs_the_pictures_and_nothing_else(pytester: pytest.Pyt
     assert found.notes == ("after the run, the GPUs could not be read: the API server does not answer",)
 
 
-def test_no_lab_is_told_on_the_page(pytester: pytest.Pytester, lab: FakeLab) -> None:
+def test_page_reports_a_missing_lab(pytester: pytest.Pytester, lab: FakeLab) -> None:
     run(pytester, "def test_plain(): pass", name="other").assert_outcomes(passed=1)
     text = Path("page.html").read_text()
     assert "no lab named &#39;other&#39; exists" in text
@@ -142,26 +142,26 @@ def test_no_lab_is_told_on_the_page(pytester: pytest.Pytester, lab: FakeLab) -> 
     assert not suite_file(lab.paths).exists()
 
 
-def test_file_that_cannot_be_collected_is_an_error(pytester: pytest.Pytester, lab: FakeLab) -> None:
+def test_collection_error_is_recorded(pytester: pytest.Pytester, lab: FakeLab) -> None:
     run(pytester, "import no_such_module")
     (case,) = kept(lab).tests
     assert (case.outcome, case.why) == ("error", "ModuleNotFoundError: No module named 'no_such_module'")
 
 
-def test_page_that_cannot_be_written_does_not_fail_the_run(pytester: pytest.Pytester, lab: FakeLab) -> None:
+def test_unwritable_page_does_not_fail_the_run(pytester: pytest.Pytester, lab: FakeLab) -> None:
     Path("taken").write_text("a file")
     result = run(pytester, "def test_good(): pass", "--page", "taken/page.html")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["no report: *taken/page.html cannot be written: *"])
 
 
-def test_listing_tests_writes_nothing(pytester: pytest.Pytester, lab: FakeLab) -> None:
+def test_collect_only_writes_no_report(pytester: pytest.Pytester, lab: FakeLab) -> None:
     run(pytester, SUITE, "--collect-only")
     assert not Path("page.html").exists()
     assert len(lab.worlds) == 2
 
 
-def test_worker_of_xdist_leaves_it_to_the_process_that_hands_out_tests() -> None:
+def test_xdist_worker_registers_no_report() -> None:
     from lab.pytest_plugin.html_report import register
 
     registered: list[object] = []

@@ -1,4 +1,4 @@
-"""The pytest side of the invariants, in pytest runs of their own: who is blamed for what is wrong."""
+"""Invariants in nested pytest runs: which test a violation fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return watched(pytester, FakeLab(), monkeypatch)
 
 
-def test_a_test_fails_for_what_names_its_namespace(run: Run) -> None:
+def test_violation_in_its_namespace_fails_the_test(run: Run) -> None:
     result = run(
         """
         def test_bad(workloads, wrong): wrong(f"pod {workloads.namespace}/a has no reservation pod")
@@ -37,7 +37,7 @@ def test_a_test_fails_for_what_names_its_namespace(run: Run) -> None:
     assert set(FakeWatcher.last.scopes[0].tenants) == {"ml", "ops", "research"}
 
 
-def test_what_is_wrong_when_its_pods_go_fails_it_too(run: Run) -> None:
+def test_violation_during_teardown_is_an_error_of_the_test(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -53,7 +53,7 @@ def test_what_is_wrong_when_its_pods_go_fails_it_too(run: Run) -> None:
     result.assert_outcomes(passed=1, errors=1)
 
 
-def test_what_names_another_test_fails_the_run(run: Run) -> None:
+def test_violation_of_another_namespace_fails_the_run(run: Run) -> None:
     result = run("def test_fine(workloads, wrong): wrong('pod t-other-test-0a1b2c/a is wrong')")
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == 1
@@ -62,17 +62,17 @@ def test_what_names_another_test_fails_the_run(run: Run) -> None:
     )
 
 
-def test_what_names_no_test_is_of_the_only_one_that_runs(run: Run) -> None:
+def test_violation_without_a_namespace_fails_the_only_running_test(run: Run) -> None:
     run("def test_bad(lab, wrong): wrong('GPU group g')").assert_outcomes(failed=1)
 
 
-def test_what_began_before_is_not_the_tests(run: Run) -> None:
+def test_violation_from_before_the_test_fails_the_run(run: Run) -> None:
     result = run("def test_fine(workloads, wrong): wrong(f'pod {workloads.namespace}/a', ago=60)")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*belong to no single test*"])
 
 
-def test_a_test_that_disturbs_is_excused(run: Run) -> None:
+def test_disturbing_test_may_violate_invariants(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -85,7 +85,7 @@ def test_a_test_that_disturbs_is_excused(run: Run) -> None:
     result.stdout.fnmatch_lines(["*expected: reserved in *::test_all (stops the binder)"])
 
 
-def test_a_test_breaks_what_it_names_and_nothing_else(run: Run) -> None:
+def test_breaks_marker_allows_the_named_invariants_only(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -107,7 +107,7 @@ def test_a_test_breaks_what_it_names_and_nothing_else(run: Run) -> None:
     )
 
 
-def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
+def test_breaks_marker_refuses_an_unknown_invariant(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -120,7 +120,7 @@ def test_an_invariant_that_does_not_exist_cannot_be_broken(run: Run) -> None:
     result.stdout.fnmatch_lines(["*unknown invariant: no-such-thing*"])
 
 
-def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
+def test_failed_test_keeps_its_own_reason(run: Run) -> None:
     result = run(
         """
         def test_bad(workloads, wrong):
@@ -132,14 +132,14 @@ def test_a_failed_body_keeps_its_own_reason(run: Run) -> None:
     result.stdout.fnmatch_lines(["1 violations of invariants in this test", "*AssertionError*"])
 
 
-def test_the_run_says_what_was_watched(run: Run) -> None:
+def test_summary_reports_the_watched_time(run: Run) -> None:
     result = run("def test_fine(lab): pass")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*- invariants -*", f"{len(ALL)} held; watched for 12 s"])
 
 
 @pytest.mark.parametrize("verb", ["look", "settle"])
-def test_trouble_of_the_watcher_is_told_and_fails_nothing(run: Run, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_watcher_error_is_reported_and_fails_nothing(run: Run, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     def fail(*_: object) -> None:
         raise ApiFailed("no answer")
 
@@ -149,7 +149,7 @@ def test_trouble_of_the_watcher_is_told_and_fails_nothing(run: Run, monkeypatch:
     result.stdout.fnmatch_lines(["watching ended early: no answer"])
 
 
-def test_a_watcher_that_stopped_by_itself_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_watcher_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeWatcher, "fails", ApiFailed("no answer"))
     result = run("def test_fine(lab): pass")
     result.assert_outcomes(passed=1)
@@ -163,7 +163,7 @@ def test_without_a_lab_nothing_is_watched(run: Run, text: str, name: str) -> Non
     result.stdout.no_fnmatch_line("*watched for*")
 
 
-def test_the_fixture_checks_a_test_of_its_own(run: Run) -> None:
+def test_invariants_fixture_checks_on_demand_and_at_the_end(run: Run) -> None:
     result = run(
         """
         def test_bad(invariants, wrong):
@@ -180,7 +180,7 @@ def test_the_fixture_checks_a_test_of_its_own(run: Run) -> None:
     result.stdout.no_fnmatch_line("*not reached")
 
 
-def test_the_run_fails_in_junit_too(run: Run, pytester: pytest.Pytester) -> None:
+def test_violation_of_the_run_is_a_junit_failure(run: Run, pytester: pytest.Pytester) -> None:
     run("def test_fine(workloads, wrong): wrong('pod t-other-test-0a1b2c/a')", "-p", "junitxml", "--junitxml=j.xml")
     text = (pytester.path / "j.xml").read_text()
     assert 'failures="1"' in text

@@ -1,4 +1,4 @@
-"""What a known defect of KAI did to a test is told, and blamed on nobody."""
+"""Known defects of KAI are reported and fail no test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return watched(pytester, FakeLab(), monkeypatch)
 
 
-def test_what_a_known_defect_has_done_is_told_and_fails_nothing(run: Run) -> None:
+def test_violation_by_a_known_defect_is_reported_and_fails_nothing(run: Run) -> None:
     result = run(
         """
         def test_fine(workloads, wrong): wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
@@ -26,16 +26,16 @@ def test_what_a_known_defect_has_done_is_told_and_fails_nothing(run: Run) -> Non
     result.stdout.fnmatch_lines(["known defect kai-forgets: reserved at *: pod t-test-fine-*/a", "*pod x/y: Running"])
 
 
-def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -> None:
+def test_failure_caused_by_a_known_defect_is_expected(run: Run) -> None:
     result = run(
         """
         import pytest
 
-        def test_struck(workloads, wrong):
+        def test_assertion(workloads, wrong):
             wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             assert workloads.namespace == "elsewhere"
 
-        def test_told_to(workloads, wrong):
+        def test_explicit_fail(workloads, wrong):
             wrong(f"pod {workloads.namespace}/a", defect="kai-forgets")
             pytest.fail("no GPU")
 
@@ -55,4 +55,4 @@ def test_a_test_that_a_known_defect_made_fail_is_an_expected_failure(run: Run) -
         "-rx",
     )
     result.assert_outcomes(xfailed=3, failed=1, skipped=1)
-    result.stdout.fnmatch_lines(["XFAIL *test_told_to* - known defect kai-forgets of KAI struck: no GPU"])
+    result.stdout.fnmatch_lines(["XFAIL *test_explicit_fail* - known defect kai-forgets of KAI struck: no GPU"])

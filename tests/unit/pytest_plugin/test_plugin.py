@@ -1,4 +1,4 @@
-"""The pytest plugin in pytest runs of its own: options, markers, reports; against a lab that is not there."""
+"""Options, markers and reports of the pytest plugin, in nested pytest runs against a fake lab."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_plugin_module_imports_nothing_heavy(module: ModuleType) -> None:
     assert {name for name in imported if name.startswith("lab")} <= {"lab.pytest_plugin.state"}
 
 
-def test_a_run_that_asks_for_no_lab_is_left_alone(run: Run) -> None:
+def test_run_without_a_lab_is_not_affected(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -73,13 +73,13 @@ def test_a_run_that_asks_for_no_lab_is_left_alone(run: Run) -> None:
         name=None,
     )
     result.assert_outcomes(passed=2)
-    # the sections of the summary; the word alone may stand in a path
+    # match the section headers: paths may contain the words
     for section in ("kailab", "invariants"):
         result.stdout.no_re_match_line(f"-+ {section} -+")
     assert properties(Path("junit.xml")) == {}
 
 
-def test_environment_and_conftest_ask_for_a_lab_too(
+def test_environment_and_conftest_activate_the_plugin(
     run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "def test_attached(lab): assert lab.spec.name == 'demo'"
@@ -98,7 +98,7 @@ def test_environment_and_conftest_ask_for_a_lab_too(
     run(text).assert_outcomes(passed=1)
 
 
-def test_no_lab_is_one_error_without_a_traceback(run: Run) -> None:
+def test_missing_lab_is_an_error_without_a_traceback(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -124,7 +124,7 @@ def test_facts_are_properties_of_the_junit_suite(run: Run) -> None:
     result.stdout.fnmatch_lines(["lab demo: GPUs simulated, KAI 0.16.8"])
 
 
-def test_a_worker_sends_its_facts_to_the_process_that_writes(lab: FakeLab) -> None:
+def test_xdist_worker_sends_its_facts_to_the_controller(lab: FakeLab) -> None:
     worker = SimpleNamespace(stash=pytest.Stash(), workeroutput={})
     worker.stash[plugin.ATTACHED] = lab  # type: ignore[misc]
     plugin.pytest_sessionfinish(SimpleNamespace(config=worker))  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def test_a_worker_sends_its_facts_to_the_process_that_writes(lab: FakeLab) -> No
     plugins = SimpleNamespace(get_plugins=lambda: [object(), junit])
     controller = SimpleNamespace(stash=pytest.Stash(), pluginmanager=plugins)
     plugin.pytest_testnodedown(SimpleNamespace(config=controller, workeroutput=worker.workeroutput))
-    plugin.pytest_testnodedown(SimpleNamespace(config=controller))  # one that crashed
+    plugin.pytest_testnodedown(SimpleNamespace(config=controller))  # a worker that crashed
     plugin.pytest_sessionfinish(SimpleNamespace(config=controller))  # type: ignore[arg-type]
     assert written["kailab.lab"] == "demo"
 
@@ -152,7 +152,7 @@ NEEDY = """
 """
 
 
-def test_unmet_needs_are_skipped_with_the_reason(run: Run, lab: FakeLab) -> None:
+def test_test_with_unmet_needs_is_skipped_with_the_reason(run: Run, lab: FakeLab) -> None:
     result = run(NEEDY)
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines_random(
@@ -180,7 +180,7 @@ def test_require_turns_the_skip_into_a_failure(run: Run) -> None:
     result.stdout.fnmatch_lines(["*needs 3 GPUs, lab demo has 2 (simulated) (--lab-require gpus)"])
 
 
-def test_require_knows_its_words(run: Run) -> None:
+def test_require_refuses_unknown_needs(run: Run) -> None:
     result = run(NEEDY, "--lab-require", "gpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--lab-require: unknown gpu (known: kai, gpus, tenants, nvidia)"])

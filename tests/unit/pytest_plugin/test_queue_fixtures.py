@@ -1,4 +1,4 @@
-"""The fixture ``new_queues``: pods and what makes them go before the queues they are in."""
+"""The fixture ``new_queues``: workloads and pods are deleted before their queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(pytester: pytest.Pytester, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fixtures", ["workloads, new_queues", "new_queues, workloads"])
-def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab, fixtures: str) -> None:
+def test_pods_are_deleted_before_queues_in_any_fixture_order(run: Run, lab: FakeLab, fixtures: str) -> None:
     done = run(
         f"""
         def test_it({fixtures}):
@@ -56,6 +56,6 @@ def test_pods_go_first_whatever_the_order_of_the_fixtures(run: Run, lab: FakeLab
     ]
 
 
-def test_no_queues_asked_for(run: Run, lab: FakeLab) -> None:
+def test_unused_fixture_creates_no_queues(run: Run, lab: FakeLab) -> None:
     run("def test_it(new_queues): pass").assert_outcomes(passed=1)
     assert lab.api.brief == []

@@ -1,4 +1,4 @@
-"""Disturbing tests come last, in the GPU tests' group, and never beside another."""
+"""Disturbing tests run last, in the group of the GPU tests, and exclusively."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def test_disturbing_tests_come_last_and_join_the_gpu_group(run: Run) -> None:
     done.stdout.fnmatch_lines(["*test_a*", "*test_b*", "*test_c*", "*test_d*"])
 
 
-def test_pytest_lets_xdist_name_groups(pytester: pytest.Pytester) -> None:
-    """pytest-xdist 3.8 writes a test's group into its id; from pytest 9.2 on that is lost, and groups fall apart."""
+def test_node_ids_may_carry_xdist_groups(pytester: pytest.Pytester) -> None:
+    """pytest-xdist 3.8 writes a test's group into its id; from pytest 9.2 on it is lost, which splits groups."""
     item = pytester.getitem("def test_func(): pass")
     item._nodeid = f"{item.nodeid}@gpus"
     assert item.nodeid.endswith("@gpus")
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_long_tests_run_when_they_are_asked_for(run: Run, asked: bool) -> None:
+def test_long_tests_need_lab_long(run: Run, asked: bool) -> None:
     text = "import pytest\n@pytest.mark.long\ndef test_storm(): pass\ndef test_short(): pass"
     done = run(text, *(["--lab-long"] if asked else []))
     done.assert_outcomes(passed=2 if asked else 1, skipped=0 if asked else 1)
@@ -73,11 +73,11 @@ def lock_of(lab: FakeLab) -> Path:
     return lab.paths.lock.with_suffix(".turn")
 
 
-@pytest.mark.parametrize(("alone", "beside"), [(False, True), (True, False)])
-def test_a_turn_is_shared_unless_it_is_alone(tmp_path: Path, alone: bool, beside: bool) -> None:
+@pytest.mark.parametrize(("exclusive", "other_shares"), [(False, True), (True, False)])
+def test_lab_lock_is_shared_unless_exclusive(tmp_path: Path, exclusive: bool, other_shares: bool) -> None:
     path = tmp_path / "locks" / "demo.turn"
-    with lab_lock(path, exclusive=alone), path.open("a") as other:
-        if beside:
+    with lab_lock(path, exclusive=exclusive), path.open("a") as other:
+        if other_shares:
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +85,7 @@ def test_a_turn_is_shared_unless_it_is_alone(tmp_path: Path, alone: bool, beside
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_only_tests_of_a_lab_take_a_turn(run: Run, lab: FakeLab) -> None:
+def test_only_tests_of_a_lab_take_the_lab_lock(run: Run, lab: FakeLab) -> None:
     run("def test_plain(): pass").assert_outcomes(passed=1)
     assert not lock_of(lab).exists()
     run("def test_lab(lab): pass").assert_outcomes(passed=1)
@@ -111,15 +111,15 @@ KINDS = {
         ((".turn-kai", True), None, {"test_plain", "test_kai"}),
     ],
 )
-def test_who_waits_for_whom(
+def test_tests_wait_for_conflicting_locks(
     run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch, held: tuple[str, bool], kai: str | None, waiting: set[str]
 ) -> None:
-    """Webhooks of KAI 0.12 and older see the pods of all schedulers: nobody makes any while it is disturbed."""
+    """Webhooks of KAI 0.12 and older see pods of all schedulers: no test creates any while KAI is disturbed."""
     lab.kai_version = kai
     wait = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda file, how: wait(file, how | fcntl.LOCK_NB))
-    suffix, alone = held
-    with lab_lock(lab.paths.lock.with_suffix(suffix), exclusive=alone):
+    suffix, exclusive = held
+    with lab_lock(lab.paths.lock.with_suffix(suffix), exclusive=exclusive):
         for name, text in KINDS.items():
             done = run(f"import pytest\n{text}")
             done.assert_outcomes(**({"errors": 1} if name in waiting else {"passed": 1}))
@@ -127,15 +127,13 @@ def test_who_waits_for_whom(
         run(f"import pytest\n{text}").assert_outcomes(passed=1)
 
 
-def test_a_turn_that_the_caller_holds_is_not_waited_for(
-    run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_held_by_the_caller_is_not_taken_again(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     with lab_lock(lock_of(lab), exclusive=True):
         monkeypatch.setenv(LOCK_HELD, str(lock_of(lab)))
         run("def test_lab(lab): pass").assert_outcomes(passed=1)
 
 
-def test_a_turn_can_be_asked_for_without_waiting(tmp_path: Path) -> None:
+def test_lab_lock_can_be_tried_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "demo.turn"
     with lab_lock(path, exclusive=False), pytest.raises(BlockingIOError), lab_lock(path, exclusive=True, wait=False):
         pass
@@ -170,7 +168,7 @@ WATCHING = """
         ("def test_b(): pass", "free"),
     ],
 )
-def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
+def test_worker_keeps_its_kai_lock_until_a_test_that_does_not_share_it(
     run: Run, lab: FakeLab, pytester: pytest.Pytester, second: str, seen: str
 ) -> None:
     path = kai_lock_file(lock_of(lab))
@@ -178,11 +176,11 @@ def test_a_worker_keeps_its_share_of_kai_to_the_next_test_that_shares_it(
     run(f"import pytest\ndef test_a(lab): pass\n{second}")
     assert (pytester.path / "seen").read_text() == seen
     with lab_lock(path, exclusive=True, wait=False):
-        pass  # at the end nothing is held
+        pass  # the lock is free at the end
 
 
 @pytest.mark.parametrize(("asked", "patience", "seen"), [(1, PATIENCE, "kept"), (1, -5, "free"), (-1, -5, "kept")])
-def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
+def test_kai_lock_is_released_for_a_waiting_disturbing_test(
     run: Run,
     lab: FakeLab,
     pytester: pytest.Pytester,
@@ -191,7 +189,7 @@ def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
     patience: float,
     seen: str,
 ) -> None:
-    """One that asked before the share was taken had its turn since."""
+    """A request from before the lock was taken does not count."""
     path = kai_lock_file(lock_of(lab))
     pytester.makeconftest(WATCHING.format(path=path))
     monkeypatch.setattr(scheduling, "PATIENCE", patience)
@@ -200,12 +198,12 @@ def test_a_share_is_given_back_where_a_disturbing_test_has_waited(
     assert (pytester.path / "seen").read_text() == seen
 
 
-def test_a_share_of_a_lab_that_is_taken_down_meanwhile_is_given_back(run: Run, lab: FakeLab) -> None:
+def test_lock_of_a_removed_lab_is_released(run: Run, lab: FakeLab) -> None:
     path = kai_lock_file(lock_of(lab))
     run(f"import os\ndef test_a(lab): os.unlink({str(path)!r})\ndef test_b(lab): pass").assert_outcomes(passed=2)
 
 
-def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) -> None:
+def test_free_gpus_waits_for_reservation_pods(run: Run, lab: FakeLab) -> None:
     run("def test_gpu(free_gpus): pass").assert_outcomes(passed=1)
     assert lab.api.brief == ["list Pod"]
     lab.kai_version = None
@@ -213,7 +211,7 @@ def test_reservations_of_an_earlier_test_are_waited_for(run: Run, lab: FakeLab) 
     assert lab.api.brief == ["list Pod"]
 
 
-def test_kai_is_helped_to_let_go_of_gpus(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_reservation_pods_are_nudged_and_deleted(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     nudged: list[list[str]] = []
     for number, node in enumerate(("w2", "w1", "w2")):
         lab.api.put("Pod", f"r-{number}", RESERVATIONS, spec={"nodeName": node})

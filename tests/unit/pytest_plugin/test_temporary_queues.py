@@ -1,4 +1,4 @@
-"""Queues of a test: made parents first under names of their own, removed children first, whatever happens."""
+"""Temporary queues: unique names, created parents first, deleted children first, also after failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TREE = (
 )
 
 
-def test_tree_is_made_and_removed() -> None:
+def test_tree_is_created_parents_first_and_deleted_children_first() -> None:
     api = FakeApiServer()
     with temporary_queues(api.cluster, "demo", TREE) as names:
         assert set(names) == {"alpha", "department", "research"}
@@ -33,7 +33,7 @@ def test_tree_is_made_and_removed() -> None:
     ]
 
 
-def test_names_differ_from_tree_to_tree_and_a_foreign_parent_keeps_its_own() -> None:
+def test_names_are_unique_and_existing_parents_keep_theirs() -> None:
     api = FakeApiServer()
     child = QueueSpec(name="child", parent="default")
     with (
@@ -44,14 +44,14 @@ def test_names_differ_from_tree_to_tree_and_a_foreign_parent_keeps_its_own() -> 
         assert api.objects["Queue", "", first["child"]]["spec"]["parentQueue"] == "default"
 
 
-def test_removed_after_a_failure_too() -> None:
+def test_queues_are_deleted_after_a_failure() -> None:
     api = FakeApiServer()
     with pytest.raises(RuntimeError), temporary_queues(api.cluster, "demo", TREE):
         raise RuntimeError
     assert api.objects == {}
 
 
-def test_waits_until_kai_knows_that_the_children_are_gone() -> None:
+def test_deletion_is_retried_while_kai_still_sees_children() -> None:
     api = FakeApiServer()
     late = (403, "cannot delete queue x: it has child queues [y]")
     api.fail("delete", "Queue", late, late)
@@ -61,7 +61,7 @@ def test_waits_until_kai_knows_that_the_children_are_gone() -> None:
     assert api.cluster.pauses.slept == pytest.approx(0.4)
 
 
-def test_any_other_refusal_is_told_at_once() -> None:
+def test_other_errors_are_raised_at_once() -> None:
     api = FakeApiServer()
     api.fail("delete", "Queue", (403, "forbidden"))
     with pytest.raises(ApiFailed, match="forbidden"), temporary_queues(api.cluster, "demo", TREE):

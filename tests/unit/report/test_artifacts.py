@@ -1,4 +1,4 @@
-"""Artifacts of a failed test: what is kept, what is kept out, and how long it may take."""
+"""Artifacts of a failed test: files, redaction and time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def host() -> FakeApiServer:
     return FakeApiServer()
 
 
-def place(host: FakeApiServer, tenant: str = "", api: FakeApiServer | None = None) -> WorkloadNamespace:
+def workloads(host: FakeApiServer, tenant: str = "", api: FakeApiServer | None = None) -> WorkloadNamespace:
     return WorkloadNamespace("demo", host.cluster, (api or host).cluster, "ns", tenant)
 
 
@@ -36,7 +36,7 @@ def inside(namespace: str, name: str, **meta: Any) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace, **meta}}
 
 
-def test_objects_events_and_logs_of_test_and_kai(host: FakeApiServer, tmp_path: Path) -> None:
+def test_objects_events_and_logs_of_test_and_kai_are_collected(host: FakeApiServer, tmp_path: Path) -> None:
     host.add(inside("ns", "mine"), inside("kai-scheduler", "binder"), inside("elsewhere", "other"))
     host.put("PodGroup", "pg-mine", "ns")
     host.put("Queue", "test")
@@ -53,7 +53,7 @@ def test_objects_events_and_logs_of_test_and_kai(host: FakeApiServer, tmp_path: 
         lastTimestamp="2026-01-01T10:00:05Z",
         count=3,
     )
-    done = collect(tmp_path / "t", host.cluster, [place(host)], title="test_it", facts={"kai": "0.16.8"})
+    done = collect(tmp_path / "t", host.cluster, [workloads(host)], title="test_it", facts={"kai": "0.16.8"})
     assert done.missed == {}
     assert set(done.files) == {
         "kailab-index.txt",
@@ -66,10 +66,10 @@ def test_objects_events_and_logs_of_test_and_kai(host: FakeApiServer, tmp_path: 
         "host/kai-scheduler/pods.yaml",
         "host/kai-scheduler/binder.main.log",
     }
-    told = (tmp_path / "t/host/ns/summary.txt").read_text()
-    assert "Pod ns/mine: Running; ready" in told
-    assert "10:00:05 Warning kai-scheduler Pod/mine Unschedulable ×3: no nodes with GPUs" in told
-    assert "other" not in told
+    text = (tmp_path / "t/host/ns/summary.txt").read_text()
+    assert "Pod ns/mine: Running; ready" in text
+    assert "10:00:05 Warning kai-scheduler Pod/mine Unschedulable ×3: no nodes with GPUs" in text
+    assert "other" not in text
     node = yaml.safe_load((tmp_path / "t/host/nodes.yaml").read_text())["metadata"]
     assert (node["name"], "managedFields" in node) == ("worker", False)
     index = (tmp_path / "t/kailab-index.txt").read_text()
@@ -78,22 +78,22 @@ def test_objects_events_and_logs_of_test_and_kai(host: FakeApiServer, tmp_path: 
     assert f"look closer: {host.cluster.kubectl('get', 'pods', '-n', 'ns')}" in index
 
 
-def test_tenant_is_kept_from_both_sides(host: FakeApiServer, tmp_path: Path) -> None:
+def test_tenant_is_collected_from_both_sides(host: FakeApiServer, tmp_path: Path) -> None:
     tenant = FakeApiServer()
     tenant.add(inside("ns", "mine"))
     host.add(inside("team", "mine-x-ns-x-ml", labels=SYNCED), inside("team", "ml-0", labels=CONTROL))
     host.put("PodGroup", "pg-mine", "team")
-    done = collect(tmp_path / "t", host.cluster, [place(host, "ml", tenant)], title="test_it")
+    done = collect(tmp_path / "t", host.cluster, [workloads(host, "ml", tenant)], title="test_it")
     assert {"ml/ns/pods.yaml", "ml/on-host/pods.yaml", "ml/on-host/podgroups.yaml"} <= set(done.files)
     assert {"ml/syncer/ml-0.main.log", "ml/on-host/summary.txt"} <= set(done.files)
     assert "mine-x-ns-x-ml" in (tmp_path / "t/ml/on-host/summary.txt").read_text()
 
 
-def test_no_token_gets_into_a_file(host: FakeApiServer, tmp_path: Path) -> None:
+def test_tokens_are_redacted(host: FakeApiServer, tmp_path: Path) -> None:
     annotations = {"vcluster.loft.sh/token-abcdefgh": TOKEN, "note": f"Bearer {TOKEN}"}
     host.add(inside("ns", "mine", annotations=annotations), inside("kai-scheduler", "binder"))
     host.react("log", "Pod", lambda _: f"authorization: Bearer {TOKEN}\n")
-    collect(tmp_path / "t", host.cluster, [place(host)], title="test_it")
+    collect(tmp_path / "t", host.cluster, [workloads(host)], title="test_it")
     top = tmp_path / "t"
     texts = {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file()}
     assert not [name for name, text in texts.items() if TOKEN.split(".")[2] in text]
@@ -101,11 +101,11 @@ def test_no_token_gets_into_a_file(host: FakeApiServer, tmp_path: Path) -> None:
     assert "vcluster.loft.sh/token-abcdefgh: <redacted>" in texts["host/ns/pods.yaml"]
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_there(host: FakeApiServer, tmp_path: Path) -> None:
+def test_unreadable_kinds_are_listed_and_the_rest_is_collected(host: FakeApiServer, tmp_path: Path) -> None:
     host.put("Node", "worker")
     host.fail("list", "Queue", (403, "forbidden"))
     host.fail("list", "PodGroup", KeyError("spec"))
-    done = collect(tmp_path / "t", host.cluster, [place(host)], title="test_it")
+    done = collect(tmp_path / "t", host.cluster, [workloads(host)], title="test_it")
     assert done.missed == {
         "host/queues.yaml": "GET Queue objects: forbidden (HTTP 403)",
         "host/ns/podgroups.yaml": "KeyError: 'spec'",
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(host: FakeApiServer,
     assert "host/queues.yaml: not collected: GET Queue" in (tmp_path / "t/kailab-index.txt").read_text()
 
 
-def test_time_is_bounded_and_nothing_is_written_afterwards(host: FakeApiServer, tmp_path: Path) -> None:
+def test_collection_stops_at_its_time_limit(host: FakeApiServer, tmp_path: Path) -> None:
     host.put("Node", "worker")
     host.put("Queue", "late")
     go_on = threading.Event()
@@ -130,7 +130,7 @@ def test_time_is_bounded_and_nothing_is_written_afterwards(host: FakeApiServer, 
     assert not (tmp_path / "t/host/queues.yaml").exists()
 
 
-def test_an_earlier_run_is_replaced_but_a_strangers_folder_is_not(host: FakeApiServer, tmp_path: Path) -> None:
+def test_earlier_artifacts_are_replaced_but_other_files_are_kept(host: FakeApiServer, tmp_path: Path) -> None:
     host.put("Queue", "first")
     collect(tmp_path / "t", host.cluster, [], title="first")
     host.remove("Queue")
@@ -142,7 +142,7 @@ def test_an_earlier_run_is_replaced_but_a_strangers_folder_is_not(host: FakeApiS
     assert (tmp_path / "own/precious.txt").read_text() == "mine"
 
 
-def test_whole_lab_with_its_tenants(host: FakeApiServer, tmp_path: Path) -> None:
+def test_lab_artifacts_include_its_tenants(host: FakeApiServer, tmp_path: Path) -> None:
     tenant = FakeApiServer()
     tenant.add(inside("default", "virtual"))
     host.add(inside("kube-system", "plugin"), inside("team", "ml-0", labels=CONTROL))
@@ -159,12 +159,12 @@ def test_whole_lab_with_its_tenants(host: FakeApiServer, tmp_path: Path) -> None
     assert "gpu_mode: simulated" in (tmp_path / "t/kailab-index.txt").read_text()
 
 
-def test_nothing_to_tell_is_no_text() -> None:
+def test_empty_dump_and_summary_have_no_text() -> None:
     assert dump([]) == ""
     assert summary([], []) == ""
 
 
-def test_summary_tells_what_matters_to_kai() -> None:
+def test_summary_shows_the_keys_of_kai() -> None:
     meta = {
         "annotations": {"gpu-fraction": "0.5", "pod-group-name": "pg-a"},
         "labels": {"kai.scheduler/queue": "test", "runai-gpu-group": "g1"},

@@ -1,4 +1,4 @@
-"""The GPU map on a page: bars in proportion, words beside colours, constant colours, marks of changes."""
+"""The GPU map on the report page: proportional bars, text, stable colours, and marked changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def drawn(gpus: GpuMap) -> GpuPicture:
 
 
 def words(gpus: GpuMap) -> str:
-    """The map as text, without tags."""
+    """The text of the page without tags."""
     html = render("page.html.j2", **PAGE, pictures=[drawn(gpus)])
     return " ".join(re.sub(r"<[^>]*>", " ", html.partition("<main>")[2].partition('<section id="facts">')[0]).split())
 
@@ -30,7 +30,7 @@ PAGE = {
 }
 
 
-def test_card_says_everything_in_words_too() -> None:
+def test_card_has_all_facts_as_text() -> None:
     text = words(demo().map())
     assert "4 GPUs on 2 nodes, largest free share 1 ; 1 node without GPUs" in text
     shared = "GPU 0 ◐ shared GPU-766760b2 a b 75 % used, 25 % free reserved by gpu-reservation-67073eedf57d56d9"
@@ -56,13 +56,13 @@ def one_gpu(*fractions: str) -> Gpu:
     return gpu
 
 
-def test_shares_over_one_gpu_fill_the_bar_and_no_more() -> None:
+def test_over_committed_gpu_fills_the_bar_exactly() -> None:
     gpu = one_gpu("0.9", "0.9")
     assert usage(gpu) == "180 % used"
     assert [(width, letter) for _, width, letter in bar(gpu)] == [(50.0, "a"), (50.0, "b")]
 
 
-def test_many_pods_on_a_gpu_are_counted() -> None:
+def test_pods_beyond_the_limit_are_counted() -> None:
     cluster = GpuCluster()
     cluster.share(cluster.machine("w", 1), 0, "g", *(pod(f"p{n}", fraction="0.03") for n in range(30)))
     gpus = cluster.map()
@@ -72,7 +72,7 @@ def test_many_pods_on_a_gpu_are_counted() -> None:
     assert (letter(25), letter(26)) == ("z", "+")
 
 
-def test_tenants_keep_their_colour_from_picture_to_picture() -> None:
+def test_tenants_keep_their_colour_across_pictures() -> None:
     first, second = GpuCluster(), GpuCluster()
     first.share(first.machine("w", 1), 0, "g", pod("x", tenant="b", fraction="0.5"))
     second.share(
@@ -84,7 +84,7 @@ def test_tenants_keep_their_colour_from_picture_to_picture() -> None:
     assert [GpuPicture("", gpus, tones).legend for gpus in maps] == [[(2, "b")], [(1, "a"), (2, "b")]]
 
 
-def test_changes_are_marked() -> None:
+def test_changed_gpus_are_marked() -> None:
     cluster = demo()
     machines = [Machine("kailab-demo-worker", 2), Machine("kailab-demo-worker2", 2)]
     before, after = GpuCluster(machines=machines, nodes=cluster.nodes).map(), cluster.map()
@@ -94,7 +94,7 @@ def test_changes_are_marked() -> None:
     assert changed(GpuCluster(nodes=[node("a")]).map(), after) == frozenset()
 
 
-def test_cards_of_many_gpus_are_folded_under_a_strip() -> None:
+def test_cards_of_many_gpus_are_collapsed_under_a_strip() -> None:
     pages = [
         render("page.html.j2", **PAGE, pictures=[drawn(gpus)]) for gpus in (demo().map(), many(2).map(), many().map())
     ]
@@ -105,5 +105,5 @@ def test_cards_of_many_gpus_are_folded_under_a_strip() -> None:
     ]
 
 
-def test_no_gpus() -> None:
+def test_lab_without_gpus_is_described() -> None:
     assert "No GPUs ; 1 node without GPUs" in words(GpuCluster(nodes=[node("a")]).map())

@@ -1,4 +1,4 @@
-"""The HTML page: well-formed, without network, with everything linked, and nothing of a test's text run as HTML."""
+"""The HTML report page: well-formed, offline, with links to artifacts, and escaped text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD = '<script>alert(1)</script> & "quotes"'
 
 
 class Page(HTMLParser):
-    """Reads a page, and fails where its elements do not match."""
+    """Parses a page and fails if its elements do not nest."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -80,7 +80,7 @@ def suite(artifacts: Path | str = "", **more: Any) -> SuiteRun:
     return SuiteRun("demo", "2026-11-21T10:00:00+00:00", **{**known, **more})
 
 
-def test_everything_is_on_the_page(artifacts: Path) -> None:
+def test_page_shows_suite_gpus_steps_and_facts(artifacts: Path) -> None:
     gpus = demo()
     run = suite(artifacts, before=GpuCluster(nodes=[node("a")]).map(), after=gpus.map())
     record = {"seconds": 50, "steps": [{"step": "cluster", "outcome": "changed", "seconds": 24.0}]}
@@ -109,7 +109,7 @@ def test_everything_is_on_the_page(artifacts: Path) -> None:
     assert len(page.cards) == 4
 
 
-def test_page_asks_the_network_for_nothing(artifacts: Path) -> None:
+def test_page_needs_no_network(artifacts: Path) -> None:
     text = render_page(LabReport("demo", FACTS, gpus=many().map(), suite=suite(artifacts)), artifacts.parent)
     page = Page(text)
     (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
@@ -119,13 +119,13 @@ def test_page_asks_the_network_for_nothing(artifacts: Path) -> None:
     assert all("src" not in attrs for attrs in page.all("script"))
 
 
-def test_what_a_test_says_is_text_and_never_html(artifacts: Path) -> None:
+def test_text_of_tests_is_escaped(artifacts: Path) -> None:
     page = Page(render_page(LabReport("demo", {"note": BAD}, suite=suite(artifacts)), artifacts.parent))
     assert len(page.all("script")) == 1
     assert page.text.count(BAD) >= 3
 
 
-def test_artifacts_are_linked_from_where_the_page_lies(artifacts: Path) -> None:
+def test_artifact_links_are_relative_to_the_page(artifacts: Path) -> None:
     page = Page(render_page(LabReport("demo", suite=suite(artifacts)), artifacts.parent))
     links = [attrs["href"] for attrs in page.all("a") if not attrs["href"].startswith("#")]
     folder = "tests-test_bad%20%5Bhost%5D%20%231"
@@ -134,20 +134,20 @@ def test_artifacts_are_linked_from_where_the_page_lies(artifacts: Path) -> None:
     assert any(attrs["href"] == f"../out/{folder}/kailab-index.txt" for attrs in elsewhere.all("a"))
 
 
-def test_artifacts_that_are_gone_are_named_and_not_linked(tmp_path: Path) -> None:
+def test_missing_artifacts_are_named_but_not_linked(tmp_path: Path) -> None:
     page = Page(render_page(LabReport("demo", suite=suite(tmp_path / "gone")), tmp_path))
     assert f"artifacts were in {tmp_path / 'gone'}" in page.text
     assert all(attrs["href"].startswith("#") for attrs in page.all("a"))
 
 
-def test_failures_come_first_and_open(artifacts: Path) -> None:
+def test_failures_come_first_and_expanded(artifacts: Path) -> None:
     page = Page(render_page(LabReport("demo", suite=suite(artifacts)), artifacts.parent))
     tests = [attrs for attrs in page.all("details") if "test" in attrs["class"].split()]
     assert [attrs["data-outcome"] for attrs in tests] == ["failed", "failed", "passed", "skipped"]
     assert ["open" in attrs for attrs in tests] == [True, False, False, False]
 
 
-def test_lab_without_kai_says_so_in_red() -> None:
+def test_lab_without_kai_has_a_red_notice() -> None:
     page = Page(render_page(LabReport("cpu", {"no_kai": "no registry answers"}), Path("/")))
     assert "No KAI Scheduler in this lab: no registry answers" in page.text
     assert "The suites have not run yet" in page.text
@@ -170,14 +170,14 @@ def test_good_run_is_green() -> None:
 @pytest.mark.parametrize(
     "gpus", [GpuCluster(nodes=[node("a")]).map(), demo().map(), many().map()], ids=["0", "4", "64"]
 )
-def test_pictures_of_any_size_are_well_formed(gpus: Any) -> None:
+def test_gpu_pictures_of_any_size_are_well_formed(gpus: Any) -> None:
     page = Page(render_page(LabReport("demo", gpus=gpus), Path("/")))
     assert len(page.cards) == len(gpus.gpus) * (2 if len(gpus.gpus) > 8 else 1)
     for attrs in page.cards:
         assert attrs["title"].startswith("GPU ")
 
 
-def test_notes_are_told() -> None:
+def test_notes_are_shown() -> None:
     page = Page(
         render_page(LabReport("demo", suite=suite(notes=("GPUs were silent",)), notes=("and so on",)), Path("/"))
     )
@@ -185,7 +185,7 @@ def test_notes_are_told() -> None:
     assert "and so on" in page.text
 
 
-def test_page_is_written_whole(tmp_path: Path) -> None:
+def test_page_is_written_atomically(tmp_path: Path) -> None:
     path = write_page(tmp_path / "a" / "page.html", LabReport("demo"))
     assert path == tmp_path / "a" / "page.html"
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
@@ -198,5 +198,5 @@ def test_page_is_written_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"), [(0.123, "0.12 s"), (12.34, "12.3 s"), (78.2, "1 min 18 s"), (7300, "2 h 01 min")]
 )
-def test_times_in_words(value: float, words: str) -> None:
+def test_times_have_units(value: float, words: str) -> None:
     assert seconds(value) == words

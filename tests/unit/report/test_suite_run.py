@@ -1,4 +1,4 @@
-"""What is kept of a run of the suites, from pytest's reports to the JSON file and back; and what is left out."""
+"""Records of suite runs: from pytest reports to the JSON file and back, without secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl-_x"
 
 
 def report(when: str, outcome: str = "passed", **more: Any) -> Any:
-    """A report of pytest about the test ``t.py::test``."""
+    """A pytest report of the test ``t.py::test``."""
     known = {"nodeid": "t.py::test", "duration": 1.0, "start": 100.0, "user_properties": [], "longreprtext": ""}
     return SimpleNamespace(when=when, outcome=outcome, **{**known, **more})
 
@@ -31,14 +31,14 @@ def collected(*reports: Any) -> CaseRun:
     return case
 
 
-def test_passed_test_has_the_times_of_its_phases_and_its_worker() -> None:
+def test_passed_test_has_phase_times_and_worker() -> None:
     phases = [
         report(when, duration=took, worker_id="gw1") for when, took in (("setup", 0.5), ("call", 2), ("teardown", 1))
     ]
     assert collected(*phases) == CaseRun("t.py::test", "passed", 100.0, 0.5, 2, 1, "gw1")
 
 
-def test_failure_says_why_in_one_line_and_keeps_the_rest() -> None:
+def test_failure_has_a_one_line_reason_and_the_full_text() -> None:
     text = "def test():\n>       assert 1 == 2\nE       assert 1 == 2\nE        +  where …\nt.py:2: AssertionError"
     folder = [("kailab.artifacts", "/tmp/kept")]
     case = collected(
@@ -48,13 +48,13 @@ def test_failure_says_why_in_one_line_and_keeps_the_rest() -> None:
     assert case.bad
 
 
-def test_failure_without_a_traceback_says_its_first_line() -> None:
+def test_failure_without_a_traceback_uses_its_first_line() -> None:
     error = report("setup", "failed", longreprtext="no lab named 'x' exists\n  next: lab up")
     case = collected(error, report("teardown"))
     assert (case.outcome, case.why) == ("error", "no lab named 'x' exists")
 
 
-def test_what_failed_first_stays_the_reason() -> None:
+def test_first_failure_is_the_reason() -> None:
     broken = report("teardown", "failed", longreprtext="E   leftovers")
     case = collected(report("setup"), report("call", "failed", longreprtext="E   wrong"), broken)
     assert (case.outcome, case.why) == ("failed", "wrong")
@@ -70,12 +70,12 @@ def test_what_failed_first_stays_the_reason() -> None:
         ({"outcome": "passed", "wasxfail": "KAI #2075"}, "xpassed", "KAI #2075"),
     ],
 )
-def test_other_outcomes(more: dict[str, Any], outcome: str, why: str) -> None:
+def test_skips_and_expected_failures_have_a_reason(more: dict[str, Any], outcome: str, why: str) -> None:
     case = collected(report("setup"), report("call", **more), report("teardown"))
     assert (case.outcome, case.why, case.bad) == (outcome, why, False)
 
 
-def test_reports_of_many_tests_may_come_in_any_order() -> None:
+def test_tests_are_sorted_by_start() -> None:
     collector = Collector()
     for nodeid, start in (("b", 5.0), ("a", 9.0), ("c", 1.0)):
         collector.add(report("call", nodeid=nodeid, start=start))
@@ -83,7 +83,7 @@ def test_reports_of_many_tests_may_come_in_any_order() -> None:
     assert [case.id for case in collector.tests] == ["c", "b", "a"]
 
 
-def test_secrets_are_not_kept() -> None:
+def test_secrets_are_redacted() -> None:
     case = collected(report("call", "failed", longreprtext=f"E   Bearer {TOKEN}"))
     assert TOKEN not in case.text + case.why
 
@@ -94,7 +94,7 @@ def test_long_texts_keep_their_end() -> None:
     assert case.text.endswith("the cause")
 
 
-def test_run_is_kept_whole(tmp_path: Path) -> None:
+def test_saved_run_loads_unchanged(tmp_path: Path) -> None:
     collector = Collector()
     collector.add(report("call"))
     gpus = demo().map()
@@ -108,13 +108,13 @@ def test_run_is_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"lab": 3}', '{"lab": "demo", "began": "", "tests": [{"no": "id"}]}'])
-def test_file_of_another_version_is_no_run(tmp_path: Path, text: str) -> None:
+def test_unreadable_file_loads_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "suite.json").write_text(text)
     assert SuiteRun.load(tmp_path / "suite.json") is None
     assert SuiteRun.load(tmp_path / "missing.json") is None
 
 
-def test_redaction_takes_credentials_out_and_leaves_the_rest() -> None:
+def test_redaction_removes_credentials_only() -> None:
     text = f"""
     client-key-data: TFMwdExTMUNSVWRKVGc9PQ==
     "token": "{TOKEN}"
@@ -133,7 +133,7 @@ def test_redaction_takes_credentials_out_and_leaves_the_rest() -> None:
     assert redact_text(clean) == clean
 
 
-def test_artifacts_have_the_map_of_gpus_where_there_are_any() -> None:
+def test_artifacts_have_a_gpu_map_if_gpus_exist() -> None:
     world = demo().world
     cluster: Any = SimpleNamespace(list=lambda kind: list(world.of(kind)))
     text = gpus_of(cluster)
@@ -151,5 +151,5 @@ def test_artifacts_have_the_map_of_gpus_where_there_are_any() -> None:
         ("t@2/a.py::test_x", "t@2/a.py::test_x"),
     ],
 )
-def test_groups_are_no_part_of_names(nodeid: str, shown: str) -> None:
+def test_xdist_groups_are_removed_from_names(nodeid: str, shown: str) -> None:
     assert without_group(nodeid) == shown

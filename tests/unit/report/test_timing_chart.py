@@ -1,4 +1,4 @@
-"""Timings as bars."""
+"""Timing charts of steps and tests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def step(name: str, seconds: float, began: float | None = None, outcome: str = "
     return found if began is None else {**found, "began": began}
 
 
-def test_steps_are_drawn_from_where_they_began() -> None:
+def test_steps_are_drawn_from_their_start() -> None:
     chart = step_chart({"seconds": 50, "steps": [step("kai", 20, 30), step("cluster", 25, 5), step("host", 5, 0)]})
     assert [lane.title for lane in chart.lanes] == ["host", "cluster", "kai"]
     assert [(lane.bars[0].left, lane.bars[0].width) for lane in chart.lanes] == [(0, 10), (10, 50), (60, 40)]
 
 
-def test_records_without_beginnings_show_how_long_each_step_took() -> None:
+def test_records_without_start_times_show_durations() -> None:
     chart = step_chart({"seconds": 50, "steps": [step("host", 5), step("cluster", 25)]})
     assert [(lane.title, lane.bars[0].left, lane.bars[0].width) for lane in chart.lanes] == [
         ("cluster", 0, 50),
@@ -32,7 +32,7 @@ def test_records_without_beginnings_show_how_long_each_step_took() -> None:
     ]
 
 
-def test_short_bars_can_be_seen_and_none_leaves_the_chart() -> None:
+def test_short_bars_are_visible_and_within_the_chart() -> None:
     chart = step_chart({"seconds": 100, "steps": [step("a", 0.001, 0), step("b", 0.001, 100)]})
     for lane in chart.lanes:
         (bar,) = lane.bars
@@ -40,7 +40,7 @@ def test_short_bars_can_be_seen_and_none_leaves_the_chart() -> None:
         assert bar.left + bar.width <= 100
 
 
-def test_blocked_steps_took_no_time_and_are_left_out() -> None:
+def test_blocked_steps_are_left_out() -> None:
     assert step_chart({"steps": [step("a", 0, 0, "blocked")]}).lanes == ()
 
 
@@ -69,17 +69,17 @@ def test_axis_has_a_few_marks_within_the_chart(seconds: float) -> None:
     assert all(0 <= at <= 100 for at, _ in ticks)
 
 
-def test_no_time_has_no_axis() -> None:
+def test_chart_without_time_has_no_axis() -> None:
     assert TimingChart(0, ()).ticks == ()
 
 
-def test_marks_are_in_words() -> None:
+def test_axis_labels_have_units() -> None:
     assert [words for _, words in TimingChart(52, ()).ticks] == ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]
     assert TimingChart(600, ()).ticks[1][1] == "2 min"
     assert TimingChart(40_000, ()).ticks[1][1] == "2 h"
 
 
-def test_last_run_that_did_something_is_told(tmp_path: Path) -> None:
+def test_last_record_is_the_latest_run_with_changes(tmp_path: Path) -> None:
     def save(name: str, outcome: str) -> None:
         data = {"verb": "up", "seconds": 1, "steps": [step(name, 1, outcome=outcome)]}
         (tmp_path / f"{name}-up.json").write_text(json.dumps(data))

@@ -1,4 +1,4 @@
-"""The board, drawn on rich consoles of several sizes."""
+"""The live board on rich consoles of several sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = (
 
 
 class Screen:
-    """A board on a terminal of a given size, and what one would see of it."""
+    """A board on a terminal of a given size, and its visible text."""
 
     def __init__(self, clock: FakeClock, width: int, height: int = 24, encoding: str = "utf-8") -> None:
         self.raw = io.BytesIO()
@@ -72,7 +72,7 @@ def test_every_line_fits_the_terminal(clock: FakeClock, width: int) -> None:
     assert len(lines) == len(STEPS) + 2
 
 
-def test_board_at_80_columns(clock: FakeClock) -> None:
+def test_board_at_80_columns_truncates_titles(clock: FakeClock) -> None:
     screen = started(clock)
     lines = [line.rstrip() for line in screen.region()]
     screen.board.close()
@@ -87,7 +87,7 @@ def test_board_at_80_columns(clock: FakeClock) -> None:
     ]
 
 
-def test_board_at_160_columns_cuts_nothing(clock: FakeClock) -> None:
+def test_board_at_160_columns_truncates_nothing(clock: FakeClock) -> None:
     screen = started(clock, 160)
     text = "\n".join(screen.region())
     screen.board.close()
@@ -96,7 +96,7 @@ def test_board_at_160_columns_cuts_nothing(clock: FakeClock) -> None:
     assert STEPS[1][1] in text
 
 
-def test_ascii_terminal(clock: FakeClock) -> None:
+def test_ascii_terminal_gets_ascii_only(clock: FakeClock) -> None:
     screen = started(clock, encoding="ascii")
     text = "\n".join(screen.region())
     screen.board.close()
@@ -114,7 +114,7 @@ def test_running_steps_spin(clock: FakeClock) -> None:
     assert first != second
 
 
-def test_footer_when_the_estimate_is_used_up(clock: FakeClock) -> None:
+def test_footer_reports_an_exceeded_estimate(clock: FakeClock) -> None:
     screen = started(clock)
     clock.advance(100)
     footer = screen.region()[-1]
@@ -122,7 +122,7 @@ def test_footer_when_the_estimate_is_used_up(clock: FakeClock) -> None:
     assert "longer than usual (1 min 00 s)" in footer
 
 
-def test_region_is_lower_than_a_small_terminal_and_shows_what_runs(clock: FakeClock) -> None:
+def test_region_fits_a_small_terminal_and_shows_running_steps(clock: FakeClock) -> None:
     screen = Screen(clock, 80, 12)
     names = tuple((f"s{n}", f"Step {n}") for n in range(40))
     screen.board(RunStarted("demo", "up", names))
@@ -135,17 +135,17 @@ def test_region_is_lower_than_a_small_terminal_and_shows_what_runs(clock: FakeCl
     assert any("and 22 more" in line for line in lines)
     above = screen.written
     for n in range(10):
-        assert f"✓ Step {n} " in above  # they left the board as plain lines
+        assert f"✓ Step {n} " in above  # finished steps are printed as plain lines
     screen.board.close()
 
 
-def test_terminal_of_three_lines_does_not_break_it(clock: FakeClock) -> None:
+def test_terminal_of_three_lines_is_supported(clock: FakeClock) -> None:
     screen = started(clock, 30, 3)
     assert screen.region()
     screen.board(RunFinished(True, 1.0, 1))
 
 
-def test_last_picture_is_plain_lines_in_plan_order(clock: FakeClock) -> None:
+def test_final_output_is_plain_lines_in_plan_order(clock: FakeClock) -> None:
     screen = started(clock, 100)
     screen.board(StepFinished("node-image", "changed", 12.0, at=12.0))
     screen.board(StepFinished("cluster", "failed", 3.0, "no space left on device"))
@@ -159,29 +159,29 @@ def test_last_picture_is_plain_lines_in_plan_order(clock: FakeClock) -> None:
     assert last[4].startswith("lab up demo: failed after 15.0 s")
 
 
-def test_interrupted_board_gives_the_terminal_back(clock: FakeClock) -> None:
+def test_interrupted_board_restores_the_terminal(clock: FakeClock) -> None:
     screen = started(clock)
     screen.board.close()
     screen.board.close()
     raw = screen.raw.getvalue().decode()
     assert raw.count("\x1b[?25l") == raw.count("\x1b[?25h") == 1  # cursor hidden, cursor shown
-    assert "• Node image" in screen.written  # what was running does not spin on
+    assert "• Node image" in screen.written  # a running step no longer spins
 
 
-def test_notices_stand_above_the_board(clock: FakeClock) -> None:
+def test_notices_are_printed_above_the_board(clock: FakeClock) -> None:
     screen = started(clock)
     screen.board(Notice("warning", "NO KAI [bold]here[/bold] :smile: \x1b[31m"))
     screen.board.close()
     assert "warning: NO KAI [bold]here[/bold] :smile:" in screen.written
 
 
-def test_notice_without_a_run(clock: FakeClock) -> None:
+def test_notice_is_printed_without_a_run(clock: FakeClock) -> None:
     screen = Screen(clock, 80)
     screen.board(Notice("info", "bundle found"))
     assert screen.written == "info: bundle found\n"
 
 
-def test_second_run_on_one_board(clock: FakeClock) -> None:
+def test_second_run_replaces_the_first(clock: FakeClock) -> None:
     screen = started(clock)
     screen.board(RunFinished(True, 12.0, 1))
     screen.board(RunStarted("demo", "down", (("kai", "KAI Scheduler"),)))

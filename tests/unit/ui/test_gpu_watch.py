@@ -1,4 +1,4 @@
-"""``lab gpus --watch``: lines in a pipe, a live table on a terminal."""
+"""``lab gpus --watch``: change lines in a pipe, a live table on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stop(Exception):
 
 
 class Maps:
-    """Scripted maps; None is a while in which nothing changed."""
+    """Scripted maps; None is an interval without changes."""
 
     def __init__(self, maps: Sequence[GpuMap | None]) -> None:
         self.maps = list(maps)
@@ -37,7 +37,7 @@ class Maps:
 
 
 def now() -> datetime:
-    return datetime(2026, 11, 21, 12, 30, 5)  # noqa: DTZ001 - as a watch on the wall shows it
+    return datetime(2026, 11, 21, 12, 30, 5)  # noqa: DTZ001 - local time
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_pipe_gets_a_line_for_each_change(maps: Maps) -> None:
     assert len(lines) == 4
 
 
-def test_json_lines(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_lines_report_each_change(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     with pytest.raises(Stop):
@@ -75,7 +75,7 @@ def test_json_lines(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(line["at"].startswith("2026-11-21T10:00:00") for line in data)
 
 
-def test_silence_of_the_server_is_told_once(maps: Maps) -> None:
+def test_watch_failure_is_reported_once(maps: Maps) -> None:
     maps.maps = [maps.maps[0], None, None, maps.maps[0]]
     maps.at = {3: "the API server does not answer", 1: ""}
     out = io.StringIO()
@@ -102,12 +102,12 @@ def test_terminal_shows_the_table_and_the_last_changes(maps: Maps) -> None:
     assert "[aaaaaaaaaaaa] ● whole" in last
     assert "12:30:05 pod default/p waits for 1 GPU: no room" in last
     assert "12:30:05 pod default/p runs on GPU 0 of worker" in last
-    # Drawn when something changed and not in between, and the last one once more to stay.
+    # Drawn on changes only, and once more at the end so that the table remains.
     assert shown.count("GPUs of lab demo") == 4
-    assert shown.endswith("\x1b[?25h")  # the cursor is given back
+    assert shown.endswith("\x1b[?25h")  # the cursor is restored
 
 
-def test_terminal_tells_that_nothing_comes(maps: Maps) -> None:
+def test_terminal_reports_a_failed_watch(maps: Maps) -> None:
     maps.maps = [maps.maps[0], None]
     maps.at = {1: "the API server does not answer"}
     console, out = terminal()
@@ -116,7 +116,7 @@ def test_terminal_tells_that_nothing_comes(maps: Maps) -> None:
     assert "watch failed: the API server does not answer" in out.getvalue().rsplit("GPUs of lab demo", 1)[1]
 
 
-def test_face_follows_the_stream(maps: Maps) -> None:
+def test_display_depends_on_the_stream(maps: Maps) -> None:
     console, out = terminal()
     with pytest.raises(Stop):
         watch_gpus(Maps(maps.maps[:1]), "lab demo", console=console)

@@ -1,4 +1,4 @@
-"""The map of GPUs on a terminal at 80 and 160 columns, with 0, 4 and 64 GPUs, and in a pipe."""
+"""The GPU map on terminals of several widths, with 0, 4 and 64 GPUs, and in a pipe."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ DEMO_80 = """\
 """
 
 
-def test_four_gpus_at_80_columns() -> None:
+def test_four_gpus_are_drawn_at_80_columns() -> None:
     assert [line.rstrip() for line in lines(demo().map())] == DEMO_80.splitlines()
 
 
-def test_uuids_are_whole_and_reservations_beside_them_at_160_columns() -> None:
+def test_full_uuids_and_reservations_are_shown_at_160_columns() -> None:
     shown = lines(demo().map(), 160)
     (shared,) = (line for line in shown if "shared 75 %" in line)
     assert "GPU-766760b2-f68e-5eeb-b93c-ce705ec9eaf0 [aaaaabbbbbbbbbb·····]" in shared
@@ -69,14 +69,14 @@ def test_no_line_is_wider_than_the_terminal(gpus: GpuMap, width: int) -> None:
     assert max(map(len, lines(gpus, width))) <= width
 
 
-def test_no_gpus() -> None:
+def test_lab_without_gpus_is_described() -> None:
     assert lines(GpuCluster(nodes=[node("a"), node("b")]).map()) == [
         " GPUs of lab demo: no GPUs on 2 nodes  10:00:00 UTC",
         " 0 pods waiting for GPUs",
     ]
 
 
-def test_sixty_four_gpus_have_a_strip_and_free_ones_in_a_row_are_one_line() -> None:
+def test_64_gpus_have_a_strip_and_consecutive_free_gpus_are_merged() -> None:
     shown = lines(many().map())
     assert " gpu-node-0  ▆ █ █ █ █ ○ ○ ○  3 free" in shown
     assert " gpu-node-5  ○ ○ ○ ○ ○ ○ ✗ ○  7 free" in shown
@@ -86,24 +86,24 @@ def test_sixty_four_gpus_have_a_strip_and_free_ones_in_a_row_are_one_line() -> N
     assert [line[:4] for line in shown[at - 4 : at]] == ["   1", "   2", "   3", "   4"]  # one pod, named once
 
 
-def test_pipe_gets_plain_lines_that_are_never_cut() -> None:
+def test_pipe_gets_plain_lines_without_truncation() -> None:
     gpus = demo().map()
     assert lines(gpus, 40, terminal=False) == list(gpu_lines(gpus))
 
 
-def test_width_draws_the_table_into_a_pipe_too() -> None:
+def test_width_draws_the_table_in_a_pipe() -> None:
     shown = lines(demo().map(), 40, terminal=False, wide=80)
     assert [line.rstrip() for line in shown] == DEMO_80.splitlines()
 
 
-def test_ascii_terminal_reads_without_loss() -> None:
+def test_ascii_terminal_loses_no_information() -> None:
     shown = lines(demo().map(), encoding="ascii")
     assert " . 1 free  % 1 shared  # 1 whole  X 0 over-committed  ! 1 unhealthy" in shown
     assert any("[aaabbbbbb...] % shared 75 %" in line for line in shown)
     assert not any("?" in line for line in shown)
 
 
-def test_colour_marks_what_is_over_committed() -> None:
+def test_over_committed_gpu_is_red() -> None:
     cluster = GpuCluster()
     cluster.share(cluster.machine("w", 1), 0, "g", pod("a", fraction="0.9"), pod("b", fraction="0.9"))
     table = GpuTable(cluster.map(), "lab demo", Terminal())
@@ -111,7 +111,7 @@ def test_colour_marks_what_is_over_committed() -> None:
     assert any(span.style == "bold red" and "over" in line.plain[span.start : span.end] for span in line.spans)
 
 
-def test_low_window_keeps_the_summary_and_what_stands_below() -> None:
+def test_small_window_keeps_the_summary_and_the_text_below() -> None:
     below = (Text("last change"),)
     shown = [line.plain for line in GpuTable(many().map(), "lab demo", Terminal(), 24, below).lines(80)]
     assert len(shown) == 24
@@ -120,7 +120,7 @@ def test_low_window_keeps_the_summary_and_what_stands_below() -> None:
     assert any("more lines: enlarge the window to see them" in line for line in shown)
 
 
-def test_escape_sequences_in_messages_are_taken_out() -> None:
+def test_escape_sequences_in_messages_are_removed() -> None:
     cluster = GpuCluster(pods=[pod("p", gpus=1, phase="Pending", why="\x1b[31mred\x1b[0m alert")])
     cluster.machine("w", 1)
     assert not any("\x1b" in line for line in lines(cluster.map(), 160))
@@ -139,12 +139,12 @@ def test_escape_sequences_in_messages_are_taken_out() -> None:
         ([0.05] * 20, 10, [0, 1] * 10),
     ],
 )
-def test_bars_are_in_proportion_and_small_shares_are_seen(shares: list[float], width: int, cells: list[int]) -> None:
+def test_bars_are_proportional_and_small_shares_are_visible(shares: list[float], width: int, cells: list[int]) -> None:
     found = segments(shares, width)
     assert sum(found) <= width
     assert found == cells or (len(shares) > width and sorted(found) == sorted(cells))
 
 
-def test_bar_is_as_wide_as_asked_for_whatever_is_on_the_gpu() -> None:
+def test_bar_has_the_requested_width() -> None:
     assert {bar(gpu, 12, Terminal()).cell_len for gpu in many().map().gpus} == {12}
     assert {cell(gpu, Terminal()).cell_len for gpu in many().map().gpus} == {1}

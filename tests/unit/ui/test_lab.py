@@ -1,4 +1,4 @@
-"""Errors, tables and runs as text."""
+"""Errors and tables as text."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ ERROR = StepFailed(
 )
 
 
-def test_error_on_a_terminal() -> None:
+def test_error_on_a_terminal_is_folded_except_for_its_command() -> None:
     made, raw = console(60)
     render_error(ERROR, made)
     lines = text(raw)
     assert lines[0] == "✗ step: kai: helm ended with status 1"
-    assert lines[1] == f"  $ {ERROR.command.rstrip()}"  # one line: it is there to be pasted
+    assert lines[1] == f"  $ {ERROR.command.rstrip()}"  # one line, so that it can be pasted
     assert lines[2:4] == ["  | Error: [bold]timed out[/bold]", "  |     indented red"]
     assert lines[4].startswith("  → next: run the same command again;")
     assert lines[5].startswith("    ")
     assert max(map(len, lines[4:])) <= 60
 
 
-def test_error_in_a_pipe_is_never_folded() -> None:
+def test_error_in_a_pipe_is_not_folded() -> None:
     made, raw = console(60, terminal=False)
     render_error(ERROR, made)
     assert text(raw)[-1] == f"  → next: {ERROR.fix}"
 
 
-def test_error_without_anything_but_its_sentence() -> None:
+def test_error_without_details_is_one_line() -> None:
     made, raw = console()
     render_error(LabError("it broke"), made)
     assert text(raw) == ["✗ error: it broke"]
 
 
-def test_error_in_ascii() -> None:
+def test_ascii_terminal_gets_ascii_only() -> None:
     made, raw = console(encoding="ascii")
     render_error(LabError("größer … → x", fix="do → it"), made)
     assert raw.getvalue().isascii()
@@ -81,7 +81,7 @@ def test_table_is_aligned_and_has_no_trailing_blanks() -> None:
     ]
 
 
-def test_empty_table_says_so() -> None:
+def test_empty_table_prints_none() -> None:
     made, raw = console()
     render_table("Bundle", ("kind",), [], made)
     assert text(raw) == ["Bundle", " none"]

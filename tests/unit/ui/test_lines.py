@@ -1,4 +1,4 @@
-"""The faces that write lines: plain, GitHub, GitLab, JSON; and which face is chosen."""
+"""Displays that write lines (plain, GitHub, GitLab, JSON), and the choice of the display."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def tell(face: Renderer, story: Iterable[Event] = STORY) -> None:
+def render(face: Renderer, story: Iterable[Event] = STORY) -> None:
     for event in story:
         face(event)
     face.close()
@@ -45,11 +45,11 @@ def tell(face: Renderer, story: Iterable[Event] = STORY) -> None:
 
 def plain(story: Iterable[Event] = STORY) -> list[str]:
     out = io.StringIO()
-    tell(Plain(out), story)
+    render(Plain(out), story)
     return out.getvalue().splitlines()
 
 
-def test_plain_story() -> None:
+def test_plain_display_of_a_run() -> None:
     assert plain() == [
         "lab up demo: 4 steps, about 2 min 05 s",
         " = Host · unchanged: docker 28.1" + " " * 43 + "0.1 s",
@@ -61,7 +61,7 @@ def test_plain_story() -> None:
     ]
 
 
-def test_times_end_in_one_column_and_long_lines_lose_nothing() -> None:
+def test_times_are_aligned_and_long_lines_are_kept() -> None:
     lines = [line for line in plain() if line.endswith(" s") and line.startswith(" ")]
     assert {len(line) for line in lines} == {80}
     why = "x" * 100
@@ -75,7 +75,7 @@ def test_progress_is_throttled_per_step() -> None:
     assert lines == [f"   KAI Scheduler: at {n}  ({n} s)" for n in (10, 20, 30)]
 
 
-def test_throttling_one_step_does_not_silence_another() -> None:
+def test_throttling_is_separate_per_step() -> None:
     story = [START, StepStarted("kai", at=0.0), StepStarted("queues", at=5.0)]
     story += [
         StepProgress("kai", "k", at=10.0),
@@ -86,51 +86,51 @@ def test_throttling_one_step_does_not_silence_another() -> None:
     assert lines == ["KAI Scheduler: k  (10 s)", "Queues: q  (10 s)"]
 
 
-def test_progress_before_the_start_of_a_step_begins_its_time() -> None:
+def test_progress_before_the_start_event_starts_the_clock() -> None:
     story = [START, StepProgress("kai", "looking", at=100.0), StepProgress("kai", "looking", at=111.0)]
     assert plain(story)[-1] == "   KAI Scheduler: looking  (11 s)"
 
 
 @pytest.mark.parametrize(
-    ("finished", "steps", "said"),
+    ("finished", "steps", "summary"),
     [
         (RunFinished(True, 1.9, 0), [("unchanged", 2)], "nothing to do, 2 steps as planned (1.9 s)"),
         (RunFinished(True, 63.2, 2), [("changed", 2)], "done in 1 min 03 s (2 changed)"),
         (RunFinished(False, 5, 1), [("changed", 1), ("cancelled", 1)], "stopped after 5.0 s (1 changed, 1 cancelled)"),
     ],
 )
-def test_last_line(finished: RunFinished, steps: list[tuple[str, int]], said: str) -> None:
+def test_last_line_summarizes_the_run(finished: RunFinished, steps: list[tuple[str, int]], summary: str) -> None:
     ends = [StepFinished(f"{o}{n}", o, 1.0) for o, count in steps for n in range(count)]
     names = tuple((end.step, end.step) for end in ends)
-    assert plain([RunStarted("demo", "up", names), *ends, finished])[-1] == f"lab up demo: {said}"
+    assert plain([RunStarted("demo", "up", names), *ends, finished])[-1] == f"lab up demo: {summary}"
 
 
-def test_changed_step_says_what_was_wrong_before() -> None:
+def test_changed_step_shows_its_previous_state() -> None:
     lines = plain([START, StepFinished("kai", "changed", 1.0, "1 node stopped")])
     assert " ✓ KAI Scheduler · was: 1 node stopped" in lines[1]
 
 
-def test_second_run_starts_afresh() -> None:
+def test_second_run_has_its_own_counts() -> None:
     lines = plain([*STORY, RunStarted("demo", "down", (("kai", "KAI Scheduler"),)), RunFinished(True, 1.0, 0)])
     assert lines[-2:] == ["lab down demo: 1 step", "lab down demo: nothing to do, 1 step as planned (1.0 s)"]
 
 
-def test_stream_that_cannot_write_unicode() -> None:
+def test_ascii_stream_gets_ascii_only() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
-    tell(Plain(out), [START, StepStarted("kai"), StepFinished("kai", "failed", 1.0, "→ größer"), Notice("info", "…")])
+    render(Plain(out), [START, StepStarted("kai"), StepFinished("kai", "failed", 1.0, "→ größer"), Notice("info", "…")])
     lines = raw.getvalue().decode("ascii").splitlines()
     assert lines[1] == " * KAI Scheduler"
     assert " x KAI Scheduler - failed: -> gr??er" in lines[2]
 
 
-def test_steps_the_face_was_not_told_of_are_shown_by_id() -> None:
+def test_unannounced_step_is_shown_by_id() -> None:
     assert " ✓ surprise" in plain([START, StepFinished("surprise", "changed", 1.0)])[1]
 
 
 def test_json_lines_are_the_events() -> None:
     out = io.StringIO()
-    tell(JsonLines(out))
+    render(JsonLines(out))
     data = [json.loads(line) for line in out.getvalue().splitlines()]
     assert data == [json.loads(json.dumps(to_json(event))) for event in STORY]
     assert out.getvalue().isascii()
@@ -139,7 +139,7 @@ def test_json_lines_are_the_events() -> None:
 def test_github_groups_annotations_and_summary(tmp_path: Path) -> None:
     out, page = io.StringIO(), tmp_path / "summary.md"
     page.write_text("earlier\n")
-    tell(GitHub(out, str(page)))
+    render(GitHub(out, str(page)))
     log = out.getvalue().splitlines()
     group = next(n for n, line in enumerate(log) if line.startswith("::group::✓ KAI Scheduler"))
     assert log[group + 1].split() == ["1.0", "s", "waiting", "for", "the", "operator", "1/3"]
@@ -162,7 +162,7 @@ def test_github_groups_annotations_and_summary(tmp_path: Path) -> None:
 
 def test_github_step_without_progress_has_no_group() -> None:
     out = io.StringIO()
-    tell(GitHub(out), [START, StepStarted("kai"), StepFinished("kai", "changed", 1.0)])
+    render(GitHub(out), [START, StepStarted("kai"), StepFinished("kai", "changed", 1.0)])
     assert "::group::" not in out.getvalue()
     assert " ✓ KAI Scheduler" in out.getvalue()
 
@@ -170,29 +170,29 @@ def test_github_step_without_progress_has_no_group() -> None:
 def test_output_cannot_forge_a_workflow_command() -> None:
     out = io.StringIO()
     evil = "x\n::set-output name=a::b"
-    tell(GitHub(out), [START, StepStarted("kai"), StepProgress("kai", evil), StepFinished("kai", "failed", 1, evil)])
+    render(GitHub(out), [START, StepStarted("kai"), StepProgress("kai", evil), StepFinished("kai", "failed", 1, evil)])
     commands = [line for line in out.getvalue().splitlines() if line.startswith("::")]
     assert [command.split("::")[1].split()[0] for command in commands] == ["group", "endgroup", "error"]
 
 
 def test_summary_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     out = io.StringIO()
-    tell(GitHub(out, str(tmp_path / "missing" / "summary.md")))
+    render(GitHub(out, str(tmp_path / "missing" / "summary.md")))
     assert "::warning::the job summary cannot be written" in out.getvalue()
 
 
-def test_figures_alone_do_not_fill_a_group() -> None:
+def test_github_group_throttles_progress_counts() -> None:
     out = io.StringIO()
     loading = [StepProgress("kai", "loading", n, 5000, at=n / 100) for n in range(2500)]
-    tell(GitHub(out), [START, StepStarted("kai"), *loading, StepFinished("kai", "changed", 25.0)])
+    render(GitHub(out), [START, StepStarted("kai"), *loading, StepFinished("kai", "changed", 25.0)])
     lines = out.getvalue().splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("::group::"))
     assert [line.split()[0] for line in lines[start + 1 : lines.index("::endgroup::")]] == ["0.0", "10.0", "20.0"]
 
 
-def test_gitlab_sections_carry_real_times() -> None:
+def test_gitlab_sections_have_unix_times() -> None:
     out = io.StringIO()
-    tell(GitLab(out, now=lambda: 1000.0))
+    render(GitLab(out, now=lambda: 1000.0))
     text = out.getvalue()
     assert "\x1b[0Ksection_start:988:lab_kai[collapsed=true]\r\x1b[0K ✓ KAI Scheduler" in text
     assert "waiting for the operator 1/3\n\x1b[0Ksection_end:1000:lab_kai\r\x1b[0K\n" in text
@@ -202,7 +202,7 @@ def test_gitlab_sections_carry_real_times() -> None:
 def test_gitlab_section_names_have_only_allowed_characters() -> None:
     out = io.StringIO()
     story = [StepStarted("tenant:My vC"), StepProgress("tenant:My vC", "x"), StepFinished("tenant:My vC", "changed", 1)]
-    tell(GitLab(out, now=lambda: 0.0), [START, *story])
+    render(GitLab(out, now=lambda: 0.0), [START, *story])
     assert ":lab_tenant_my_vc[" in out.getvalue()
 
 
@@ -218,11 +218,11 @@ def test_gitlab_section_names_have_only_allowed_characters() -> None:
         (io.StringIO(), {"CI": "true"}, "plain"),
     ],
 )
-def test_choice_of_the_face(stream: io.StringIO, env: dict[str, str], mode: str) -> None:
+def test_display_is_chosen_by_stream_and_environment(stream: io.StringIO, env: dict[str, str], mode: str) -> None:
     assert choose(stream, env) == mode
 
 
-def test_attached_face_is_taken_off_again() -> None:
+def test_attached_display_is_detached_at_the_end() -> None:
     bus, out = Bus(), io.StringIO()
     with attach(bus, "plain", out):
         bus.emit(Notice("info", "inside"))
@@ -230,7 +230,7 @@ def test_attached_face_is_taken_off_again() -> None:
     assert out.getvalue() == "info: inside\n"
 
 
-def test_github_face_finds_the_summary_in_the_environment(tmp_path: Path) -> None:
+def test_github_display_finds_the_summary_in_the_environment(tmp_path: Path) -> None:
     bus, page = Bus(), tmp_path / "summary.md"
     with attach(bus, "auto", io.StringIO(), {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(page)}):
         for event in STORY:
@@ -238,7 +238,7 @@ def test_github_face_finds_the_summary_in_the_environment(tmp_path: Path) -> Non
     assert "KAI Scheduler" in page.read_text()
 
 
-def test_faces_draw_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_display_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     bus = Bus()
     with attach(bus, "plain"):
         bus.emit(Notice("info", "the story"))
@@ -246,7 +246,7 @@ def test_faces_draw_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert (captured.out, captured.err) == ("", "info: the story\n")
 
 
-def test_unknown_face_is_refused() -> None:
+def test_unknown_display_is_refused() -> None:
     with pytest.raises(SpecError, match="--ui bord: no such display") as caught, attach(Bus(), "bord"):
         pass
     assert "board" in caught.value.fix

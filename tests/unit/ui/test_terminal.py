@@ -1,4 +1,4 @@
-"""Words: what terminals and logs can take."""
+"""Text that terminals and logs can show."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ STATES = ("waiting", "running", "changed", "unchanged", "failed", "cancelled", "
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "cp437", "no-such-encoding", "ANSI_X3.4-1968"])
-def test_other_encodings_get_only_what_they_can_write(encoding: str) -> None:
-    words = Terminal(encoding)
-    said = [words.glyph(state) for state in STATES]
-    said += [words.spinner(n / 10) for n in range(10)]
-    said += [words.dot, words.ellipsis, *words.bar(0.5, 10), words.clean("a → b … ✓ 漢字 \udcff")]
-    for text in said:
+def test_glyphs_are_encodable_in_any_encoding(encoding: str) -> None:
+    terminal = Terminal(encoding)
+    texts = [terminal.glyph(state) for state in STATES]
+    texts += [terminal.spinner(n / 10) for n in range(10)]
+    texts += [terminal.dot, terminal.ellipsis, *terminal.bar(0.5, 10), terminal.clean("a → b … ✓ 漢字 \udcff")]
+    for text in texts:
         text.encode("ascii" if encoding == "no-such-encoding" else encoding)
-    assert words.clean("a → b …") == "a -> b ..."
+    assert terminal.clean("a → b …") == "a -> b ..."
 
 
-def test_utf8_keeps_what_it_is_given_except_halves_of_characters() -> None:
-    words = Terminal("UTF-8")
-    assert words.clean("a → 漢字") == "a → 漢字"
-    assert words.clean("\udcff") == "?"
-    assert words.glyph("changed") == "✓"
+def test_utf8_keeps_text_except_lone_surrogates() -> None:
+    terminal = Terminal("UTF-8")
+    assert terminal.clean("a → 漢字") == "a → 漢字"
+    assert terminal.clean("\udcff") == "?"
+    assert terminal.glyph("changed") == "✓"
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_utf8_keeps_what_it_is_given_except_halves_of_characters() -> None:
         "red\u2028text",
     ],
 )
-def test_other_peoples_output_becomes_one_harmless_line(dirty: str) -> None:
+def test_foreign_output_becomes_one_clean_line(dirty: str) -> None:
     assert Terminal().clean(dirty).split() == ["red", "text"]
     assert not set(Terminal().clean(dirty)) & set("\x1b\r\n\x00\x07\x08\x7f\u2028")
 
 
-def test_indent_is_kept_where_it_means_something() -> None:
+def test_indent_is_kept_on_request() -> None:
     assert Terminal().clean("\tdeep  ", indent=True) == "    deep"
     assert Terminal().clean("\tdeep  ") == "deep"
 
 
 @pytest.mark.parametrize(("fraction", "filled"), [(0, 0), (0.5, 5), (1, 10), (4, 10), (-1, 0)])
-def test_bar_is_as_wide_as_asked(fraction: float, filled: int) -> None:
+def test_bar_has_the_requested_width(fraction: float, filled: int) -> None:
     full, empty = Terminal().bar(fraction, 10)
     assert (len(full), len(full + empty)) == (filled, 10)
