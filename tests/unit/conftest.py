@@ -23,7 +23,7 @@ Strict = TypeVar("Strict", FakeRunner, FakeApi)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the guard's markers known."""
+    """Register the guard's markers."""
     config.addinivalue_line("markers", "processes(*names): programs that this unit test may really run")
     config.addinivalue_line("markers", "loopback: this unit test may use sockets on this machine")
 
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """No real process, no socket, no state or cache outside the test's own directory."""
-    # A MonkeyPatch of its own: a test that calls monkeypatch.undo() must not open the door.
+    # A separate MonkeyPatch: monkeypatch.undo() in a test must not lift the guard.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KAILAB_STATE", str(tmp_path / "state"))
         patch.setenv("KAILAB_CACHE", str(tmp_path / "cache"))
@@ -45,7 +45,7 @@ def _guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
 
 
 def strictly(fake: Strict) -> Iterator[Strict]:
-    """A fake for one test, which fails when it declared what was never asked for."""
+    """A fake for one test, which fails if declared answers are not used."""
     yield fake
     if unmet := fake.unmet():
         pytest.fail("\n".join(unmet), pytrace=False)
@@ -53,19 +53,19 @@ def strictly(fake: Strict) -> Iterator[Strict]:
 
 @pytest.fixture
 def runner() -> Iterator[FakeRunner]:
-    """A strict runner; the test fails when it declared a command that was never run."""
+    """A strict runner; the test fails if a declared command did not run."""
     yield from strictly(FakeRunner())
 
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that stands still until advanced."""
+    """A clock that moves only when advanced."""
     return FakeClock()
 
 
 @pytest.fixture
 def other() -> Iterator[AnotherLab]:
-    """Another lab on this machine; what it makes is made when the test ends."""
+    """Another lab on this machine; its creations finish with the test."""
     lab = AnotherLab()
     yield lab
     lab.ends()
@@ -73,19 +73,19 @@ def other() -> Iterator[AnotherLab]:
 
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
-    """A strict API server; the test fails when it declared an answer that was never asked for."""
+    """A strict API server; the test fails if a declared answer was not requested."""
     yield from strictly(FakeApi())
 
 
 @pytest.fixture
 def pauses() -> list[float]:
-    """What ``cluster`` would have waited between tries, in seconds."""
+    """Pauses of ``cluster`` between attempts, in seconds."""
     return []
 
 
 @pytest.fixture
 def cluster(api: FakeApi, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """The cluster behind ``api``; it loses no time."""
+    """The cluster behind ``api``, with short timeouts and recorded pauses."""
     monkeypatch.setattr(reflector, "PAUSE", 0.01)
     monkeypatch.setattr(wait, "FIRST_LIST", 0.3)
     made = Cluster(Path("/lab/kubeconfig"), "kind-kailab-demo", transport=api)

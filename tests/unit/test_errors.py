@@ -1,4 +1,4 @@
-"""Errors: their text, their JSON, their exit codes."""
+"""Errors: text, JSON and exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_text_has_what_command_evidence_and_next() -> None:
     assert str(LabError("it broke")) == "it broke"
 
 
-def test_json_of_an_error() -> None:
+def test_json_of_an_error_has_its_next_action_and_exit_code() -> None:
     data = to_json(WaitTimeout("not ready", evidence=("pod pending",), fix="look"))
     assert json.loads(json.dumps(data)) == {
         "error": "WaitTimeout",
@@ -31,7 +31,7 @@ def test_json_of_an_error() -> None:
     }
 
 
-def test_every_error_has_its_own_documented_exit_code() -> None:
+def test_exit_codes_are_unique_and_documented() -> None:
     codes = [cls.exit_code for cls in ALL]
     assert len(set(codes)) == len(codes)
     assert set(codes) | {0} == set(EXIT_CODES)
@@ -40,11 +40,11 @@ def test_every_error_has_its_own_documented_exit_code() -> None:
 
 
 @pytest.mark.parametrize("cls", ALL)
-def test_every_error_has_a_title_of_its_own(cls: type[LabError]) -> None:
+def test_titles_are_unique(cls: type[LabError]) -> None:
     assert [other for other in ALL if other.title == cls.title] == [cls]
 
 
-def test_command_that_failed_can_be_pasted() -> None:
+def test_failed_command_can_be_pasted() -> None:
     error = CommandFailed(["docker", "run", "a b", "$HOME"], 125, err="boom")
     assert error.command == "docker run 'a b' '$HOME'"
     assert error.what == "docker ended with status 125"
@@ -52,7 +52,7 @@ def test_command_that_failed_can_be_pasted() -> None:
     assert (error.argv, error.code) == (("docker", "run", "a b", "$HOME"), 125)
 
 
-def test_evidence_is_the_end_of_stderr_else_of_stdout() -> None:
+def test_evidence_is_the_end_of_stderr_or_stdout() -> None:
     many = "\n".join(str(n) for n in range(40))
     assert CommandFailed(["x"], 1, out="out", err=many).evidence == tuple(str(n) for n in range(28, 40))
     assert CommandFailed(["x"], 1, out="out", err=" \n").evidence == ("out",)

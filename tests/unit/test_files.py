@@ -1,4 +1,4 @@
-"""Files and directories are written whole or not at all."""
+"""Files and directories are replaced atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from lab.files import replacing, write_atomic
 
 
-def test_a_file_is_replaced(tmp_path: Path) -> None:
+def test_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "x"
     write_atomic(path, "one")
     write_atomic(path, b"two")
@@ -18,17 +18,17 @@ def test_a_file_is_replaced(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(("mode", "seen"), [(0o666, 0o644), (0o600, 0o600)])
-def test_the_mode_is_there_from_the_beginning(tmp_path: Path, mode: int, seen: int) -> None:
+@pytest.mark.parametrize(("mode", "expected"), [(0o666, 0o644), (0o600, 0o600)])
+def test_mode_of_a_file_respects_the_umask(tmp_path: Path, mode: int, expected: int) -> None:
     before = os.umask(0o022)
     try:
         write_atomic(tmp_path / "x", "", mode)
     finally:
         os.umask(before)
-    assert (tmp_path / "x").stat().st_mode & 0o777 == seen
+    assert (tmp_path / "x").stat().st_mode & 0o777 == expected
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("before")
 
@@ -43,7 +43,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_directory_is_replaced_and_a_failed_one_removed(tmp_path: Path) -> None:
+def test_directory_is_replaced_and_a_failed_one_removed(tmp_path: Path) -> None:
     target = tmp_path / "folder"
     for name in ("old", "new"):
         with replacing(target) as temporary:

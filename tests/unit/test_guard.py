@@ -1,4 +1,4 @@
-"""The guard and the fakes themselves: a fake that lets something through makes every other test worthless."""
+"""The guard and the strict fakes on which all other tests rely."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def test_sockets_are_refused_but_asyncio_works(guard: Guard) -> None:
 
 
 @pytest.mark.loopback
-def test_loopback_marker_opens_this_machine_only() -> None:
+def test_loopback_marker_allows_local_sockets_only() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         assert client.getpeername() == server.getsockname()
 
 
 @pytest.mark.processes("echo")
-def test_processes_marker_opens_named_programs() -> None:
+def test_processes_marker_allows_named_programs() -> None:
     assert str(sh.Command("echo")("hi")).strip() == "hi"
 
 
-def test_state_and_cache_are_the_tests_own(tmp_path: Path) -> None:
+def test_state_and_cache_are_in_the_tests_directory(tmp_path: Path) -> None:
     assert state_root() == tmp_path / "state"
     assert cache_root() == tmp_path / "cache"
 
@@ -109,14 +109,14 @@ def test_answer_may_depend_on_the_call(runner: FakeRunner) -> None:
     assert handler.calls[0].timeout == 3
 
 
-def test_declared_too_often_is_told() -> None:
+def test_unused_declarations_are_reported() -> None:
     fake = FakeRunner()
     fake.handle("true", times=2)
     fake.run(["true"])
     assert fake.unmet() == ["declared 1 times more than run: true"]
 
 
-def test_which_knows_only_what_was_put_there(runner: FakeRunner) -> None:
+def test_which_finds_declared_programs_only(runner: FakeRunner) -> None:
     runner.has("docker")
     assert runner.which("docker") == Path("/usr/bin/docker")
     assert runner.which("podman") is None

@@ -1,4 +1,4 @@
-"""Paths: state and cache apart, both movable, nothing made by asking."""
+"""Paths of state, cache, labs and assets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_state_and_cache_follow_the_environment(monkeypatch: pytest.MonkeyPatch,
     assert paths.bundles_root() == tmp_path / "c" / "bundles"
 
 
-def test_without_environment_the_platform_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_default_paths_follow_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KAILAB_STATE")
     monkeypatch.delenv("KAILAB_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -36,20 +36,20 @@ def test_relative_override_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp
     assert paths.state_root() == tmp_path / "here"
 
 
-def test_tilde_in_override(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tilde_in_override_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KAILAB_STATE", "~/labs")
     assert paths.state_root() == tmp_path / "labs"
 
 
-def test_cache_is_tagged_as_one(tmp_path: Path) -> None:
+def test_cache_has_a_cachedir_tag(tmp_path: Path) -> None:
     tag = paths.cache_root() / "CACHEDIR.TAG"
     assert tag.read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
     tag.write_text("mine")
     assert (paths.cache_root() / "CACHEDIR.TAG").read_text() == "mine"
 
 
-def test_asking_for_state_makes_nothing(tmp_path: Path) -> None:
+def test_reading_paths_creates_nothing(tmp_path: Path) -> None:
     lab = LabPaths("demo")
     assert lab.journal.parent == lab.root == tmp_path / "state" / "labs" / "demo"
     assert list(tmp_path.iterdir()) == []
@@ -64,24 +64,24 @@ def test_labs_do_not_share_files() -> None:
     assert one.tenant_kubeconfig("a") != two.tenant_kubeconfig("a")
 
 
-def test_what_must_outlive_a_lab_is_outside_its_directory() -> None:
+def test_lock_runs_and_journal_are_outside_the_lab_directory() -> None:
     lab = LabPaths("demo")
     for path in (lab.lock, lab.runs, paths.host_journal()):
         assert lab.root not in path.parents
 
 
 @pytest.mark.parametrize("kind", ["kind", "manifests"])
-def test_assets_of_a_checkout_lie_at_its_top(kind: str) -> None:
+def test_assets_of_a_checkout_are_at_its_root(kind: str) -> None:
     assert paths.assets(kind) == Path(__file__).parents[2] / kind
 
 
-def test_assets_of_a_wheel_lie_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_assets_of_a_wheel_are_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lab" / "_assets" / "kind").mkdir(parents=True)
     monkeypatch.setattr(paths, "__file__", str(tmp_path / "lab" / "paths.py"))
     assert paths.assets("kind") == tmp_path / "lab" / "_assets" / "kind"
 
 
-def test_labs_are_the_folders_of_the_state_that_can_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labs_are_state_folders_with_valid_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path))
     assert lab_names() == ()
     for name in ("b", "a-1", "lost+found", "Demo"):
@@ -92,7 +92,7 @@ def test_labs_are_the_folders_of_the_state_that_can_be_one(tmp_path: Path, monke
     assert lab_names() == ()
 
 
-def test_state_of_another_user_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_state_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path))
 
     def refused(path: Path) -> NoReturn:
@@ -104,7 +104,7 @@ def test_state_of_another_user_is_said_to_be_so(tmp_path: Path, monkeypatch: pyt
     assert "KAILAB_STATE" in caught.value.fix
 
 
-def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_that_cannot_be_created_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(LabError, match="file/cache cannot be created: Not a directory") as caught:

@@ -1,4 +1,4 @@
-"""Results become plain data in one way."""
+"""Serialization of results to JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Outer:
     none: None = None
 
 
-def test_values_and_objects() -> None:
+def test_values_and_dataclasses_become_plain_data() -> None:
     assert json.loads(json.dumps(to_json([Outer(Inner(Path("/x")))]))) == [
         {
             "inner": {"path": "/x", "colours": ["a", "b"]},
@@ -54,18 +54,18 @@ def test_values_and_objects() -> None:
     ]
 
 
-def test_a_class_may_name_its_keys() -> None:
+def test_as_json_of_a_class_is_used() -> None:
     assert to_json({"x": Renamed("demo", Inner(Path("y")))})["x"] == {
         "lab": "demo",
         "inner": {"path": "y", "colours": ["a", "b"]},
     }
 
 
-def test_what_is_not_data_is_refused() -> None:
+def test_unsupported_type_is_refused() -> None:
     with pytest.raises(TypeError, match="object is not data"):
         to_json({"x": object()})
 
 
-def test_a_document_carries_its_version_and_a_list_does_not() -> None:
+def test_document_has_a_schema_version_and_a_list_has_none() -> None:
     assert document(Renamed("demo", Inner(Path("y"))))["schemaVersion"] == 1
     assert document((1, 2)) == [1, 2]

@@ -1,4 +1,4 @@
-"""Words for people."""
+"""Text of durations, counts and suggestions."""
 
 from __future__ import annotations
 
