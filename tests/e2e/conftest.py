@@ -1,4 +1,4 @@
-"""Loads the lab's fixtures (lab/pytest_fixtures.py); the suites need no others."""
+"""Loads the lab's fixtures (lab/pytest_plugin); the suites need no others."""
 
 from __future__ import annotations
 
