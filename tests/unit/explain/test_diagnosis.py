@@ -58,9 +58,13 @@ def test_certain_before_likely_and_causes_before_consequences() -> None:
     scene = Scene(down=("kai-scheduler-default",)).add(queue("default-queue", gpu={"limit": 0}))
     scene.add(pod("big", node="worker-1", ready=True, gpus=2), node("worker-2", gpus=0))
     scene.pending(queue="default-queue", gpus=1)
-    told = scene.explain()
-    assert ids(told) == ["kai.scheduler-down", "queue.limit-zero", "nodes.gpus-taken"]
-    assert [finding.certainty for finding in told.findings] == [Certainty.CERTAIN, Certainty.CERTAIN, Certainty.LIKELY]
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.scheduler-down", "queue.limit-zero", "nodes.gpus-taken"]
+    assert [finding.certainty for finding in explanation.findings] == [
+        Certainty.CERTAIN,
+        Certainty.CERTAIN,
+        Certainty.LIKELY,
+    ]
 
 
 def test_what_only_repeats_is_left_out_beside_a_reason() -> None:
@@ -82,25 +86,25 @@ def test_every_finding_names_its_rule_and_a_next_action() -> None:
 def test_facts_and_summary() -> None:
     scene = Scene()
     scene.pending(gpus=3, says=NONE, ago=125)
-    told = scene.explain()
-    assert told.summary == "Pending for 2 min 05 s, no node yet"
-    assert told.facts == {
+    explanation = scene.explain()
+    assert explanation.summary == "Pending for 2 min 05 s, no node yet"
+    assert explanation.facts == {
         "asks for": "3 whole GPUs, 100m cpu, 128 MiB memory",
         "scheduler": "kai-scheduler",
         "queue": "default → test",
         "PodGroup": "pg-p",
         "KAI": "0.16.8",
     }
-    assert json.loads(json.dumps(to_json(told)))["settled"] is True
+    assert json.loads(json.dumps(to_json(explanation)))["settled"] is True
 
 
 def test_a_cluster_of_which_nothing_can_be_read_raises_no_alarm() -> None:
     scene = Scene()
     scene.pending()
     scene.absent |= set(scene.objects) - {"Pod"}
-    told = scene.explain()
-    assert ids(told) == []
-    assert told.unread == ("Event", "Node")
+    explanation = scene.explain()
+    assert ids(explanation) == []
+    assert explanation.unread == ("Event", "Node")
 
 
 def test_rules_stand_any_missing_kind() -> None:
@@ -156,8 +160,8 @@ def test_a_workload_that_has_its_pods_means_the_one_that_is_worst_off() -> None:
     scene.add({**made, "metadata": meta("web-1", SPACE, ownerReferences=[owner])})
     scene.add(owned("web-1-a", "ReplicaSet", "web-1", node="worker-1", ready=True))
     scene.pending(owned("web-1-b", "ReplicaSet", "web-1", queue="nowhere"))
-    told = scene.explain("web")
-    assert (told.kind, told.name, ids(told)) == ("Pod", "web-1-b", ["queue.unknown"])
+    explanation = scene.explain("web")
+    assert (explanation.kind, explanation.name, ids(explanation)) == ("Pod", "web-1-b", ["queue.unknown"])
 
 
 def test_a_deployment_whose_pods_are_refused() -> None:
@@ -170,9 +174,9 @@ def test_a_deployment_whose_pods_are_refused() -> None:
     scene.add(made)
     says = 'admission webhook "v" denied the request: cannot request both GPU and GPU memory'
     scene.event(made, "FailedCreate", f"Error creating: {says}", by="replicaset-controller")
-    told = scene.explain("web")
-    assert (told.kind, told.summary) == ("Deployment", "0 of 2 pods exist")
-    assert ids(told) == ["admission.fraction-and-whole"]
+    explanation = scene.explain("web")
+    assert (explanation.kind, explanation.summary) == ("Deployment", "0 of 2 pods exist")
+    assert ids(explanation) == ["admission.fraction-and-whole"]
 
 
 def test_short_text_for_a_failed_wait() -> None:
@@ -200,8 +204,8 @@ def test_commands_name_the_cluster_they_are_for() -> None:
     scene = Scene(down=("binder",))
     scene.pending()
     scene.add(request())
-    told = explained(LabSnapshot(scene.world, command=("kubectl", "--kubeconfig", "/a b/c")), "p", SPACE)
-    assert told.findings[0].next.startswith("kubectl --kubeconfig '/a b/c' get deployment,pods")
+    explanation = explained(LabSnapshot(scene.world, command=("kubectl", "--kubeconfig", "/a b/c")), "p", SPACE)
+    assert explanation.findings[0].next.startswith("kubectl --kubeconfig '/a b/c' get deployment,pods")
 
 
 @pytest.mark.parametrize("version", ["0.7.11", "0.9.3", "0.9.8", "0.12.23", "0.14.7", "0.16.8", "0.17.0"])

@@ -12,9 +12,9 @@ UNABLE = "Unable to schedule pod"
 def test_pod_grouper_down() -> None:
     scene = Scene(down=("pod-grouper",))
     scene.add(pod(group=None, ago=2))
-    told = scene.explain()
-    assert ids(told) == ["kai.pod-grouper-down"]
-    assert told.findings[0].evidence[0] == "Deployment kai-scheduler/pod-grouper: 0 of 1 available"
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.pod-grouper-down"]
+    assert explanation.findings[0].evidence[0] == "Deployment kai-scheduler/pod-grouper: 0 of 1 available"
 
 
 def test_a_component_scaled_to_zero_is_scaled_up_again() -> None:
@@ -45,18 +45,18 @@ def test_scheduler_down() -> None:
     scene.add(crashing)
     scene.logs = {"kai-scheduler-default": ("fine", "panic: no leader")}
     scene.pending()
-    told = scene.explain()
-    assert ids(told)[0] == "kai.scheduler-down"
-    assert any("CrashLoopBackOff" in line for line in told.findings[0].evidence)
-    assert "panic: no leader" in told.findings[0].evidence
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "kai.scheduler-down"
+    assert any("CrashLoopBackOff" in line for line in explanation.findings[0].evidence)
+    assert "panic: no leader" in explanation.findings[0].evidence
 
 
 def test_a_deployment_that_the_operator_has_not_made() -> None:
     scene = Scene(down=("kai-operator",)).remove("Deployment", "kai-scheduler-default")
     scene.pending()
-    told = scene.explain()
-    assert ids(told)[0] == "kai.scheduler-down"
-    assert told.findings[0].evidence == (
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "kai.scheduler-down"
+    assert explanation.findings[0].evidence == (
         "Deployment kai-scheduler/kai-scheduler-default does not exist",
         "Deployment kai-scheduler/kai-operator: 0 of 1 available",
     )
@@ -66,9 +66,9 @@ def test_binder_down() -> None:
     scene = Scene(down=("binder",))
     scene.pending()
     scene.add(request())
-    told = scene.explain()
-    assert ids(told) == ["kai.binder-down"]
-    assert "chose node worker-1" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.binder-down"]
+    assert "chose node worker-1" in explanation.findings[0].what
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_admission_down(version: str, name: str, whom: str) -> None:
     job = {"kind": "Job", "metadata": meta("p", SPACE), "spec": {}}
     says = 'Error creating: failed calling webhook "mpod.kai": failed to call webhook: connection refused'
     scene.add(job).event(job, "FailedCreate", says, by="job-controller")
-    told = scene.explain()
-    assert ids(told) == ["kai.admission-down", "admission.webhook-unreachable"]
-    assert whom in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.admission-down", "admission.webhook-unreachable"]
+    assert whom in explanation.findings[0].what
 
 
 def test_no_shard() -> None:
@@ -93,9 +93,9 @@ def test_no_shard() -> None:
 def test_missing_crd() -> None:
     scene = Scene("0.7.11").remove("CustomResourceDefinition", "bindrequests.scheduling.run.ai")
     scene.pending()
-    told = scene.explain()
-    assert ids(told) == ["kai.crd-missing"]
-    assert "bindrequests.scheduling.run.ai" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.crd-missing"]
+    assert "bindrequests.scheduling.run.ai" in explanation.findings[0].what
 
 
 def test_kubernetes_too_new() -> None:
@@ -103,18 +103,18 @@ def test_kubernetes_too_new() -> None:
     for obj in scene.objects["Node"]:
         obj["status"]["nodeInfo"]["kubeletVersion"] = "v1.34.4"
     scene.pending()
-    told = scene.explain()
-    assert ids(told) == ["kai.kubernetes-too-new"]
-    assert "v1.34.4" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.kubernetes-too-new"]
+    assert "v1.34.4" in explanation.findings[0].what
 
 
 def test_a_scheduler_that_says_nothing() -> None:
     scene = Scene()
     scene.logs = {"kai-scheduler-default": ("I all well", "E Error listing resource slices")}
     scene.pending(ago=120)
-    told = scene.explain()
-    assert ids(told) == ["kai.silent"]
-    assert told.findings[0].evidence == ("E Error listing resource slices",)
+    explanation = scene.explain()
+    assert ids(explanation) == ["kai.silent"]
+    assert explanation.findings[0].evidence == ("E Error listing resource slices",)
     scene.pending(pod("young", ago=20))
     assert ids(scene.explain("young")) == []
 
@@ -141,9 +141,9 @@ def test_namespace_left_out() -> None:
     scene = Scene()
     args = ("--scheduler-name", "kai-scheduler", "--namespace-label-selector", "kai=on")
     scene.add(deployment("pod-grouper", "kai-scheduler", "r/podgrouper:v0.16.8", args=args), pod(group=None))
-    told = scene.explain()
-    assert ids(told)[0] == "group.namespace-left-out"
-    assert told.findings[0].next == "kubectl label namespace team kai=on"
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "group.namespace-left-out"
+    assert explanation.findings[0].next == "kubectl label namespace team kai=on"
     scene.add({"kind": "Namespace", "metadata": meta(SPACE, labels={"kai": "on"})})
     assert "group.namespace-left-out" not in ids(scene.explain())
 
@@ -159,9 +159,9 @@ def test_warning_of_the_pod_grouper() -> None:
     scene.add(made).event(
         made, "PodGrouperWarning", "found Ray <x in namespace team> with multiple owners", by="pod-grouper"
     )
-    told = scene.explain()
-    assert ids(told)[0] == "group.warned"
-    assert "multiple owners" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "group.warned"
+    assert "multiple owners" in explanation.findings[0].what
 
 
 def test_the_usual_noise_of_the_pod_grouper_is_no_warning() -> None:
@@ -174,9 +174,9 @@ def test_the_usual_noise_of_the_pod_grouper_is_no_warning() -> None:
 def test_no_group_yet() -> None:
     scene = Scene().add(pod(group=None, ago=40))
     scene.logs = {"pod-grouper": ("failed for other", "failed for p: conflict")}
-    told = scene.explain()
-    assert ids(told) == ["group.none"]
-    assert told.findings[0].evidence == ("failed for other", "failed for p: conflict")[1:]
+    explanation = scene.explain()
+    assert ids(explanation) == ["group.none"]
+    assert explanation.findings[0].evidence == ("failed for other", "failed for p: conflict")[1:]
 
 
 def test_group_that_does_not_exist() -> None:
@@ -188,9 +188,9 @@ def test_group_of_another_pool() -> None:
     scene = Scene()
     scene.add(group("pg-p", labels={"kai.scheduler/node-pool": "blue"}))
     scene.pending()
-    told = scene.explain()
-    assert ids(told)[0] == "group.node-pool"
-    assert told.findings[0].evidence == ("pools that are served: (without the label)",)
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "group.node-pool"
+    assert explanation.findings[0].evidence == ("pools that are served: (without the label)",)
 
 
 def test_group_that_is_not_tried_again() -> None:
@@ -204,8 +204,8 @@ def test_group_that_is_not_tried_again() -> None:
 def test_label_changed_after_the_group_was_made() -> None:
     scene = Scene().add(queue("other", "default"), group("pg-p", queue="gone"))
     scene.pending(queue="other", says="Queue 'gone' does not exist.")
-    told = scene.explain()
-    assert ids(told) == ["queue.unknown", "group.queue-differs"]
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.unknown", "group.queue-differs"]
 
 
 def test_gang_with_too_few_pods() -> None:
@@ -216,9 +216,9 @@ def test_gang_with_too_few_pods() -> None:
         "NotReady",
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist",
     )
-    told = scene.explain()
-    assert ids(told) == ["gang.too-few"]
-    assert told.findings[0].evidence[0] == "PodGroup g: minMember 3, 2 pods exist"
+    explanation = scene.explain()
+    assert ids(explanation) == ["gang.too-few"]
+    assert explanation.findings[0].evidence[0] == "PodGroup g: minMember 3, 2 pods exist"
 
 
 def test_gang_with_gated_pods() -> None:

@@ -12,12 +12,12 @@ from lab.explain.message_rules import message_rules, patterns
 from tests.support.explain_world import SPACE, Scene, group, ids, meta, pod, request
 
 NONE = "no nodes with enough resources were found: "
-SAID: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "data" / "explain_messages.toml").read_text())
+MESSAGES: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "data" / "explain_messages.toml").read_text())
 
 
 def found(rule: PodRule) -> list[str]:
     """The rules that find something where a component reports the rule's text."""
-    scene, text = Scene(), SAID[rule.id]
+    scene, text = Scene(), MESSAGES[rule.id]
     (stream,) = patterns()[rule.id].streams
     reason, _, message = text.partition("|")
     if rule.theme == "tenant":
@@ -47,7 +47,7 @@ def test_a_recorded_message_is_recognized(rule: PodRule) -> None:
 
 
 def test_every_row_has_a_text() -> None:
-    assert set(SAID) == {rule.id for rule in message_rules()}
+    assert set(MESSAGES) == {rule.id for rule in message_rules()}
 
 
 def test_names_from_the_text_are_in_the_sentence() -> None:

@@ -36,10 +36,10 @@ AFFINITY = {
 def test_what_no_node_has(rule: str, asks: dict[str, Any], says: str) -> None:
     scene = Scene()
     scene.pending(says=says, **asks)
-    told = scene.explain()
-    assert ids(told) == [rule]
-    assert told.findings[0].certainty == ("certain" if says else "likely")
-    assert any(line.startswith("node worker-1: ") for line in told.findings[0].evidence)
+    explanation = scene.explain()
+    assert ids(explanation) == [rule]
+    assert explanation.findings[0].certainty == ("certain" if says else "likely")
+    assert any(line.startswith("node worker-1: ") for line in explanation.findings[0].evidence)
 
 
 def test_a_resource_that_no_node_has() -> None:
@@ -67,9 +67,9 @@ def test_taints_are_blamed_and_not_the_cpu_node() -> None:
     scene = Scene()
     scene.add(node("worker-1", taints=("team=a:NoSchedule",)), node("worker-2", gpus=0))
     scene.pending(gpus=1, says=NONE)
-    told = scene.explain()
-    assert ids(told) == ["nodes.taint"]
-    assert "node worker-1: taint team=a:NoSchedule" in told.findings[0].evidence
+    explanation = scene.explain()
+    assert ids(explanation) == ["nodes.taint"]
+    assert "node worker-1: taint team=a:NoSchedule" in explanation.findings[0].evidence
 
 
 def test_a_toleration_lets_it_in() -> None:
@@ -85,10 +85,10 @@ def test_cordoned_node_beside_a_full_one() -> None:
     scene.add(node("worker-1", cordoned=True, taints=("node.kubernetes.io/unschedulable:NoSchedule",)))
     scene.add(pod("big", node="worker-2", ready=True, gpus=2))
     scene.pending(gpus=1, says=NONE)
-    told = scene.explain()
-    assert ids(told) == ["nodes.cordoned", "nodes.gpus-taken"]
-    assert told.findings[0].next == "kubectl uncordon worker-1"
-    assert "worker-2: 2 GPUs held by team/big" in told.findings[1].evidence
+    explanation = scene.explain()
+    assert ids(explanation) == ["nodes.cordoned", "nodes.gpus-taken"]
+    assert explanation.findings[0].next == "kubectl uncordon worker-1"
+    assert "worker-2: 2 GPUs held by team/big" in explanation.findings[1].evidence
 
 
 def test_node_that_is_not_ready() -> None:
@@ -129,9 +129,9 @@ def test_no_room_on_shared_gpus() -> None:
     scene.add(pod("half", node="worker-1", ready=True, fraction=0.7, labels=shares), reservation())
     scene.add(pod("whole", node="worker-1", ready=True, gpus=1), node("worker-2", gpus=0))
     scene.pending(fraction=0.5, says=NONE)
-    told = scene.explain()
-    assert ids(told) == ["shared.no-room"]
-    assert any("0.3 left: team/half" in line for line in told.findings[0].evidence)
+    explanation = scene.explain()
+    assert ids(explanation) == ["shared.no-room"]
+    assert any("0.3 left: team/half" in line for line in explanation.findings[0].evidence)
     scene.pending(pod("small", fraction=0.3), says=NONE)
     assert ids(scene.explain("small")) == ["told.unschedulable"]
 
@@ -160,18 +160,18 @@ def test_cluster_without_gpus_blames_the_device_plugin() -> None:
     scene.add(node("worker-1", gpus=0, capacity=2), node("worker-2", gpus=0))
     scene.add(pod("nvidia-device-plugin-x", "kube-system", scheduler="", node="worker-1", waiting="CrashLoopBackOff"))
     scene.pending(gpus=1, says="The pod team/p requires GPU: 1. No node in the default node-pool has GPU resources")
-    told = scene.explain()
-    assert ids(told)[0] == "nodes.no-gpus"
-    assert "pod kube-system/nvidia-device-plugin-x: Pending, not ready" in told.findings[0].evidence
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "nodes.no-gpus"
+    assert "pod kube-system/nvidia-device-plugin-x: Pending, not ready" in explanation.findings[0].evidence
 
 
 def test_unhealthy_gpus() -> None:
     scene = Scene()
     scene.add(node("worker-1", gpus=1, capacity=2), node("worker-2", gpus=0))
     scene.pending(gpus=2, says=NONE)
-    told = scene.explain()
-    assert ids(told) == ["nodes.gpus", "nodes.gpus-unhealthy"]
-    assert "has 1 GPUs, 1 unhealthy" in told.findings[0].evidence[1]
+    explanation = scene.explain()
+    assert ids(explanation) == ["nodes.gpus", "nodes.gpus-unhealthy"]
+    assert "has 1 GPUs, 1 unhealthy" in explanation.findings[0].evidence[1]
 
 
 def test_nodes_of_another_pool() -> None:
@@ -197,9 +197,9 @@ def test_every_node_has_several_obstacles() -> None:
     scene.add(node("worker-1", cordoned=True), node("worker-2", ready="False"))
     scene.add(*(pod(f"on-{name}", node=name, ready=True, gpus=2) for name in ("worker-1", "worker-2")))
     scene.pending(gpus=1, says="something else: 2 node(s) no")
-    told = scene.explain()
-    assert "nodes.no-fit" in ids(told)
-    (table,) = [finding for finding in told.findings if finding.rule == "nodes.no-fit"]
+    explanation = scene.explain()
+    assert "nodes.no-fit" in ids(explanation)
+    (table,) = [finding for finding in explanation.findings if finding.rule == "nodes.no-fit"]
     assert "node worker-1: cordoned; 0 of 2 GPUs free, the pod wants 1" in table.evidence
 
 
@@ -246,9 +246,9 @@ def test_claim_without_a_class() -> None:
     scene.add({**claim, "spec": {}, "status": {"phase": "Pending"}})
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     scene.pending(spec={"volumes": volumes}, says="VolumeBinding: pod has unbound immediate PersistentVolumeClaims.")
-    told = scene.explain()
-    assert ids(told) == ["volumes.claim-unbound"]
-    assert "names no StorageClass" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["volumes.claim-unbound"]
+    assert "names no StorageClass" in explanation.findings[0].what
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_claim_with_a_class(name: str, why: str) -> None:
     scene.add(claim).event(claim, "ProvisioningFailed", "no disk left", by="x")
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     scene.pending(spec={"volumes": volumes}, says="VolumeBinding: pod has unbound immediate PersistentVolumeClaims.")
-    told = scene.explain()
-    assert why in told.findings[0].what
-    assert any("no disk left" in line for line in told.findings[0].evidence)
+    explanation = scene.explain()
+    assert why in explanation.findings[0].what
+    assert any("no disk left" in line for line in explanation.findings[0].evidence)
 
 
 def test_claim_that_waits_for_its_pod_is_no_reason() -> None:

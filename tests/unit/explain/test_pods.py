@@ -16,17 +16,17 @@ def test_scheduling_gates() -> None:
 
 def test_kai_is_not_here() -> None:
     scene = Scene("").add(pod(group=None))
-    told = scene.explain()
-    assert ids(told) == ["spec.kai-not-here"]
+    explanation = scene.explain()
+    assert ids(explanation) == ["spec.kai-not-here"]
     scene.absent.add("Deployment")
     assert ids(scene.explain()) == []
 
 
 def test_scheduler_of_nobody() -> None:
     scene = Scene().add(pod(group=None, scheduler="kai-schedular"))
-    told = scene.explain()
-    assert ids(told) == ["spec.no-such-scheduler"]
-    assert told.findings[0].next == "correct spec.schedulerName: kai-scheduler"
+    explanation = scene.explain()
+    assert ids(explanation) == ["spec.no-such-scheduler"]
+    assert explanation.findings[0].next == "correct spec.schedulerName: kai-scheduler"
 
 
 @pytest.mark.parametrize("sign", ["event", "lease", "argument"])
@@ -56,9 +56,9 @@ def test_fraction_with_the_default_scheduler(more: dict[str, Any]) -> None:
 )
 def test_key_that_kai_does_not_read(more: dict[str, Any]) -> None:
     scene = Scene().add(pod(node="worker-1", ready=True, **more))
-    told = scene.explain()
-    assert ids(told) == ["spec.share-key"]
-    assert told.stage == "running"
+    explanation = scene.explain()
+    assert ids(explanation) == ["spec.share-key"]
+    assert explanation.stage == "running"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_queue_in_the_wrong_place(more: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("spec", "why"), [({"suspend": True}, "suspended"), ({"parallelism": 0}, "wants no pods")])
 def test_workload_that_wants_no_pods(spec: dict[str, Any], why: str) -> None:
     scene = Scene().add({"kind": "Job", "metadata": meta("p", SPACE), "spec": spec})
-    told = scene.explain()
-    assert ids(told) == ["spec.no-pods-wanted"]
-    assert why in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["spec.no-pods-wanted"]
+    assert why in explanation.findings[0].what
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_workload_that_wants_no_pods(spec: dict[str, Any], why: str) -> None:
 def test_failed_pod(reason: str, rule: str) -> None:
     scene = Scene().add(pod("other", node="worker-1", ready=True, gpus=2))
     scene.add(pod(node="worker-1", gpus=1, status={"phase": "Failed", "reason": reason, "message": "because"}))
-    told = scene.explain()
-    assert ids(told) == [rule]
-    assert any("because" in line for line in told.findings[0].evidence)
+    explanation = scene.explain()
+    assert ids(explanation) == [rule]
+    assert any("because" in line for line in explanation.findings[0].evidence)
 
 
 def test_double_booking_names_who_has_the_gpus() -> None:
@@ -109,9 +109,9 @@ def test_pod_that_ended_with_an_error() -> None:
     state = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}, "restartCount": 0}
     scene = Scene().add(pod(node="worker-1", status={"phase": "Failed", "containerStatuses": [state]}))
     scene.logs = {"team/p": ("no such file",)}
-    told = scene.explain()
-    assert ids(told) == ["pod.exited"]
-    assert told.findings[0].evidence == ("container main: Error with exit code 3", "log: no such file")
+    explanation = scene.explain()
+    assert ids(explanation) == ["pod.exited"]
+    assert explanation.findings[0].evidence == ("container main: Error with exit code 3", "log: no such file")
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_pod_that_ended_with_an_error() -> None:
 def test_pod_that_is_being_deleted(ago: float, finalizers: list[str], ready: str, action: str) -> None:
     more = {"deletionTimestamp": stamp(ago), "finalizers": finalizers}
     scene = Scene().add(node("worker-1", ready=ready), pod(node="worker-1", ready=True, meta=more))
-    told = scene.explain()
-    assert ids(told) == ["pod.deleting"]
-    assert told.findings[0].next.startswith(action)
+    explanation = scene.explain()
+    assert ids(explanation) == ["pod.deleting"]
+    assert explanation.findings[0].next.startswith(action)
 
 
 def test_node_that_is_gone() -> None:
@@ -170,15 +170,15 @@ def test_crash_loop_with_its_last_words() -> None:
         )
     )
     scene.logs = {"team/p": ("starting", "sh: nope: not found")}
-    told = scene.explain()
-    assert ids(told) == ["container.crash-loop"]
-    assert told.findings[0].what.endswith("with exit code 127")
-    assert told.findings[0].evidence == (
+    explanation = scene.explain()
+    assert ids(explanation) == ["container.crash-loop"]
+    assert explanation.findings[0].what.endswith("with exit code 127")
+    assert explanation.findings[0].evidence == (
         "4 restarts; the command was not found",
         "log: starting",
         "log: sh: nope: not found",
     )
-    assert told.findings[0].next == "kubectl logs p -n team -c main --previous"
+    assert explanation.findings[0].next == "kubectl logs p -n team -c main --previous"
 
 
 def test_killed_at_its_memory_limit() -> None:
@@ -188,9 +188,9 @@ def test_killed_at_its_memory_limit() -> None:
         lastState={"terminated": {"reason": "OOMKilled", "exitCode": 137}},
     )
     made["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Mi"
-    told = Scene().add(made).explain()
-    assert ids(told) == ["container.oom"]
-    assert told.findings[0].evidence[0] == "memory limit: 64Mi"
+    explanation = Scene().add(made).explain()
+    assert ids(explanation) == ["container.oom"]
+    assert explanation.findings[0].evidence[0] == "memory limit: 64Mi"
 
 
 def test_init_container_that_goes_on() -> None:
@@ -222,9 +222,9 @@ def test_probes(text: str, restarts: int, found: list[str]) -> None:
 
 
 def test_running_and_not_ready_without_a_word() -> None:
-    told = Scene().add(with_container(state={"running": {}})).explain()
-    assert ids(told) == ["container.not-ready"]
-    assert told.findings[0].certainty == "likely"
+    explanation = Scene().add(with_container(state={"running": {}})).explain()
+    assert ids(explanation) == ["container.not-ready"]
+    assert explanation.findings[0].certainty == "likely"
 
 
 def test_one_of_two_containers_has_ended() -> None:
@@ -240,9 +240,9 @@ def test_container_that_cannot_be_started() -> None:
 
 def test_container_that_is_being_made() -> None:
     scene = Scene().add(pod(node="worker-1", waiting="ContainerCreating"))
-    told = scene.explain()
-    assert ids(told) == ["container.starting"]
-    assert told.findings[0].certainty == "possible"
+    explanation = scene.explain()
+    assert ids(explanation) == ["container.starting"]
+    assert explanation.findings[0].certainty == "possible"
 
 
 @pytest.mark.parametrize(
@@ -255,13 +255,13 @@ def test_a_healthy_pod_gives_no_alarm(more: dict[str, Any]) -> None:
     made = pod(node="worker-1", ready=True, **more)
     scene.add(made).event(made, "Unschedulable", "no nodes with enough resources were found", ago=60)
     scene.event(made, "Scheduled", "Successfully assigned", type="Normal", ago=50)
-    told = scene.explain()
-    assert (ids(told), told.settled, told.summary) == ([], True, "Running and Ready on worker-1")
+    explanation = scene.explain()
+    assert (ids(explanation), explanation.settled, explanation.summary) == ([], True, "Running and Ready on worker-1")
 
 
 def test_a_pod_that_is_done_gives_no_alarm() -> None:
-    told = Scene().add(pod(node="worker-1", phase="Succeeded")).explain()
-    assert (ids(told), told.settled) == ([], True)
+    explanation = Scene().add(pod(node="worker-1", phase="Succeeded")).explain()
+    assert (ids(explanation), explanation.settled) == ([], True)
 
 
 def test_a_command_that_does_not_exist_is_named_also_while_it_backs_off() -> None:
@@ -275,6 +275,6 @@ def test_a_command_that_does_not_exist_is_named_also_while_it_backs_off() -> Non
             restartCount=3, state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": last}
         )
     )
-    told = scene.explain()
-    assert ids(told) == ["container.no-command"]
-    assert told.findings[0].what == "the image of Pod team/p cannot run its command /nope"
+    explanation = scene.explain()
+    assert ids(explanation) == ["container.no-command"]
+    assert explanation.findings[0].what == "the image of Pod team/p cannot run its command /nope"

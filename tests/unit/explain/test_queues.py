@@ -20,10 +20,10 @@ UNABLE = "Unable to schedule pod"
 def test_unknown_queue_with_a_near_name() -> None:
     scene = Scene()
     scene.pending(queue="tset", says="Queue 'tset' does not exist.")
-    told = scene.explain()
-    assert ids(told) == ["queue.unknown"]
-    assert "do you mean test?" in told.findings[0].what
-    assert told.findings[0].next == "label the workload with one of: test"
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.unknown"]
+    assert "do you mean test?" in explanation.findings[0].what
+    assert explanation.findings[0].next == "label the workload with one of: test"
 
 
 @pytest.mark.parametrize("version", ["0.7.11", "0.12.23"])
@@ -42,8 +42,8 @@ def test_a_queue_made_meanwhile_is_not_unknown() -> None:
 def test_no_queue_named_and_no_default_queue() -> None:
     scene = Scene()
     scene.pending(queue=None)
-    told = scene.explain()
-    assert ids(told) == ["queue.no-default"]
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.no-default"]
     scene.add(queue("default-queue"))
     assert "queue.no-default" not in ids(scene.explain())
 
@@ -59,17 +59,17 @@ def test_the_queue_of_the_workload_counts_before_the_group_exists() -> None:
 def test_parent_queue() -> None:
     scene = Scene()
     scene.pending(queue="default", says=UNABLE)
-    told = scene.explain()
-    assert ids(told) == ["queue.not-leaf"]
-    assert told.findings[0].next.endswith("one of its leaves: test")
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.not-leaf"]
+    assert explanation.findings[0].next.endswith("one of its leaves: test")
 
 
 def test_parent_that_does_not_exist() -> None:
     scene = Scene().add(queue("lonely", "gone"))
     scene.pending(queue="lonely", says="Queue 'lonely' does not exist.")
-    told = scene.explain()
-    assert ids(told) == ["queue.orphan"]
-    assert "gone" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.orphan"]
+    assert "gone" in explanation.findings[0].what
 
 
 @pytest.mark.parametrize(("version", "found"), [("0.12.23", ["queue.levels"]), ("0.16.8", ["told.unschedulable"])])
@@ -83,9 +83,9 @@ def test_a_leaf_without_parent_needs_a_newer_kai(version: str, found: list[str])
 def test_limit_of_zero(share: dict[str, float | None], how: str) -> None:
     scene = Scene().add(queue("test", "default", memory=share))
     scene.pending(says="test quota has reached the allowable limit of memory. Limit is 0 GB, currently 0 GB")
-    told = scene.explain()
-    assert ids(told) == ["queue.limit-zero"]
-    assert f"the memory limit of queue test {how}" in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.limit-zero"]
+    assert f"the memory limit of queue test {how}" in explanation.findings[0].what
 
 
 def test_limit_of_zero_for_what_the_pod_does_not_ask_for() -> None:
@@ -97,9 +97,9 @@ def test_limit_of_zero_for_what_the_pod_does_not_ask_for() -> None:
 def test_over_limit_as_kai_says() -> None:
     scene = Scene().add(queue("test", "default", gpu={"limit": 2}, allocated={"nvidia.com/gpu": "2"}))
     scene.pending(gpus=1, says=LIMIT)
-    told = scene.explain()
-    assert ids(told) == ["queue.over-limit"]
-    assert told.findings[0].evidence[1:3] == (
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.over-limit"]
+    assert explanation.findings[0].evidence[1:3] == (
         "queue test: 2 GPUs used, limit 2",
         "queue default: nothing used, no bounds",
     )
@@ -108,17 +108,17 @@ def test_over_limit_as_kai_says() -> None:
 def test_over_limit_of_a_parent() -> None:
     scene = Scene().add(queue("default", gpu={"limit": 2}, allocated={"nvidia.com/gpu": "2"}))
     scene.pending(gpus=1, says=LIMIT.replace("test quota", "default quota"))
-    told = scene.explain()
-    assert ids(told) == ["queue.over-limit"]
-    assert "queue default, a parent of test," in told.findings[0].what
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.over-limit"]
+    assert "queue default, a parent of test," in explanation.findings[0].what
 
 
 def test_over_limit_before_kai_says_so() -> None:
     scene = Scene().add(queue("test", "default", gpu={"limit": 1}, allocated={"nvidia.com/gpu": "1"}))
     scene.pending(gpus=1)
-    told = scene.explain()
-    assert ids(told)[0] == "queue.over-limit"
-    assert told.findings[0].certainty == "likely"
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "queue.over-limit"
+    assert explanation.findings[0].certainty == "likely"
 
 
 def test_over_limit_names_who_holds_the_gpus() -> None:
@@ -134,18 +134,18 @@ def test_over_quota_when_it_may_not_be_preempted() -> None:
     scene = Scene().add(queue("test", "default", gpu={"quota": 0}))
     scene.add(group("pg-p", priorityClassName="inference", refusals={"NonPreemptibleOverQuota": QUOTA}))
     scene.pending(gpus=1, says=QUOTA)
-    told = scene.explain()
-    assert ids(told) == ["queue.over-quota"]
-    assert "spec.resources.gpu.quota of queue test" in told.findings[0].next
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.over-quota"]
+    assert "spec.resources.gpu.quota of queue test" in explanation.findings[0].next
 
 
 def test_the_trap_of_default_queue() -> None:
     scene = Scene().add(queue("default-queue", gpu={"quota": 0}))
     scene.add(group("pg-p", queue="default-queue", priorityClassName="inference"))
     scene.pending(queue=None, gpus=1, says=QUOTA.replace("test quota", "default-queue quota"))
-    told = scene.explain()
-    assert ids(told) == ["queue.default-queue-quota"]
-    assert "priorityClassName=train" in told.findings[0].next
+    explanation = scene.explain()
+    assert ids(explanation) == ["queue.default-queue-quota"]
+    assert "priorityClassName=train" in explanation.findings[0].next
 
 
 def test_once_a_node_is_chosen_the_queue_is_no_reason() -> None:

@@ -34,12 +34,12 @@ def test_scenarios_were_captured() -> None:
 def test_the_reason_is_found(path: Path) -> None:
     data, worlds = load(path)
     subject = data["subject"]
-    told = explained(worlds, subject["name"], subject["namespace"], subject["tenant"])
+    explanation = explained(worlds, subject["name"], subject["namespace"], subject["tenant"])
     if data["expects"]:
-        assert told.findings[0].rule == data["expects"]
-        assert told.findings[0].evidence or told.findings[0].what
+        assert explanation.findings[0].rule == data["expects"]
+        assert explanation.findings[0].evidence or explanation.findings[0].what
     else:
-        assert (told.stage, told.findings) == (PodStage.RUNNING, ())
+        assert (explanation.stage, explanation.findings) == (PodStage.RUNNING, ())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])

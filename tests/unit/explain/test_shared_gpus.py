@@ -17,9 +17,9 @@ def binding(says: str = "", **more: str) -> Scene:
 
 
 def test_bind_under_way() -> None:
-    told = binding().explain()
-    assert ids(told) == ["bind.in-progress"]
-    assert told.findings[0].evidence == (f"BindRequest p: Pending, Regular, GPU group {GROUP}",)
+    explanation = binding().explain()
+    assert ids(explanation) == ["bind.in-progress"]
+    assert explanation.findings[0].evidence == (f"BindRequest p: Pending, Regular, GPU group {GROUP}",)
 
 
 def test_binder_that_gave_up() -> None:
@@ -36,15 +36,17 @@ def test_binder_that_gave_up() -> None:
 )
 def test_reservation_pod_that_does_not_start(rule: str, waiting: str, message: str) -> None:
     scene = binding().add(reservation(uuid="", waiting=waiting, message=message))
-    told = scene.explain()
-    assert ids(told) == [rule]
-    assert any(waiting in line for line in told.findings[0].evidence)
+    explanation = scene.explain()
+    assert ids(explanation) == [rule]
+    assert any(waiting in line for line in explanation.findings[0].evidence)
 
 
 def test_class_of_the_reservation_pod_does_not_exist() -> None:
-    told = binding('pods "gpu-reservation-1" is forbidden: pod rejected: RuntimeClass "nvidia" not found').explain()
-    assert ids(told) == ["shared.reservation-class"]
-    assert "binder.runtimeClassName" in told.findings[0].next
+    explanation = binding(
+        'pods "gpu-reservation-1" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
+    ).explain()
+    assert ids(explanation) == ["shared.reservation-class"]
+    assert "binder.runtimeClassName" in explanation.findings[0].next
 
 
 def test_reservation_pod_that_finds_no_gpu() -> None:
@@ -69,21 +71,21 @@ def test_old_events_of_other_reservation_pods_are_no_reason() -> None:
 
 def test_reservation_pod_without_its_annotation() -> None:
     scene = binding().add(reservation(uuid=""))
-    told = scene.explain()
-    assert ids(told)[0] == "shared.reservation-stuck"
-    assert told.findings[0].certainty == "likely"
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "shared.reservation-stuck"
+    assert explanation.findings[0].certainty == "likely"
 
 
 def test_reservation_pod_that_may_not_be_created() -> None:
-    told = binding('pods "gpu-reservation-1" is forbidden: exceeded quota: q, requested: pods=1').explain()
-    assert ids(told) == ["shared.reservation-refused"]
+    explanation = binding('pods "gpu-reservation-1" is forbidden: exceeded quota: q, requested: pods=1').explain()
+    assert ids(explanation) == ["shared.reservation-refused"]
 
 
 def test_failed_reservation_pod() -> None:
     scene = binding().add(reservation(uuid="", status={"phase": "Failed", "reason": "UnexpectedAdmissionError"}))
-    told = scene.explain()
-    assert ids(told) == ["shared.reservation-no-gpu"]
-    assert told.findings[0].next.endswith("delete pod gpu-reservation-1 -n kai-resource-reservation")
+    explanation = scene.explain()
+    assert ids(explanation) == ["shared.reservation-no-gpu"]
+    assert explanation.findings[0].next.endswith("delete pod gpu-reservation-1 -n kai-resource-reservation")
 
 
 @pytest.mark.parametrize("ready", [True, False])

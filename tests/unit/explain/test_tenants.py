@@ -38,18 +38,18 @@ def test_queue_that_exists_only_inside() -> None:
     tenant, made = inside()
     tenant.add(queue("mine"))
     host = Scene().add(synced("p-x", made, "blue", queue="mine", group=None, ago=1))
-    told = explain_in_tenant(host, tenant)
-    assert ids(told) == ["tenant.queue-only-inside"]
-    assert told.findings[0].side == "host"
-    assert told.facts is not None
-    assert told.facts["on the host"] == "vcluster-blue/p-x"
+    explanation = explain_in_tenant(host, tenant)
+    assert ids(explanation) == ["tenant.queue-only-inside"]
+    assert explanation.findings[0].side == "host"
+    assert explanation.facts is not None
+    assert explanation.facts["on the host"] == "vcluster-blue/p-x"
 
 
 def test_queue_that_exists_only_on_the_host() -> None:
     tenant, _ = inside("0.16.8", queue="shared", ago=1)
-    told = explain_in_tenant(Scene().add(queue("shared", "default"), control_plane()), tenant, own=True)
-    assert ids(told) == ["tenant.queue-only-on-host"]
-    assert told.findings[0].side == "tenant blue"
+    explanation = explain_in_tenant(Scene().add(queue("shared", "default"), control_plane()), tenant, own=True)
+    assert ids(explanation) == ["tenant.queue-only-on-host"]
+    assert explanation.findings[0].side == "tenant blue"
 
 
 def test_queue_that_exists_nowhere() -> None:
@@ -63,9 +63,9 @@ def test_host_admission_refuses() -> None:
     says = 'Error syncing to host cluster: create object: admission webhook "v" denied the request: '
     says += "gpu-fraction annotation value must be a positive number smaller than 1.0"
     tenant.event(made, "SyncError", says, by="pod-syncer")
-    told = explain_in_tenant(Scene().add(control_plane()), tenant)
-    assert ids(told) == ["admission.fraction-value"]
-    assert told.side == "tenant blue"
+    explanation = explain_in_tenant(Scene().add(control_plane()), tenant)
+    assert ids(explanation) == ["admission.fraction-value"]
+    assert explanation.side == "tenant blue"
 
 
 def test_host_refuses_in_words_that_no_rule_knows() -> None:
@@ -78,15 +78,15 @@ def test_class_that_is_not_lent() -> None:
     tenant, made = inside()
     says = 'did not sync pod "p" to host because the runtime class "nvidia" in the host does not match the selector'
     tenant.event(made, "SyncWarning", says)
-    told = explain_in_tenant(Scene().add(control_plane()), tenant)
-    assert ids(told) == ["tenant.class-not-synced"]
-    assert "sync.fromHost.runtimeClasses" in told.findings[0].next
+    explanation = explain_in_tenant(Scene().add(control_plane()), tenant)
+    assert ids(explanation) == ["tenant.class-not-synced"]
+    assert "sync.fromHost.runtimeClasses" in explanation.findings[0].next
 
 
 def test_control_plane_down() -> None:
     tenant, _ = inside()
-    told = explain_in_tenant(Scene().add(control_plane(ready=False)), tenant)
-    assert ids(told) == ["tenant.syncer-down"]
+    explanation = explain_in_tenant(Scene().add(control_plane(ready=False)), tenant)
+    assert ids(explanation) == ["tenant.syncer-down"]
 
 
 def test_pod_that_the_syncer_forgot() -> None:
@@ -114,9 +114,9 @@ def test_priority_class_that_got_lost() -> None:
     host = Scene().add(
         synced("p-x", made, "blue", ago=1), {**group("pg-p-x"), "metadata": meta("pg-p-x", "vcluster-blue")}
     )
-    told = explain_in_tenant(host, tenant)
-    assert ids(told) == ["tenant.class-blanked"]
-    assert told.findings[0].evidence == ("PodGroup's class: train",)
+    explanation = explain_in_tenant(host, tenant)
+    assert ids(explanation) == ["tenant.class-blanked"]
+    assert explanation.findings[0].evidence == ("PodGroup's class: train",)
 
 
 def test_two_kais() -> None:
@@ -133,9 +133,9 @@ def test_two_kais() -> None:
     )
     host = Scene().add(on_host)
     host.add({**group("pg-x"), "metadata": meta("pg-x", "vcluster-blue")})
-    told = explain_in_tenant(host, tenant, own=True)
-    assert ids(told)[0] == "tenant.two-kais"
-    assert "shared.configmaps" not in ids(told)
+    explanation = explain_in_tenant(host, tenant, own=True)
+    assert ids(explanation)[0] == "tenant.two-kais"
+    assert "shared.configmaps" not in ids(explanation)
 
 
 OPT_IN = {"kailab.dev/kai": "host"}
@@ -151,19 +151,19 @@ def opted(*args: str, webhook: bool = False) -> Scene:
 
 def test_namespace_that_does_not_belong_to_the_hosts_kai() -> None:
     scene = opted("--namespace-label-selector", "kailab.dev/kai=host")
-    told = scene.explain()
-    assert ids(told)[0] == "tenant.not-opted-in"
-    assert told.findings[0].next == "kubectl label namespace team kailab.dev/kai=host"
-    assert told.findings[0].evidence == ("pod-grouper: --namespace-label-selector kailab.dev/kai=host",)
+    explanation = scene.explain()
+    assert ids(explanation)[0] == "tenant.not-opted-in"
+    assert explanation.findings[0].next == "kubectl label namespace team kailab.dev/kai=host"
+    assert explanation.findings[0].evidence == ("pod-grouper: --namespace-label-selector kailab.dev/kai=host",)
     scene.add({"kind": "Namespace", "metadata": meta(SPACE, labels=OPT_IN)})
     assert "tenant.not-opted-in" not in ids(scene.explain())
 
 
 def test_webhooks_that_leave_the_namespace_out() -> None:
     """A pod that brought its PodGroup along is scheduled all the same, and not prepared for its fraction."""
-    told = opted(webhook=True).add(pod(group="own", fraction=0.5), group("own")).explain()
-    assert "tenant.not-opted-in" in ids(told)
-    assert "webhook configuration mutating-kai-admission" in told.findings[0].evidence[0]
+    explanation = opted(webhook=True).add(pod(group="own", fraction=0.5), group("own")).explain()
+    assert "tenant.not-opted-in" in ids(explanation)
+    assert "webhook configuration mutating-kai-admission" in explanation.findings[0].evidence[0]
 
 
 def test_kai_that_looks_at_all_namespaces_or_at_others_leaves_nobody_out_for_tenants() -> None:
@@ -199,8 +199,8 @@ def test_healthy_pod_of_a_tenant_gives_no_alarm() -> None:
     host = Scene().add(
         synced("p-x", made, "blue", node="worker-1", ready=True, fraction=0.5, labels=shares), reservation()
     )
-    told = explain_in_tenant(host, tenant)
-    assert (ids(told), told.settled) == ([], True)
+    explanation = explain_in_tenant(host, tenant)
+    assert (ids(explanation), explanation.settled) == ([], True)
 
 
 def test_synced_pod_asked_for_on_the_host_knows_its_tenant() -> None:
