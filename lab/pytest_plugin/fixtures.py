@@ -192,8 +192,8 @@ def _tenant_spec(request: pytest.FixtureRequest, lab: Lab, word: str) -> TenantS
 
 
 @pytest.fixture
-def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[..., WorkloadNamespace]]:
-    """Create workload namespaces: ``new_place()`` on the host, ``new_place("NAME")`` in a tenant.
+def new_workloads(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[..., WorkloadNamespace]]:
+    """Create workload namespaces: ``new_workloads()`` on the host, ``new_workloads("NAME")`` in a tenant.
 
     The namespaces are deleted when the test ends. If the test leases a node (``gpu_node_lease``), their pods run there.
     """
@@ -230,15 +230,15 @@ def new_place(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Callable[...
 
 @pytest.fixture
 def workloads(
-    request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., WorkloadNamespace]
+    request: pytest.FixtureRequest, lab: Lab, new_workloads: Callable[..., WorkloadNamespace]
 ) -> WorkloadNamespace:
     """A fresh namespace: as the marker ``places`` says, else in the ``tenant``, else on the host."""
     word = getattr(request, "param", "")
     if not word and uses(request.node, "tenant"):
         word = request.getfixturevalue("tenant").name
     if word in ("", HOST):
-        return new_place()
-    return new_place(_tenant_spec(request, lab, word).name)
+        return new_workloads()
+    return new_workloads(_tenant_spec(request, lab, word).name)
 
 
 @pytest.fixture
@@ -246,6 +246,13 @@ def place(workloads: WorkloadNamespace) -> WorkloadNamespace:
     """Deprecated name of ``workloads``."""
     warn_renamed("place", "workloads")
     return workloads
+
+
+@pytest.fixture
+def new_place(new_workloads: Callable[..., WorkloadNamespace]) -> Callable[..., WorkloadNamespace]:
+    """Deprecated name of ``new_workloads``."""
+    warn_renamed("new_place", "new_workloads")
+    return new_workloads
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def free_gpus(request: pytest.FixtureRequest, lab: Lab) -> None:
 
 def _nudge(request: pytest.FixtureRequest, nodes: Sequence[str]) -> None:
     """Let KAI bind a pod to each node, so that its binder syncs the GPUs there. Raises WaitTimeout."""
-    workloads, queue = request.getfixturevalue("new_place")(), request.getfixturevalue("queue")
+    workloads, queue = request.getfixturevalue("new_workloads")(), request.getfixturevalue("queue")
     names = [f"nudge-{number}" for number in range(len(nodes))]
     workloads.submit(*(on_node(cpu_pod(name, queue=queue), node) for name, node in zip(names, nodes, strict=True)))
     workloads.on_host(lambda pod: bool(pod.node), *names, what="bound")

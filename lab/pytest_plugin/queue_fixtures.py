@@ -19,12 +19,12 @@ OWNERS = ("Deployment", "Job")
 
 @pytest.fixture
 def new_queues(
-    request: pytest.FixtureRequest, lab: Lab, new_place: Callable[..., WorkloadNamespace]
+    request: pytest.FixtureRequest, lab: Lab, new_workloads: Callable[..., WorkloadNamespace]
 ) -> Iterator[Callable[..., dict[str, str]]]:
     """Create a tree of queues: ``new_queues(QueueSpec(…), …)`` maps each queue's name to its name in the cluster.
 
     At the end the owners of the test's pods are deleted first, then the pods, then the queues. The fixture requests
-    ``new_place`` so that this happens before the namespaces are cleared, in whatever order a test names its fixtures.
+    ``new_workloads`` so that this happens before the namespaces are cleared, whatever the order of a test's fixtures.
     """
     with ExitStack() as trees:
 

@@ -129,11 +129,11 @@ def test_all_measures_are_in_place(lab: Lab, tenant: TenantFixture) -> None:
 @on_gpus(2)
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(10 * ROUNDS, marks=pytest.mark.long)])
 def test_nothing_is_lost_while_pods_come_and_go_on_both_sides(
-    rounds: int, unshared: None, lab: Lab, tenant: TenantFixture, new_place: NewPlace, queue: str, inner_queue: str
+    rounds: int, unshared: None, lab: Lab, tenant: TenantFixture, new_workloads: NewPlace, queue: str, inner_queue: str
 ) -> None:
     """New pods share the GPUs of protected ones: each round makes the binders check the GPU groups."""
     cluster, space = lab.cluster, tenant_namespace(tenant.name)
-    inside, on_host = new_place(tenant.name), new_place()
+    inside, on_host = new_workloads(tenant.name), new_workloads()
     mine, theirs = pair(inside, inner_queue), pair(on_host, queue)
     protected = [*mine, *theirs]
     for pods, home in ((mine, space), (theirs, RESERVATIONS)):
@@ -192,13 +192,13 @@ def test_without_dedicated_nodes_gpus_are_given_away_twice(
     lab: Lab,
     tenant: TenantFixture,
     workloads: WorkloadNamespace,
-    new_place: NewPlace,
+    new_workloads: NewPlace,
     queue: str,
     inner_queue: str,
 ) -> None:
     """A virtual node shows all its GPUs, whoever uses them."""
     node = node_of(lab, tenant.name)
-    on_host = new_place()
+    on_host = new_workloads()
     with without_dedicated_nodes(lab, node.name):
         on_host.submit(on_node(brief(gpu_pod("host", gpus=node.gpus, queue=queue)), node.name))
         (host,) = on_host.running("host", timeout=WAIT)

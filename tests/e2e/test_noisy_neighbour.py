@@ -44,14 +44,14 @@ FAULTS = [
 class Repair:
     """Repairs the tenant."""
 
-    def __init__(self, own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> None:
+    def __init__(self, own: OwnKai, new_workloads: Callable[..., WorkloadNamespace]) -> None:
         self.own = own
-        self.new_place = new_place
+        self.new_workloads = new_workloads
         self.done = False
 
     def __call__(self) -> None:
         """Repair the tenant, and verify that its KAI schedules. Raises LabError."""
-        self.own.repair(self.new_place)
+        self.own.repair(self.new_workloads)
         self.done = True
 
 
@@ -64,9 +64,9 @@ def own(lab: Lab, tenant: TenantFixture) -> OwnKai:
 
 
 @pytest.fixture
-def repair(own: OwnKai, new_place: Callable[..., WorkloadNamespace]) -> Iterator[Repair]:
+def repair(own: OwnKai, new_workloads: Callable[..., WorkloadNamespace]) -> Iterator[Repair]:
     """The tenant's repair; runs at the end, unless the test ran it."""
-    repair = Repair(own, new_place)
+    repair = Repair(own, new_workloads)
     yield repair
     if not repair.done:
         repair()
@@ -77,24 +77,24 @@ def test_neighbours_do_not_notice(
     fault: Fault,
     own: OwnKai,
     repair: Repair,
-    new_place: Callable[..., WorkloadNamespace],
+    new_workloads: Callable[..., WorkloadNamespace],
     queue: str,
     request: pytest.FixtureRequest,
 ) -> None:
-    target = new_place(own.tenant.name)
-    report = monitor_fault(neighbours_of(own, new_place, queue), fault.inject(own, target), repair)
+    target = new_workloads(own.tenant.name)
+    report = monitor_fault(neighbours_of(own, new_workloads, queue), fault.inject(own, target), repair)
     path = save(request, fault, own, report)
     assert problems(report) == [], f"figures: {path}"
 
 
 @pytest.mark.long
 def test_neighbours_do_not_notice_that_a_namespace_is_deleted(
-    lab: Lab, own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str, request: pytest.FixtureRequest
+    lab: Lab, own: OwnKai, new_workloads: Callable[..., WorkloadNamespace], queue: str, request: pytest.FixtureRequest
 ) -> None:
     """Uses a disposable tenant; its normal removal then deletes what is left of it on the host."""
     with disposable_tenant(lab, own.tenant) as spec:
         disposable = OwnKai(lab, spec)
-        fault = NAMESPACE_DELETED.inject(disposable, new_place())
-        report = monitor_fault(neighbours_of(disposable, new_place, queue), fault, lambda: None)
+        fault = NAMESPACE_DELETED.inject(disposable, new_workloads())
+        report = monitor_fault(neighbours_of(disposable, new_workloads, queue), fault, lambda: None)
     path = save(request, NAMESPACE_DELETED, disposable, report)
     assert problems(report) == [], f"figures: {path}"

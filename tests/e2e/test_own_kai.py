@@ -270,13 +270,13 @@ def others(own: OwnKai) -> list[Cluster]:
 @pytest.mark.tenants(OWN, min=2)
 @pytest.mark.gpus
 def test_all_tenants_at_once_share_no_gpu(
-    lab: Lab, new_place: Callable[[str], WorkloadNamespace], gpu_uuids: Uuids, free_gpus: None
+    lab: Lab, new_workloads: Callable[[str], WorkloadNamespace], gpu_uuids: Uuids, free_gpus: None
 ) -> None:
     """KAI of several versions and, in some tenants, the default scheduler: each allocates its own GPUs."""
     places: dict[str, tuple[WorkloadNamespace, tuple[str, ...]]] = {}
     others: dict[str, list[Json]] = {}
     for spec in matching(lab.tenants, [OWN, "default"]):
-        workloads = new_place(spec.name)
+        workloads = new_workloads(spec.name)
         if spec.mode == OWN:
             own = OwnKai(lab, spec)
             gpus_of(own, 2)

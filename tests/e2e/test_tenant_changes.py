@@ -38,7 +38,7 @@ def other_version(lab: Lab, tenant: TenantFixture) -> str:
 
 
 @pytest.fixture
-def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNamespace]) -> WorkloadNamespace:
+def load(lab: Lab, tenant: TenantFixture, new_workloads: Callable[[str], WorkloadNamespace]) -> WorkloadNamespace:
     """A whole-GPU pod, and two fractions on one GPU, that run in the tenant."""
     if not tenant.spec.gpu_sharing:
         pytest.skip(f"needs gpuSharing in tenant {tenant.name}")
@@ -46,7 +46,7 @@ def load(lab: Lab, tenant: TenantFixture, new_place: Callable[[str], WorkloadNam
     if room.gpus < 2:
         pytest.skip(f"needs 2 free GPUs in tenant {tenant.name}, there are {room.gpus}")
     queue = smoke_test_queue(inner_spec(lab.spec, tenant.spec))
-    workloads = new_place(tenant.name)
+    workloads = new_workloads(tenant.name)
     # One after the other: while a fraction is bound, another bind may cost it its GPU (early-reservation-removal).
     for pod in (
         fraction_pod("half", fraction=0.5, queue=queue),

@@ -67,8 +67,8 @@ def test_default_tenant_gets_whole_gpus(tenant: TenantFixture, workloads: Worklo
 
 @pytest.mark.without_kai
 @pytest.mark.tenants(min=2)
-def test_tenants_do_not_see_each_other(lab: Lab, new_place: Callable[[str], WorkloadNamespace]) -> None:
-    mine, other = (new_place(tenant.name) for tenant in lab.tenants[:2])
+def test_tenants_do_not_see_each_other(lab: Lab, new_workloads: Callable[[str], WorkloadNamespace]) -> None:
+    mine, other = (new_workloads(tenant.name) for tenant in lab.tenants[:2])
     mine.submit(cpu_pod("mine", scheduler=None))
     mine.running("mine")
     pods = other.cluster.list("Pod")

@@ -21,23 +21,20 @@ from .own_kai import OwnKai, with_class
 Json = dict[str, Any]
 
 
-def neighbours_of(own: OwnKai, new_place: Callable[..., WorkloadNamespace], queue: str) -> list[Neighbour]:
+def neighbours_of(own: OwnKai, new_workloads: Callable[..., WorkloadNamespace], queue: str) -> list[Neighbour]:
     """Return the neighbours of the tenant ``own``, each with steady pods; ``queue`` is one of the host's KAI."""
     lab = own.lab
     version = lab.kai_version or ""
     shared = lab.has_kai and _free_gpu_nodes(lab)
     scheduler = KAI_SCHEDULER if lab.has_kai else None
     chosen = queue if lab.has_kai else None
-    found = [
-        Neighbour(
-            HOST, new_place(), scheduler, chosen, frozenset({own.namespace}), steady(scheduler, chosen, version, shared)
-        )
-    ]
+    pods = steady(scheduler, chosen, version, shared)
+    found = [Neighbour(HOST, new_workloads(), scheduler, chosen, frozenset({own.namespace}), pods)]
     for tenant in (tenant for tenant in lab.tenants if tenant.name != own.tenant.name):
         name, its_queue, its_version = _scheduler_of(lab, tenant, chosen)
         half = (tenant.mode == "own-kai" and lab.gpu_mode != "none") or (tenant.mode == "host-kai" and shared)
         pods = steady(name, its_queue, its_version, half)
-        found.append(Neighbour(tenant.name, new_place(tenant.name), name, its_queue, pods=pods))
+        found.append(Neighbour(tenant.name, new_workloads(tenant.name), name, its_queue, pods=pods))
     return found
 
 

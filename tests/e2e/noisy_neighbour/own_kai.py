@@ -54,14 +54,14 @@ class OwnKai:
         """Return the context of a step that works inside the tenant."""
         return tenant_context(self.lab.context(step), self.tenant)
 
-    def repair(self, new_place: Callable[[str], WorkloadNamespace]) -> None:
+    def repair(self, new_workloads: Callable[[str], WorkloadNamespace]) -> None:
         """Repair the tenant with its steps of ``lab up``, and verify that its KAI schedules a pod.
 
         A control plane without a volume starts empty after its pod was deleted: then KAI and queues are created again
         too. Raises LabError.
 
         Args:
-            new_place: creates a workload namespace in the tenant; called when its API answers again.
+            new_workloads: creates a workload namespace in the tenant; called when its API answers again.
         """
         vcluster = VirtualCluster(self.lab.spec, self.tenant)
         ctx = self.lab.context(vcluster.id)
@@ -72,7 +72,7 @@ class OwnKai:
             if step.observe(within).state is not State.READY:
                 step.apply(within)
             step.verify(within)
-        workloads = new_place(self.tenant.name)
+        workloads = new_workloads(self.tenant.name)
         workloads.submit(cpu_pod("proof", queue=self.queue))
         workloads.running("proof", timeout=WAIT)
 

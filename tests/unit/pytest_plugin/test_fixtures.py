@@ -110,12 +110,13 @@ def test_old_fixture_names_warn_and_still_work(run: Run, lab: FakeLab) -> None:
         import pytest
 
         @pytest.mark.places("host", "host-kai")
-        def test_old(gpu_home, home, place):
-            assert (gpu_home, place.node) == (home.name, gpu_home)
+        def test_old(gpu_home, home, place, new_place):
+            assert (gpu_home, place.node, new_place().node) == (home.name, gpu_home, gpu_home)
         """
     )
     result.assert_outcomes(passed=3)
-    for old, new in {"place": "workloads", "gpu_home": "gpu_node_lease", "home": "leased_node"}.items():
+    renamed = {"place": "workloads", "new_place": "new_workloads", "gpu_home": "gpu_node_lease", "home": "leased_node"}
+    for old, new in renamed.items():
         result.stdout.fnmatch_lines([f"*DeprecationWarning: fixture '{old}' is deprecated: use '{new}'"])
 
 
