@@ -43,7 +43,7 @@ def test_interrupt_stops_cleanly_and_down_clears(cli: Cli, engine: HostRunner, s
     cli.labs.append(NAME)
     done = cli.until(at_start_of("cluster"), sent, *ARGS, delay=4.0)
     assert done.code == 130, done.err[-2000:]
-    assert "run the same command again to go on" in done.err
+    assert "re-run the same command to continue" in done.err
     assert "Traceback" not in done.err
     left = engine.run(["pgrep", "-af", f"kailab-{NAME}"], check=False).out
     assert "kind create" not in left

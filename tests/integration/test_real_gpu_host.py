@@ -97,10 +97,10 @@ def test_the_machine_is_discovered_as_it_is(host: ScratchHost) -> None:
 def test_what_goes_wrong_on_a_machine_is_named(host: ScratchHost) -> None:
     kernel = "/proc/driver/nvidia/version"
     host.run("sed", "-i", f"s/{VERSION}/998.1/", kernel)
-    assert "has driver 998.1 loaded" in discovered(host)["choices"]["auto"][1]
+    assert "the loaded driver is 998.1" in discovered(host)["choices"]["auto"][1]
     host.run("sed", "-i", f"s/998.1/{VERSION}/", kernel)
     host.run("mv", "/dev/nvidia-uvm", "/dev/away")
-    assert "/dev/nvidia-uvm not there" in discovered(host)["choices"]["auto"][1]
+    assert "/dev/nvidia-uvm missing" in discovered(host)["choices"]["auto"][1]
     host.run("mv", "/dev/away", "/dev/nvidia-uvm")
     host.run("mv", "/usr/bin/nvidia-ctk", "/usr/bin/away")
     strategy, why, changes = discovered(host)["choices"]["auto"]

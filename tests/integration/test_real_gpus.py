@@ -110,12 +110,12 @@ def test_the_doctor_names_what_is_wrong(cli: ScratchCli, host: ScratchHost) -> N
     doctor = cli("doctor", "-f", str(cli.file), "--json", code=None)
     refused = cli("up", "-f", str(cli.file), "--yes", code=4)
     host.run("sed", "-i", f"s/998.1/{VERSION}/", kernel)
-    assert "has driver 998.1 loaded" in doctor.out
+    assert "the loaded driver is 998.1" in doctor.out
     assert "reboot" in refused.err
     host.run("mv", "/usr/bin/nvidia-ctk", "/usr/bin/away")
     plan = cli("plan", "-f", str(cli.file), "--set", "gpu.mode=auto", "--json").json()
     host.run("mv", "/usr/bin/away", "/usr/bin/nvidia-ctk")
-    assert any("get by explicit-mounts" in notice and "not installed" in notice for notice in plan["notices"])
+    assert any("passed to nodes by explicit-mounts" in notice and "not installed" in notice for notice in plan["notices"])
 
 
 @pytest.mark.timeout(900)
