@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -47,7 +48,7 @@ class NodeState:
 
 
 @dataclass(frozen=True)
-class LabFiles:
+class LabFiles(ABC):
     """The lab's files on one node: path → text."""
 
     texts: Mapping[str, str]
@@ -74,9 +75,9 @@ class LabFiles:
     def missing_programs(self, state: NodeState) -> list[str]:
         return [name for name in self.programs if f"/usr/bin/{name}" not in state.all("program")]
 
+    @abstractmethod
     def obstacles(self, state: NodeState, *, gpus: bool) -> list[str]:
         """Reasons why only a recreated node can get these files; ``gpus``: the plan gives the node GPUs."""
-        raise NotImplementedError
 
     def untouched(self, state: NodeState) -> bool:
         """Whether kailab never wrote its files to the node."""

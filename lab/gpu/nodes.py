@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def require_planned(seen: Observed, problem: str, fix: str) -> None:
 
 
 @dataclass(frozen=True)
-class GpuNodesStep(LabStep, Generic[F]):
+class GpuNodesStep(LabStep, ABC, Generic[F]):
     """Step ``gpu-nodes``: the lab's files on each node, and the labels of the pools on the GPU nodes."""
 
     spec: LabSpec
@@ -63,16 +64,17 @@ class GpuNodesStep(LabStep, Generic[F]):
     every_node: ClassVar[bool] = False
     """Whether nodes without GPUs get files too."""
 
+    @abstractmethod
     def files(self, ctx: LabContext, nodes: Sequence[str]) -> dict[str, F]:
         """The files that each node should have."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, files: Mapping[str, F]) -> str:
         """The GPUs of the nodes, for a node state as planned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def install(self, ctx: LabContext, files: Mapping[str, F], states: Mapping[str, NodeState]) -> None:
-        raise NotImplementedError
+        """Write the files to the nodes and run what uses them."""
 
     def observe(self, ctx: LabContext) -> Observed:
         nodes = {node.name: node.state for node in self._nodes(ctx)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -19,7 +20,7 @@ from lab.ui.run_state import StepRow
 from lab.ui.terminal import Terminal
 
 
-class _Folding(Plain):
+class _Folding(Plain, ABC):
     """Plain lines, and the progress of each step collected for its group."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -48,9 +49,9 @@ class _Folding(Plain):
         else:
             self.write(self.finish_line(row))
 
+    @abstractmethod
     def fold(self, row: StepRow, title: str, lines: str) -> None:
         """Write a group."""
-        raise NotImplementedError
 
 
 class GitHub(_Folding):

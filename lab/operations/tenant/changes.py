@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import HOST_KAI_LABEL
@@ -43,6 +44,7 @@ class TenantChange:
     after: LabSpec
     loading: tuple[Step[LabContext], ...] = ()
 
+    @cached_property
     def delta(self) -> PlanDelta[LabContext]:
         """The steps to undo and to apply."""
         image, own = self.lab.node_image, self.lab.session.supply.own_node
@@ -58,7 +60,7 @@ class TenantChange:
 
     def host_effects(self) -> tuple[Effect, ...]:
         """The effects on KAI on the host, compared with the installed release; empty without any."""
-        kai = next((step for step in self.delta().applied if isinstance(step, Kai)), None)
+        kai = next((step for step in self.delta.applied if isinstance(step, Kai)), None)
         if kai is None:
             return ()
         restricted = beside_host_kai(self.after)
@@ -91,7 +93,7 @@ class TenantChange:
         """Emit the notices as warnings and apply the steps. Raises LabError: a step failed."""
         for text in notices:
             self.lab.bus.emit(Notice("warning", text))
-        record = engine_for(self.lab, self.delta().applied, partial=True).up(verb=verb)
+        record = engine_for(self.lab, self.delta.applied, partial=True).up(verb=verb)
         run_history.save_run(self.lab.paths.runs, record, dict(self.lab.session.facts))
         record.raise_failure()
         return record
@@ -103,7 +105,7 @@ class TenantChange:
             replace(step, grace=grace, check_gpus=check_gpus, removals=removals)
             if isinstance(step, VirtualCluster)
             else step
-            for step in self.delta().gone
+            for step in self.delta.gone
         ]
         record = engine_for(self.lab, steps, partial=True).down(verb, past_failures=False)
         if removals and removals[-1].left and not record.cancelled:

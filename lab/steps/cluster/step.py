@@ -22,6 +22,7 @@ from lab.steps.cluster.config import kind_config, shape
 from lab.steps.cluster.ownership import owner_mount, refuse_foreign_nodes
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, mark_used
+from lab.tools.container import Container
 from lab.tools.kind import Kind
 
 _API_SECONDS = 120.0
@@ -133,13 +134,14 @@ class KindCluster(LabStep):
 
         Uses the journal and labels, so it works from any incomplete state and without kind.
         """
-        names = [*lab_containers(ctx), *(owned.name for owned in ctx.journal.owned("container"))]
-        for container in filter(None, map(ctx.engine.inspect, names)):
+        owned_containers = map(ctx.engine.inspect, (owned.name for owned in ctx.journal.owned("container")))
+        containers = [*lab_containers(ctx), *filter(None, owned_containers)]
+        for container in containers:
             for volume in container.volumes:  # kind's anonymous volumes have no label
                 ctx.journal.owns("volume", volume, self.id)
-        if names:
-            ctx.progress(f"removing {len(names)}")
-            ctx.engine.remove(*names)
+        if containers:
+            ctx.progress(f"removing {len(containers)}")
+            ctx.engine.remove(*(container.name for container in containers))
         for owned in ctx.journal.owned("container"):
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
@@ -162,7 +164,7 @@ class KindCluster(LabStep):
         owned = (
             f"{one.kind} {one.name}" for one in _networks_and_volumes(ctx) if ctx.engine.exists(one.kind, one.name)
         )
-        return (*(f"container {name}" for name in lab_containers(ctx)), *owned)
+        return (*(f"container {container.name}" for container in lab_containers(ctx)), *owned)
 
 
 def claim_network(ctx: LabContext, step: str) -> None:
@@ -191,8 +193,9 @@ def _report(ctx: LabContext, line: str) -> None:
         ctx.progress(text[:60])
 
 
-def lab_containers(ctx: LabContext) -> list[str]:
+def lab_containers(ctx: LabContext) -> list[Container]:
     """Containers with kind's label of the lab's cluster, or the lab's label and none of another state directory."""
     ours = ctx.engine.containers(f"{OWNER}={ctx.spec.name}")
     mine = [container for container in ours if container.labels.get(STATE, owner()) == owner()]
-    return sorted({container.name for container in (*ctx.nodes(), *mine)})
+    found = {container.name: container for container in (*ctx.nodes(), *mine)}
+    return [found[name] for name in sorted(found)]
