@@ -11,6 +11,7 @@ from typing import Any
 from lab.gpu.map.build import map_of
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import NodeEvidence, parse
+from lab.gpu.map.watch import GpuFollow
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from tests.support import builders
 from tests.support.builders import node
@@ -209,3 +210,10 @@ def many(nodes: int = 8, gpus: int = 8) -> GpuCluster:
             )
     cluster.pods += [pod(f"queued-{k}", gpus=8, phase="Pending", queue="research") for k in range(3)]
     return cluster
+
+
+def next_of(maps: GpuFollow) -> GpuMap:
+    """The next map within 10 s."""
+    found = maps.next(10)
+    assert found is not None
+    return found

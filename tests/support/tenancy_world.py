@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +20,14 @@ from lab.config import LabSpec, TenantSpec
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.gpu.map.model import GpuMap
+from lab.paths import LabPaths
 from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.steps.kai.step import Kai
+from lab.steps.kai.values import release_values
 from lab.tenants.removal.timeline import Removal
 from lab.tenants.virtual_cluster import VirtualCluster
+from tests.support.builders import release_secret
 from tests.support.fake_api_server import FakeApiServer
 
 
@@ -111,6 +115,11 @@ class FakeKai(Kai):
         pass
 
 
+def saved_state() -> dict[str, Any]:
+    """The saved state of lab ``demo``."""
+    return dict(json.loads(LabPaths("demo").spec.read_text()))
+
+
 def lab_file(**more: Any) -> LabSpec:
     """A lab of three workers with one own-kai tenant."""
     base: dict[str, Any] = {
@@ -158,6 +167,12 @@ class TenancyWorld:
     def lab(self) -> Lab:
         """The lab as another process would attach to it."""
         return Lab(Session.attached("demo"))
+
+    def install_kai(self) -> None:
+        """Put the release of KAI on the host, as the lab's spec wants it, on the fake API server."""
+        spec = self.lab().spec
+        release = release_secret("kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}")
+        self.api.add(release)
 
     def steps(self, spec: LabSpec, *_: object) -> tuple[Any, ...]:
         """A plan with one or two steps for each tenant."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.probe_world import Json, Served, compiled
+from tests.support.probe_world import Json, Served
 
 pytestmark = [pytest.mark.processes("probe"), pytest.mark.loopback]
 
@@ -27,19 +26,6 @@ RESPONSE = """{
     "kv_transfer_params": null
 }"""
 """vLLM's response to ``REQUEST``, from OpenNebula's guide to KAI."""
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("probe"))
-
-
-@pytest.fixture
-def server(program: Path) -> Iterator[Served]:
-    served = Served(program)
-    yield served
-    assert served.process.poll() is None, "the server exited unexpectedly"
-    served.close()
 
 
 def shape(value: object) -> object:

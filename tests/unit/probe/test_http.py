@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.probe_world import Served, compiled, received
+from tests.support.probe_world import Served, received
 
 pytestmark = [pytest.mark.processes("probe"), pytest.mark.loopback]
 
 GET = b"GET /health HTTP/1.1\r\nHost: a\r\n"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("probe"))
-
-
-@pytest.fixture
-def server(program: Path) -> Iterator[Served]:
-    served = Served(program)
-    yield served
-    assert served.process.poll() is None, "the server exited unexpectedly"
-    served.close()
 
 
 def status_of(answer: bytes) -> int:

@@ -14,17 +14,12 @@ from lab.config import GpuSpec
 from lab.gpu.simulated.devices import DRIVER_VERSION, gpus_of
 from lab.gpu.simulated.node_files import nvml_config
 from lab.workloads.probe import ProbedDevice, ProbeFacts
-from tests.support.probe_world import compiled, run, simulated_nvml
+from tests.support.probe_world import run, simulated_nvml
 
 pytestmark = pytest.mark.processes("probe")
 
 GPUS = gpus_of("demo", "worker", GpuSpec.model_validate({"perNode": 3, "model": "H100"}))
 MEMORY = GPUS[0].memory
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("probe"))
 
 
 @pytest.fixture(scope="module")

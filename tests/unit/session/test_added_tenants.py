@@ -16,11 +16,7 @@ from lab.paths import LabPaths
 from lab.session.lab import Lab
 from lab.session.session import Session
 from lab.tenants.vcluster.access import claim_port
-from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
-
-
-def saved() -> dict[str, Any]:
-    return dict(json.loads(LabPaths("demo").spec.read_text()))
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 
 def names(lab: Lab) -> list[str]:
@@ -30,7 +26,7 @@ def names(lab: Lab) -> list[str]:
 def test_state_of_an_older_kailab_has_no_added_tenants() -> None:
     spec = lab_file()
     Session(spec, spec, {}).save()
-    data = saved()
+    data = saved_state()
     del data["added"]
     LabPaths("demo").spec.write_text(json.dumps(data))
     lab = Lab(Session.attached("demo"))
@@ -63,7 +59,7 @@ def test_lab_file_takes_over_an_added_tenant_that_it_names() -> None:
     Session(wider, wider, {}).save()
     lab = Lab(Session.attached("demo"))
     assert [(tenant.name, tenant.mode) for tenant in lab.tenants] == [("ml", "default")]
-    assert saved()["added"] == []
+    assert saved_state()["added"] == []
 
 
 def test_damaged_state_does_not_stop_up() -> None:
@@ -88,7 +84,7 @@ def test_concurrent_change_of_a_lab_is_refused(monkeypatch: pytest.MonkeyPatch) 
         for change in (lambda lab: add(lab, tenant_request("x", {})), lambda lab: remove(lab, "file")):
             with pytest.raises(Busy, match="another kailab process is changing lab 'demo'"):
                 change(world.lab())
-    assert (world.log, world.removed, saved()["added"]) == ([], [], [])
+    assert (world.log, world.removed, saved_state()["added"]) == ([], [], [])
 
 
 class Killed(BaseException):
@@ -103,7 +99,7 @@ def test_killed_add_is_recorded_and_can_be_removed(monkeypatch: pytest.MonkeyPat
 
     def die() -> None:
         claim_port(lab.context("tenant:ml"), "ml")
-        seen.append([tenant["name"] for tenant in saved()["added"]])
+        seen.append([tenant["name"] for tenant in saved_state()["added"]])
         raise Killed
 
     world.acts["tenant:ml"] = die
@@ -115,7 +111,7 @@ def test_killed_add_is_recorded_and_can_be_removed(monkeypatch: pytest.MonkeyPat
     assert names(after) == ["file", "ml"]
     assert [port.name for port in after.session.journal.owned("port")] == ["ml"]
     assert remove(after, "ml").removal.left == ()
-    assert (world.removed, saved()["added"]) == ([("ml", 1.0)], [])
+    assert (world.removed, saved_state()["added"]) == ([("ml", 1.0)], [])
 
 
 def _raise_first(record: Any) -> None:

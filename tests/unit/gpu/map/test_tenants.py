@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from lab.gpu.map.diff import changes
-from lab.gpu.map.model import GpuMap, GpuState
+from lab.gpu.map.model import GpuState
 from lab.gpu.map.text import gpu_lines
 from lab.gpu.map.watch import GpuFollow, GpuSource
 from lab.kube import Cluster as Server
 from lab.kube import informers, reflector
 from lab.serialization import to_json
 from lab.ui.gpus import render_gpus
-from tests.support.gpu_map_world import GpuCluster, Machine, pod
+from tests.support.gpu_map_world import GpuCluster, Machine, next_of, pod
 from tests.support.kube_fake import CUT, FakeApi, Stream, listing, status
 from tests.support.specs import lab_spec, tenant_spec
 
@@ -151,12 +151,6 @@ def test_unauthorized_tenant_is_noted(api: FakeApi, inner: FakeApi, monkeypatch:
     inner.on("GET", PODS, status(401, "Unauthorized"))
     found = GpuSource(server(api, monkeypatch), tenants={"ml": server(inner, monkeypatch)}).read()
     assert (len(found.gpus), len(found.notes)) == (1, 1)
-
-
-def next_of(maps: GpuFollow) -> GpuMap:
-    found = maps.next(10)
-    assert found is not None
-    return found
 
 
 def quiet_host(api: FakeApi) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from lab.errors import ApiFailed
-from lab.gpu.map.model import GpuMap
 from lab.gpu.map.node_query import NodeEvidence
 from lab.gpu.map.watch import GpuFollow, GpuSource
 from lab.kube import Cluster
-from tests.support.gpu_map_world import Machine, pod
+from tests.support.gpu_map_world import Machine, next_of, pod
 from tests.support.kube_fake import CUT, REFUSED, FakeApi, Json, Stream, listing, status
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -32,12 +31,6 @@ class Nodes:
 
 def versioned(obj: Json, version: str) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
-
-
-def next_of(maps: GpuFollow) -> GpuMap:
-    found = maps.next(10)
-    assert found is not None
-    return found
 
 
 def test_read_queries_only_gpu_nodes(api: FakeApi, cluster: Cluster) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,19 @@ from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.serialization import to_json
-from lab.steps.kai.values import release_values
-from tests.support.builders import release_secret
-from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 YES = lambda effects: True  # noqa: E731
 KAI = {"mode": "own-kai", "kaiVersion": "0.16.8"}
 
 
 def added() -> list[Any]:
-    return list(json.loads(LabPaths("demo").spec.read_text())["added"])
+    return list(saved_state()["added"])
 
 
 def lab_with_host_kai(**more: Any) -> Any:
     """A lab with KAI on the host and one host-kai tenant."""
     return lab_file(scheduler="kai", tenants=[{"name": "file", "mode": "host-kai"}], **more)
-
-
-def install_kai(world: TenancyWorld) -> None:
-    spec = world.lab().spec
-    release = release_secret("kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}")
-    world.api.add(release)
 
 
 @pytest.fixture
@@ -56,7 +47,7 @@ def test_only_steps_of_the_tenant_run(world: TenancyWorld) -> None:
 
 def test_isolation_is_applied_before_kai_beside_a_host_kai(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_with_host_kai())
-    install_kai(world)
+    world.install_kai()
     effects: list[Effect] = []
     report = add(world.lab(), tenant_request("ml", KAI), lambda found: not effects.extend(found))  # type: ignore[func-returns-value]
     order = {step: index for index, step in enumerate(world.log)}
@@ -71,14 +62,14 @@ def test_isolation_is_applied_before_kai_beside_a_host_kai(monkeypatch: pytest.M
 
 def test_second_own_kai_tenant_needs_no_host_change(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_with_host_kai(), (own_kai("first", nodes=["worker3"]),))
-    install_kai(world)
+    world.install_kai()
     report = add(world.lab(), tenant_request("second", KAI), lambda _: pytest.fail("no change needs approval"))
     assert (report.nodes, report.changes) == (("worker2",), ())
 
 
 def test_unapproved_host_change_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_with_host_kai())
-    install_kai(world)
+    world.install_kai()
     handle = world.lab()
     with pytest.raises(HostNotReady, match="this was not approved; nothing was changed"):
         add(handle, tenant_request("ml", KAI))

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from lab.errors import Busy, HostNotReady, LabError, NoLab
 from lab.operations.tenant.remove import remove
-from lab.paths import LabPaths
 from lab.serialization import to_json
-from lab.steps.kai.values import release_values
 from lab.tenants.removal.timeline import Milestone, Removal
-from tests.support.builders import release_secret
-from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai
-
-
-def saved() -> dict[str, Any]:
-    return dict(json.loads(LabPaths("demo").spec.read_text()))
+from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 
 def test_removed_tenant_leaves_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +16,7 @@ def test_removed_tenant_leaves_the_state(monkeypatch: pytest.MonkeyPatch) -> Non
     world.removal = Removal("ml", (Milestone("namespace gone", 5.1),), 1.0)
     report = remove(world.lab(), "ml")
     assert (world.removed, report.nodes, report.in_file) == ([("ml", 1.0)], ("worker3",), False)
-    assert [tenant["name"] for tenant in saved()["added"]] == ["two"]
+    assert [tenant["name"] for tenant in saved_state()["added"]] == ["two"]
     assert world.log == ["tenant-nodes"], "the marks of its nodes are reconciled"
     assert to_json(report)["moments"][0]["seconds"] == 5.1
 
@@ -42,7 +32,7 @@ def test_tenant_with_leftovers_stays_in_the_state(monkeypatch: pytest.MonkeyPatc
     world.removal = Removal("ml", (), 1.0, left=("Namespace vcluster-ml",))
     report = remove(world.lab(), "ml")
     assert report.removal.left == ("Namespace vcluster-ml",)
-    assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
+    assert [tenant["name"] for tenant in saved_state()["added"]] == ["ml"]
     assert world.log == []
 
 
@@ -55,7 +45,7 @@ def test_tenant_whose_removal_fails_stays_in_the_state(monkeypatch: pytest.Monke
     monkeypatch.setattr("lab.tenants.virtual_cluster.remove_tenant", fail)
     with pytest.raises(LabError, match="does not go"):
         remove(world.lab(), "ml")
-    assert [tenant["name"] for tenant in saved()["added"]] == ["ml"]
+    assert [tenant["name"] for tenant in saved_state()["added"]] == ["ml"]
 
 
 def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,13 +53,13 @@ def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.Monk
     world = TenancyWorld(monkeypatch, lab_file(tenants=tenants))
     report = remove(world.lab(), "one")
     assert (report.in_file, report.nodes) == (True, ("worker3",))
-    (left,) = saved()["asked"]["tenants"]
+    (left,) = saved_state()["asked"]["tenants"]
     assert (left["name"], left["nodes"]) == ("two", ["worker2"])
 
 
 def test_removing_the_last_own_kai_tenant_undoes_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
-    install_kai(world)
+    world.install_kai()
     with pytest.raises(HostNotReady, match="removing tenant ml changes KAI on the host, and this was not approved"):
         remove(world.lab(), "ml")
     assert world.removed == []
@@ -88,9 +78,3 @@ def test_removal_during_another_change_is_refused(monkeypatch: pytest.MonkeyPatc
     world = TenancyWorld(monkeypatch)
     with world.lab().session.locked(), pytest.raises(Busy):
         remove(world.lab(), "file")
-
-
-def install_kai(world: TenancyWorld) -> None:
-    spec = world.lab().spec
-    release = release_secret("kai-scheduler", "kai-scheduler", release_values(spec), version=f"v{spec.kai.version}")
-    world.api.add(release)
