@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import re
@@ -45,9 +46,12 @@ def replacing(target: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno is None:
             raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise LabError(
             f"{target} cannot be written: {error.strerror}",
-            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again",
+            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again"
+            if full
+            else f"make {target.parent} writable, or set KAILAB_CACHE to another directory, and run again",
         ) from error
 
 

@@ -25,7 +25,9 @@ def layer(recipe: DebLayer, run: Runner) -> Layer:
     with making(target, run) as needed:
         if needed:
             debian = Debian(run)
-            with tempfile.TemporaryDirectory(prefix="kailab-debs-") as folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # beside the target: /tmp may be small, or mounted noexec, and busybox from the package is run
+            with tempfile.TemporaryDirectory(prefix=".debs-", dir=target.parent) as folder:
                 debs, root = Path(folder, "debs"), Path(folder, "root")
                 debs.mkdir()
                 root.mkdir()

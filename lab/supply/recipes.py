@@ -124,7 +124,8 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
         if needed:
             recipe = catalogue.go[row.build["recipe"]]
             source = Go(run).download(recipe.module, recipe.version) / row.build["folder"]
-            with tempfile.TemporaryDirectory(prefix="kailab-chart-") as folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".chart-", dir=target.parent) as folder:
                 copy = Path(folder, row.name)
                 shutil.copytree(source, copy, copy_function=shutil.copyfile)
                 run.run([helm, "package", copy, "--version", row.version, "--app-version", row.version, "-d", folder])

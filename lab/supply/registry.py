@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,8 +74,6 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 @retried()
 def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path) -> Path:
     """Pull a chart (``oci://…`` or a URL) into ``target``. Raises CommandFailed."""
-    import tempfile
-
     plain: list[str] = []
     if reference.startswith("oci://"):
         source = mirrored(reference.removeprefix("oci://"), mirrors)
@@ -82,7 +81,9 @@ def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, s
         where = [f"oci://{source}", "--version", version]
     else:
         where = [reference]
-    with tempfile.TemporaryDirectory(prefix="kailab-chart-") as folder:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # in the cache: /tmp may be another file system, from which nothing can be renamed into the cache
+    with tempfile.TemporaryDirectory(prefix=".chart-", dir=target.parent) as folder:
         env = {"HELM_CACHE_HOME": folder, "HELM_CONFIG_HOME": folder, "HELM_DATA_HOME": folder}
         run.run([helm, "pull", *where, *plain, "--destination", folder], env=env)
         with replacing(target) as temporary:

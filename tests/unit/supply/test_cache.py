@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
 
 from lab.errors import Interrupted, LabError
-from lab.supply.cache import making
+from lab.supply.cache import making, replacing
 from tests.support.another_lab import AnotherLab
 from tests.support.fakes import FakeRunner
 
@@ -71,3 +72,12 @@ def test_unwritable_cache_is_named(target: Path, runner: FakeRunner, tmp_path: P
     (tmp_path / "cache" / "locks").touch()  # instead of the folder
     with pytest.raises(LabError, match=r"cache/locks/thing\.tar-abc\.lock-\w+ cannot be written: File exists"):
         making(target, runner).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"), [(errno.ENOSPC, "free disk space"), (errno.EDQUOT, "free disk space"), (errno.EROFS, "writable")]
+)
+def test_next_action_fits_the_reason(target: Path, number: int, fix: str) -> None:
+    with pytest.raises(LabError) as caught, replacing(target):
+        raise OSError(number, "reason")
+    assert fix in caught.value.fix
