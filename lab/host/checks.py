@@ -11,6 +11,7 @@ from lab.host.check import CHECKS, CheckContext, HostNeeds, check, fail, ok, war
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
+from lab.tools.debian import bootstrap_packages
 from lab.tools.go import MINIMUM
 from lab.tools.process import Runner
 
@@ -116,11 +117,12 @@ def disk(ctx: CheckContext) -> Iterator[Finding]:
 def package_sources(ctx: CheckContext) -> Iterator[Finding]:
     """Check which sources of binaries, images and charts are reachable."""
     reached = sorted({source.name for source, why in ctx.reach.items() if not why})
-    if reached:
-        yield ok(", ".join(reached))
+    unset = [source.name for source in ctx.reach if not source.url]
+    if reached or unset:
+        yield ok("; not configured on this machine: ".join(filter(None, [", ".join(reached), ", ".join(unset)])))
     refused: dict[str, list[str]] = {}
     for source, why in ctx.reach.items():
-        if why:
+        if why and source.url:
             refused.setdefault(why, []).append(source.name if source.kind == "registry" else source.host)
     for why, names in refused.items():
         yield fail(
@@ -136,7 +138,7 @@ def build_tools(ctx: CheckContext) -> Iterator[Finding]:
     missing: list[str] = []
     if ctx.reachable("go") or not ctx.reachable("registry"):  # otherwise only the probe is built, with the Go library
         missing += [] if ctx.facts.compiler else ["gcc", "libc6-dev"]
-        missing += [] if "debootstrap" in ctx.facts.tools else ["debootstrap"]
+        missing += bootstrap_packages(ctx.facts.tools.get("debootstrap"), ctx.machine.root)
     go = ctx.facts.go
     if missing:
         command = ctx.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")

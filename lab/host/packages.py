@@ -11,7 +11,7 @@ from lab.host import daemon, engines
 from lab.host.facts import COMPILERS, os_release
 from lab.host.file_backup import record, records
 from lab.host.machine import Machine
-from lab.tools.debian import Debian
+from lab.tools.debian import Debian, bootstrap_packages
 from lab.tools.process import Runner
 
 DATA = (
@@ -129,7 +129,7 @@ class InstallEngine:
 
 @dataclass(frozen=True)
 class BuildTools:
-    """Installs a C compiler and debootstrap, which builds from source need."""
+    """Installs a C compiler, and debootstrap with Debian's keys, which builds from source need."""
 
     machine: Machine = field(default_factory=Machine)
     id: str = "build-tools"
@@ -137,12 +137,12 @@ class BuildTools:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        return (self.machine.shown("apt-get install -y --no-install-recommends gcc libc6-dev debootstrap"),)
+        packages = "gcc libc6-dev debootstrap debian-archive-keyring"
+        return (self.machine.shown(f"apt-get install -y --no-install-recommends {packages}"),)
 
     def apply(self, run: Runner, journal: Journal) -> None:
         packages = [] if any(run.which(name) for name in COMPILERS) else ["gcc", "libc6-dev"]
-        if run.which("debootstrap") is None:
-            packages.append("debootstrap")
+        packages += bootstrap_packages(run.which("debootstrap"), self.machine.root)
         if packages:
             install(run, self.machine, journal, self.id, packages)
 

@@ -1,7 +1,7 @@
 """The package sources that this machine is configured with, and whether they are reachable.
 
 Registries are those in the names of the images; module proxy, package index and Debian archive come from the
-machine's configuration. Addresses are shown without credentials.
+machine's configuration alone. Addresses are shown without credentials.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ REGISTRIES = {
 
 @dataclass(frozen=True)
 class PackageSource:
-    """One source; ``kind`` is registry, go, pypi or debian."""
+    """One source; ``kind`` is registry, go, pypi or debian, ``url`` is empty if this machine names no address."""
 
     kind: str
     name: str
@@ -54,21 +54,18 @@ def configured(run: Runner, machine: Machine) -> tuple[PackageSource, ...]:
     """All sources that this machine is configured to use."""
     with ThreadPoolExecutor(2, thread_name_prefix="sources") as pool:  # go and pip take some tenths of a second
         proxies, index = pool.submit(_go_proxies, run, machine), pool.submit(_pip_index, run, machine)
-        mirror = Debian(run, machine.path("/etc")).mirror().rstrip("/")
+        mirror = Debian(run).mirror()
     sources = [PackageSource("registry", name, url) for name, url in REGISTRIES.items()]
-    sources += [
-        PackageSource("go", "Go module proxy", f"{proxy}/golang.org/x/mod/@v/list") for proxy in proxies.result()
-    ]
-    sources += (
-        [PackageSource("pypi", "Python package index", f"{pypi.rstrip('/')}/pip/")] if (pypi := index.result()) else []
-    )
-    sources.append(PackageSource("debian", "Debian archive", f"{mirror}/dists/stable/InRelease"))
+    sources += [PackageSource("go", "Go module proxy", url) for url in proxies.result()]
+    sources += [PackageSource("pypi", "Python package index", url) for url in index.result()]
+    sources.append(PackageSource("debian", "Debian archive", mirror and f"{mirror}/dists/stable/InRelease"))
     return tuple(sources)
 
 
-def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEOUT) -> dict[PackageSource, str]:
+def reach(sources: Collection[PackageSource], probe: Probe, timeout: float = TIMEOUT) -> dict[PackageSource, str]:
     """Probe all sources in parallel; for each, return why it is not usable, or an empty text."""
-    wanted = tuple(sources)
+    unset = {source: "not configured" for source in sources if not source.url}
+    wanted = tuple(source for source in sources if source.url)
     answers: queue.SimpleQueue[tuple[PackageSource, str]] = queue.SimpleQueue()
     for source in wanted:
         # daemon threads: a resolver without an answer must not keep the program from ending
@@ -81,7 +78,7 @@ def reach(sources: Iterable[PackageSource], probe: Probe, timeout: float = TIMEO
             found[source] = why
     except queue.Empty:
         pass
-    return {source: found.get(source, f"no answer within {timeout:g} s") for source in wanted}
+    return {source: unset.get(source) or found.get(source, f"no answer within {timeout:g} s") for source in sources}
 
 
 def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
@@ -101,20 +98,22 @@ def ask(url: str, timeout: float, env: Mapping[str, str] | None = None) -> str:
 
 
 def _go_proxies(run: Runner, machine: Machine) -> list[str]:
+    """Addresses of a module list in each proxy; an empty one if neither the environment nor go names any."""
     text = machine.env.get("GOPROXY", "")
     if not text and run.which("go") is not None:
         text = output_of(run, "go", "env", "GOPROXY").strip()
-    addresses = (text or "https://proxy.golang.org").replace("|", ",").split(",")
-    return [address.strip().rstrip("/") for address in addresses if "://" in address]
+    addresses = [address.strip().rstrip("/") for address in text.replace("|", ",").split(",")]
+    return [f"{address}/golang.org/x/mod/@v/list" for address in addresses if "://" in address] if text else [""]
 
 
-def _pip_index(run: Runner, machine: Machine) -> str:
-    """The package index that pip uses; empty if it is configured to use none."""
+def _pip_index(run: Runner, machine: Machine) -> list[str]:
+    """pip's page in the package index; none if pip is configured to use no index, an empty one if none is named."""
     settings: dict[str, str] = {}
     if pip := next((name for name in ("pip", "pip3") if run.which(name)), None):
         listed = output_of(run, pip, "config", "list")
         for section in ("global", ":env:"):  # the environment overrides the files
             settings |= dict(re.findall(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.M))
     if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
-        return ""
-    return settings.get("index-url") or machine.env.get("PIP_INDEX_URL") or "https://pypi.org/simple"
+        return []
+    index = settings.get("index-url") or machine.env.get("PIP_INDEX_URL")
+    return [f"{index.rstrip('/')}/pip/" if index else ""]

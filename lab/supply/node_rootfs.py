@@ -19,7 +19,7 @@ from lab.supply import gomod
 from lab.supply.archive import Layer, digest, layer_from_files, write_image
 from lab.supply.cache import Progress, key_of, making, place, replacing
 from lab.supply.catalogue import Catalogue, ImageRow, RootfsRecipe
-from lab.tools.debian import Debian
+from lab.tools.debian import Debian, bootstrap_packages
 from lab.tools.go import Go
 from lab.tools.process import Runner
 
@@ -81,8 +81,8 @@ def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
     with making(target, run, progress) as needed:
         if needed:
             debian = Debian(run)
-            if run.which("debootstrap") is None:
-                debian.install(["debootstrap"])
+            if missing := bootstrap_packages(run.which("debootstrap")):
+                debian.install(missing)
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="kailab-rootfs-", dir=target.parent) as folder:
                 root = Path(folder, "root")

@@ -7,21 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.errors import CommandFailed
-from lab.tools.process import OnLine, Runner
+from lab.tools.process import OnLine, Runner, output_of
 from lab.tools.retry import retried
 
 _ENV = {"DEBIAN_FRONTEND": "noninteractive"}
+_KEYRING = "debian-archive-keyring"
+"""Debian's archive keys: name of the package, of Ubuntu too, and of the file; its suffix depends on the release."""
+
+
+def bootstrap_packages(debootstrap: object, root: Path = Path("/")) -> list[str]:
+    """Packages that ``Debian.bootstrap`` needs and the machine lacks; ``debootstrap`` is the program, if it has it."""
+    keys = [root / "usr/share/keyrings" / f"{_KEYRING}.{suffix}" for suffix in ("gpg", "pgp")]
+    return ([] if debootstrap else ["debootstrap"]) + ([] if any(key.is_file() for key in keys) else [_KEYRING])
 
 
 class Debian:
     """The package tools of this machine; methods that run one raise CommandFailed.
 
-    ``run`` needs root for changes to the machine. ``etc`` is the machine's /etc, for its package sources.
+    Changes to the machine need a ``run`` with root rights.
     """
 
-    def __init__(self, run: Runner, etc: Path = Path("/etc")) -> None:
+    def __init__(self, run: Runner) -> None:
         self._run = run
-        self._etc = etc
 
     def usable(self) -> str:
         """Empty when packages can be downloaded here, otherwise what is missing."""
@@ -29,12 +36,16 @@ class Debian:
         return f"{', '.join(missing)} not installed" if missing else ""
 
     def mirror(self) -> str:
-        """Address of the Debian archive that apt is configured with; Debian's default without one."""
-        apt = self._etc / "apt"
-        files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
-        text = "\n".join(file.read_text() for file in files if file.is_file())
-        found = re.findall(r"^(?:deb(?: \[[^]]*\])? |URIs: *)(\S+/debian/?)(?:\s|$)", text, re.MULTILINE)
-        return str(found[0]) if found else "http://deb.debian.org/debian"
+        """Address of the Debian archive among apt's sources; empty if apt has none, or no lists of it yet.
+
+        apt tells by the signed Release files, so other archives whose address ends in /debian do not count.
+        """
+        if self._run.which("apt-get") is None:
+            return ""
+        fields = "$(ORIGIN) $(LABEL) $(REPO_URI)"
+        listed = output_of(self._run, "apt-get", "indextargets", "--format", fields, "Created-By: Packages")
+        found = re.search(r"^Debian Debian (\S+?)/?$", listed, re.MULTILINE)
+        return found[1] if found else ""
 
     def installed(self) -> frozenset[str]:
         out = self._run.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]).out
@@ -66,7 +77,8 @@ class Debian:
     def download(self, packages: Sequence[str], into: Path) -> list[Path]:
         """Download packages, without their dependencies, into a folder."""
         # apt's sandbox user cannot write into a folder that root owns
-        self._run.run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", *packages], cwd=into)
+        options = ["-o", "APT::Sandbox::User=root", "-o", "APT::Get::AllowUnauthenticated=false"]
+        self._run.run(["apt-get", "download", "-q", *options, *packages], cwd=into)
         return sorted(into.glob("*.deb"))
 
     def unpack(self, package: Path, into: Path) -> None:
@@ -92,8 +104,10 @@ class Debian:
         self._run.run(["apt-get", "purge" if purge else "remove", "-yq", *packages], env=_ENV)
 
     def bootstrap(self, suite: str, packages: Sequence[str], into: Path, on_line: OnLine) -> None:
-        """Make a minimal root file system of ``suite`` with ``packages``."""
-        self._run.run(
-            ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, into, self.mirror()],
-            on_line=on_line,
-        )
+        """Make a minimal root file system of a Debian ``suite`` with ``packages``; refuses what Debian did not sign.
+
+        Without a Debian archive among apt's sources, debootstrap uses the one that it is configured with.
+        """
+        mirror = self.mirror()
+        argv = ["debootstrap", "--variant=minbase", "--force-check-gpg", f"--include={','.join(packages)}", suite]
+        self._run.run([*argv, into, *([mirror] if mirror else [])], on_line=on_line)

@@ -32,6 +32,7 @@ class HostWorld:
         self.command_lines: dict[int, list[str]] = {}
         self.machine = Machine(root, euid, {"HOME": "/root"}, lambda pid: self.command_lines.get(pid, []))
         self.put("/etc/os-release", DEBIAN)
+        self.put("/usr/share/keyrings/debian-archive-keyring.gpg", "the keys")
 
     def put(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
         """Create a file."""

@@ -143,6 +143,15 @@ def test_unreachable_sources_are_named_with_the_reason(world: HostWorld) -> None
     ]
 
 
+def test_sources_without_configuration_are_named(world: HostWorld) -> None:
+    unset = sources.reach([sources.PackageSource("go", "Go module proxy", "")], lambda url, timeout: "")
+    reach = {sources.PackageSource("registry", "docker.io", "https://d.example/"): "", **unset}
+    found = CHECKS["sources"].apply(CheckContext(GOOD, world.runner, world.machine, HostNeeds(), reach))
+    assert [(one.severity, one.what) for one in found] == [
+        ("ok", "docker.io; not configured on this machine: Go module proxy")
+    ]
+
+
 @pytest.mark.parametrize(
     ("facts", "reach", "levels", "fix_id"),
     [
@@ -161,6 +170,12 @@ def test_severities_of_build_tools(
     found = check(world, "build-tools", facts, **reach)
     assert [finding.severity for finding in found] == levels
     assert found[0].fix_id == fix_id
+
+
+def test_debian_keys_belong_to_the_build_tools(world: HostWorld) -> None:
+    world.machine.path("/usr/share/keyrings/debian-archive-keyring.gpg").rename(world.root / "elsewhere")
+    found = check(world, "build-tools", GOOD)[0]
+    assert (found.fix_id, found.what) == ("build-tools", "not installed: debian-archive-keyring")
 
 
 def test_next_action_for_an_old_go_depends_on_its_version(world: HostWorld) -> None:
@@ -209,7 +224,7 @@ def test_doctor_runs_every_check_once_in_order(world: HostWorld) -> None:
 
     found = doctor(GOOD, world.runner, machine=world.machine, probe=probe)
     assert list(dict.fromkeys(finding.rule for finding in found)) == list(CHECKS)
-    assert sorted(probed) == sorted(s.url for s in sources.configured(world.runner, world.machine))
+    assert sorted(probed) == sorted(sources.REGISTRIES.values())
     assert to_json(found[0])["rule"] == "engine"
     assert needed_fixes(found) == ()
 

@@ -126,6 +126,11 @@ def test_build_tools_install_only_what_is_missing(world: HostWorld, journal: Jou
     BuildTools(world.machine).apply(world.runner, journal)
     assert world.runner.lines[-1].endswith(" --no-install-recommends debootstrap")
     world.runner.has("debootstrap")
+    keys = world.machine.path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    keys.unlink()
+    BuildTools(world.machine).apply(world.runner, journal)
+    assert world.runner.lines[-1].endswith(" --no-install-recommends debian-archive-keyring")
+    keys.with_suffix(".pgp").touch()
     ran = len(world.runner.lines)
     BuildTools(world.machine).apply(world.runner, journal)
     assert len(world.runner.lines) == ran

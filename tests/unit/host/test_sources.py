@@ -23,12 +23,14 @@ def configured_urls(world: HostWorld, **env: str) -> dict[str, list[str]]:
     return found
 
 
-def test_machine_without_configuration_uses_public_sources(world: HostWorld) -> None:
+def test_machine_without_configuration_has_registries_only(world: HostWorld) -> None:
     found = configured_urls(world)
-    assert found["go"] == ["https://proxy.golang.org/golang.org/x/mod/@v/list"]
-    assert found["pypi"] == ["https://pypi.org/simple/pip/"]
-    assert found["debian"] == ["http://deb.debian.org/debian/dists/stable/InRelease"]
-    assert len(found["registry"]) == 4
+    assert found == {"registry": list(sources.REGISTRIES.values()), "go": [""], "pypi": [""], "debian": [""]}
+
+
+def test_source_without_configuration_is_not_probed() -> None:
+    unset = PackageSource("go", "Go module proxy", "")
+    assert sources.reach([unset], lambda url, timeout: pytest.fail(f"probed {url!r}")) == {unset: "not configured"}
 
 
 def test_go_proxies_come_from_go_env(world: HostWorld) -> None:
@@ -47,8 +49,8 @@ def test_go_proxies_come_from_go_env(world: HostWorld) -> None:
         (":env:.index-url='https://env.example'\nglobal.index-url='https://f.example'", ["https://env.example/pip/"]),
         (":env:.no-index='1'\nglobal.index-url='https://file.example'", []),
         ("global.no-index='true'", []),
-        ("install.index-url='https://other.example'", ["https://pypi.org/simple/pip/"]),
-        ("", ["https://pypi.org/simple/pip/"]),
+        ("install.index-url='https://other.example'", [""]),
+        ("", [""]),
     ],
 )
 def test_pip_index_comes_from_pip_config_and_the_environment_wins(
@@ -62,15 +64,16 @@ def test_pip_index_comes_from_pip_config_and_the_environment_wins(
 def test_failing_pip_is_ignored(world: HostWorld) -> None:
     world.runner.has("pip3")
     world.runner.handle("pip3 config list", code=1, err="ERROR: Configuration file could not be loaded.")
-    assert configured_urls(world)["pypi"] == ["https://pypi.org/simple/pip/"]
+    assert configured_urls(world)["pypi"] == [""]
 
 
 def test_environment_names_the_index_without_pip(world: HostWorld) -> None:
     assert configured_urls(world, PIP_INDEX_URL="https://env.example")["pypi"] == ["https://env.example/pip/"]
 
 
-def test_debian_archive_comes_from_apt_sources(world: HostWorld) -> None:
-    world.put("/etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://apt.example/debian\nSuites: x\n")
+def test_debian_archive_comes_from_apt(world: HostWorld) -> None:
+    world.runner.has("apt-get")
+    world.runner.handle("apt-get indextargets", out="Debian Debian http://apt.example/debian/\n")
     assert configured_urls(world)["debian"] == ["http://apt.example/debian/dists/stable/InRelease"]
 
 

@@ -1,6 +1,8 @@
-"""apt package lists: a failed update is an error only while no older lists exist."""
+"""apt's lists and sources, and what debootstrap accepts."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +28,42 @@ def test_failed_update_without_lists_is_an_error(runner: FakeRunner) -> None:
     with pytest.raises(CommandFailed) as failed:
         Debian(runner).update()
     assert "Temporary failure resolving" in str(failed.value)
+
+
+TARGETS = """\
+Docker Docker https://download.example/linux/debian/
+Debian Debian-Security http://apt.example/debian-security/
+Debian Debian http://apt.example/artifactory/debian-remote/
+Debian Debian http://second.example/debian/
+"""
+
+
+@pytest.mark.parametrize(
+    ("targets", "address"),
+    [
+        (TARGETS, "http://apt.example/artifactory/debian-remote"),
+        ("Ubuntu Ubuntu http://apt.example/ubuntu/\n", ""),
+        ("", ""),
+    ],
+)
+def test_mirror_is_the_archive_that_debian_signed(runner: FakeRunner, targets: str, address: str) -> None:
+    runner.has("apt-get")
+    runner.handle("apt-get indextargets --format", out=targets)
+    assert Debian(runner).mirror() == address
+
+
+@pytest.mark.parametrize(("targets", "words"), [(TARGETS, ["http://apt.example/artifactory/debian-remote"]), ("", [])])
+def test_bootstrap_demands_signatures_and_names_no_mirror_of_its_own(
+    runner: FakeRunner, targets: str, words: list[str]
+) -> None:
+    runner.has("apt-get")
+    runner.handle("apt-get indextargets", out=targets)
+    made = runner.handle("debootstrap --variant=minbase --force-check-gpg --include=a,b trixie /r")
+    Debian(runner).bootstrap("trixie", ["a", "b"], Path("/r"), lambda line: None)
+    assert list(made.calls[0].argv[6:]) == words
+
+
+def test_download_refuses_packages_without_a_signature(runner: FakeRunner, tmp_path: Path) -> None:
+    got = runner.handle("apt-get download -q")
+    Debian(runner).download(["libc6"], tmp_path)
+    assert "APT::Get::AllowUnauthenticated=false" in got.calls[0].argv
