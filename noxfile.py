@@ -85,6 +85,13 @@ def teeth(session: nox.Session) -> None:
     session.notify("faults", session.posargs)
 
 
+@nox.session(default=False)
+def pins(session: nox.Session) -> None:
+    """Show the catalogue's checksums and digests, and add missing ones (arguments go to scripts/pins.py)."""
+    programs = environment(session)
+    session.run(str(programs / "python"), "-m", "scripts.pins", *session.posargs)
+
+
 @nox.session
 def unit(session: nox.Session) -> None:
     """Unit tests: seconds, no cluster (arguments go to pytest)."""

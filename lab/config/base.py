@@ -50,6 +50,9 @@ Switch = Annotated[bool, Field(strict=True)]
 ImageReference = Annotated[str, StringConstraints(pattern=r"^\S+$")]
 """An image reference."""
 
+Pin = Annotated[str, StringConstraints(pattern=r"^((sha256:)?[0-9a-f]{64})?$")]
+"""A sha256 of a file or the digest of an image; empty for any content."""
+
 
 class Model(BaseModel):
     """Base: frozen, unknown keys refused, camelCase in the file."""

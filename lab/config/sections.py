@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lab.config.base import DnsName, ImageReference, Model, Switch, Version
+from lab.config.base import DnsName, ImageReference, Model, Pin, Switch, Version
 from lab.config.gpu import GpuSpec, NodePool
 from lab.config.queue import QueueSpec
 from lab.config.tenant import TenantSpec
@@ -72,6 +72,8 @@ class SupplySpec(Model):
     """A bundle from 'lab bundle create', absolute or relative to the lab file."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Registry host → mirror host, e.g. {'ghcr.io': 'localhost:5001'}."""
+    pins: dict[str, Pin] = Field(default_factory=dict)
+    """Image or address → its digest or sha256, besides those of the catalogue; '' accepts any content."""
 
 
 class LabFields(Model):

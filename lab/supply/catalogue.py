@@ -124,6 +124,8 @@ class Catalogue:
     binaries: dict[str, BinaryRow]
     images: dict[str, ImageRow]
     charts: dict[str, ChartRow]
+    pins: dict[str, str] = field(default_factory=dict)
+    """sha256 of a file by its address, digest of an image by its reference; an empty one counts as missing."""
 
     def image(self, reference: str) -> ImageRow:
         """The row of an image; other images come from an engine, a bundle or a registry only."""
@@ -145,6 +147,21 @@ class Catalogue:
             return row
         return replace(row, version=version, url=row.url.replace(row.version, version), build={})
 
+    def address(self, item: Item, version: str) -> str:
+        """The reference of an image; the address of a binary or chart, empty if nobody publishes it."""
+        if item.kind == "image":
+            return item.name
+        if item.kind == "binary":
+            return self.binaries[item.name].release
+        chart = self.chart(item.name, version)
+        return (chart.oci or chart.url) if chart else ""
+
+    def pin(self, item: Item, version: str) -> str:
+        """What an item must be: digest of an image, sha256 of a file; empty if nobody confirmed one."""
+        address = self.address(item, version)
+        sha256 = self.pins.get(f"{address}:{version}" if address.startswith("oci://") else address, "")
+        return f"sha256:{sha256.removeprefix('sha256:')}" if sha256 and item.kind == "image" else sha256[-64:]
+
 
 def chart_version(name: str, version: str) -> str:
     """A version as the chart spells it: KAI's versions start with v."""
@@ -164,15 +181,15 @@ def arch() -> str:
 
 
 @functools.cache
-def load(kubernetes: str) -> Catalogue:
-    """Read the catalogue for a Kubernetes version such as ``1.34.4``."""
+def load(kubernetes: str, architecture: str = "") -> Catalogue:
+    """Read the catalogue for a Kubernetes version such as ``1.34.4``, and for this machine's architecture."""
     major, minor, _ = kubernetes.split(".", 2)
     text = Path(__file__).with_name("catalogue.toml").read_text()
     for key, value in (
         ("{kubernetes.major}", major),
         ("{kubernetes.minor}", minor),
         ("{kubernetes}", kubernetes),
-        ("{arch}", arch()),
+        ("{arch}", architecture or arch()),
     ):
         text = text.replace(key, value)
     data = tomllib.loads(text)
@@ -188,6 +205,7 @@ def load(kubernetes: str) -> Catalogue:
         binaries={row["name"]: _row(BinaryRow, row) for row in data["binary"]},
         images={row.reference: row for row in images},
         charts={row["name"]: _row(ChartRow, row) for row in data["chart"]},
+        pins=data["pins"],
     )
 
 

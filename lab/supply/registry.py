@@ -7,8 +7,11 @@ import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from lab.supply import archive
 from lab.supply.cache import replacing
+from lab.supply.download import verify
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
 from lab.tools.retry import retried
@@ -20,6 +23,23 @@ def mirrored(reference: str, mirrors: Mapping[str, str]) -> str:
     """A reference with its registry replaced by the mirror that the lab file sets for it."""
     host, _, rest = reference.partition("/")
     return f"{without_scheme(mirrors[host])}/{rest}" if host in mirrors else reference
+
+
+def mirrored_url(url: str, mirrors: Mapping[str, str]) -> str:
+    """An address with its host replaced by the mirror that the lab file sets for it."""
+    parts = urlsplit(url)
+    if parts.netloc not in mirrors:
+        return url
+    host = without_scheme(mirrors[parts.netloc])
+    scheme = "http" if parts.scheme == "https" and is_local(host) else parts.scheme
+    return f"{scheme}://{host}{parts.path}"
+
+
+def pinned(reference: str, digest: str) -> str:
+    """A reference by digest in place of its tag, if there is one."""
+    head, colon, tag = reference.rpartition(":")
+    name = head if colon and "/" not in tag else reference
+    return f"{name}@{digest}" if digest else reference
 
 
 def without_scheme(address: str) -> str:
@@ -47,21 +67,25 @@ def exists(reference: str, engine: ContainerEngine) -> bool:
 
 
 @retried()
-def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path) -> Path:
-    """Pull an image into an archive, and remove it from the engine if it was not there before.
+def fetch(reference: str, mirrors: Mapping[str, str], engine: ContainerEngine, target: Path, digest: str = "") -> Path:
+    """Pull an image into an archive, and leave the engine's images as they were.
 
-    All of it is retried: another program may remove the image from the engine meanwhile. Raises CommandFailed.
+    With a ``digest`` the engine refuses other content. All of it is retried: another program may remove the image from
+    the engine meanwhile. Raises CommandFailed.
     """
-    source = mirrored(reference, mirrors)
-    new = [name for name in dict.fromkeys([reference, source]) if engine.image_id(name) is None]
+    source = pinned(mirrored(reference, mirrors), digest)
+    before = {name: engine.image_id(name) for name in dict.fromkeys([reference, source])}
     try:
         engine.call("pull", "-q", source)
         if source != reference:
             engine.call("tag", source, reference)
         return save(reference, engine, target)
     finally:
-        for name in new:
-            engine.call("rmi", name, check=False)
+        for name, known in before.items():
+            if known is None:
+                engine.call("rmi", name, check=False)
+            elif name == reference and engine.image_id(name) != known:
+                engine.call("tag", known, name, check=False)
 
 
 def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
@@ -72,22 +96,18 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 
 
 @retried()
-def pull_chart(helm: Path, reference: str, version: str, mirrors: Mapping[str, str], run: Runner, target: Path) -> Path:
-    """Pull a chart (``oci://…`` or a URL) into ``target``. Raises CommandFailed."""
-    plain: list[str] = []
-    if reference.startswith("oci://"):
-        source = mirrored(reference.removeprefix("oci://"), mirrors)
-        plain = ["--plain-http"] if is_local(source) else []
-        where = [f"oci://{source}", "--version", version]
-    else:
-        where = [reference]
+def pull_chart(helm: Path, reference: str, version: str, run: Runner, target: Path, pin: str = "") -> Path:
+    """Pull a chart (``oci://…``) into ``target``. Raises CommandFailed, or Unavailable if ``pin`` is not its sha256."""
+    plain = ["--plain-http"] if is_local(reference.removeprefix("oci://")) else []
     target.parent.mkdir(parents=True, exist_ok=True)
     # in the cache: /tmp may be another file system, from which nothing can be renamed into the cache
     with tempfile.TemporaryDirectory(prefix=".chart-", dir=target.parent) as folder:
         env = {"HELM_CACHE_HOME": folder, "HELM_CONFIG_HOME": folder, "HELM_DATA_HOME": folder}
-        run.run([helm, "pull", *where, *plain, "--destination", folder], env=env)
+        run.run([helm, "pull", reference, "--version", version, *plain, "--destination", folder], env=env)
+        chart = next(Path(folder).glob("*.tgz"))
+        verify(f"{reference}:{version}", archive.digest(chart), pin)
         with replacing(target) as temporary:
-            next(Path(folder).glob("*.tgz")).rename(temporary)
+            chart.rename(temporary)
     return target
 
 

@@ -21,20 +21,25 @@ from lab.tools.process import Runner
 
 @dataclass(frozen=True)
 class Choice:
-    """The source of an item (present, bundle, registry, build or none); ``why`` explains the sources before it."""
+    """The source of an item (present, bundle, registry, build or none); ``why`` explains the sources before it.
+
+    ``verified`` is what an item from a registry is checked against.
+    """
 
     item: Item
     source: str
     where: str
     why: tuple[str, ...] = ()
     fix: str = ""
+    verified: str = ""
 
     @property
     def available(self) -> bool:
         return self.source != "none"
 
     def as_json(self) -> dict[str, Any]:
-        return {**vars(self.item), "source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
+        shown = {"source": self.source, "where": self.where, "why": self.why, "fix": self.fix}
+        return {**vars(self.item), **shown, **({"verified": self.verified} if self.verified else {})}
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Chooser:
         for source in self.sources:
             found, detail = getattr(self, f"_{source}")(item)
             if found:
-                return Choice(item, source, detail, tuple(why))
+                verified = self._verified(item) if source == "registry" else ""
+                return Choice(item, source, detail, tuple(why), verified=verified)
             if detail:
                 why.append(f"{source}: {detail}")
         if item.kind == "image" and self.catalogue.image(item.name).recipe != "none":
@@ -111,14 +117,23 @@ class Chooser:
                 return False, f"{host} is not reachable"
             if self.engine is None:
                 return True, f"{source} (not verified: no container engine is running yet)"
-            found = registry.exists(source, self.engine)
-            return found, source if found else f"{source}: missing or access denied"
-        where = self._address(item)
+            if registry.exists(registry.pinned(source, pin := self.catalogue.pin(item, "")), self.engine):
+                return True, source
+            differs = pin and registry.exists(source, self.engine)
+            return False, f"{source} is not the pinned {pin}" if differs else f"{source}: missing or access denied"
+        where = registry.mirrored_url(self.catalogue.address(item, self._version(item)), self.mirrors)
         if not where:
             return False, ""
         host = urlsplit(where).netloc
-        host = registry.without_scheme(self.mirrors.get(host, host)).split("/")[0]
         return (True, where) if registry.reachable(host) else (False, f"{host} is not reachable")
+
+    def _verified(self, item: Item) -> str:
+        """What an item from a registry is checked against, as ``lab plan`` prints it."""
+        if self.catalogue.pin(item, self._version(item)):
+            return "pinned"
+        if item.kind == "binary" and self.catalogue.binaries[item.name].checksum:
+            return "not pinned: checked against the checksum that its server publishes"
+        return "not pinned: no checksum"
 
     def _build(self, item: Item) -> tuple[bool, str]:
         tools, inputs = self._build_needs(item)
@@ -157,12 +172,6 @@ class Chooser:
 
     def _version(self, item: Item) -> str:
         return wanted_version(item, self.versions)
-
-    def _address(self, item: Item) -> str:
-        if item.kind == "binary":
-            return self.catalogue.binaries[item.name].release
-        chart = self.catalogue.chart(item.name, self._version(item))
-        return (chart.oci or chart.url) if chart else ""
 
 
 def _look_up(tool: str, run: Runner) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from lab.config import LabSpec
 from lab.errors import CommandFailed, Unavailable
@@ -29,9 +31,8 @@ class Supply:
         self.run = run
         self.engine = engine
         self.engine_runs = engine_runs
-        self.catalogue = with_tenant_images(
-            load(spec.cluster.kubernetes), [tenant.kubernetes for tenant in spec.tenants]
-        )
+        catalogue = with_tenant_images(load(spec.cluster.kubernetes), [tenant.kubernetes for tenant in spec.tenants])
+        self.catalogue = replace(catalogue, pins={**catalogue.pins, **spec.supply.pins})
         self.mirrors = dict(spec.supply.mirrors)
         vclusters = [tenant.vcluster for tenant in spec.tenants]
         self.versions = {
@@ -144,12 +145,18 @@ class Supply:
             if not needed:
                 return target
             progress(f"downloading {choice.where}", None, None)
+            pin = self.catalogue.pin(item, version)
             if item.kind == "image":
-                return registry.fetch(item.name, self.mirrors, self.engine, target)
-            if item.kind == "chart":
-                return registry.pull_chart(self.binary("helm"), choice.where, version, self.mirrors, self.run, target)
-            row = self.catalogue.binaries[item.name]
-            return download.fetch(row.release, target, checksum_url=row.checksum, member=row.member)
+                return registry.fetch(item.name, self.mirrors, self.engine, target, pin)
+            if choice.where.startswith("oci://"):
+                return registry.pull_chart(self.binary("helm"), choice.where, version, self.run, target, pin)
+            options: dict[str, Any] = {"mode": 0o644}
+            if item.kind == "binary":
+                row = self.catalogue.binaries[item.name]
+                checksum = registry.mirrored_url(row.checksum, self.mirrors)
+                options = {"checksum_url": checksum, "member": row.member}
+            stopped = self.run.stopped
+            return download.fetch(choice.where, target, pin=pin, progress=progress, stopped=stopped, **options)
 
     def _build(self, item: Item, progress: Progress) -> Path:
         if item.kind == "image":

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     import urllib3  # noqa: TID251 - this is the door
 
+    Response = urllib3.BaseHTTPResponse
 
-def get(url: str, timeout: float, env: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+
+def get(url: str, timeout: float, env: Mapping[str, str], more: Mapping[str, str] = MappingProxyType({})) -> Response:
     """Send one GET, without retries and redirects, and return the response with its body unread.
 
     Uses the proxy that ``env`` names for the address (https_proxy, http_proxy, no_proxy), and the credentials in both
-    addresses. ``timeout`` is in seconds, to connect and between two reads. Raises urllib3.exceptions.HTTPError.
+    addresses. ``timeout`` is in seconds, to connect and between two reads; ``more`` are further headers. Raises
+    urllib3.exceptions.HTTPError.
     """
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # noqa: TID251 - reads no_proxy, opens nothing
 
@@ -28,7 +32,7 @@ def get(url: str, timeout: float, env: Mapping[str, str]) -> urllib3.BaseHTTPRes
     if proxy and not proxy_bypass_environment(host, no_proxy):
         address = proxy if "://" in proxy else f"http://{proxy}"
         pool = urllib3.ProxyManager(address, proxy_headers=urllib3.make_headers(proxy_basic_auth=_credentials(address)))
-    headers = {"User-Agent": "kailab", **urllib3.make_headers(basic_auth=_credentials(url))}
+    headers = {"User-Agent": "kailab", **urllib3.make_headers(basic_auth=_credentials(url)), **more}
     bare = parts._replace(netloc=host).geturl()
     return pool.request(
         "GET", bare, headers=headers, timeout=timeout, retries=False, redirect=False, preload_content=False

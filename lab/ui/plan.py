@@ -107,7 +107,8 @@ def _supply(page: TextWriter, report: PlanReport) -> None:
     rows: list[list[Cell]] = []
     for choice in choices:
         name = f"{choice.item.name} {choice.item.version}".strip()
-        rows.append([choice.item.kind, name, (SOURCES[choice.source], "cyan"), (choice.where, "dim")])
+        where = f"{choice.where} ({choice.verified})" if choice.verified else choice.where
+        rows.append([choice.item.kind, name, (SOURCES[choice.source], "cyan"), (where, "dim")])
     page.columns(rows)
     if not report.plan.missing:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.config import LabSpec
-from lab.errors import CommandFailed
+from lab.errors import CommandFailed, Unavailable
 from lab.supply import Item, Supply, registry
 from lab.supply.recipes import fetched
 from lab.tools.container import ContainerEngine
@@ -21,9 +21,13 @@ INSPECT = f"docker image inspect --format {{{{.Id}}}} {NAME}"
 
 @pytest.fixture
 def supply(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch) -> Supply:
-    monkeypatch.setattr(registry, "reachable", lambda host: host == "ghcr.io")
+    monkeypatch.setattr(registry, "reachable", lambda host: host in ("ghcr.io", "localhost:5001"))
     monkeypatch.setattr(registry.fetch.retry, "sleep", lambda seconds: None)  # type: ignore[attr-defined]
-    spec = LabSpec.model_validate({"supply": {"sources": ["present", "registry"]}})
+    return supply_with(runner)
+
+
+def supply_with(runner: FakeRunner, **section: object) -> Supply:
+    spec = LabSpec.model_validate({"supply": {"sources": ["present", "registry"], **section}})
     return Supply(spec, runner, ContainerEngine(runner))
 
 
@@ -63,6 +67,64 @@ def test_image_removed_during_the_fetch_is_pulled_again(supply: Supply, runner: 
     runner.handle("docker save -o", out=write_image)
     assert supply.path(IMAGE).read_text() == "the image"
     assert sum(line.startswith("docker pull") for line in runner.lines) == 2
+
+
+DIGEST = f"sha256:{'1' * 64}"
+PINNED = f"{NAME.rpartition(':')[0]}@{DIGEST}"
+
+
+@pytest.mark.usefixtures("supply")
+def test_pinned_image_is_pulled_by_its_digest(runner: FakeRunner) -> None:
+    pinned = supply_with(runner, pins={NAME: DIGEST})
+    runner.handle("docker image inspect", code=1)
+    runner.handle(f"docker manifest inspect {PINNED}", exact=True)
+    choice = pinned.choose([IMAGE])[IMAGE]
+    assert (choice.source, choice.verified) == ("registry", "pinned")
+    for line in (f"pull -q {PINNED}", f"tag {PINNED} {NAME}", f"rmi {NAME}", f"rmi {PINNED}"):
+        runner.handle(f"docker {line}", exact=True)
+    runner.handle(["docker", "save", "-o", ..., NAME], out=write_image)
+    assert pinned.path(IMAGE).read_text() == "the image"
+
+
+@pytest.mark.usefixtures("supply")
+def test_registry_with_another_content_than_the_pin_is_refused(runner: FakeRunner) -> None:
+    mirrored = supply_with(runner, pins={NAME: DIGEST}, mirrors={"ghcr.io": "localhost:5001"})
+    there = NAME.replace("ghcr.io", "localhost:5001")
+    runner.handle("docker image inspect", code=1)
+    runner.handle(f"docker manifest inspect --insecure {PINNED.replace('ghcr.io', 'localhost:5001')}", code=1)
+    runner.handle(f"docker manifest inspect --insecure {there}")
+    with pytest.raises(Unavailable) as caught:
+        mirrored.path(IMAGE)
+    assert caught.value.evidence == (f"registry: {there} is not the pinned {DIGEST}",)
+
+
+@pytest.mark.usefixtures("supply")
+def test_empty_pin_accepts_any_content(runner: FakeRunner) -> None:
+    pause = Item("image", "registry.k8s.io/pause:3.10.1")
+    assert supply_with(runner).catalogue.pin(pause, "").startswith("sha256:")
+    assert supply_with(runner, pins={pause.name: ""}).catalogue.pin(pause, "") == ""
+
+
+def test_image_of_the_user_keeps_its_name(runner: FakeRunner, tmp_path: Path) -> None:
+    source = "localhost:5001/kai-scheduler/kai-scheduler/binder:v0.16.8"
+    runner.handle(INSPECT, out="sha256:own", times=1)
+    runner.handle(f"docker image inspect --format {{{{.Id}}}} {source}", code=1)
+    runner.handle(f"docker pull -q {source}")
+    runner.handle(f"docker tag {source} {NAME}")
+    runner.handle("docker save -o", out=write_image)
+    runner.handle(INSPECT, out="sha256:pulled")
+    runner.handle(f"docker tag sha256:own {NAME}")
+    runner.handle(f"docker rmi {source}")
+    registry.fetch(NAME, {"ghcr.io": "localhost:5001"}, ContainerEngine(runner), tmp_path / "image")
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [("a.example:5000/x/y:1", "a.example:5000/x/y"), ("a.example:5000/x/y", "a.example:5000/x/y"), ("x:1", "x")],
+)
+def test_digest_takes_the_place_of_the_tag(reference: str, name: str) -> None:
+    assert registry.pinned(reference, DIGEST) == f"{name}@{DIGEST}"
+    assert registry.pinned(reference, "") == reference
 
 
 def test_concurrent_labs_fetch_an_image_once(supply: Supply, runner: FakeRunner, other: AnotherLab) -> None:

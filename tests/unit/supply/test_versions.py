@@ -77,6 +77,25 @@ def test_kai_chart_address_depends_on_its_version(supply: Make, monkeypatch: pyt
     assert supply(sources=("registry",), kai={"version": "0.9.3"}).choose([KAI])[KAI].where == old
 
 
+def test_plan_names_what_a_download_is_checked_against(supply: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "reachable", lambda host: True)
+    kind, kubectl, vcluster = Item("binary", "kind"), Item("binary", "kubectl"), Item("chart", "vcluster")
+    new = {"cluster": {"kubernetes": "1.34.5", "workers": 4}}
+    found = supply(sources=("registry",), **new).choose([kind, kubectl, KAI, vcluster])
+    published = "not pinned: checked against the checksum that its server publishes"
+    assert {item.name: choice.verified for item, choice in found.items()} == {
+        "kind": "pinned",
+        "kubectl": published,
+        "kai-scheduler": "not pinned: no checksum",
+        "vcluster": "not pinned: no checksum",
+    }
+    assert found[kubectl].as_json()["verified"] == published
+    pins = {"oci://ghcr.io/kai-scheduler/kai-scheduler/kai-scheduler:v0.16.8": "1" * 64}
+    pinned = supply(sources=("registry",), supply={"pins": pins})
+    assert pinned.choose([KAI])[KAI].verified == "pinned"
+    assert pinned.catalogue.pin(KAI, "v0.16.8") == "1" * 64
+
+
 def test_kai_chart_older_than_every_line_has_no_address() -> None:
     row = load("1.34.4").chart("kai-scheduler", "v0.1.0")
     assert row is not None
