@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:
                 _, _, inside = member.name.partition("/")
                 if member.isfile() and wanted(inside) and (file := archive.extractfile(member)) is not None:
                     texts[inside] = file.read().decode()
-    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError, UnicodeDecodeError) as error:
         raise LabError(
             f"the chart {chart} is unreadable: {error}", fix="delete that file and re-run the command"
         ) from error

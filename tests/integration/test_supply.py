@@ -24,6 +24,7 @@ from lab.supply import Item, Supply
 from lab.supply.cache import key_of, place
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
+from scripts.pins import image_digest
 from tests.integration.conftest import Cli
 
 ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set", "queues=[]")
@@ -162,6 +163,9 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     no_kai = registry.no_kai
     hosts = dict.fromkeys(item.name.partition("/")[0] for item in registry.images)
     mirrors = ", ".join(f"{host}: {registry.address}" for host in hosts)
+    # every image by its digest; those of the catalogue are upstream's, and these images were built here
+    known = {item.name: image_digest(f"{registry.address}/{item.name.partition('/')[2]}") for item in registry.images}
+    pins = ", ".join(f"'{name}': '{digest}'" for name, digest in known.items())
     # programs may come from the cache; items that a registry can have must come from it
     args = (
         "--profile",
@@ -172,6 +176,8 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
         "gpu.mode=none",
         "--set",
         f"supply.mirrors={{{mirrors}}}",
+        "--set",
+        f"supply.pins={{{pins}}}",
         "--set",
         "supply.sources=[registry, present, build]",
     )
@@ -189,6 +195,8 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     )
     if not no_kai:
         assert sources["kai-scheduler"] == "registry"
+    verified = {entry["name"]: entry.get("verified") for entry in plan["supply"]}
+    assert {verified[name] for name in known} == {"pinned"}
     up = cli("up", *args, "--yes", "--json").json()
     assert up["ok"]
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.errors import LabError
 from lab.kai import line_of, lines
 from lab.kai.chart import KaiChart, chart_of, differences
+from lab.steps.helm_release import chart_documents
 from lab.steps.kai.chart import applied_by_jobs, chart_seen
 from tests.support.builders import chart_file
 from tests.support.kai_renders import FOLDER, recorded, versions, write
@@ -160,3 +164,13 @@ def test_recorded_chart_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write(chart)
     assert (tmp_path / f"{NEW}.json").read_text() == (FOLDER / f"{NEW}.json").read_text()
     assert recorded(NEW) == chart
+
+
+def test_cut_chart_is_named(tmp_path: Path) -> None:
+    (tmp_path / "chart.yaml").write_bytes(random.Random(0).randbytes(4096))
+    chart = tmp_path / "chart.tgz"
+    with tarfile.open(chart, "w:gz") as tar:
+        tar.add(tmp_path / "chart.yaml", "x/crds/a.yaml")
+    chart.write_bytes(chart.read_bytes()[:-2000])
+    with pytest.raises(LabError, match=r"the chart .*/chart\.tgz is unreadable"):
+        chart_documents(chart, "crds")
