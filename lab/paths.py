@@ -85,6 +85,12 @@ def assets(kind: str) -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / kind
 
 
+def suites() -> Path | None:
+    """Folder of the suites: ``lab/suites`` in a wheel, ``tests/e2e`` in a checkout; None without either."""
+    package = Path(__file__).parent
+    return next((path for path in (package / "suites", package.parent / "tests" / "e2e") if path.is_dir()), None)
+
+
 @dataclass(frozen=True)
 class LabPaths:
     """State files of one lab."""

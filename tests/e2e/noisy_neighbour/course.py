@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.noisy_neighbour.latency import AFTER, BEFORE, DURING, STAGES, MonitorReport
-from tests.e2e.noisy_neighbour.monitor import Neighbour, NeighbourMonitor
-
 from .faults import Fault, Intensify
+from .latency import AFTER, BEFORE, DURING, STAGES, MonitorReport
+from .monitor import Neighbour, NeighbourMonitor
 from .own_kai import OwnKai
 
 FACTOR, FLOOR = 3.0, 2.0

@@ -14,8 +14,8 @@ from lab.operations.tenant.add import add
 from lab.operations.tenant.remove import remove
 from lab.session.lab import Lab
 from lab.workloads.namespace import WorkloadNamespace
-from tests.e2e.scheduling_decisions import WAIT
 
+from ..scheduling_decisions import WAIT
 from .faults import Intensify
 from .own_kai import OwnKai
 

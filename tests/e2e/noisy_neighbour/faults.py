@@ -22,9 +22,9 @@ from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import delete_queues
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
-from tests.e2e.kai_components import deployments, stopped, wait_until_up
-from tests.e2e.scheduling_decisions import WAIT, refusal
 
+from ..kai_components import deployments, stopped, wait_until_up
+from ..scheduling_decisions import WAIT, refusal
 from .own_kai import OwnKai
 
 UNKNOWN_FLAG = "--kailab-no-such-flag"

@@ -23,8 +23,9 @@ from lab.objects.views import PodView
 from lab.tools.background import Background
 from lab.workloads.modifiers import brief
 from lab.workloads.pods import cpu_pod
-from tests.e2e.noisy_neighbour.latency import BEFORE, Finding, MonitorReport, Sample
-from tests.e2e.noisy_neighbour.pod_guard import PodGuard
+
+from .latency import BEFORE, Finding, MonitorReport, Sample
+from .pod_guard import PodGuard
 
 if TYPE_CHECKING:
     from lab.workloads.namespace import WorkloadNamespace

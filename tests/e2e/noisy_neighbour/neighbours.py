@@ -14,8 +14,8 @@ from lab.session.lab import Lab
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod
-from tests.e2e.noisy_neighbour.monitor import Neighbour
 
+from .monitor import Neighbour
 from .own_kai import OwnKai, with_class
 
 Json = dict[str, Any]

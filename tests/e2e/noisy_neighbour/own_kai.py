@@ -18,7 +18,8 @@ from lab.tenants.vcluster.inner_lab import inner_spec, tenant_context
 from lab.tenants.virtual_cluster import VirtualCluster
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod
-from tests.e2e.scheduling_decisions import WAIT
+
+from ..scheduling_decisions import WAIT
 
 
 class OwnKai:
