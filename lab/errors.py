@@ -118,6 +118,10 @@ class NameTaken(LabError, code=14, title="name taken"):
     """A lab of another user or state directory has that name."""
 
 
+class NotProven(LabError, code=15, title="not proven"):
+    """Nothing failed, but too little was tested to prove the result."""
+
+
 class Interrupted(LabError, code=130, title="interrupted"):
     """Ctrl-C or SIGTERM: stopped cleanly, resumable."""
 

@@ -28,6 +28,9 @@ ARTIFACTS = "kailab.artifacts"
 OUTCOMES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
 BAD = ("failed", "error")
 
+_NO_TESTS = 5
+"""pytest's exit status when no test was selected."""
+
 _LONGEST = 20_000
 """Characters kept of a failure's text, from its end, where the cause is."""
 
@@ -83,8 +86,15 @@ class SuiteRun:
 
     @property
     def ok(self) -> bool:
-        """Whether tests ran and none failed."""
-        return self.status == 0 and not any(test.bad for test in self.tests)
+        """Whether tests passed and none failed."""
+        return self.verdict == "passed"
+
+    @property
+    def verdict(self) -> str:
+        """``passed``, ``failed``, ``not proven`` (no test passed), or ``no test ran``."""
+        if any(test.bad for test in self.tests) or self.status not in (0, _NO_TESTS):
+            return "failed" if self.tests else "no test ran"
+        return "passed" if self.count("passed") else "not proven" if self.tests else "no test ran"
 
     def save(self, path: Path) -> None:
         """Write it as JSON, atomically. Raises OSError."""

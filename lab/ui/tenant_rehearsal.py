@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 _SHOWN = 20
 """Lines of each list that are shown."""
 _MORE = "; --json lists all"
+_VERDICTS: dict[str, Cell] = {
+    "green": ("passed", "bold green"),
+    "red": ("failed", "bold red"),
+    "not proven": ("not proven", "bold yellow"),
+}
 
 
 def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
     """The whole rehearsal on stdout."""
     page = TextWriter(console)
-    verdict: Cell = ("passed", "bold green") if found.green else ("failed", "bold red")
-    page.line((f"KAI {found.before or 'none'} → {found.version} in tenant {found.tenant}: ", "bold"), verdict)
+    page.line(
+        (f"KAI {found.before or 'none'} → {found.version} in tenant {found.tenant}: ", "bold"), _VERDICTS[found.verdict]
+    )
     page.items(found.reasons, page.sign("fail"), _SHOWN, more=_MORE)
+    page.items([f"missing: {line}" for line in found.missing], page.sign("warn"), _SHOWN, more=_MORE)
     if found.change is not None:
         _change(page, found.change, "Change")
     if found.trials:
@@ -34,6 +41,7 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
         page.heading("Suites", "" if found.suites.ran else "none")
         page.line(found.suites.summary, indent=1)
         page.items(found.suites.failed, page.sign("fail"), _SHOWN, more=_MORE)
+        page.items([f"skipped: {line}" for line in found.suites.skipped], page.sign("skip"), _SHOWN, more=_MORE)
         if found.suites.failed:
             page.line(f"pytest's output: {found.suites.folder}", indent=1)
     if found.outcome is not None:
@@ -48,6 +56,8 @@ def render_rehearsal(found: Rehearsal, console: Console | None = None) -> None:
     if found.now:
         kept = ", although the rehearsal failed (--keep)" if found.kept else ""
         page.line((f"tenant {found.tenant} has KAI {found.now} now{kept}", "bold"))
+        if found.verdict == "not proven":
+            page.next(f"repeat the command where these tests can run, or return: lab tenant rollback {found.tenant}", 1)
     else:
         page.line((f"the change is incomplete: lab tenant rollback {found.tenant}", "bold red"))
 

@@ -82,7 +82,8 @@ def test_another_version_and_back_under_load(
     back = None
     try:
         found = rehearse(lab, tenant.name, other_version, suites=False)
-        assert found.green, f"KAI {first.kai} → {other_version}: {found.reasons}"
+        assert not found.reasons, f"KAI {first.kai} → {other_version}: {found.reasons}"
+        assert found.missing == ("suites: left out (--no-suites)",)
         assert found.now == other_version
         tried = {trial.name: trial for trial in found.trials}
         assert tried["cpu"].seconds is not None

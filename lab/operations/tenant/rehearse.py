@@ -1,11 +1,16 @@
 """Rehearses another KAI version in a running tenant: snapshot, change, smoke test, suites, result, rollback on red.
 
+A rehearsal in which nothing failed, but tests are missing, is not proven: the tenant keeps the version.
+
 ``lab.tenants.upgrade.upgrade`` makes the change, ``save`` writes the wanted tenant into the lab's state, and
 ``lab.tenants.upgrade.rollback_record`` keeps the version that a rollback returns to.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -15,6 +20,7 @@ from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError
 from lab.objects.redact import redact_text
 from lab.operations.tenant.status import find
+from lab.paths import suites as suites_folder
 from lab.session.lab import Lab
 from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
@@ -26,9 +32,6 @@ from lab.tenants.vcluster.inner_lab import tenant_context
 from lab.workloads.namespace import WorkloadNamespace
 
 __all__ = ["Rehearsal", "Suites", "rehearse", "roll_back", "run_suites"]
-
-SUITES = Path("tests") / "e2e"
-"""The suites in a checkout; a wheel has none."""
 
 _SUITES_SECONDS = 1800.0
 _NO_TESTS = 5
@@ -73,12 +76,12 @@ def rehearse(
         found = Rehearsal(name, before.kai, version, None, error=str(error))
     else:
         trials = _trials(lab, wanted)
-        ran = run_suites(lab, name) if suites else Suites(ran=False, summary="not requested")
+        ran = run_suites(lab, name) if suites else Suites(ran=False, summary="left out (--no-suites)")
         outcome = compare(before, take_snapshot(lab.tenant(name)))
         found = Rehearsal(name, before.kai, version, change, trials=trials, suites=ran, outcome=outcome)
-    if old is None or found.green or keep:
+    if old is None or not found.reasons or keep:
         _done(lab, name)
-        return found if old is None or found.green else replace(found, kept=True)
+        return found if old is None or not found.reasons else replace(found, kept=True)
     try:
         back = _change(lab, old, save, RollbackRecord(wanted, old, back=True))
     except Interrupted:
@@ -130,22 +133,26 @@ def roll_back(lab: Lab, name: str, to: str | None = None, *, save: Save | None =
         note = RollbackRecord(with_kai_version(now, before.kai), target, back=True)
     change = _change(lab, target, save, note)
     _done(lab, name)
-    return Rehearsal(name, before.kai, str(target.kai_version), change)
+    return Rehearsal(name, before.kai, str(target.kai_version), change, rehearsed=False)
 
 
 def run_suites(lab: Lab, name: str) -> Suites:
     """Run the suites that need a tenant in this one, in a separate process.
 
     Returns:
-        The failed tests; ``ran`` is False where kailab is installed without its suites.
+        The failed tests; ``ran`` is False where kailab is installed without its suites or without pytest.
     """
-    folder = Path(__file__).resolve().parents[3] / SUITES
-    if not folder.is_dir():
+    folder = suites_folder()
+    if folder is None:
         return Suites(ran=False, summary="this installation of kailab has no suites: only the smoke test ran")
+    if importlib.util.find_spec("pytest") is None:
+        return Suites(ran=False, summary="pytest is not installed: pip install 'kailab[test]'")
     # The name as a parameter of a test: a bare word would also match parts of other names.
     mine = f"[{name}] or [{name}- or -{name}] or -{name}-"
     command: list[str | Path] = [sys.executable, "-m", "pytest", folder, "--lab", lab.spec.name]
-    options = ["-m", _MARKS, "-k", mine, "-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--color=no"]
+    options = ["-m", _MARKS, "-k", mine, "-q", "-rfEs", "-p", "no:cacheprovider", "--no-header", "--color=no"]
+    if folder.name == "suites":  # in a wheel: pytest would use the settings of a project that the environment is in
+        options += ["-c", os.devnull, f"--rootdir={folder}"]
     kept = lab.paths.root / f"rehearsal-{name}"
     shutil.rmtree(kept, ignore_errors=True)  # from an earlier rehearsal
     kept.mkdir(parents=True)
@@ -164,7 +171,9 @@ def run_suites(lab: Lab, name: str) -> Suites:
     failed = tuple(line.split(" ", 1)[1] for line in lines if line.startswith(("FAILED ", "ERROR ")))
     if done.code and not failed:
         failed = (f"pytest ended with exit status {done.code}: {summary}",)
-    return Suites(ran=True, failed=failed, summary=summary, folder=str(kept))
+    skipped = tuple(line.removeprefix("SKIPPED ") for line in lines if line.startswith("SKIPPED "))
+    passed = re.search(r"\b(\d+) passed\b", summary)
+    return Suites(True, failed, summary, str(kept), int(passed[1]) if passed else 0, skipped)
 
 
 def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: RollbackRecord | None) -> Change:

@@ -1,10 +1,10 @@
-"""Result of the rehearsal of another KAI version: green, or red with reasons. Pure."""
+"""Result of the rehearsal of another KAI version: green, red with reasons, or not proven. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lab.tenants.upgrade.smoke_test import SmokeTest
 from lab.tenants.upgrade.upgrade import Change
@@ -22,6 +22,9 @@ class Suites:
     """pytest's last line, or why no suite ran."""
     folder: str = ""
     """Output of pytest, and the state of the cluster when tests failed."""
+    passed: int = 0
+    skipped: tuple[str, ...] = ()
+    """Reasons of skipped tests, with their number and place."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,35 @@ class Rehearsal:
     error_back: str = ""
     kept: bool = False
     """Red, but left at the new version as requested."""
+    rehearsed: bool = True
+    """False for a rollback, which runs neither smoke tests nor suites."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the rehearsal is red; empty when green."""
+        """Why the rehearsal is red; empty when nothing failed."""
         return tuple(dict.fromkeys(self._reasons()))
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """Tests that did not run, without which a rehearsal that did not fail is not proven."""
+        if not self.rehearsed or self.change is None:
+            return ()
+        lines = [f"smoke test {trial.name}: {trial.skipped}" for trial in self.trials if trial.unproven]
+        if not self.trials:
+            lines.append("smoke tests: none ran")
+        if not self.suites.ran:
+            lines.append(f"suites: {self.suites.summary or 'none ran'}")
+        elif not (self.suites.passed or self.suites.failed):
+            lines.append(f"suites: no test passed ({self.suites.summary})")
+        return tuple(lines)
+
+    @property
+    def verdict(self) -> Literal["green", "red", "not proven"]:
+        return "red" if self.reasons else "not proven" if self.missing else "green"
+
+    @property
     def green(self) -> bool:
-        return not self.reasons
+        return self.verdict == "green"
 
     @property
     def now(self) -> str:
@@ -63,7 +86,8 @@ class Rehearsal:
 
     def as_json(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "error"}  # among the reasons
-        return {**fields, "now": self.now, "verdict": "green" if self.green else "red", "reasons": self.reasons}
+        judged = {"verdict": self.verdict, "reasons": self.reasons, "missing": self.missing}
+        return {**fields, "now": self.now, **judged}
 
     def _reasons(self) -> Iterator[str]:
         if self.error:

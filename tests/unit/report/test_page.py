@@ -109,6 +109,24 @@ def test_page_shows_suite_gpus_steps_and_facts(artifacts: Path) -> None:
     assert len(page.cards) == 4
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "status", "heading"),
+    [
+        (("passed", "skipped"), 0, "✓ passed"),
+        (("skipped", "skipped"), 0, "✗ not proven"),
+        (("xfailed",), 0, "✗ not proven"),
+        (("passed",), 2, "✗ failed"),
+        ((), 5, "✗ no test ran"),
+    ],
+)
+def test_run_without_a_passed_test_did_not_pass(
+    tmp_path: Path, outcomes: tuple[str, ...], status: int, heading: str
+) -> None:
+    tests = tuple(CaseRun(f"a.py::test_{n}", outcome, n) for n, outcome in enumerate(outcomes))
+    page = Page(render_page(LabReport("demo", suite=suite(tests=tests, status=status)), tmp_path))
+    assert heading in page.text
+
+
 def test_page_needs_no_network(artifacts: Path) -> None:
     text = render_page(LabReport("demo", FACTS, gpus=many().map(), suite=suite(artifacts)), artifacts.parent)
     page = Page(text)

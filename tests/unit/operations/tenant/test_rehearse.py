@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
+from lab import paths
+from lab.cli.tenant.options import print_rehearsal
 from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError, NoLab, SpecError, WaitTimeout
 from lab.operations.tenant import rehearse as rehearsal
@@ -28,7 +33,8 @@ from tests.support.fakes import FakeRunner
 from tests.support.tenant_kai_world import tenant_of
 from tests.support.workload_snapshots import BEFORE
 
-PASSED = (SmokeTest("cpu", 2.0), SmokeTest("gpu", skipped="the tenant has no free GPU"), SmokeTest("fraction", 5.0))
+PASSED = (SmokeTest("cpu", 2.0), SmokeTest("gpu", 3.0), SmokeTest("fraction", 5.0))
+BUSY = SmokeTest("gpu", skipped="the tenant has no free GPU", unproven=True)
 OLD = replace(BEFORE, kai="0.9.8")
 
 
@@ -42,7 +48,7 @@ class Bench:
         self.changes: list[LabError | SnapshotDiff] = []
         self.snapshots: list[WorkloadSnapshot] = [OLD]
         self.smoke_tests = PASSED
-        self.suites = Suites(ran=True, summary="4 passed")
+        self.suites = Suites(ran=True, summary="4 passed", passed=4)
         self.lab: Any = SimpleNamespace(
             spec=SimpleNamespace(name="demo", tenants=(tenant_of("0.9.8"),)),
             paths=self.paths,
@@ -95,10 +101,73 @@ def test_passed_rehearsal_keeps_the_version_and_records_the_previous(bench: Benc
         "first pod scheduled",
         "11.5 s",
         "4 passed",
-        "skipped: the tenant has no free GPU",
         "tenant ml has KAI 0.16.8 now",
     ):
         assert line in text
+
+
+@pytest.mark.parametrize(
+    ("results", "missing"),
+    [
+        ({"suites": Suites(ran=False, summary="pytest is not installed")}, "suites: pytest is not installed"),
+        (
+            {"suites": Suites(ran=True, summary="9 skipped in 2s", skipped=("[9] a.py:1: needs 2 GPUs",))},
+            "suites: no test passed (9 skipped in 2s)",
+        ),
+        ({"smoke_tests": (PASSED[0], BUSY, PASSED[2])}, "smoke test gpu: the tenant has no free GPU"),
+        ({"smoke_tests": ()}, "smoke tests: none ran"),
+    ],
+)
+def test_little_tested_is_not_proven(bench: Bench, results: dict[str, Any], missing: str) -> None:
+    for name, value in results.items():
+        setattr(bench, name, value)
+    found = rehearse(bench.lab, "ml", "0.16.8")
+    assert (found.verdict, found.green, found.reasons, found.missing) == ("not proven", False, (), (missing,))
+    assert (found.now, bench.log) == ("0.16.8", ["0.16.8"]), "nothing failed: the version stays"
+    last = last_change(bench.paths, "ml")
+    assert last is not None
+    assert last.target.kai_version == "0.9.8", "lab tenant rollback returns to it"
+    data = to_json(found)
+    assert (data["verdict"], data["missing"]) == ("not proven", [missing])
+    text = rendered(found)
+    for line in ("in tenant ml: not proven", missing, "tenant ml has KAI 0.16.8 now", "lab tenant rollback ml"):
+        assert line in text
+
+
+def test_suites_left_out_on_request_prove_nothing_either(bench: Bench) -> None:
+    found = rehearse(bench.lab, "ml", "0.16.8", suites=False)
+    assert (found.verdict, found.missing) == ("not proven", ("suites: left out (--no-suites)",))
+
+
+def test_failure_counts_more_than_what_is_missing(bench: Bench) -> None:
+    bench.smoke_tests = (SmokeTest("cpu", problem="not within 120 s"), BUSY, PASSED[2])
+    found = rehearse(bench.lab, "ml", "0.16.8")
+    assert (found.verdict, found.now) == ("red", "0.9.8")
+    assert found.missing, "it is reported beside the failure"
+
+
+def test_skip_that_the_tenant_asked_for_is_not_missing(bench: Bench) -> None:
+    bench.smoke_tests = (*PASSED[:2], SmokeTest("fraction", skipped="gpuSharing is off"))
+    assert rehearse(bench.lab, "ml", "0.16.8").green
+
+
+def test_rollback_is_no_rehearsal_and_lacks_nothing(bench: Bench) -> None:
+    found = roll_back(bench.lab, "ml", "0.9.3")
+    assert (found.verdict, found.missing) == ("green", ())
+
+
+@pytest.mark.parametrize(
+    ("suites", "code"), [(Suites(ran=True, passed=1), 0), (Suites(ran=False), 15), (Suites(True, failed=("x",)), 1)]
+)
+def test_exit_code_tells_not_proven_from_failed(suites: Suites, code: int) -> None:
+    change = Change("ml", "0.9.8", "0.16.8", REINSTALL, (), OLD, SnapshotDiff(kept=2))
+    found = Rehearsal("ml", "0.9.8", "0.16.8", change, trials=PASSED, suites=suites)
+    try:
+        print_rehearsal(found, as_json=False)
+        seen = 0
+    except typer.Exit as error:
+        seen = error.exit_code
+    assert seen == code
 
 
 @pytest.mark.parametrize(
@@ -241,7 +310,7 @@ def pytest_run(runner: FakeRunner) -> Any:
 def test_suites_select_the_tests_of_the_tenant(pytest_run: Any, runner: FakeRunner) -> None:
     found = pytest_run("...\n==== 3 passed, 2 skipped in 9.1s ====\n", 0)
     folder = LabPaths("demo").root / "rehearsal-ml"
-    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(folder))
+    assert found == Suites(ran=True, summary="3 passed, 2 skipped in 9.1s", folder=str(folder), passed=3)
     assert (folder / "pytest.txt").read_text() == "...\n==== 3 passed, 2 skipped in 9.1s ====\n"
     argv = runner.calls[0].argv
     assert argv[argv.index("--lab") + 1] == "demo"
@@ -265,8 +334,33 @@ def test_suites_without_results(pytest_run: Any, out: str, code: int, ran: bool,
     assert (found.ran, len(found.failed)) == (ran, failed)
 
 
-def test_missing_suites_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "SUITES", Path("not") / "there")
-    found = run_suites(SimpleNamespace(), "ml")  # type: ignore[arg-type]
+def test_skipped_tests_are_named(pytest_run: Any) -> None:
+    out = "ss\nSKIPPED [2] tests/e2e/a.py:7: needs 2 GPUs\n2 skipped in 1s\n"
+    found = pytest_run(out, 0)
+    assert (found.ran, found.passed, found.skipped) == (True, 0, ("[2] tests/e2e/a.py:7: needs 2 GPUs",))
+
+
+def test_suites_of_a_wheel_run_without_the_settings_of_a_project_around_it(
+    pytest_run: Any, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inside = tmp_path / "site-packages" / "lab" / "suites"
+    inside.mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(inside.parent / "paths.py"))
+    pytest_run("1 passed in 1s\n", 0)
+    call = runner.calls[0]
+    assert call.argv[3] == str(inside)
+    assert {"-c", os.devnull, f"--rootdir={inside}"} <= set(call.argv)
+
+
+@pytest.mark.parametrize(("lacks", "why"), [("suites", "has no suites"), ("pytest", "pip install 'kailab[test]'")])
+def test_what_the_installation_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: FakeRunner, lacks: str, why: str
+) -> None:
+    if lacks == "suites":
+        monkeypatch.setattr(paths, "__file__", str(tmp_path / "lab" / "paths.py"))
+    else:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = run_suites(SimpleNamespace(runner=runner), "ml")  # type: ignore[arg-type]
     assert not found.ran
-    assert "no suites" in found.summary
+    assert why in found.summary
+    assert runner.calls == []
