@@ -124,6 +124,11 @@ class LabPaths:
         return self.root / "owner"
 
     @property
+    def volumes(self) -> Path:
+        """Data of the lab's PersistentVolumes, which all of its nodes mount; pods write it as root."""
+        return self.root / "volumes"
+
+    @property
     def lock(self) -> Path:
         """Lock file for the process that changes the lab. ``lab down`` removes ``root``, so it is elsewhere."""
         return state_root() / "locks" / f"{self.name}.lock"

@@ -20,6 +20,7 @@ from lab.gpu.simulated.health import Health, failures_on
 from lab.gpu.simulated.nvml_build import node_arch, source_digest
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.ownership import refuse_foreign
 from lab.objects.fields import Obj
 from lab.objects.views import NodeView, PodView
 from lab.paths import assets
@@ -108,11 +109,12 @@ class GpuPlugin(LabStep):
         return Observed.ready(f"{total} GPUs, {failed} of them failed" if failed else f"{total} GPUs")
 
     def apply(self, ctx: LabContext) -> None:
-        """Raises ApiFailed, and WaitTimeout if the plugin does not run or a kubelet does not offer its GPUs."""
+        """Raises WaitTimeout if the plugin does not run or a kubelet does not offer its GPUs; StepFailed, ApiFailed."""
         cluster = ctx.cluster()
         starts = node_starts(ctx)
         offers = self.offers(ctx)
-        cluster.apply(self.documents())
+        refuse_foreign(cluster, self.spec.name, documents := self.documents())
+        cluster.apply(documents)
         # The plugin never marks a GPU healthy again (k8s-device-plugin v0.18.0, internal/plugin/server.go).
         nodes = cluster.list("Node", labels=f"{GPU_PRESENT_LABEL}=true")
         serving = self._serving(cluster.list("Pod", NAMESPACE, labels=SELECTOR), starts)

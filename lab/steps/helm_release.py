@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import ApiFailed, LabError
 from lab.kube import Cluster
 from lab.kube.readiness import HOPELESS, is_ready
 from lab.objects.fields import labels_of
@@ -19,6 +19,8 @@ from lab.session.context import LabContext
 from lab.tools.helm import Helm, Release
 
 Json = dict[str, Any]
+
+_BY_HELM = "app.kubernetes.io/managed-by=Helm"  # Helm sets it on every object (pkg/action/validate.go)
 
 _CRASHES = 4  # restarts from which a crash loop is not just a matter of start order
 
@@ -80,6 +82,35 @@ def installed(cluster: Cluster, name: str, namespace: str) -> Release | None:
     """The newest revision of a release in Helm's records, or None."""
     records = _records(cluster, name, namespace)
     return Release.of_secret(records[-1]) if records else None
+
+
+def missing_objects(cluster: Cluster, release: Release) -> tuple[str, ...]:
+    """The objects of a release that the cluster lacks, one line each; one request for each kind and namespace.
+
+    Helm never looks for them again; its next upgrade creates those that are gone.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    there: dict[tuple[str, str | None], set[str]] = {}
+    lines = []
+    for doc in filter(None, yaml.load_all(release.manifest, Loader=loader)):
+        name = doc["metadata"]["name"]
+        try:
+            resource = cluster.kinds.of(doc)
+        except ApiFailed as error:
+            if error.status != 404:
+                raise
+            lines.append(f"{doc['kind']} {name} is missing, with its CRD")
+            continue
+        namespace = (doc["metadata"].get("namespace") or release.namespace) if resource.namespaced else None
+        kind = f"{resource.kind}.{resource.group}".rstrip(".")
+        if (kind, namespace) not in there:
+            found = cluster.list(kind, namespace, labels=_BY_HELM)
+            there[kind, namespace] = {obj["metadata"]["name"] for obj in found}
+        if name not in there[kind, namespace]:
+            lines.append(f"{resource.title(namespace, name)} is missing")
+    return tuple(lines)
 
 
 def forget_unfinished(cluster: Cluster, name: str, namespace: str) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 
 from lab.config import LabSpec, QueueResource, QueueSpec
 from lab.engine.step import Effect, Observed, State
-from lab.errors import ApiFailed, LabError, StepFailed
+from lab.errors import ApiFailed, StepFailed
 from lab.kai import line_of
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.ownership import refuse_foreign
 from lab.kube.retry import retry
 from lab.objects.fields import labels_of
 from lab.session.context import LabContext
@@ -124,16 +125,14 @@ class Queues(LabStep):
         return Observed.drifted("differ from the lab file", lines)
 
     def apply(self, ctx: LabContext) -> None:
-        """Create, update and delete queues. Raises LabError if another owner's queue has one of the names."""
+        """Create, update and delete queues. Raises StepFailed if another owner's queue has one of the names."""
         cluster = ctx.cluster()
         existing = _by_name(cluster.list(KIND))
         wanted = _by_name(queue_documents(self.spec))
-        foreign = [name for name in wanted if name in existing and _owner(existing[name]) != self.spec.name]
-        if foreign and self.spec.cluster.provider == "existing":
-            raise LabError(
-                f"queues {', '.join(foreign)} already exist in the cluster and do not belong to this lab",
-                fix="rename the lab's queues: queues are cluster-wide",
-            )
+        # a lab file may name the chart's queues, which some charts create themselves
+        default = line_of(self.spec.kai.version).default_queues
+        claimed = [doc for name, doc in wanted.items() if name not in default]
+        refuse_foreign(cluster, self.spec.name, claimed, fix="rename the lab's queue")
         cluster.apply(list(wanted.values()), retry=_WEBHOOK_SECONDS)
         delete_queues(cluster, {name: existing[name] for name in self._surplus(existing)})
 

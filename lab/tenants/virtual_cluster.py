@@ -9,17 +9,21 @@ from lab.config import LabSpec, TenantSpec
 from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
-from lab.errors import ApiFailed, StepFailed
+from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
+from lab.steps.helm_release import value_at
+from lab.tenants.removal.leftovers import on_machine
 from lab.tenants.removal.remove import foreign, forget, remove_tenant
 from lab.tenants.removal.timeline import Removal
 from lab.tenants.vcluster import access, coredns
 from lab.tenants.vcluster.validation import validate_tenants
-from lab.tenants.vcluster.values import CHART, release_values, tenant_values
+from lab.tenants.vcluster.values import CHART, CLAIM, release_values, tenant_values
+from lab.tools.helm import Release
 
 _HELM_SECONDS = 120.0
 _START_SECONDS = 300.0
@@ -84,6 +88,8 @@ class VirtualCluster(LabStep):
         values = release_values(self.spec, self.tenant, port)
         if diff := helm_release.differences(release, self.tenant.vcluster, values):
             return Observed.drifted("differs from the lab file", diff)
+        if gone := self._missing(ctx.cluster(), release):
+            return Observed.drifted("objects are missing", gone)
         labels = labels_of(parts(ctx.cluster().get("Namespace", self.namespace) or {})[0])
         if missing := [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]:
             return Observed.drifted(f"its namespace lacks {', '.join(missing)}")
@@ -97,6 +103,7 @@ class VirtualCluster(LabStep):
 
     def apply(self, ctx: LabContext) -> None:
         cluster, name = ctx.cluster(), self.tenant.name
+        self.refuse_foreign(cluster)
         # a first run has no chart yet when the plan is made
         alone = self.spec.model_copy(update={"tenants": (self.tenant,)})
         validate_tenants(alone, ctx.supply.chart(CHART, self.tenant.vcluster))
@@ -104,14 +111,19 @@ class VirtualCluster(LabStep):
         values = release_values(self.spec, self.tenant, port)
         if self.spec.cluster.provider == "existing" and cluster.get("Namespace", self.namespace) is None:
             ctx.journal.owns("namespace", self.namespace, self.id)
-        cluster.apply([helm_release.namespace_doc(self.namespace, self.labels)])
+        self._refuse_data_loss(cluster)
+        cluster.apply([self._storage, helm_release.namespace_doc(self.namespace, self.labels)])
         helm_release.forget_unfinished(cluster, name, self.namespace)
         release = helm_release.installed(cluster, name, self.namespace)
-        if release is None or helm_release.differences(release, self.tenant.vcluster, values):
-            ctx.progress("helm install")
-            helm_release.helm_for(ctx).upgrade_install(
-                name, ctx.supply.chart(CHART, self.tenant.vcluster), self.namespace, values, timeout=_HELM_SECONDS
-            )
+        gone = self._missing(cluster, release) if release else ()
+        ctx.progress("helm install")
+        # also of an unchanged release: it restores objects and replicas, and restarts nothing
+        helm_release.helm_for(ctx).upgrade_install(
+            name, ctx.supply.chart(CHART, self.tenant.vcluster), self.namespace, values, timeout=_HELM_SECONDS
+        )
+        if gone and self._persistent:
+            # vCluster writes its Secret only at its start, and its objects are owned by a Service that is gone
+            cluster.delete_all("Pod", self.namespace, labels=self._control_plane)
         ctx.progress("waiting for the control plane")
         self._wait_for_control_plane(cluster)
         self._write_kubeconfig(ctx, cluster, port)
@@ -133,21 +145,66 @@ class VirtualCluster(LabStep):
             )
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove the tenant with everything it synced, unless its namespace is not the lab's.
+        """Remove the tenant with everything it synced; a namespace that is not the lab's stays, with a notice.
 
         Raises:
             Leftovers: something of it remains.
             LabError: see ``remove_tenant``.
         """
-        if foreign(ctx, self.tenant.name):
+        if (space := foreign(ctx, self.tenant.name)) is not None:
+            ctx.notice(f"namespace {self.namespace} stays: it {owner_of(space)}")
             forget(ctx, self.tenant.name)
+            removal = Removal(self.tenant.name, (), grace=None, left=on_machine(ctx, self.tenant.name))
         else:
             removal = remove_tenant(ctx, self.tenant, grace=self.grace, check_gpus=self.check_gpus)
-            self.removals.append(removal)
-            removal.raise_left()
+        self.removals.append(removal)
+        removal.raise_left()
 
     def remains(self, ctx: LabContext) -> tuple[str, ...]:
         return tuple(line for removal in self.removals for line in removal.left)
+
+    def _missing(self, cluster: Cluster, release: Release) -> tuple[str, ...]:
+        """The objects of the release, and the Secret with the tenant's kubeconfig, that are missing."""
+        secret = f"vc-{self.tenant.name}"
+        there = cluster.get("Secret", secret, self.namespace) is not None
+        lost = () if there else (f"Secret {self.namespace}/{secret} is missing",)
+        return (*helm_release.missing_objects(cluster, release), *lost)
+
+    @property
+    def _control_plane(self) -> str:
+        """Labels of the control plane's pods."""
+        return f"app=vcluster,release={self.tenant.name}"
+
+    @property
+    def _persistent(self) -> bool:
+        """Whether the tenant's data outlives its control-plane pod."""
+        return value_at(tenant_values(self.tenant), CLAIM) is not False
+
+    def refuse_foreign(self, cluster: Cluster) -> None:
+        """Raise StepFailed if the tenant's namespace, or the lab's StorageClass, is of somebody else."""
+        records = cluster.list("Secret", self.namespace, labels="owner=helm")
+        names = sorted({labels_of(one["metadata"]).get("name", "") for one in records})
+        evidence = [f"it has the Helm release {self.namespace}/{name}" for name in names]
+        space = helm_release.namespace_doc(self.namespace, {})
+        refuse_foreign(cluster, self.spec.name, [space], evidence=evidence, fix="rename the tenant")
+        refuse_foreign(cluster, self.spec.name, [self._storage])
+
+    @property
+    def _storage(self) -> dict[str, Any]:
+        """The StorageClass of tenants' volumes."""
+        doc = helm_release.base_values("vcluster", "storage")
+        return {**doc, "metadata": {**doc["metadata"], "labels": {OWNER_LABEL: self.spec.name}}}
+
+    def _refuse_data_loss(self, cluster: Cluster) -> None:
+        """Refuse a change between emptyDir and claim: another control plane would start, without the objects inside."""
+        claim = self._persistent
+        if cluster.get("Deployment" if claim else "StatefulSet", self.tenant.name, self.namespace) is not None:
+            raise LabError(
+                f"Tenant {self.tenant.name} keeps its objects in {'an emptyDir' if claim else 'a volume'}, and a change"
+                f" of values.{CLAIM} would lose them",
+                fix=f"set values.{CLAIM}: {'false' if claim else 'true'}, or recreate the tenant:"
+                f" lab tenant remove {self.tenant.name}",
+            )
 
     def _wait_for_control_plane(self, cluster: Cluster) -> None:
         name = self.tenant.name
@@ -156,7 +213,7 @@ class VirtualCluster(LabStep):
             "Pod",
             helm_release.pods_ready,
             namespace=self.namespace,
-            labels=f"app=vcluster,release={name}",
+            labels=self._control_plane,
             timeout=_START_SECONDS,
             what=f"the control plane of tenant {name} is Ready",
             fail=lambda pods: helm_release.pods_stuck(pods, images_present=in_nodes),
@@ -198,7 +255,7 @@ class VirtualCluster(LabStep):
             timeout=_REACH_SECONDS,
             what=f"tenant {name} has its default service account",
         )
-        if helm_release.value_at(tenant_values(self.tenant), "controlPlane.coredns.enabled") is not False:
+        if value_at(tenant_values(self.tenant), "controlPlane.coredns.enabled") is not False:
             coredns.wait_for_dns(ctx, name)
 
 

@@ -30,6 +30,7 @@ class Container:
     """Mount points of volumes and of the machine's files."""
     volumes: tuple[str, ...] = ()
     """Names of its volumes, anonymous ones too."""
+    image: str = ""
 
 
 class ContainerEngine:
@@ -92,6 +93,7 @@ class ContainerEngine:
             gateway=next((n["Gateway"] for n in networks if n.get("Gateway")), ""),
             mounts=tuple(str(mount["Destination"]) for mount in data.get("Mounts") or ()),
             volumes=tuple(str(m["Name"]) for m in data.get("Mounts") or () if m.get("Type") == "volume"),
+            image=data["Config"].get("Image") or "",
         )
 
     @retry(

@@ -34,6 +34,8 @@ class Release:
     chart_version: str
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values set at installation, without the chart's defaults."""
+    manifest: str = ""
+    """Its objects as YAML, without those of hooks."""
 
     @classmethod
     def of_secret(cls, secret: Mapping[str, Any]) -> Release:
@@ -54,6 +56,7 @@ class Release:
                 chart=metadata["name"],
                 chart_version=metadata["version"],
                 values=record.get("config") or {},
+                manifest=record.get("manifest") or "",
             )
         except (KeyError, TypeError, ValueError, OSError, EOFError, zlib.error) as error:
             name = secret.get("metadata", {}).get("name", "")

@@ -5,7 +5,7 @@
 #
 # DIR/settings: NAME ENGINE KIND KUBECTL HELM IMAGE OWN_NODE NODES KAI_CHART KAI_DEPLOYMENTS VCLUSTER_CHART
 # DIR/images: one image archive per line          DIR/tenants: name and host port per line
-# DIR/kind.yaml, conflist.json, kai.json, queues.json, tenant-NAME.json: configuration and Helm values
+# DIR/kind.yaml, storage.yaml, conflist.json, kai.json, queues.json, tenant-NAME.json: configuration and Helm values
 set -euo pipefail
 dir=$1
 # shellcheck source=/dev/null
@@ -89,6 +89,7 @@ if [ -n "$KAI_CHART" ]; then
     [ ! -e "$dir/queues.json" ] || retry 60 "$KUBECTL" apply -f "$dir/queues.json"
 fi
 
+[ ! -s "$dir/tenants" ] || run "$KUBECTL" apply -f "$dir/storage.yaml"
 while read -r tenant port; do
     run "$HELM" install "$tenant" "$VCLUSTER_CHART" --namespace "vcluster-$tenant" --create-namespace \
         --values "$dir/tenant-$tenant.json" --wait --timeout 300s </dev/null

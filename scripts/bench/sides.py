@@ -20,7 +20,7 @@ from lab.paths import assets
 from lab.session.lab import Lab
 from lab.steps.cluster.config import kind_config
 from lab.steps.cluster.ports import free_ports
-from lab.steps.helm_release import value_at
+from lab.steps.helm_release import base_values, value_at
 from lab.steps.kai.values import kai_deployments, kai_values
 from lab.steps.node_image import NodeImage, base_image, control_plane_images
 from lab.steps.queues import queue_documents
@@ -122,7 +122,7 @@ def write_plain(bench: Bench, folder: Path) -> Path:
     old_cgroups = inspect(session.engine.name, session.runner, Machine()).cgroup_version == "1"  # as on the lab's side
     with free_ports(spec) as ports:
         config = kind_config(spec, ports, own_node=base is not None, old_cgroups=old_cgroups)
-    files: dict[str, Any] = {"kind.yaml": config}
+    files: dict[str, Any] = {"kind.yaml": config, "storage.yaml": base_values("vcluster", "storage")}
     if bench.lab.has_kai:
         files["kai.json"] = kai_values(spec)
         if spec.queues:

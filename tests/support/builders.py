@@ -23,6 +23,7 @@ def release_secret(
     chart: str = "",
     revision: int = 1,
     status: str = "deployed",
+    manifest: str = "",
 ) -> Json:
     """A Secret as Helm stores a release."""
     record = {
@@ -32,6 +33,7 @@ def release_secret(
         "info": {"status": status},
         "chart": {"metadata": {"name": chart or name, "version": version}},
         "config": values,
+        "manifest": manifest,
     }
     inner = base64.b64encode(gzip.compress(json.dumps(record).encode()))
     return {

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lab.config import LabSpec
+from lab.kai import line_of
 from lab.steps.kai.step import NAMESPACE, RELEASE
 from lab.steps.kai.values import kai_deployments, release_values
 from tests.support.api_requests import Call
 from tests.support.builders import chart_file, ready_deployment, release_secret, running_pod
+from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
@@ -33,6 +36,19 @@ apiVersion: scheduling.run.ai/v2
 kind: Queue
 metadata: {name: default-queue}
 """
+BY_HELM = {"app.kubernetes.io/managed-by": "Helm"}
+MANIFEST = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: kai-operator, namespace: kai-scheduler}
+---
+# an empty document, as templates render them
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: kai-operator}
+"""
+"""Objects of the release, as Helm records them."""
 POLICIES = "clusterpolicies.nvidia.com"
 DENIED = (
     403,
@@ -61,6 +77,22 @@ def come_up(world: LabWorld) -> None:
 
 def install(world: LabWorld) -> None:
     """Install KAI according to the lab file."""
-    world.api.add(release_secret(RELEASE, NAMESPACE, release_values(world.spec), version=f"v{world.spec.kai.version}"))
-    for name in kai_deployments(world.spec):
-        world.api.add(ready_deployment(name, NAMESPACE))
+    add_kai(world.api, world.spec)
+
+
+def add_kai(api: FakeApiServer, spec: LabSpec) -> None:
+    """Add the objects of an installed KAI."""
+    line, mine = line_of(spec.kai.version), {"labels": {"kailab": spec.name}}
+    values = release_values(spec)
+    api.add(release_secret(RELEASE, NAMESPACE, values, version=f"v{spec.kai.version}", manifest=MANIFEST))
+    api.put("Namespace", NAMESPACE, metadata=mine)
+    api.put("ServiceAccount", "kai-operator", NAMESPACE, metadata={"labels": BY_HELM})
+    api.put("ClusterRole", "kai-operator", metadata={"labels": BY_HELM})
+    for name in line.crds:
+        api.put("CustomResourceDefinition", name, metadata=mine)
+    for name in line.default_queues:
+        api.put("Queue", name)
+    if line.has_operator:
+        api.put("Config", "kai-config", metadata=mine)
+    for name in kai_deployments(spec):
+        api.add(ready_deployment(name, NAMESPACE))

@@ -161,7 +161,7 @@ class TenancyWorld:
         patch.setattr(lab.operations.tenant.add.GpuSource, "read", lambda _: self.gpus)
         patch.setattr("lab.tenants.vcluster.images.missing", lambda *_: {})
         patch.setattr(lab.tenants.virtual_cluster, "remove_tenant", self.remove)
-        patch.setattr(lab.tenants.virtual_cluster, "foreign", lambda *_: False)
+        patch.setattr(lab.tenants.virtual_cluster, "foreign", lambda *_: None)
         self.removed: list[tuple[str, float | None]] = []
 
     def lab(self) -> Lab:

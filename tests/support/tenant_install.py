@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,9 @@ CONTROL = {"app": "vcluster", "release": "team-a"}
 DNS = {"k8s-app": "vcluster-kube-dns"}
 
 
-def tenant_world(runner: FakeRunner, tmp_path: Path, **spec: Any) -> LabWorld:
-    world = LabWorld(
-        lab_spec(tenants=[tenant_spec().model_dump()], **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz")
-    )
+def tenant_world(runner: FakeRunner, tmp_path: Path, values: Mapping[str, Any] | None = None, **spec: Any) -> LabWorld:
+    tenants = [tenant_spec(values=values or {}).model_dump()]
+    world = LabWorld(lab_spec(tenants=tenants, **spec), runner, tmp_path, vcluster=Path("/cache/vcluster.tgz"))
     world.ctx.journal.owns("port", "team-a", "cluster", host=str(PORT.host), node=str(PORT.node))
     world.api.put("Namespace", "kube-system", metadata={"uid": "host"})
     inside = world.tenants["team-a"] = FakeApiServer(log=world.log)
@@ -53,11 +53,12 @@ def run_control_plane(world: LabWorld, server: str = "https://127.0.0.1:41000") 
 
     def start(_: Call) -> None:
         control_plane = running_pod("team-a-1", SPACE, labels=CONTROL)
-        world.api.add(control_plane, ready_deployment("team-a", SPACE), kubeconfig_secret(server))
+        rolled_out = {**ready_deployment("team-a", SPACE), "kind": "StatefulSet", "apiVersion": "apps/v1"}
+        world.api.add(control_plane, rolled_out, kubeconfig_secret(server))
 
     world.api.after("watch", "*", start)
 
 
-def tenant_release(world: LabWorld) -> dict[str, Any]:
+def tenant_release(world: LabWorld, manifest: str = "") -> dict[str, Any]:
     values = release_values(world.spec, world.spec.tenants[0], PORT)
-    return release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster")
+    return release_secret("team-a", SPACE, values, version="0.36.1", chart="vcluster", manifest=manifest)

@@ -10,17 +10,17 @@ from typing import Any
 
 from lab.config import TenantSpec
 from lab.kai import line_of
-from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
-from lab.steps.kai.values import kai_deployments, release_values
+from lab.steps.kai.step import NAMESPACE, RESERVATIONS
+from lab.steps.kai.values import kai_deployments
 from lab.steps.queues import queue_documents
 from lab.tenants.upgrade.downtime_probe import NAME
 from lab.tenants.upgrade.upgrade import Change, change_kai
 from lab.tenants.vcluster.inner_lab import tenant_context
 from tests.support.api_requests import Call
-from tests.support.builders import chart_file, ready_deployment, release_secret, running_pod
+from tests.support.builders import chart_file, running_pod
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
-from tests.support.kai_install import CRD, DENIED
+from tests.support.kai_install import CRD, DENIED, add_kai
 from tests.support.lab_world import LabWorld
 from tests.support.specs import lab_spec
 
@@ -67,9 +67,9 @@ class Bench:
     def install(self, version: str) -> None:
         """Put a version into the tenant, fully installed."""
         spec = tenant_context(self.world.ctx, tenant_of(version)).spec
-        self.api.add(release_secret(RELEASE, NAMESPACE, release_values(spec), version=f"v{version}"))
+        add_kai(self.api, spec)
         for name in kai_deployments(spec):
-            self.api.add(ready_deployment(name, NAMESPACE), running_pod(name, NAMESPACE, labels={"app": name}))
+            self.api.add(running_pod(name, NAMESPACE, labels={"app": name}))
         for crd in line_of(version).needs_crds:
             self.api.put("CustomResourceDefinition", crd)
         self.api.add(*queue_documents(spec))

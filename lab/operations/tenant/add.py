@@ -15,6 +15,7 @@ from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
+from lab.tenants.virtual_cluster import VirtualCluster
 
 
 def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
@@ -30,6 +31,7 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
     Raises:
         SpecError: the tenant is invalid or does not fit the lab; nothing was changed.
         Unavailable: an item it needs is not available; nothing was changed.
+        StepFailed: its namespace exists and is of somebody else; nothing was changed.
         HostNotReady: the changes that affect others were not approved; nothing was changed.
         Busy: another process is changing the lab.
         LabError: a step failed; the same call continues from there.
@@ -45,6 +47,7 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
             change = TenantChange(lab, before, lab.spec, loading)
             alone = lab.spec.model_copy(update={"tenants": (tenant,)})
             notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
+            VirtualCluster(lab.spec, tenant).refuse_foreign(lab.cluster)
             effects = change.approve(ask, f"adding tenant {tenant.name}")
         try:
             record = change.apply("tenant add", notices)

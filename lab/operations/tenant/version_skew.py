@@ -15,9 +15,8 @@ from lab.config import TenantSpec
 from lab.config.tenant_rules import VCLUSTER_FLOOR
 from lab.kai import release
 from lab.steps.helm_release import value_at
-from lab.tenants.vcluster.values import tenant_values
+from lab.tenants.vcluster.values import CLAIM, tenant_values
 
-_CLAIM = "controlPlane.statefulSet.persistence.volumeClaim.enabled"
 _ETCD = "controlPlane.backingStore.etcd"
 _DATABASE = "controlPlane.backingStore.database.external.enabled"
 _NAMESPACES = "sync.toHost.namespaces"
@@ -82,10 +81,10 @@ def _data(there: TenantSpec, wanted: TenantSpec) -> Iterator[str]:
     """A new control plane pod starts with an empty volume unless the volume is a claim."""
     replaced = (there.vcluster, there.kubernetes) != (wanted.vcluster, wanted.kubernetes)
     values = tenant_values(there)
-    if replaced and store_of(values) == "sqlite" and value_at(values, _CLAIM) is False:
+    if replaced and store_of(values) == "sqlite" and value_at(values, CLAIM) is False:
         yield (
             "its data is in an emptyDir, which a new control plane does not get: all objects inside would be lost."
-            f" Recreate the tenant in the other version, or with values.{_CLAIM}: true"
+            f" Recreate the tenant in the other version, without values.{CLAIM}: false"
         )
 
 

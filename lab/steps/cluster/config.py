@@ -14,6 +14,13 @@ from lab.gpu.pools import node_labels, node_name, pools_by_node
 from lab.paths import assets
 from lab.steps.cluster.ports import ClusterPorts
 
+VOLUMES = "/tmp/hostpath_pv"  # noqa: S108 - in the nodes
+"""Where kube-controller-manager's host-path provisioner puts volumes (pkg/volume/hostpath/host_path.go).
+
+All nodes mount the same directory of this machine there, so a pod finds its volume on every node, also after a restart:
+/tmp of kind's nodes is a tmpfs of each. kube-controller-manager mounts it too, and deletes a volume's data with it.
+"""
+
 COREDNS_TAG = "v1.12.4"  # tag of the supply's CoreDNS; kubeadm 1.34 defaults to v1.12.1
 
 
@@ -24,13 +31,13 @@ def kind_config(
     own_node: bool,
     old_cgroups: bool = False,
     mounts: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    owner: Mapping[str, Any] | None = None,
+    everywhere: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The configuration for ``kind create cluster``.
 
     ``own_node``: the node image was built here, so it lacks kindnet and has another CoreDNS. ``old_cgroups``: the
     machine has cgroup v1, and the nodes do not use systemd for their pods' cgroups. ``mounts`` are ``extraMounts`` by
-    node for real GPUs; ``owner`` is the one that identifies the nodes' state directory.
+    node for real GPUs; ``everywhere`` are those of all nodes.
     """
     config: dict[str, Any] = yaml.safe_load((assets("kind") / "cluster.yaml").read_text())
     pools = pools_by_node(spec)
@@ -38,7 +45,7 @@ def kind_config(
     def node(role: str, index: int) -> dict[str, Any]:
         name = node_name(spec.name, role, index)
         labels = node_labels(pools[name]) if name in pools else {}
-        extra = [dict(mount) for mount in (*([owner] if owner else ()), *(mounts or {}).get(name, ()))]
+        extra = [dict(mount) for mount in (*everywhere, *(mounts or {}).get(name, ()))]
         return {"role": role, "labels": {"kailab": spec.name, **labels}, **({"extraMounts": extra} if extra else {})}
 
     first, *others = (node("control-plane", index) for index in range(spec.cluster.control_planes))
@@ -68,7 +75,7 @@ def has_gpus(spec: LabSpec) -> bool:
 
 
 def shape(spec: LabSpec, image: str) -> str:
-    """A hash of properties that are fixed at creation: nodes, image, nodes with GPUs, and real GPUs."""
+    """A hash of properties that are fixed at creation: nodes, image, nodes with GPUs, real GPUs, and mounts."""
     real = {name: pool.devices for name, pool in pools_by_node(spec).items()} if spec.gpu.mode == "nvidia" else {}
     fixed = {
         "image": image,
@@ -77,5 +84,6 @@ def shape(spec: LabSpec, image: str) -> str:
         "gpus": sorted(pools_by_node(spec)),
         "real": real,
         "strategy": spec.gpu.strategy if real else "",
+        "volumes": VOLUMES,
     }
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12]

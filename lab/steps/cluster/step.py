@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from lab.host.machine import Machine
 from lab.paths import LabPaths, lab_names, owner
 from lab.session.context import LabContext
 from lab.session.step import LabStep
-from lab.steps.cluster.config import kind_config, shape
+from lab.steps.cluster.config import VOLUMES, kind_config, shape
 from lab.steps.cluster.ownership import owner_mount, refuse_foreign_nodes
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, mark_used
@@ -82,9 +83,11 @@ class KindCluster(LabStep):
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
-            owner = owner_mount(ctx)
+            remove_volumes(ctx, self.image)
+            ctx.paths.volumes.mkdir()
+            everywhere = (owner_mount(ctx), {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES})
             config = kind_config(
-                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, owner=owner
+                self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, everywhere=everywhere
             )
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
@@ -142,6 +145,7 @@ class KindCluster(LabStep):
         if containers:
             ctx.progress(f"removing {len(containers)}")
             ctx.engine.remove(*(container.name for container in containers))
+        remove_volumes(ctx, next((container.image for container in containers), ""))
         for owned in ctx.journal.owned("container"):
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
@@ -164,7 +168,22 @@ class KindCluster(LabStep):
         owned = (
             f"{one.kind} {one.name}" for one in _networks_and_volumes(ctx) if ctx.engine.exists(one.kind, one.name)
         )
-        return (*(f"container {container.name}" for container in lab_containers(ctx)), *owned)
+        folder = (f"directory {ctx.paths.volumes}",) if ctx.paths.volumes.exists() else ()
+        return (*(f"container {container.name}" for container in lab_containers(ctx)), *owned, *folder)
+
+
+def remove_volumes(ctx: LabContext, image: str) -> None:
+    """Remove the data of the lab's volumes; its nodes must be gone.
+
+    Pods wrote it as root. For a user who may not remove it, a container of ``image`` does.
+    """
+    folder = ctx.paths.volumes
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists() and image:
+        options = ("--rm", "--network", "none", "--label", f"{OWNER}={ctx.spec.name}", "--label", f"{STATE}={owner()}")
+        empty = ("--entrypoint", "find", image, VOLUMES, "-mindepth", "1", "-delete")
+        ctx.engine.call("run", *options, "--volume", f"{folder}:{VOLUMES}", *empty, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def claim_network(ctx: LabContext, step: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,14 @@ from lab.config import LabSpec
 from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
-from lab.errors import LabError, StepFailed
+from lab.errors import StepFailed
 from lab.kai import VersionLine, line_of, lines
 from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
-from lab.objects.fields import labels_of
+from lab.objects.fields import labels_of, parts
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
@@ -38,6 +40,8 @@ _READY_SECONDS = 300.0
 _WEBHOOK_SECONDS = 60.0
 _SHOWN = 5  # maximum number of reported differences between an unknown chart and its line
 _SHARD = ("SchedulingShard", "default")
+_CRD, _QUEUE = "CustomResourceDefinition", "Queue.scheduling.run.ai"
+_CRD_DOC = {"apiVersion": "apiextensions.k8s.io/v1", "kind": _CRD}
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 
 
@@ -79,12 +83,16 @@ class Kai(LabStep):
         release = helm_release.installed(cluster, RELEASE, NAMESPACE)
         if release is None:
             return Observed.absent()
-        if self._foreign(cluster):
-            return Observed.ready(f"{release.chart_version}, not installed by this lab: left as it is")
+        if (space := self._foreign(cluster)) is not None:
+            if self.spec.cluster.provider == "existing":
+                return Observed.ready(f"{release.chart_version}, not installed by this lab: left as it is")
+            return Observed.drifted(f"not the lab's: namespace {NAMESPACE} {owner_of(space)}")
         if diff := helm_release.differences(release, self.spec.kai.version, release_values(self.spec)):
             return Observed.drifted("differs from the lab file", diff)
         if missing := required_crds.missing(cluster, self.line):
             return Observed.drifted(f"CRDs that its operator needs are missing: {', '.join(missing)}")
+        if gone := (*helm_release.missing_objects(cluster, release), *self._missing(cluster)):
+            return Observed.drifted("objects are missing", gone)
         if down := self._unavailable(cluster):
             return Observed.drifted(f"not Available: {', '.join(down)}")
         if not webhooks_answer(cluster, self.spec.name, self.line, kai_values(self.spec)):
@@ -123,6 +131,14 @@ class Kai(LabStep):
                 timeout=_HELM_SECONDS,
             )
             self._wait(ctx, cluster)
+        if not by_lab:
+            # crd-upgrader does not label them, and only the chart's first revision has its queues
+            for name in self.line.crds:
+                if _exists(cluster, _CRD, name):
+                    cluster.patch(_CRD, name, {"metadata": {"labels": {OWNER_LABEL: self.spec.name}}})
+            if makes_default_queues(self.spec) and self._missing_queues(cluster):
+                only = [self.line.queue_template]
+                self._create_queues(cluster, helm.template(RELEASE, chart, NAMESPACE, kai_values(self.spec), only=only))
 
     def _label_served_namespaces(self, cluster: Cluster) -> None:
         """Label host-kai tenants' namespaces before KAI is limited to labelled ones, so that it always serves them."""
@@ -167,22 +183,41 @@ class Kai(LabStep):
                         cluster.delete(what, owned.name, wait=120)
                     ctx.journal.released(kind, owned.name)
 
-    def _foreign(self, cluster: Cluster) -> bool:
-        """Whether this lab did not install the cluster's KAI."""
-        if self.spec.cluster.provider == "kind":
-            return False
-        space = cluster.get("Namespace", NAMESPACE) or {}
-        return labels_of(space.get("metadata", {})).get(OWNER_LABEL) != self.spec.name
+    def _foreign(self, cluster: Cluster) -> dict[str, Any] | None:
+        """KAI's namespace, if it exists and is not the lab's: then this lab did not install KAI."""
+        space = cluster.get("Namespace", NAMESPACE)
+        return space if space is not None and not is_own(space, self.spec.name) else None
+
+    def _missing(self, cluster: Cluster) -> list[str]:
+        """Objects of KAI that its release does not contain and that are missing: CRDs, Config, default queues."""
+        wanted = [(_CRD, name) for name in self.line.crds]
+        wanted += [_CONFIG] if self.line.has_operator else []
+        lines = [
+            f"{kind.partition('.')[0]} {name} is missing" for kind, name in wanted if not _exists(cluster, kind, name)
+        ]
+        return lines + [f"Queue {name} is missing" for name in self._missing_queues(cluster)]
+
+    def _missing_queues(self, cluster: Cluster) -> list[str]:
+        """The chart's default queues that do not exist; empty if its values disable them."""
+        names = self.line.default_queues if makes_default_queues(self.spec) else ()
+        there = {queue["metadata"]["name"] for queue in cluster.list(_QUEUE)} if names else set()
+        return [name for name in names if name not in there]
 
     def _claim(self, ctx: LabContext, cluster: Cluster, chart: Path) -> None:
-        """Record the objects that the lab will create in an existing cluster. Raises LabError if it has a KAI."""
+        """Refuse a KAI of others; in an existing cluster, record the objects that the lab will create.
+
+        Raises StepFailed: the namespace, or without one a CRD, is not the lab's.
+        """
+        space = helm_release.namespace_doc(NAMESPACE, {})
+        fix = "uninstall that KAI, or set scheduler: default"
+        records = cluster.list("Secret", NAMESPACE, labels="owner=helm")
+        charts = sorted({f"it has the Helm release {labels_of(one['metadata']).get('name')}" for one in records})
+        refuse_foreign(cluster, self.spec.name, [space], evidence=charts, fix=fix)
+        if self.spec.cluster.provider == "kind" and cluster.get("Namespace", NAMESPACE) is None:
+            named = [{**_CRD_DOC, "metadata": {"name": name}} for name in self.line.crds]
+            refuse_foreign(cluster, self.spec.name, named, fix=fix)
         if self.spec.cluster.provider == "kind":
             return
-        if cluster.get("Namespace", NAMESPACE) is not None and self._foreign(cluster):
-            raise LabError(
-                f"namespace {NAMESPACE} already exists in the cluster and does not belong to this lab",
-                fix="use 'scheduler: default' or a cluster without KAI",
-            )
         crds = [doc["metadata"]["name"] for doc in helm_release.chart_documents(chart, "crds")]
         crds += self.line.needs_crds
         objects = [("namespace", "Namespace", name) for name in (NAMESPACE, RESERVATIONS)]
@@ -215,11 +250,13 @@ class Kai(LabStep):
         cluster.apply([_labelled(doc, mine) for doc in crds])
         names = {doc["metadata"]["name"] for doc in crds}
         cluster.wait_ready("CustomResourceDefinition", names, timeout=60, what="KAI's CRDs are served")
-        queues = [doc for doc in rendered if doc["kind"] == "Queue"]
-        # created once, like with helm: changes of users stay
-        new = [doc for doc in queues if cluster.get("Queue", doc["metadata"]["name"]) is None]
-        cluster.apply(new, retry=30)
+        self._create_queues(cluster, rendered)
         cluster.apply([_labelled(doc, mine) for doc in config_documents(rendered)], retry=30)
+
+    def _create_queues(self, cluster: Cluster, rendered: Iterable[dict[str, Any]]) -> None:
+        """Create the chart's queues that do not exist; changes of users stay."""
+        queues = [doc for doc in rendered if doc["kind"] == "Queue"]
+        cluster.apply([doc for doc in queues if not _exists(cluster, _QUEUE, doc["metadata"]["name"])], retry=30)
 
     def _wait(self, ctx: LabContext, cluster: Cluster) -> None:
         expected = set(kai_deployments(self.spec))
@@ -241,8 +278,13 @@ class Kai(LabStep):
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
 
     def _unavailable(self, cluster: Cluster) -> list[str]:
-        ready = {d["metadata"]["name"] for d in cluster.list("Deployment", NAMESPACE) if is_ready(d)}
+        found = [d for d in cluster.list("Deployment", NAMESPACE) if parts(d)[1].get("replicas") != 0]
+        ready = {d["metadata"]["name"] for d in found if is_ready(d)}
         return [name for name in kai_deployments(self.spec) if name not in ready]
+
+
+def _exists(cluster: Cluster, kind: str, name: str) -> bool:
+    return any(obj["metadata"]["name"] == name for obj in cluster.list(kind, fields=f"metadata.name={name}"))
 
 
 def _labelled(doc: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL, Cluster
+from lab.kube.ownership import refuse_foreign
 from lab.objects.fields import labels_of
 from lab.session.context import LabContext
 from lab.session.step import LabStep
@@ -73,13 +74,14 @@ class Isolation(LabStep):
         """Apply policy and namespace labels; steps ``kai`` and ``tenant-nodes`` do the rest of the measures.
 
         Raises:
-            LabError: the host's KAI is not the lab's.
+            LabError: the host's KAI, or a policy of that name, is not the lab's.
             ApiFailed: the server refused.
             WaitTimeout: the host's binder does not start.
         """
         cluster = ctx.cluster()
         self._claim(ctx)
-        cluster.apply(admission_policy.documents(self.spec.name))
+        refuse_foreign(cluster, self.spec.name, documents := admission_policy.documents(self.spec.name))
+        cluster.apply(documents)
         cluster.patch("Namespace", _DEFAULT, {"metadata": {"labels": dict(HOST_KAI)}})
         snapshot = take(cluster, kinds=KINDS)
         for name, labels in own_kai_namespaces(self.spec, snapshot).items():

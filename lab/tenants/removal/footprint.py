@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from lab.objects.fields import parts
 from lab.objects.views import PodView
 from lab.snapshot.pod_info import PodInfo
+from lab.steps.cluster.config import VOLUMES
 
 _DEFAULT_GRACE = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
+
+_VOLUMES = PurePosixPath(VOLUMES)
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -42,10 +46,12 @@ class Footprint:
     """Its bound pods, as ``namespace/name`` inside the tenant → their termination grace period in seconds."""
     others: Mapping[Key, OtherPod]
     """Ready pods of everyone else."""
+    folders: tuple[str, ...] = ()
+    """Names of the directories with the data of its volumes, in ``LabPaths.volumes``."""
 
     @classmethod
-    def of(cls, pods: Iterable[Json], namespace: str) -> Footprint:
-        """From the Pod objects of all namespaces, for the tenant that lives in ``namespace``."""
+    def of(cls, pods: Iterable[Json], namespace: str, volumes: Iterable[Json] = ()) -> Footprint:
+        """From the Pods of all namespaces and the PersistentVolumes, for the tenant that lives in ``namespace``."""
         every = [(obj, PodInfo.of(obj)) for obj in pods]
         own = [(obj, pod) for obj, pod in every if pod.view.namespace == namespace]
         rest = [(obj, pod) for obj, pod in every if pod.view.namespace != namespace]
@@ -70,6 +76,12 @@ class Footprint:
                 for obj, pod in rest
                 if pod.view.ready and not pod.view.deleting and not pod.view.ended and pod not in reserving
             },
+            folders=tuple(
+                path.name
+                for volume in volumes
+                if claimed_from(volume) == namespace
+                and (path := PurePosixPath((volume["spec"].get("hostPath") or {}).get("path", ""))).parent == _VOLUMES
+            ),
         )
 
     def cut(self, grace: float | None) -> tuple[str, ...]:
@@ -100,6 +112,11 @@ def disturbed(before: Mapping[Key, OtherPod], pods: Iterable[Json]) -> tuple[str
         elif _ready_since(obj) != old.ready_since:
             lines.append(f"{title} was not Ready for a while")
     return tuple(lines)
+
+
+def claimed_from(volume: Json) -> str:
+    """The namespace of a PersistentVolume's claim; empty: none."""
+    return str((parts(volume)[1].get("claimRef") or {}).get("namespace", ""))
 
 
 def reservation_pods(pods: Iterable[Json], groups: Iterable[str]) -> tuple[str, ...]:

@@ -65,10 +65,11 @@ def cluster_scope(cluster: Cluster, name: str) -> tuple[str, ...]:
     return _search(_Tenant(cluster, name).cluster_wide())
 
 
-def on_machine(ctx: LabContext, name: str) -> tuple[str, ...]:
-    """Leftovers on this machine: its kubeconfig, journal entries, and processes that use its kubeconfig."""
+def on_machine(ctx: LabContext, name: str, folders: Iterable[str] = ()) -> tuple[str, ...]:
+    """Leftovers on this machine: kubeconfig, its volumes' ``folders``, journal entries, and processes that use it."""
     kubeconfig = ctx.paths.tenant_kubeconfig(name)
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
+    lines += [f"directory {path}" for folder in folders if (path := ctx.paths.volumes / folder).exists()]
     lines += [f"journal entry {kind} {thing}" for kind, thing in journal_entries(ctx, name)]
     return (*lines, *(f"process {pid}: {line}" for pid, line in processes_naming(kubeconfig)))
 

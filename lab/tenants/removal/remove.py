@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,8 @@ from lab.config import TenantSpec
 from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
-from lab.kube import OWNER_LABEL, Cluster
+from lab.kube import Cluster
+from lab.kube.ownership import is_own, owner_of
 from lab.objects.fields import labels_of
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
@@ -32,7 +34,7 @@ from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import unmark_nodes
 from lab.tenants.removal import timeline
-from lab.tenants.removal.footprint import Footprint, disturbed, reservation_pods
+from lab.tenants.removal.footprint import Footprint, claimed_from, disturbed, reservation_pods
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import (
     MARKED,
@@ -87,19 +89,19 @@ def remove_tenant(
             f"tenant {tenant.name}: a grace period of {grace:g} s is a forced deletion",
             fix="set a grace period of at least 1 s",
         )
-    if foreign(ctx, tenant.name):
+    if (space := foreign(ctx, tenant.name)) is not None:
         raise LabError(
-            f"namespace {tenant_namespace(tenant.name)} does not belong to lab {ctx.spec.name}",
+            f"namespace {tenant_namespace(tenant.name)} is not of lab {ctx.spec.name}: it {owner_of(space)}",
             fix="name a tenant of this lab; 'lab tenant list' shows them",
         )
     seconds = None if grace is None else round(grace)
     return _TenantRemoval(ctx, tenant, seconds, check_gpus, deadline, Stopwatch(clock)).run()
 
 
-def foreign(ctx: LabContext, name: str) -> bool:
-    """Whether the tenant's namespace exists and is not this lab's."""
+def foreign(ctx: LabContext, name: str) -> Json | None:
+    """The tenant's namespace, if it exists and is not this lab's."""
     space = ctx.cluster().get("Namespace", tenant_namespace(name))
-    return space is not None and labels_of(space["metadata"]).get(OWNER_LABEL) != ctx.spec.name
+    return space if space is not None and not is_own(space, ctx.spec.name) else None
 
 
 def forget(ctx: LabContext, name: str) -> None:
@@ -135,7 +137,7 @@ class _TenantRemoval:
 
     def run(self) -> Removal:
         name = self.tenant.name
-        self.footprint = Footprint.of(self.cluster.list("Pod"), self.space)
+        self.footprint = Footprint.of(self.cluster.list("Pod"), self.space, self.cluster.list("PersistentVolume"))
         space = self.cluster.get("Namespace", self.space)
         if space is not None:
             self._stop_syncer()
@@ -164,7 +166,7 @@ class _TenantRemoval:
             milestones=self.watch.milestones,
             grace=self.grace,
             cut_grace=self.footprint.cut(self.grace),
-            left=(*left, *on_machine(self.ctx, name)),
+            left=(*left, *on_machine(self.ctx, name, self.footprint.folders)),
             disturbed=harm,
         )
 
@@ -187,6 +189,18 @@ class _TenantRemoval:
         except WaitTimeout as error:
             raise stuck_namespace(self.cluster, self.space, self.deadline) from error
         self.watch.note(timeline.NAMESPACE_GONE)
+        with suppress(WaitTimeout):  # a volume that stays is a leftover
+            self.cluster.wait(
+                "PersistentVolume",
+                lambda found: not any(map(self._will_go, found)),
+                timeout=self.deadline,
+                what=f"the volumes of tenant {self.tenant.name} are gone",
+            )
+
+    def _will_go(self, volume: Json) -> bool:
+        """Whether a volume was the tenant's, and its provisioner deletes it."""
+        deletes = volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
+        return claimed_from(volume) == self.space and deletes and volume.get("status", {}).get("phase") != "Failed"
 
     def _pods(self) -> None:
         self.ctx.progress(f"deleting {self.footprint.pods} pods")

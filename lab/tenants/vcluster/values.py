@@ -17,6 +17,9 @@ from lab.tenants.vcluster.quota import quota_values
 CHART = "vcluster"
 """Name of the chart in the lab's supply."""
 
+CLAIM = "controlPlane.statefulSet.persistence.volumeClaim.enabled"
+"""Whether a tenant's data is in a volume of its own; otherwise it is lost with the control-plane pod."""
+
 ACCESS_KEYS = (
     "controlPlane.service.spec.type",
     "controlPlane.service.httpsNodePort",

@@ -13,7 +13,7 @@ from lab.engine.step import State
 from lab.gpu import GpuLabels, GpuNodes, GpuPlugin, gpu_steps
 from lab.gpu.pools import describe_gpus, node_name, pool_of, pools_by_node, short_name
 from lab.gpu.simulated.devices import gpus_of
-from lab.steps.cluster.config import has_gpus, kind_config, shape
+from lab.steps.cluster.config import VOLUMES, has_gpus, kind_config, shape
 from lab.steps.cluster.ports import ClusterPorts, PortMapping
 from tests.support.gpu_world import GpuWorld, pretend_machine, wanted
 
@@ -86,8 +86,10 @@ def test_kind_config_has_the_labels_of_the_pools() -> None:
     (mapped,) = control["extraPortMappings"]
     assert (mapped["hostPort"], mapped["containerPort"], mapped["listenAddress"]) == (1, 2, "127.0.0.1")
     assert config["networking"] == {"apiServerPort": 3, "disableDefaultCNI": True}
-    kubelet, etcd, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
+    kubelet, volumes, etcd, dns = (yaml.safe_load(patch) for patch in config["kubeadmConfigPatches"])
     assert (kubelet["kind"], kubelet["nodeStatusUpdateFrequency"]) == ("KubeletConfiguration", "2s")
+    (mount,) = volumes["controllerManager"]["extraVolumes"]
+    assert (mount["hostPath"], mount["mountPath"]) == (VOLUMES, VOLUMES)
     assert etcd["kind"] == dns["kind"] == "ClusterConfiguration"
     assert etcd["etcd"]["local"]["extraArgs"] == {"unsafe-no-fsync": "true"}
 
@@ -125,6 +127,9 @@ def test_real_gpus_are_mounted_only_into_their_node() -> None:
         lab(2, mode="nvidia", pools=[]), ClusterPorts(3), own_node=False, mounts={"kailab-demo-worker2": [mount]}
     )
     assert [node.get("extraMounts") for node in nodes["nodes"]] == [None, None, [mount]]
+    shared = {"hostPath": "/state/volumes", "containerPath": VOLUMES}
+    nodes = kind_config(SPEC, ClusterPorts(3), own_node=False, everywhere=[shared])
+    assert [node["extraMounts"] for node in nodes["nodes"]] == [[shared]] * 6
 
 
 def test_every_control_plane_has_gpus_without_workers() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.engine.step import State
-from lab.errors import LabError, StepFailed
+from lab.errors import StepFailed
 from lab.steps.queues import Queues, queue_documents, queue_steps
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
@@ -104,7 +104,7 @@ def test_queues_of_others_are_neither_changed_nor_deleted(runner: FakeRunner, tm
     world = world_of(runner, tmp_path, cluster=EXISTING)
     step = Queues(world.spec)
     world.api.put("Queue", "test", spec={})
-    with pytest.raises(LabError, match="queues test already exist"):
+    with pytest.raises(StepFailed, match="Queue test was created at an unknown time: lab demo does not change it"):
         step.apply(world.ctx)
     world.api.put("Queue", "mine", metadata={"labels": {"kailab": "demo"}}, spec={})
     step.undo(world.ctx)

@@ -7,14 +7,23 @@ from pathlib import Path
 import pytest
 
 from lab.engine.step import State
-from lab.errors import ApiFailed, StepFailed, WaitTimeout
+from lab.errors import ApiFailed, LabError, StepFailed, WaitTimeout
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.values import release_values
 from tests.support.builders import release_secret, running_pod
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
 from tests.support.specs import EXISTING, PORT
-from tests.support.tenant_install import CONTROL, DNS, SPACE, run_control_plane, step_of, tenant_release, tenant_world
+from tests.support.tenant_install import (
+    CONTROL,
+    DNS,
+    SPACE,
+    kubeconfig_secret,
+    run_control_plane,
+    step_of,
+    tenant_release,
+    tenant_world,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +43,7 @@ def test_apply_installs_the_release_and_writes_the_kubeconfig(world: LabWorld) -
     upgrade = world.helm("upgrade")
     run_control_plane(world)
     step_of(world).apply(world.ctx)
-    assert world.log == [f"apply Namespace {SPACE}", "helm upgrade --install"]
+    assert world.log == ["apply StorageClass kailab", f"apply Namespace {SPACE}", "helm upgrade --install"]
     values = json.loads(upgrade.calls[0].stdin)
     assert values == release_values(world.spec, world.spec.tenants[0], PORT)
     assert upgrade.calls[0].argv[3:7] == ("team-a", "/cache/vcluster.tgz", "--namespace", SPACE)
@@ -71,11 +80,57 @@ def test_dns_without_its_image_ends_the_wait(world: LabWorld) -> None:
         step_of(world).apply(world.ctx)
 
 
-def test_unchanged_release_is_not_installed_again(world: LabWorld) -> None:
+@pytest.mark.parametrize(("claim", "there"), [(True, "Deployment"), (False, "StatefulSet")])
+def test_change_that_would_lose_the_objects_inside_is_refused(
+    runner: FakeRunner, tmp_path: Path, claim: bool, there: str
+) -> None:
+    volume = {"controlPlane": {"statefulSet": {"persistence": {"volumeClaim": {"enabled": claim}}}}}
+    world = tenant_world(runner, tmp_path, values=volume)
+    world.api.put(there, "team-a", SPACE)
+    with pytest.raises(LabError, match=r"Tenant team-a keeps its objects in an? .*would lose them"):
+        step_of(world).apply(world.ctx)
+    assert world.log == []
+
+
+def test_observe_names_missing_objects_of_the_release(world: LabWorld) -> None:
+    manifest = "apiVersion: v1\nkind: Service\nmetadata: {name: team-a}\n"
+    world.api.add(tenant_release(world, manifest))
+    seen = step_of(world).observe(world.ctx)
+    lines = (f"Service {SPACE}/team-a is missing", f"Secret {SPACE}/vc-team-a is missing")
+    assert (seen.state, seen.diff) == (State.DRIFTED, lines)
+
+
+def test_vcluster_starts_again_when_its_objects_were_missing(world: LabWorld) -> None:
+    """vCluster's Service owns its Secret, which it writes only at its start."""
     world.api.add(tenant_release(world))
-    run_control_plane(world)
+    world.helm("upgrade")
+    world.api.after("deletecollection", "Pod", lambda _: run_control_plane(world))
     step_of(world).apply(world.ctx)
-    assert world.log == [f"apply Namespace {SPACE}"]
+    assert world.log[-2:] == ["helm upgrade --install", f"delete all Pod in {SPACE} grace None"]
+    world.log.clear()
+    step_of(world).apply(world.ctx)
+    assert world.log[-1] == "helm upgrade --install"
+
+
+def test_namespace_of_a_user_is_neither_changed_nor_removed(world: LabWorld) -> None:
+    """The vcluster CLI's default names are those of the lab's tenants."""
+    made = {"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"manager": "vcluster"}]}
+    world.api.put("Namespace", SPACE, metadata=made)
+    world.api.add(release_secret("team-a", SPACE, {}, version="0.30.0", chart="vcluster"))
+    with pytest.raises(StepFailed) as refused:
+        step_of(world).apply(world.ctx)
+    assert refused.value.what == (
+        f"Namespace {SPACE} was created by vcluster at 2026-01-01T00:00:00Z: lab demo does not change it"
+    )
+    assert refused.value.evidence == (f"it has the Helm release {SPACE}/team-a",)
+    assert refused.value.fix.startswith("rename the tenant; or hand it over to the lab: kubectl")
+    assert world.log == []
+    assert world.tenants["team-a"].cluster.healthy()
+    step = step_of(world)
+    step.undo(world.ctx)
+    assert world.log == ["close"]
+    assert [removal.left for removal in step.removals] == [()]
+    assert world.owned("port") == ["spare-0"]
 
 
 def test_unreachable_api_of_a_ready_control_plane_is_an_error(world: LabWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +153,7 @@ def test_observe_names_the_missing_part(world: LabWorld, monkeypatch: pytest.Mon
     monkeypatch.setattr(access, "answers", lambda ctx, name: alive[0])
     step = step_of(world)
     assert step.observe(world.ctx).state is State.ABSENT
-    world.api.add(tenant_release(world))
+    world.api.add(tenant_release(world), kubeconfig_secret("https://127.0.0.1:41000"))
     assert step.observe(world.ctx).detail == "its namespace lacks kailab=demo"
     world.api.put("Namespace", SPACE, metadata={"labels": {"kailab": "demo"}})
     assert step.observe(world.ctx).detail == "its kubeconfig is missing"

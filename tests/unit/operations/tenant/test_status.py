@@ -168,7 +168,6 @@ def test_upgrade_of_a_lab_file_tenant_is_saved_with_a_notice(
         ("ml", "0.9.3", "", "KAI 0.9.3 needs Kubernetes 1.33"),
         ("ml", "0.17.0", "0.30.0", "below 0.35.3"),
         ("ml", "0.17.0", "0.35.3", "is a downgrade"),
-        ("ml", "0.17.0", "0.36.2", "emptyDir"),
     ],
 )
 def test_unsupported_upgrades_are_refused(

@@ -10,13 +10,8 @@ import pytest
 from lab.operations.tenant.version_skew import forbidden, store_of
 from tests.support.tenancy_world import own_kai
 
-CLAIM = {"controlPlane": {"statefulSet": {"persistence": {"volumeClaim": {"enabled": True}}}}}
+EMPTY_DIR = {"controlPlane": {"statefulSet": {"persistence": {"volumeClaim": {"enabled": False}}}}}
 ETCD = {"controlPlane": {"backingStore": {"etcd": {"deploy": {"enabled": True}}}}}
-
-
-def persistent(**more: Any) -> Any:
-    """A tenant whose control plane has a PersistentVolumeClaim."""
-    return own_kai(values=CLAIM, **more)
 
 
 def test_kai_version_may_change() -> None:
@@ -37,19 +32,19 @@ def test_kai_version_may_change() -> None:
     ],
 )
 def test_unsupported_version_changes_are_refused(current: dict[str, str], wanted: dict[str, str], reason: str) -> None:
-    (found,) = forbidden(persistent(**current), persistent(**wanted))
+    (found,) = forbidden(own_kai(**current), own_kai(**wanted))
     assert re.search(reason, found)
 
 
 def test_minor_upgrade_with_persistent_data_is_allowed() -> None:
-    assert forbidden(persistent(kubernetes="1.33.13"), persistent(kubernetes="1.34.4")) == ()
-    assert forbidden(persistent(vcluster="0.35.3"), persistent(vcluster="0.36.1")) == ()
+    assert forbidden(own_kai(kubernetes="1.33.13"), own_kai(kubernetes="1.34.4")) == ()
+    assert forbidden(own_kai(vcluster="0.35.3"), own_kai(vcluster="0.36.1")) == ()
 
 
 def test_upgrade_on_empty_dir_is_refused() -> None:
-    (reason,) = forbidden(own_kai(vcluster="0.35.3"), own_kai(vcluster="0.36.1"))
+    (reason,) = forbidden(own_kai(vcluster="0.35.3", values=EMPTY_DIR), own_kai(vcluster="0.36.1", values=EMPTY_DIR))
     assert "emptyDir" in reason
-    assert "persistence.volumeClaim.enabled: true" in reason
+    assert "without values.controlPlane.statefulSet.persistence.volumeClaim.enabled: false" in reason
 
 
 @pytest.mark.parametrize(("current", "wanted", "refused"), [({}, ETCD, False), (ETCD, {}, True)])

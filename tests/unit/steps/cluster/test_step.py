@@ -10,6 +10,7 @@ import pytest
 from lab.engine.events import Notice
 from lab.engine.journal import Journal
 from lab.paths import LabPaths
+from lab.steps.cluster.config import VOLUMES
 from lab.steps.cluster.step import KindCluster, claim_network
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Result
@@ -27,6 +28,8 @@ class Docker(ContainerEngine):
     containers_: dict[str, set[str]] = field(default_factory=dict)
     volumes: set[str] = field(default_factory=set)
     networks: dict[str, set[str]] = field(default_factory=dict)
+    erased: list[tuple[str, str]] = field(default_factory=list)
+    """Image and directory of the containers that deleted the data of volumes."""
     name: str = "docker"
 
     def call(
@@ -60,6 +63,10 @@ class Docker(ContainerEngine):
                     return None
                 self.volumes.discard(name)
                 return ""
+            case ("run", "--rm", *words):
+                folder = next(word for word in words if word.endswith(f":{VOLUMES}")).removesuffix(f":{VOLUMES}")
+                self.erased.append((words[words.index("--entrypoint") + 2], folder))
+                return ""
         raise AssertionError(args)
 
     def _facts(self, name: str) -> str | None:
@@ -68,7 +75,15 @@ class Docker(ContainerEngine):
         mounts = [{"Type": "volume", "Name": one, "Destination": "/var"} for one in self.containers_[name]]
         mounts.append({"Type": "bind", "Name": "", "Destination": "/etc"})
         return json.dumps(
-            [{"Name": f"/{name}", "Id": name, "State": {"Status": "running"}, "Config": {}, "Mounts": mounts}]
+            [
+                {
+                    "Name": f"/{name}",
+                    "Id": name,
+                    "State": {"Status": "running"},
+                    "Config": {"Image": "kailab/node:1"},
+                    "Mounts": mounts,
+                }
+            ]
         )
 
 
@@ -95,6 +110,23 @@ def test_everything_the_lab_created_is_removed(world: LabWorld, docker: Docker) 
     assert undo(world) == ()
     assert (docker.containers_, docker.volumes, docker.networks) == ({}, {"someone-else"}, {})
     assert world.owned("network") + world.owned("volume") == []
+
+
+def test_data_of_volumes_is_removed_with_the_nodes(world: LabWorld, docker: Docker) -> None:
+    (world.paths.volumes / "one").mkdir(parents=True)
+    (world.paths.volumes / "one" / "state.db").touch()
+    assert undo(world) == ()
+    assert not world.paths.volumes.exists()
+    assert docker.erased == []
+
+
+def test_data_that_the_user_may_not_remove_is_removed_by_a_container(
+    world: LabWorld, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.paths.volumes / "one").mkdir(parents=True)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    assert undo(world) == (f"directory {world.paths.volumes}",)
+    assert docker.erased == [("kailab/node:1", str(world.paths.volumes))]
 
 
 def test_a_network_that_existed_before_stays(world: LabWorld, docker: Docker) -> None:

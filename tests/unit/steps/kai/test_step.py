@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.engine.step import State
-from lab.errors import LabError, StepFailed, WaitTimeout
+from lab.errors import StepFailed, WaitTimeout
 from lab.steps.kai.chart import config_documents
 from lab.steps.kai.step import NAMESPACE, RELEASE, Kai
 from lab.steps.kai.values import release_values
@@ -196,7 +196,7 @@ def test_undo_leaves_kai_to_the_removal_of_the_kind_cluster(world: LabWorld) -> 
 def test_kai_of_others_is_not_changed(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("Namespace", NAMESPACE)
-    with pytest.raises(LabError, match="does not belong to this lab"):
+    with pytest.raises(StepFailed, match="Namespace kai-scheduler was created"):
         Kai(world.spec).apply(world.ctx)
     world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
     assert Kai(world.spec).observe(world.ctx).state is State.READY
@@ -204,10 +204,74 @@ def test_kai_of_others_is_not_changed(runner: FakeRunner, tmp_path: Path) -> Non
     assert world.log == []
 
 
+def test_kai_of_a_user_on_the_cluster_of_the_lab_is_not_changed(world: LabWorld) -> None:
+    """Nothing is applied to the namespace, and the owner is named."""
+    world.api.put("Namespace", NAMESPACE, metadata={"managedFields": [{"manager": "helm", "operation": "Update"}]})
+    world.api.add(release_secret(RELEASE, NAMESPACE, {}, version="v0.12.0"))
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.detail[:65]) == (
+        State.DRIFTED,
+        "not the lab's: namespace kai-scheduler was created by helm at an ",
+    )
+    with pytest.raises(StepFailed, match="Namespace kai-scheduler was created by helm") as refused:
+        Kai(world.spec).apply(world.ctx)
+    assert refused.value.evidence == ("it has the Helm release kai-scheduler",)
+    assert refused.value.fix.startswith("uninstall that KAI, or set scheduler: default; or hand it over to the lab: ")
+    assert world.log == []
+
+
+def test_crds_of_a_user_are_not_changed(world: LabWorld) -> None:
+    notes = {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "kai"}
+    world.api.put("CustomResourceDefinition", "queues.scheduling.run.ai", metadata={"annotations": notes})
+    what = r"CustomResourceDefinition queues\.scheduling\.run\.ai belongs to Helm release kai/mine"
+    with pytest.raises(StepFailed, match=what):
+        Kai(world.spec).apply(world.ctx)
+    assert world.log == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace", "line"),
+    [
+        ("ServiceAccount", "kai-operator", NAMESPACE, "ServiceAccount kai-scheduler/kai-operator is missing"),
+        ("ClusterRole", "kai-operator", "", "ClusterRole kai-operator is missing"),
+        ("Queue", "default-parent-queue", "", "Queue default-parent-queue is missing"),
+        ("Config", "kai-config", "", "Config kai-config is missing"),
+        (
+            "CustomResourceDefinition",
+            "podgroups.scheduling.run.ai",
+            "",
+            "CustomResourceDefinition podgroups.scheduling.run.ai is missing",
+        ),
+    ],
+)
+def test_observe_names_missing_objects(world: LabWorld, kind: str, name: str, namespace: str, line: str) -> None:
+    install(world)
+    world.api.remove(kind, name, namespace)
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, seen.diff) == (State.DRIFTED, (line,))
+
+
+def test_component_that_is_scaled_to_zero_is_not_available(world: LabWorld) -> None:
+    install(world)
+    world.api.change("Deployment", "binder", NAMESPACE, spec={"replicas": 0}, status={"availableReplicas": 0})
+    assert Kai(world.spec).observe(world.ctx).detail == "not Available: binder"
+
+
+def test_default_queues_that_a_chart_creates_only_at_install_are_restored(runner: FakeRunner, tmp_path: Path) -> None:
+    world = kai_world(runner, tmp_path, version="0.14.0")
+    world.helm("upgrade")
+    template = world.helm("template", out=RENDERED)
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.log[-2:] == ["apply Queue default-parent-queue", "apply Queue default-queue"]
+    assert "templates/default-queue.yaml" in template.calls[0].argv
+
+
 def test_undo_on_an_existing_cluster_removes_only_objects_of_the_lab(runner: FakeRunner, tmp_path: Path) -> None:
     world = kai_world(runner, tmp_path, cluster=EXISTING)
     world.api.put("CustomResourceDefinition", "queues.scheduling.run.ai")
     upgrade = world.helm("upgrade")
+    world.helm("template", out=RENDERED)
     come_up(world)
     Kai(world.spec).apply(world.ctx)
     assert "--kube-context c --kubeconfig" not in upgrade.calls[0].line

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import Interrupted, LabError, Leftovers, SpecError
+from lab.steps.cluster.config import VOLUMES
 from lab.tenants.removal.stuck_namespace import StuckNamespace
 from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.api_requests import GONE, Call
@@ -210,7 +211,7 @@ def test_removal_of_an_absent_tenant_succeeds(runner: FakeRunner, tmp_path: Path
 
 def test_namespace_of_another_owner_is_refused(world: RemovalWorld) -> None:
     world.api.objects["Namespace", "", SPACE]["metadata"]["labels"] = {"kailab": "other"}
-    with pytest.raises(LabError, match="does not belong to lab demo"):
+    with pytest.raises(LabError, match="is not of lab demo: it belongs to lab other"):
         remove(world)
     assert world.log == []
 
@@ -280,3 +281,33 @@ def test_step_keeps_a_namespace_of_another_owner(world: RemovalWorld) -> None:
     VirtualCluster(world.spec, world.tenant).undo(world.ctx)
     assert world.log == ["close"]
     assert not path.exists()
+
+
+def volume(world: RemovalWorld, policy: str = "Delete") -> None:
+    """Add the tenant's volume, with its data."""
+    (world.paths.volumes / "one").mkdir(parents=True)
+    claim = {"namespace": SPACE, "name": "data-team-a-0"}
+    host_path = {"path": f"{VOLUMES}/one"}
+    spec = {"claimRef": claim, "persistentVolumeReclaimPolicy": policy, "hostPath": host_path}
+    world.api.put("PersistentVolume", "pvc-1", spec=spec, status={"phase": "Bound"})
+
+
+def test_removal_waits_for_the_volume_and_its_data(world: RemovalWorld) -> None:
+    volume(world)
+    helm(world)
+
+    def provisioner(_: Call) -> None:
+        (world.paths.volumes / "one").rmdir()
+        world.api.remove("PersistentVolume", "pvc-1")
+
+    world.api.after("watch", "PersistentVolume", provisioner)
+    assert remove(world).left == ()
+
+
+def test_volume_that_stays_is_a_leftover_with_its_data(world: RemovalWorld) -> None:
+    volume(world, policy="Retain")
+    helm(world)
+    assert remove(world).left == (
+        f"PersistentVolume pvc-1 was claimed from {SPACE}",
+        f"directory {world.paths.volumes / 'one'}",
+    )

@@ -15,9 +15,18 @@ from tests.support.builders import ready_deployment, running_pod
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fakes import FakeRunner
 from tests.support.lab_world import LabWorld
-from tests.support.tenant_install import DNS, SPACE, run_control_plane, step_of, tenant_release, tenant_world
+from tests.support.tenant_install import (
+    DNS,
+    SPACE,
+    kubeconfig_secret,
+    run_control_plane,
+    step_of,
+    tenant_release,
+    tenant_world,
+)
 
 SYSTEM = coredns.NAMESPACE
+INSTALLED = ["apply StorageClass kailab", f"apply Namespace {SPACE}", "helm upgrade --install"]
 
 
 @pytest.fixture
@@ -25,7 +34,8 @@ def world(runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """An installed tenant whose CoreDNS waits for a lost configuration."""
     monkeypatch.setattr("lab.tenants.virtual_cluster.validate_tenants", lambda spec, chart: None)
     world = tenant_world(runner, tmp_path)
-    world.api.add(tenant_release(world))
+    world.api.add(tenant_release(world), kubeconfig_secret("https://127.0.0.1:41000"))
+    world.helm("upgrade")
     run_control_plane(world)
     inside = world.tenants["team-a"]
     inside.add(ready_deployment(coredns.NAME, SYSTEM))
@@ -54,7 +64,7 @@ def test_lost_configuration_restarts_vcluster_in_its_container(world: LabWorld, 
     on_restart(world, answers=answers)
     step_of(world).apply(world.ctx)
     assert world.log == [
-        f"apply Namespace {SPACE}",
+        *INSTALLED,
         f"exec {SPACE}/team-a-1/syncer: sh -c kill -TERM 1",
         f"delete all Pod in {SYSTEM} grace None",
     ]
@@ -71,7 +81,7 @@ def test_slow_dns_is_waited_for_without_a_restart(world: LabWorld) -> None:
 
     inside.after("list", "Pod", become_ready)
     step_of(world).apply(world.ctx)
-    assert world.log == [f"apply Namespace {SPACE}"]
+    assert world.log == INSTALLED
 
 
 def test_dns_that_never_becomes_ready_is_named(world: LabWorld) -> None:

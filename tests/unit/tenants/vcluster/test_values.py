@@ -90,10 +90,11 @@ def test_no_quota_adds_no_values() -> None:
 
 
 @pytest.mark.parametrize("mode", ["host-kai", "default", "own-kai"])
-def test_all_modes_use_open_source_images_without_storage_and_telemetry(mode: str) -> None:
+def test_all_modes_use_open_source_images_a_volume_and_no_telemetry(mode: str) -> None:
     values = tenant_values(tenant_spec(mode, kubernetes="1.33.4"))
     assert value_at(values, "controlPlane.statefulSet.image.repository") == "loft-sh/vcluster-oss"
-    assert value_at(values, "controlPlane.statefulSet.persistence.volumeClaim.enabled") is False
+    claim = value_at(values, "controlPlane.statefulSet.persistence.volumeClaim")
+    assert claim == {"enabled": True, "storageClass": "kailab", "retentionPolicy": "Delete"}
     assert value_at(values, "sync.toHost.pods.rewriteHosts.enabled") is False
     assert value_at(values, "telemetry.enabled") is False
     assert value_at(values, "controlPlane.distro.k8s.version") == "v1.33.4"

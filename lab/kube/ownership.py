@@ -1,0 +1,70 @@
+"""Whose an object is: before the lab applies one, it must be the lab's own or not exist.
+
+Server-side apply with force takes over any object of the same name, and a removal by label then deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lab.errors import StepFailed
+from lab.kube.api import OWNER_LABEL
+from lab.kube.client import FIELD_MANAGER, Cluster
+from lab.objects.fields import labels_of
+
+_HELM = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+Obj = Mapping[str, Any]
+
+
+def is_own(obj: Obj, lab: str) -> bool:
+    """Whether the lab created an object: it has the lab's label, or none and was applied by kailab."""
+    meta = obj["metadata"]
+    owner = labels_of(meta).get(OWNER_LABEL)
+    fields = meta.get("managedFields") or []
+    applied = any((entry.get("manager"), entry.get("operation")) == (FIELD_MANAGER, "Apply") for entry in fields)
+    return owner == lab or (not owner and applied)
+
+
+def owner_of(obj: Obj) -> str:
+    """Who manages or created an object: another lab, a Helm release, a controller, or a client."""
+    meta = obj["metadata"]
+    labels, notes = labels_of(meta), meta.get("annotations") or {}
+    if lab := labels.get(OWNER_LABEL):
+        return f"belongs to lab {lab}"
+    if all(key in notes for key in _HELM):
+        return f"belongs to Helm release {'/'.join(notes[key] for key in _HELM)}"
+    if manager := labels.get(_MANAGED_BY):
+        return f"is managed by {manager}"
+    entries = sorted(meta.get("managedFields") or [], key=lambda entry: str(entry.get("time", "")))
+    by = f" by {entries[0].get('manager')}" if entries else ""
+    return f"was created{by} at {meta.get('creationTimestamp', 'an unknown time')}"
+
+
+def refuse_foreign(
+    cluster: Cluster, lab: str, docs: Iterable[Obj], evidence: Sequence[str] = (), fix: str = ""
+) -> None:
+    """Raise StepFailed if an object of the same kind and name exists and is not the lab's.
+
+    ``docs`` need only kind, apiVersion, name and namespace. The error names the owner; ``fix`` says how to do without
+    the name, and the error how to hand the object over.
+    """
+    lines, commands = [], []
+    for doc in docs:
+        resource, meta = cluster.kinds.of(doc), doc["metadata"]
+        kind, name = f"{resource.kind}.{resource.group}".rstrip("."), meta["name"]
+        namespace = (meta.get("namespace") or "default") if resource.namespaced else None
+        existing = cluster.get(kind, name, namespace)
+        if existing is not None and not is_own(existing, lab):
+            lines.append(f"{resource.title(namespace, name)} {owner_of(existing)}")
+            where = ("-n", namespace) if namespace else ()
+            commands.append(cluster.kubectl("label", kind.lower(), name, *where, f"{OWNER_LABEL}={lab}"))
+    if lines:
+        rest = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+        raise StepFailed(
+            f"{lines[0]}{rest}: lab {lab} does not change it",
+            evidence=(*(lines if len(lines) > 1 else ()), *evidence),
+            fix=f"{fix or 'delete or rename it'}; or hand it over to the lab: {commands[0]}",
+        )
