@@ -171,14 +171,25 @@ def doctor(
     needs: HostNeeds | None = None,
     machine: Machine | None = None,
     probe: sources.Probe | None = None,
+    advice: bool = True,
 ) -> tuple[Finding, ...]:
-    """Run all checks without changing anything, and return their findings in order; ``probe`` is a fake in tests."""
+    """Run all checks without changing anything, and return their findings in order.
+
+    Args:
+        facts: about the machine.
+        run: queries the machine.
+        needs: of the planned lab.
+        machine: where files are.
+        probe: a fake in tests.
+        advice: also run the advisory checks, which probe the network and query every lab on the machine.
+    """
     here = machine or Machine()
 
     def ask(url: str, timeout: float) -> str:
         return sources.ask(url, timeout, here.env)
 
-    reach = sources.reach(sources.configured(run, here), probe or ask)
+    reach = sources.reach(sources.configured(run, here), probe or ask) if advice else {}
     ctx = CheckContext(facts, run, here, needs or HostNeeds(), reach)
     with ThreadPoolExecutor(4, thread_name_prefix="doctor") as pool:
-        return tuple(one for found in pool.map(lambda rule: rule.apply(ctx), CHECKS.values()) for one in found)
+        rules = [rule for rule in CHECKS.values() if advice or not rule.advisory]
+        return tuple(one for found in pool.map(lambda rule: rule.apply(ctx), rules) for one in found)

@@ -13,6 +13,7 @@ from lab.engine.journal import Journal
 from lab.errors import LabError, Leftovers
 from lab.findings import Finding
 from lab.host.daemon import StartEngine
+from lab.host.facts import HostFacts
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
 from lab.host.nvidia.cdi_fix import NvidiaCdi
@@ -63,9 +64,15 @@ def all_fixes(machine: Machine | None = None) -> tuple[Fix, ...]:
 
 
 def needed_fixes(findings: Iterable[Finding], machine: Machine | None = None) -> tuple[Fix, ...]:
-    """The fixes that findings name, in the order of application."""
-    wanted = {finding.fix_id for finding in findings if finding.severity in ("error", "warning")}
+    """The fixes that errors name, in the order of application."""
+    wanted = {finding.fix_id for finding in findings if finding.severity == "error"}
     return tuple(fix for fix in all_fixes(machine) if fix.id in wanted)
+
+
+def build_fixes(facts: HostFacts, machine: Machine | None = None) -> tuple[Fix, ...]:
+    """The fix that a build from source needs on a machine that lacks its tools."""
+    there = facts.compiler and "debootstrap" in facts.tools
+    return () if there or not facts.os.debian else (BuildTools(machine or Machine()),)
 
 
 def undo_all(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from lab.config import LabSpec
 from lab.errors import SpecError
+from lab.gpu.simulated.nvml_build import build_library, bundle_item, library_at_hand, node_arch
 from lab.operations.planning import items_needed, resolve_gpus, resolve_scheduler
 from lab.session.session import Session
+from lab.steps.cluster.config import has_gpus
 from lab.supply import Item
 from lab.supply.bundle import MADE, Bundle, create
 
@@ -50,6 +52,10 @@ def create_bundle(
             made = MADE if item.kind == "image" and supply.made_here(item) else ""
             version = made if item.kind == "image" else supply.wanted(item)
             entries.append((item, version, supply.path(item)))
+        if spec.gpu.mode == "simulated" and has_gpus(spec):
+            item = bundle_item(node_arch())
+            tell(str(item))
+            entries.append((item, item.version, (library_at_hand(supply) or build_library(supply.run)).parent))
     return create(out, entries, lambda text, done, total: None)
 
 

@@ -13,6 +13,7 @@ from lab.errors import SpecError, Unavailable
 from lab.gpu import gpu_steps
 from lab.gpu.nvidia.resolve import resolve_here
 from lab.gpu.pools import describe_gpus
+from lab.gpu.simulated.nvml_build import library_at_hand
 from lab.host.nvidia.discovery import NvidiaFacts
 from lab.kai.names import KAI_CHART
 from lab.session.context import LabContext
@@ -185,6 +186,8 @@ def build_plan(
     items = items_needed(of_file, supply)
     choices = tuple(supply.choose(items).values())
     fetches = builds_needed(choices, supply)
+    compiles = spec.gpu.mode == "simulated" and has_gpus(spec) and library_at_hand(supply) is None
+    host = host.of_plan(builds=compiles or any(choice.source == "build" for choice in choices))
     first = (host.id, *(fetch.id for fetch in fetches))
     in_nodes = [item for item in items if item.kind == "image" and item != base_image(spec)]
     node_image = NodeImage.of(spec, supply, in_nodes, first)

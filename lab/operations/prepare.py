@@ -11,7 +11,7 @@ from lab.config.added_tenants import checked_with_added, with_added
 from lab.engine.step import Observed
 from lab.findings import Finding
 from lab.gpu.diagnosis.host import needs_of
-from lab.host import doctor, gather, needed_fixes
+from lab.host import build_fixes, doctor, gather, needed_fixes
 from lab.host.nvidia.discovery import discover
 from lab.lint import lint, parse, refuse
 from lab.lint.context import lint_context
@@ -29,8 +29,15 @@ from lab.steps.queues import queue_documents
 from lab.tenants.vcluster.validation import validate_tenants
 
 
-def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tuple[Finding, ...]]:
+def prepare(
+    lab: Lab, require: frozenset[str] = frozenset(), *, advice: bool = False
+) -> tuple[Plan, tuple[Finding, ...]]:
     """Examine the machine and the sources and build the plan; changes nothing and takes seconds.
+
+    Args:
+        lab: the lab.
+        require: what the lab must have.
+        advice: also run the doctor's advisory checks, which take longer.
 
     Raises:
         Unavailable: ``require`` names KAI, and KAI is not available.
@@ -40,7 +47,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     asked = lab.session.asked
     host = gather(lab.runner)
     needs = needs_of(asked)
-    findings = doctor(host, lab.runner, needs=needs)
+    findings = doctor(host, lab.runner, needs=needs, advice=advice)
     running = [engine.name for engine in host.engines if engine.running]
     wanted = asked.cluster.engine
     name = wanted if wanted != "auto" else next(iter(running), "docker")
@@ -56,7 +63,7 @@ def prepare(lab: Lab, require: frozenset[str] = frozenset()) -> tuple[Plan, tupl
     plan = build_plan(
         spec,
         lab.session.supply,
-        HostReady(needed_fixes(findings)),
+        HostReady(needed_fixes(findings), build_fixes(host)),
         no_kai=no_kai,
         notices=(
             *gpu_notices,
@@ -97,7 +104,7 @@ def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
 
 def plan(lab: Lab, require: frozenset[str] = frozenset()) -> PlanReport:
     """The steps that ``up`` would apply, and the current state of each."""
-    found, findings = prepare(lab, require)
+    found, findings = prepare(lab, require, advice=True)
     seen: Mapping[str, Observed] = {}
     if lab.session.engine_runs:
         seen = engine_for(lab, found.steps).observe()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed
@@ -15,9 +15,10 @@ from lab.session.step import LabStep
 
 @dataclass(frozen=True)
 class HostReady(LabStep):
-    """The fixes that this machine needs, in order."""
+    """The fixes that this machine needs, in order; ``for_builds`` are those that only a build from source needs."""
 
     fixes: tuple[Fix, ...]
+    for_builds: tuple[Fix, ...] = ()
     needs: tuple[str, ...] = ()
     id: str = "host"
     title: str = "This machine"
@@ -26,6 +27,10 @@ class HostReady(LabStep):
     def part_of(self) -> str:
         """Empty: other labs may need the changes, so only 'lab down --host' undoes them."""
         return ""
+
+    def of_plan(self, *, builds: bool) -> HostReady:
+        """The step for a plan that builds items, or builds none."""
+        return replace(self, fixes=(*self.fixes, *self.for_builds) if builds else self.fixes, for_builds=())
 
     def wanted(self) -> object:
         return self.fixes

@@ -54,10 +54,14 @@ class Chooser:
     run: Runner
     engine: ContainerEngine | None
     _toolchain: dict[str, str] = field(default_factory=dict)
+    _in_engine: dict[str, str] = field(default_factory=dict)
 
     def choose(self, items: Iterable[Item]) -> dict[Item, Choice]:
         """Choose for all items in parallel, without changing anything; takes seconds."""
         items = list(dict.fromkeys(items))
+        if self.engine is not None:
+            ours = [item.name for item in items if self._may_be_in_engine(item)]
+            self._in_engine.update(dict.fromkeys(ours, "") | self.engine.image_ids(ours))
         with ThreadPoolExecutor(8) as pool:
             return dict(zip(items, pool.map(self._choose, items), strict=True))
 
@@ -83,11 +87,18 @@ class Chooser:
             return True, "cache"
         if item.kind == "binary":
             return self._in_path(item.name)
-        if item.kind == "image" and self.catalogue.image(item.name).recipe == "none":
-            engine = self.engine
-            if engine is not None and engine.image_id(item.name):
-                return True, f"{engine.name} image store"
+        if self.engine is not None and self._in_engine.get(item.name):
+            return True, f"{self.engine.name} image store"
         return False, ""
+
+    def _may_be_in_engine(self, item: Item) -> bool:
+        """Whether the engine's image of that name is the item: one with a recipe may be another build."""
+        return (
+            item.kind == "image"
+            and "present" in self.sources
+            and self.catalogue.image(item.name).recipe == "none"
+            and not cached(item, "", self.catalogue)
+        )
 
     def _in_path(self, name: str) -> tuple[bool, str]:
         row = self.catalogue.binaries[name]

@@ -138,6 +138,11 @@ class Supply:
             path.chmod(0o755)
         return path
 
+    def bundled_folder(self, item: Item) -> Path | None:
+        """A folder that a bundle has as a tar, unpacked; None without one, or if bundles are not a source."""
+        found = self._bundled(item) if "bundle" in self.spec.supply.sources else None
+        return unpacked(found[0].trusted(found[1])) if found else None
+
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = self.wanted(item)
         target = recipes.fetched(item, version)

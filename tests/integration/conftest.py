@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -162,15 +162,19 @@ def at_start_of(step: str) -> Callable[[dict[str, Any]], bool]:
     return lambda event: event["event"] == "StepStarted" and event["step"] == step
 
 
+def lacking(what: str, why: str) -> NoReturn:
+    """Skip the test, or fail it if KAILAB_REQUIRE names what the machine lacks."""
+    if what in os.environ.get("KAILAB_REQUIRE", "").split(","):
+        pytest.fail(f"{why} (KAILAB_REQUIRE={what})")
+    pytest.skip(why)
+
+
 @pytest.fixture(scope="session")
 def engine() -> HostRunner:
     """A runner on a machine whose container engine answers; skips if none does."""
     runner = HostRunner()
     if runner.which("docker") is None or runner.run(["docker", "version"], check=False).code != 0:
-        reason = "no container engine runs here: lab up --yes installs one"
-        if "engine" in os.environ.get("KAILAB_REQUIRE", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("engine", "no container engine runs here: lab up --yes installs one")
     return runner
 
 

@@ -7,13 +7,11 @@ up, ``lab down --host`` reverts that. Nodes are real kind nodes; runtime and dev
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.config import LabSpec
 from lab.gpu.pools import node_name
@@ -23,10 +21,10 @@ from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from lab.workloads.pods import cpu_pod, gpu_pod
-from tests.integration.conftest import Cli
 from tests.integration.scratch import ScratchHost, scratch_host
+from tests.integration.scratch.cli import ScratchCli
 from tests.integration.scratch.driver import GPUS, VERSION
-from tests.integration.scratch.host import environment, uuids_of
+from tests.integration.scratch.host import uuids_of
 
 NAME = "it-gpu"
 LAB: dict[str, Any] = {"name": NAME, "cluster": {"workers": 2}, "gpu": {"mode": "nvidia"}, "scheduler": "default"}
@@ -38,23 +36,6 @@ STRATEGIES = (
     pytest.param("cdi", marks=pytest.mark.long),
     pytest.param("explicit-mounts", marks=pytest.mark.long),
 )
-
-
-class ScratchCli(Cli):
-    """The ``lab`` command on the scratch host."""
-
-    def __init__(self, host: ScratchHost, root: Path) -> None:
-        root.mkdir()
-        self.host = host
-        super().__init__(root)
-        self.env = {**environment(), "KAILAB_STATE": str(root / "state"), "KUBECONFIG": str(self.kubeconfig)}
-        # only the items that the fixture put into the cache: the scratch host has no network
-        self.file = root / "real.yaml"
-        self.file.write_text(yaml.safe_dump({**LAB, "supply": {"sources": ["present"]}}))
-
-    def argv(self, *words: str) -> list[str]:
-        """Return the command line."""
-        return self.host.argv(sys.executable, "-m", "lab", *words, cwd=self.root)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +56,8 @@ def host(supply: Supply) -> Iterator[ScratchHost]:
 
 @pytest.fixture
 def cli(host: ScratchHost, tmp_path: Path) -> Iterator[ScratchCli]:
-    command = ScratchCli(host, host.home / tmp_path.name)
+    # only the items that the fixture put into the cache: the scratch host has no network
+    command = ScratchCli(host, host.home / tmp_path.name, {**LAB, "supply": {"sources": ["present"]}})
     yield command
     command("down", "--name", NAME, "--host", "--yes", code=None)
     assert command.kubeconfig.read_bytes() == command.before

@@ -6,11 +6,13 @@ command which did not run.
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.engine.step import Effect, Observed
 from lab.errors import CommandFailed
@@ -107,6 +109,12 @@ class FakeRunner:
         handler = Handler(tuple(words), out, err, code, times, raises, exact)
         self.handlers.append(handler)
         return handler
+
+    def containers(self, inspect: Callable[[str], Mapping[str, Any]]) -> None:
+        """Declare ``docker inspect`` of one container or several, with what the engine reports about each."""
+        self.handle(
+            "docker inspect --type container", out=lambda call: json.dumps([inspect(name) for name in call.argv[4:]])
+        )
 
     def has(self, name: str, path: str = "") -> None:
         """Add a program to PATH; ``which`` finds no other."""

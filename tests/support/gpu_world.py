@@ -9,6 +9,7 @@ import platform
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ class GpuWorld:
             run=self.runner,
             journal=Journal(tmp_path / "journal.jsonl"),
             bus=bus,
-            supply=None,  # type: ignore[arg-type]  # no step of this part asks for it
+            supply=SimpleNamespace(bundled_folder=lambda item: None),  # type: ignore[arg-type]  # all that is asked for
             engine=ContainerEngine(self.runner),
             open_cluster=lambda _: self.api.cluster,
         )
@@ -155,10 +156,8 @@ class GpuWorld:
             ["docker", "inspect", "--format", "{{json .State.StartedAt}}"],
             out=lambda call: "\n".join(json.dumps(self.started) for _ in call.argv[4:]),
         )
+        self.runner.containers(lambda name: _inspected(self.nodes[name]))
         for node in self.nodes.values():
-            self.runner.handle(
-                ["docker", "inspect", "--type", "container", node.name], out=lambda _, node=node: _inspected(node)
-            )
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.look)
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-c"], out=node.shell)
             self.runner.handle(["docker", "exec", node.name, "cat", NVML_CONFIG], out=lambda _, node=node: node.conf)
@@ -199,10 +198,9 @@ def labelled(call: Request) -> None:
     assert call.body["metadata"]["labels"]["kailab"] == "demo"
 
 
-def _inspected(node: Node) -> str:
+def _inspected(node: Node) -> Json:
     labels = {"io.x-k8s.kind.cluster": "kailab-demo", "io.x-k8s.kind.role": node.role}
-    shown = {"Name": f"/{node.name}", "Id": node.name, "State": {"Status": node.state}, "Config": {"Labels": labels}}
-    return json.dumps([shown])
+    return {"Name": f"/{node.name}", "Id": node.name, "State": {"Status": node.state}, "Config": {"Labels": labels}}
 
 
 def plugin_pod(node: str, config: str, began: str) -> Json:

@@ -13,7 +13,7 @@ from lab.gpu.pools import describe_gpus, short_name
 from lab.gpu.simulated.devices import gpus_of
 from lab.gpu.simulated.health import failures_in, failures_on, with_failures
 from lab.gpu.simulated.node_files import CDI_SPEC, HOME, LIBRARY, NVML_CONFIG, RUNTIME_CONFIG, UNIT, NodeFiles, files_of
-from lab.gpu.simulated.nvml_build import build_library, node_arch, source_digest
+from lab.gpu.simulated.nvml_build import build_library, library_at_hand, node_arch, source_digest
 from lab.kai.names import GPU_PRESENT_LABEL
 from lab.session.context import LabContext
 
@@ -61,7 +61,7 @@ class GpuNodes(GpuNodesStep[NodeFiles]):
         return describe_gpus(self.spec) + (f"; failed: {', '.join(failed)}" if failed else "")
 
     def install(self, ctx: LabContext, files: Mapping[str, NodeFiles], states: Mapping[str, NodeState]) -> None:
-        library = build_library(ctx.run, ctx.progress)
+        library = library_at_hand(ctx.supply) or build_library(ctx.run, ctx.progress)
         ctx.progress("writing GPUs to the nodes", 0, len(files))
         on_nodes(
             files,

@@ -16,6 +16,7 @@ from pathlib import Path
 from lab.errors import CommandFailed, Unavailable
 from lab.gpu.simulated.node_files import LIBRARY
 from lab.paths import assets, cache_root
+from lab.supply import Item, Supply
 from lab.supply.cache import making, replacing
 from lab.tools.process import Runner
 
@@ -98,6 +99,20 @@ def source_digest(arch: str) -> str:
 def library_in_cache(arch: str) -> Path:
     """Return the path of the compiled library in the cache; the programs are beside it."""
     return cache_root() / "nvml" / source_digest(arch) / LIBRARY
+
+
+def bundle_item(arch: str) -> Item:
+    """The compiled files as an item of a bundle, for machines without a compiler."""
+    return Item("binary", "simulated-nvml", source_digest(arch)[:12])
+
+
+def library_at_hand(supply: Supply) -> Path | None:
+    """Return the library in the cache or in a bundle, with the programs beside it; None without one."""
+    arch = node_arch()
+    if (library := library_in_cache(arch)).exists():
+        return library
+    folder = supply.bundled_folder(bundle_item(arch))
+    return folder / LIBRARY if folder else None
 
 
 def build_library(run: Runner, progress: Progress = lambda _: None) -> Path:

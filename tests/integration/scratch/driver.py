@@ -54,21 +54,31 @@ DEVICES = {
     "kmsg": (1, 11),
     "tty": (5, 0),
     "fuse": (10, 229),
+}
+"""Character devices of the scratch host's /dev."""
+
+NVIDIA_DEVICES = {
     "nvidiactl": (195, 255),
     "nvidia-uvm": (195, 253),
     **{f"nvidia{gpu.minor}": (195, gpu.minor) for gpu in GPUS},
 }
-"""Character devices of the scratch host's /dev."""
+"""With GPUs, also these."""
 
 
-def write(home: Path, run: Runner, toolkit: Path) -> None:
+def write(home: Path, run: Runner, toolkit: Path | None) -> None:
     """Write all files that enter.sh puts into the scratch host.
 
     Args:
         home: its directory.
         run: compiles.
-        toolkit: folder of the toolkit's programs.
+        toolkit: folder of the toolkit's programs; None for a machine without GPUs.
     """
+    devices = DEVICES | (NVIDIA_DEVICES if toolkit else {})
+    (home / "devices").write_text("".join(f"{name} {major} {minor}\n" for name, (major, minor) in devices.items()))
+    if toolkit is None:
+        for name in ("driver", "proc-driver", "etc"):
+            (home / name).mkdir()
+        return
     folder = home / "driver" / LIBRARIES[platform.machine()].lstrip("/")
     programs = home / "driver" / "usr" / "bin"
     folder.mkdir(parents=True)
@@ -81,7 +91,6 @@ def write(home: Path, run: Runner, toolkit: Path) -> None:
     nvidia.mkdir(parents=True)
     (nvidia / "version").write_text(PROC_VERSION)
     (nvidia / "params").write_text("ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileMode: 438\n")
-    (home / "devices").write_text("".join(f"{name} {major} {minor}\n" for name, (major, minor) in DEVICES.items()))
 
 
 def _libraries(folder: Path, run: Runner) -> None:

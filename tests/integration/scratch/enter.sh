@@ -48,7 +48,10 @@ cp -a "$home/driver/." "$new/"
 rm -rf "$new/etc/docker" "$new/etc/cdi" "$new/etc/nvidia-container-runtime" "$new/usr/local/lib/kailab"
 cp -a "$home/etc/." "$new/etc/"
 # containers show what the kernel shows in /proc/driver
-runc=$(command -v runc) && mv "$new$runc" "$new$runc.real" && cp "$home/runc" "$new$runc"
+if [ -f "$home/runc" ] && runc=$(command -v runc); then
+    mv "$new$runc" "$new$runc.real"
+    cp "$home/runc" "$new$runc"
+fi
 
 mkdir -p "$new/.machine"
 cd "$new"

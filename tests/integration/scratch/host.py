@@ -125,15 +125,19 @@ def refusal() -> str:
 
 
 @contextlib.contextmanager
-def scratch_host(toolkit: Path) -> Iterator[ScratchHost]:
-    """A scratch host with the toolkit's programs, removed at the end. Skips if it cannot run here."""
+def scratch_host(toolkit: Path | None = None) -> Iterator[ScratchHost]:
+    """A scratch host, removed at the end. Skips if it cannot run here.
+
+    With a toolkit, whose programs it gets, it has GPUs. Without, it has neither GPUs nor a configured engine.
+    """
     if why := refusal():
         pytest.skip(why)
     # a real file system with enough space: the engine's layers cannot be on an overlay
     home = Path(tempfile.mkdtemp(prefix="scratch-", dir=cache_root())).resolve()
     try:
         driver.write(home, HostRunner(), toolkit)
-        _configure(home)
+        if toolkit is not None:
+            _configure(home)
         with _running(home) as host:
             yield host
     finally:

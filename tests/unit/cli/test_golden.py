@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 
 from lab.cli.app import app
 from lab.config import LabSpec, load_profile
+from lab.host import HostFacts, build_fixes
+from lab.host.facts import OsFacts
+from lab.operations import planning
 from lab.operations.planning import build_plan
 from lab.serialization import to_json
 from lab.steps.host import HostReady
@@ -96,6 +99,26 @@ def test_plan_of_a_profile_is_as_recorded(profile: str, runner: FakeRunner, monk
     plan: dict[str, Any] = to_json(build_plan(spec, supply, HostReady(()), no_kai="", notices=(), facts={}))
     plan["facts"]["node_image"] = plan["facts"]["node_image"].partition(":")[0]  # the tag is a digest of kind/
     assert_golden(f"plan/{profile}.json", json.dumps(plan, indent=1) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "library", "fixes"),
+    [("build", Path(), ["install build tools"]), ("bundle", Path(), []), ("bundle", None, ["install build tools"])],
+)
+def test_only_a_plan_that_builds_installs_build_tools(
+    source: str, library: Path | None, fixes: list[str], runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without a network or a compiler uses a bundle as it is."""
+    monkeypatch.setattr(Chooser, "choose", lambda _, items: {item: Choice(item, source, "") for item in items})
+    spec = resolved("minimal").model_copy(update={"scheduler": "default"})
+    supply = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
+    monkeypatch.setattr(Supply, "identity", lambda _, item: item.name)
+    monkeypatch.setattr(Supply, "made_here", lambda *_: True)
+    monkeypatch.setattr(planning, "library_at_hand", lambda _: library)
+    host = HostReady((), build_fixes(HostFacts(OsFacts("debian"))))
+    plan = build_plan(spec, supply, host, no_kai="", notices=(), facts={})
+    assert [effect.what.partition(":")[0] for effect in plan.host_effects] == fixes
+    assert plan.steps[0].effects() == plan.host_effects
 
 
 @pytest.mark.parametrize(

@@ -199,12 +199,14 @@ def test_containers_of_labs_without_state_are_leftovers(world: HostWorld) -> Non
     paths.LabPaths("alive").root.mkdir(parents=True)
     labels = {"c1": "kailab-alive", "c2": "kailab-dead", "c3": "someone-elses"}
     world.runner.handle("docker ps -aq --no-trunc --filter label=io.x-k8s.kind.cluster", out="c1\nc2\nc3\n")
-    for name, cluster in labels.items():
-        inspected = (
-            f'[{{"Name": "/{name}", "Id": "{name}", "State": {{"Status": "running"}},'
-            f' "Config": {{"Labels": {{"io.x-k8s.kind.cluster": "{cluster}"}}}}}}]'
-        )
-        world.runner.handle(["docker", "inspect", "--type", "container", name], out=inspected)
+    world.runner.containers(
+        lambda name: {
+            "Name": f"/{name}",
+            "Id": name,
+            "State": {"Status": "running"},
+            "Config": {"Labels": {"io.x-k8s.kind.cluster": labels[name]}},
+        }
+    )
     found = check(world, "leftovers", GOOD)
     assert [(finding.severity, finding.next) for finding in found] == [("warning", "docker rm -f -v c2")]
 
@@ -244,3 +246,13 @@ def test_advisory_check_never_fails(world: HostWorld) -> None:
     ctx = CheckContext(GOOD, world.runner, world.machine)
     assert Rule("x", "x", broken, advisory=True).apply(ctx)[0].severity == "warning"
     assert Rule("x", "x", broken).apply(ctx)[0].severity == "error"
+
+
+def test_doctor_without_advice_leaves_the_network_and_other_labs_alone(world: HostWorld) -> None:
+    def probe(url: str, timeout: float) -> str:
+        raise AssertionError(url)
+
+    found = doctor(GOOD, world.runner, machine=world.machine, probe=probe, advice=False)
+    advisory = {rule.id for rule in CHECKS.values() if rule.advisory}
+    assert {"sources", "leftovers", "build-tools"} <= advisory
+    assert list(dict.fromkeys(finding.rule for finding in found)) == [name for name in CHECKS if name not in advisory]

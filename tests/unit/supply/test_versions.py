@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, load_profile
+from lab.gpu.simulated.nvml_build import library_at_hand
 from lab.operations import bundle as bundling
 from lab.operations.planning import items_needed
 from lab.steps.node_image import builds_needed
@@ -220,6 +221,10 @@ def test_bundle_holds_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(found, "path", path)
     monkeypatch.setattr(bundling, "Session", lambda *_: SimpleNamespace(supply=found))
+    compiled = tmp_path / "nvml" / "libnvidia-ml.so.1"
+    compiled.parent.mkdir()
+    compiled.write_text("compiled")
+    monkeypatch.setattr(bundling, "build_library", lambda run: compiled)
     messages: list[str] = []
     bundling.create_bundle(spec, tmp_path / "all", (), (), messages.append)
     bundle = Bundle.open(tmp_path / "all")
@@ -228,6 +233,16 @@ def test_bundle_holds_every_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     entries = [bundle.find(Item("chart", "kai-scheduler"), version) for version in versions]
     assert [bundle.path(entry).read_text() for entry in entries if entry] == [f"kai-scheduler {v}" for v in versions]
     assert bundle.find(KAI, "v0.16.8") is None
+    there = Supply(
+        load_profile("versions", [f"supply.bundle={tmp_path / 'all'}"], {}),
+        FakeRunner(),
+        ContainerEngine(FakeRunner()),
+        engine_runs=False,
+    )
+    library = library_at_hand(there)
+    assert library is not None
+    assert library.read_text() == "compiled"
+    assert library_at_hand(found) is None
     assert bundle.find(Item("image", TENANT_IMAGE.format("1.33.13")))
     assert bundle.find(Item("image", "ghcr.io/nvidia/kai-scheduler/scheduler:v0.7.11"))
 

@@ -51,3 +51,36 @@ def test_removal_fails_once_retries_are_exhausted(
 def test_removing_no_containers_runs_no_command(engine: ContainerEngine, runner: FakeRunner) -> None:
     engine.remove()
     assert runner.lines == []
+
+
+def facts(name: str) -> dict[str, object]:
+    return {"Name": f"/{name}", "Id": name, "State": {"Status": "running"}, "Config": {}}
+
+
+def test_containers_are_inspected_in_one_call(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker ps -aq", out="c2 c1")
+    runner.containers(facts)
+    assert [one.name for one in engine.containers("label")] == ["c1", "c2"]
+    assert runner.lines == ["docker ps -aq --no-trunc --filter label=label", "docker inspect --type container c2 c1"]
+
+
+def test_container_that_is_gone_meanwhile_is_omitted(engine: ContainerEngine, runner: FakeRunner) -> None:
+    runner.handle("docker ps -aq", out="c2 c1")
+    runner.containers(facts)
+    runner.handle("docker inspect --type container c2", out="[]", code=1)
+    assert [one.name for one in engine.containers("label")] == ["c1"]
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "found", "calls"),
+    [("id-a id-b", 0, {"a": "id-a", "b": "id-b"}, 1), ("", 1, {}, 1), ("id-b", 1, {"b": "id-b"}, 3)],
+)
+def test_local_images_are_looked_up_in_one_call(
+    engine: ContainerEngine, runner: FakeRunner, out: str, code: int, found: dict[str, str], calls: int
+) -> None:
+    runner.handle("docker image inspect --format {{.Id}} a b", out=out, code=code)
+    if calls > 1:
+        runner.handle("docker image inspect --format {{.Id}} a", code=1, exact=True)
+        runner.handle("docker image inspect --format {{.Id}} b", out="id-b", exact=True)
+    assert engine.image_ids(["a", "b"]) == found
+    assert len(runner.lines) == calls

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,14 +88,10 @@ class NvidiaWorld:
     def docker(self, *, installs: bool = False) -> None:
         """Declare the docker commands of the nodes."""
         self.runner.handle("docker ps -aq --no-trunc --filter", out=lambda _: "\n".join(reversed(list(self.nodes))))
+        labels = {"io.x-k8s.kind.cluster": "kailab-demo"}
+        state = {"State": {"Status": "running"}, "Config": {"Labels": labels}}
+        self.runner.containers(lambda name: {"Name": f"/{name}", "Id": name, **state})
         for node in self.nodes.values():
-            container = {
-                "Name": f"/{node.name}",
-                "Id": node.name,
-                "State": {"Status": "running"},
-                "Config": {"Labels": {"io.x-k8s.kind.cluster": "kailab-demo"}},
-            }
-            self.runner.handle(["docker", "inspect", "--type", "container", node.name], out=json.dumps([container]))
             self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s", "--"], out=node.report)
             if installs:
                 self.runner.handle(["docker", "exec", "-i", node.name, "sh", "-s"], out=node.install, exact=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,15 +39,9 @@ def ctx(runner: FakeRunner) -> LabContext:
 
 def nodes(runner: FakeRunner, *names: str, mounts: Sequence[str] = ()) -> None:
     runner.handle("docker ps -aq", out="\n".join(names))
-    for name in names:
-        facts = {
-            "Name": f"/{name}",
-            "Id": name,
-            "State": {"Status": "running"},
-            "Config": {},
-            "Mounts": [{"Destination": path} for path in mounts],
-        }
-        runner.handle(f"docker inspect --type container {name}", out=json.dumps([facts]))
+    facts = {"State": {"Status": "running"}, "Config": {}, "Mounts": [{"Destination": path} for path in mounts]}
+    if names:
+        runner.containers(lambda name: {"Name": f"/{name}", "Id": name, **facts})
 
 
 def test_unrecorded_nodes_are_foreign(ctx: LabContext, runner: FakeRunner) -> None:
