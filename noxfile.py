@@ -111,6 +111,7 @@ def coverage(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Unit tests, then integration tests; those that the machine cannot run are skipped (arguments go to pytest)."""
     programs = environment(session)
+    artifacts = os.environ.get("KAILAB_ARTIFACTS", "artifacts/tests")
     session.run(str(programs / "python"), "-m", "pytest", "tests/unit", "-q", "-n", "2")
     session.run(
         str(programs / "python"),
@@ -125,6 +126,7 @@ def tests(session: nox.Session) -> None:
         "--dist",
         "loadgroup",
         "--no-loadscope-reorder",
+        f"--junitxml={artifacts}/integration.xml",
         *session.posargs,
         **PATIENT,
     )

@@ -27,6 +27,7 @@ from lab.tools.process import HostRunner
 UP_SECONDS = 900
 
 LONGEST_FIRST = (
+    "test_offline",
     "test_real_gpus",
     "test_supply",
     "test_tenant_lab",

@@ -16,7 +16,7 @@ from lab.gpu.diagnosis.symptoms import in_text
 from lab.session.lab import Lab
 from lab.tools.process import HostRunner
 from tests.integration.broken_lab import NAME, SPACE, BrokenLab
-from tests.integration.conftest import Cli
+from tests.integration.conftest import Cli, lacking
 from tests.integration.gpu_failure_cases import CASES
 
 UP = ("up", "--profile", "minimal", "--name", NAME, "--set", "gpu.perNode=2", "--yes", "--json")
@@ -53,7 +53,7 @@ def test_a_healthy_lab_shows_nothing(ground: BrokenLab) -> None:
 def test_failure(ground: BrokenLab, symptom: str) -> None:
     case = CASES[symptom]
     if case.kai and not ground.kai:
-        pytest.skip("needs KAI")
+        lacking("kai", "needs KAI")
     if case.unsteady and not os.environ.get("KAILAB_LONG"):
         pytest.skip(f"{case.unsteady}: KAILAB_LONG=1 runs it")
     try:

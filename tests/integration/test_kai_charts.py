@@ -15,6 +15,7 @@ from lab.supply import Item, Supply
 from lab.supply.bundle import Bundle, installed
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
+from tests.integration.conftest import lacking
 from tests.support.kai_renders import recorded, seen, versions
 
 
@@ -78,6 +79,6 @@ def test_released_charts_are_as_the_line_says(version: str, helm: Path, runner: 
 def test_versions_of_the_bundles_are_known() -> None:
     found = charts()
     if not found:
-        pytest.skip("no bundle in the cache has a KAI chart")
+        lacking("kai", "no bundle in the cache has a KAI chart")
     unknown = [one.version for one in found if not line_of(one.version).exact]
     assert not unknown, f"newest known: {max(lines(), key=release)}"

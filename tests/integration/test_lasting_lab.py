@@ -15,7 +15,7 @@ from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE, RESERVATIONS
 from lab.tools.process import HostRunner
 from lab.workloads.pods import cpu_pod, fraction_pod
-from tests.integration.conftest import Cli, containers_of
+from tests.integration.conftest import Cli, containers_of, lacking
 
 NAME = "it-lasting"
 SPACE = "default"
@@ -29,7 +29,7 @@ def lasting(engine: HostRunner, tmp_path_factory: pytest.TempPathFactory) -> Ite
     try:
         up = command(*UP, "--json").json()
         if up["facts"]["scheduler"] != "kai":
-            pytest.skip(f"needs KAI: {up['facts']['no_kai']}")
+            lacking("kai", f"needs KAI: {up['facts']['no_kai']}")
         yield command
     finally:
         command("down", "--name", NAME, code=None)

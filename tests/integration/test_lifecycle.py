@@ -11,6 +11,9 @@ import pytest
 from lab.tools.process import HostRunner
 from tests.integration.conftest import Cli, containers_of
 
+SECOND_UP_SECONDS = 10
+"""2 s on a quiet machine, where the benchmark's limit is 3 s."""
+
 
 @pytest.mark.timeout(1200)
 def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> None:
@@ -22,13 +25,16 @@ def test_up_up_status_down_beside_another_lab(cli: Cli, engine: HostRunner) -> N
     assert first["ok"]
     assert first["changed"] > 3
 
-    began = time.monotonic()
-    second = cli("up", *args, "--json").json()
-    took = time.monotonic() - began
-    assert second["changed"] == 0
-    assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
-    # a loose bound, as other tests' labs come up at the same time: the benchmark measures durations
-    assert took < 60, f"a second up took {took:.1f} s"
+    took = []
+    for _ in range(5):  # other tests' labs come up at the same time
+        began = time.monotonic()
+        second = cli("up", *args, "--json").json()
+        took.append(time.monotonic() - began)
+        assert second["changed"] == 0
+        assert {step["outcome"] for step in second["steps"]} == {"unchanged"}
+        if took[-1] < SECOND_UP_SECONDS:
+            break
+    assert min(took) < SECOND_UP_SECONDS, f"a second up took {min(took):.1f} s at best"
 
     # the same name under another state directory: another user's lab, which must stay
     another = Cli(cli.root / "another", cleared={"it-life"})

@@ -21,6 +21,7 @@ from lab.report.lab_report import LabReport
 from lab.report.page import write_page
 from lab.report.suite_run import CaseRun, SuiteRun
 from lab.tools.process import HostRunner, Result
+from tests.integration.conftest import lacking
 from tests.support.compare_world import two_sides
 from tests.support.gpu_map_world import GpuCluster, Machine, demo, many, node
 
@@ -117,10 +118,7 @@ def browser() -> Callable[..., Result]:
     runner = HostRunner()
     program = next((found for name in BROWSERS if (found := runner.which(name))), None)
     if program is None:
-        reason = f"no browser here (looked for {', '.join(BROWSERS)})"
-        if "browser" in os.environ.get("KAILAB_REQUIRE", ""):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("browser", f"no browser here (looked for {', '.join(BROWSERS)})")
 
     def run(*args: str) -> Result:
         return runner.run([program, *ALWAYS, *args], timeout=SECONDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.tools.process import HostRunner
-from tests.integration.conftest import Cli, containers_of
+from tests.integration.conftest import Cli, containers_of, lacking
 
 NAME = "it-tenants"
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_own_kai_beside_the_hosts(cli: Cli, engine: HostRunner) -> None:
     file.write_text(LAB)
     plan = cli("plan", "-f", str(file), "--json").json()
     if plan["missing"] or plan["facts"]["scheduler"] != "kai":
-        pytest.skip(f"needs KAI 0.16.8: {plan['facts']['no_kai'] or ', '.join(plan['missing'][:1])}")
+        lacking("kai", f"needs KAI 0.16.8: {plan['facts']['no_kai'] or ', '.join(plan['missing'][:1])}")
     cli.labs.append(NAME)
     up = cli("up", "-f", str(file), "--yes", "--json").json()
     assert up["ok"]
