@@ -20,6 +20,7 @@ from lab.host.nvidia.cdi_fix import NvidiaCdi
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
 from lab.host.packages import BuildTools, InstallEngine
 from lab.host.runtime import RuntimeWrapper
+from lab.tools.debian import bootstrap_packages
 from lab.tools.process import Runner
 
 
@@ -71,8 +72,9 @@ def needed_fixes(findings: Iterable[Finding], machine: Machine | None = None) ->
 
 def build_fixes(facts: HostFacts, machine: Machine | None = None) -> tuple[Fix, ...]:
     """The fix that a build from source needs on a machine that lacks its tools."""
-    there = facts.compiler and "debootstrap" in facts.tools
-    return () if there or not facts.os.debian else (BuildTools(machine or Machine()),)
+    here = machine or Machine()
+    there = facts.compiler and not bootstrap_packages(facts.tools.get("debootstrap"), here.root)
+    return () if there or not facts.os.debian else (BuildTools(here),)
 
 
 def undo_all(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:

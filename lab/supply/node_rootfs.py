@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lab.errors import HostNotReady
 from lab.paths import assets
 from lab.supply import gomod
 from lab.supply.archive import Layer, digest, layer_from_files, write_image
@@ -76,13 +77,17 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
 
 
 def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
-    """The node's root file system as a tar, made once. Raises CommandFailed (debootstrap needs root)."""
+    """The node's root file system as a tar, made once. Raises CommandFailed (debootstrap needs root), HostNotReady."""
     target = place("rootfs", f"{recipe.name}.tar", key_of(asdict(recipe), 1))
     with making(target, run, progress) as needed:
         if needed:
             debian = Debian(run)
-            if missing := bootstrap_packages(run.which("debootstrap")):
-                debian.install(missing)
+            if missing := " ".join(bootstrap_packages(run.which("debootstrap"))):
+                raise HostNotReady(
+                    f"the node image cannot be built: {missing} not installed",
+                    fix=f"run 'lab up', which installs it as a change that 'lab down --host' undoes,"
+                    f" or apt-get install -y --no-install-recommends {missing}",
+                )
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="kailab-rootfs-", dir=target.parent) as folder:
                 root = Path(folder, "root")

@@ -44,9 +44,10 @@ COMPILED = {
 """By the recipe of the image."""
 
 
-def fetched(item: Item, version: str) -> Path:
-    """Path of a downloaded item."""
-    return place(f"fetched-{item.kind}", item.name, key_of(item.kind, item.name, version))
+def fetched(item: Item, version: str, catalogue: Catalogue) -> Path:
+    """Path of a downloaded item; another pin is another path, so what is there was checked against its pin."""
+    pins = filter(None, [catalogue.pin(item, version)])
+    return place(f"fetched-{item.kind}", item.name, key_of(item.kind, item.name, version, *pins))
 
 
 def programs_of(row: BinaryRow, catalogue: Catalogue) -> Path:
@@ -86,7 +87,9 @@ def cached(item: Item, version: str, catalogue: Catalogue) -> Path | None:
         built = archive_path(catalogue.image(item.name), catalogue)
     elif chart := catalogue.chart(item.name, version):
         built = chart_path(chart)
-    return next((path for path in (fetched(item, version), built) if path is not None and path.exists()), None)
+    return next(
+        (path for path in (fetched(item, version, catalogue), built) if path is not None and path.exists()), None
+    )
 
 
 def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progress) -> Path:

@@ -87,8 +87,11 @@ class Chooser:
             return True, "cache"
         if item.kind == "binary":
             return self._in_path(item.name)
-        if self.engine is not None and self._in_engine.get(item.name):
-            return True, f"{self.engine.name} image store"
+        if self.engine is not None and (found := self._in_engine.get(item.name)):
+            pin = self.catalogue.pin(item, "")
+            if not pin or self.engine.image_id(registry.pinned(item.name, pin)) == found:
+                return True, f"{self.engine.name} image store"
+            return False, f"{self.engine.name} has another image of that name than the pinned {pin}"
         return False, ""
 
     def _may_be_in_engine(self, item: Item) -> bool:

@@ -112,7 +112,7 @@ class Supply:
         if item.kind != "image":
             return Path(choice.where)
         try:
-            return registry.save(item.name, self.engine, recipes.fetched(item, ""))
+            return registry.save(item.name, self.engine, recipes.fetched(item, "", self.catalogue))
         except CommandFailed:
             if self.engine.image_id(item.name) is not None:
                 raise
@@ -145,7 +145,7 @@ class Supply:
 
     def _from_registry(self, item: Item, choice: Choice, progress: Progress) -> Path:
         version = self.wanted(item)
-        target = recipes.fetched(item, version)
+        target = recipes.fetched(item, version, self.catalogue)
         with making(target, self.run, progress) as needed:
             if not needed:
                 return target
@@ -192,7 +192,7 @@ class Supply:
         if source == "bundle":
             found = self._bundled(item)
             return found is not None and found[1].version == MADE
-        return source == "build" or (source == "present" and not recipes.fetched(item, "").exists())
+        return source == "build" or (source == "present" and not recipes.fetched(item, "", self.catalogue).exists())
 
     @property
     def own_node(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from lab import paths
 from lab.findings import Finding, Rule
-from lab.host import HostFacts, HostNeeds, all_fixes, doctor, needed_fixes, sources
+from lab.host import HostFacts, HostNeeds, all_fixes, build_fixes, doctor, needed_fixes, sources
 from lab.host.check import CHECKS, CheckContext, fail
 from lab.host.engines import EngineFacts
 from lab.host.facts import CgroupFacts, DiskFacts, OsFacts, ToolFacts
@@ -256,3 +256,14 @@ def test_doctor_without_advice_leaves_the_network_and_other_labs_alone(world: Ho
     advisory = {rule.id for rule in CHECKS.values() if rule.advisory}
     assert {"sources", "leftovers", "build-tools"} <= advisory
     assert list(dict.fromkeys(finding.rule for finding in found)) == [name for name in CHECKS if name not in advisory]
+
+
+def test_build_needs_a_compiler_debootstrap_and_debian_keys(world: HostWorld) -> None:
+    def fixes(facts: HostFacts) -> list[str]:
+        return [fix.id for fix in build_fixes(facts, world.machine)]
+
+    assert fixes(GOOD) == []
+    assert fixes(changed(compiler="")) == fixes(changed(tools={})) == ["build-tools"]
+    assert fixes(changed(compiler="", os=OsFacts("fedora"))) == []
+    world.machine.path("/usr/share/keyrings/debian-archive-keyring.gpg").unlink()
+    assert fixes(GOOD) == ["build-tools"]

@@ -98,6 +98,30 @@ def test_registry_with_another_content_than_the_pin_is_refused(runner: FakeRunne
     assert caught.value.evidence == (f"registry: {there} is not the pinned {DIGEST}",)
 
 
+@pytest.mark.parametrize(("by_digest", "source"), [("sha256:1", "present"), ("sha256:2", "none"), ("", "none")])
+def test_image_of_the_engine_is_compared_with_its_pin(runner: FakeRunner, by_digest: str, source: str) -> None:
+    pinned = supply_with(runner, pins={NAME: DIGEST}, sources=["present"])
+    runner.handle(INSPECT, out="sha256:1\n")
+    runner.handle(INSPECT.replace(NAME, PINNED), out=f"{by_digest}\n", code=0 if by_digest else 1)
+    choice = pinned.choose([IMAGE])[IMAGE]
+    assert choice.source == source
+    assert "".join(choice.why).endswith("" if source == "present" else f"than the pinned {DIGEST}")
+
+
+def test_file_that_was_checked_against_another_pin_is_fetched_again(
+    runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    kind, none = Item("binary", "kind"), {"sources": ["present"]}
+    plain = supply_with(runner, **none)
+    file = fetched(kind, "0.33.0", plain.catalogue)
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert plain.choose([kind])[kind].where == "cache"
+    pins = {plain.catalogue.address(kind, "0.33.0"): "1" * 64}
+    assert supply_with(runner, **none, pins=pins).choose([kind])[kind].where != "cache"
+
+
 @pytest.mark.usefixtures("supply")
 def test_empty_pin_accepts_any_content(runner: FakeRunner) -> None:
     pause = Item("image", "registry.k8s.io/pause:3.10.1")
@@ -128,7 +152,7 @@ def test_digest_takes_the_place_of_the_tag(reference: str, name: str) -> None:
 
 
 def test_concurrent_labs_fetch_an_image_once(supply: Supply, runner: FakeRunner, other: AnotherLab) -> None:
-    target = fetched(IMAGE, "")
+    target = fetched(IMAGE, "", supply.catalogue)
     runner.handle(INSPECT, code=1)
     runner.handle(f"docker manifest inspect {NAME}")
     assert other.begins(str(target))
