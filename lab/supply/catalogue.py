@@ -16,6 +16,7 @@ from lab.kai.names import KAI_CHART
 
 Row = TypeVar("Row")
 
+_VCLUSTER, _VCLUSTER_IMAGE = "vcluster", "ghcr.io/loft-sh/vcluster-oss"
 _TENANT_IMAGE = "ghcr.io/loft-sh/kubernetes:v{kubernetes}"
 """Image with the API server, controller manager and scheduler of a tenant's vCluster."""
 
@@ -134,8 +135,8 @@ class Catalogue:
     def chart(self, name: str, version: str = "") -> ChartRow | None:
         """The row of a chart for a version, with that version's address; None for an unknown chart.
 
-        KAI's charts moved to another registry, so their address depends on the version line. Only the version in the
-        table can be built from a Go module.
+        KAI's charts moved to another registry, so their address depends on the version line. Another version than that
+        in the table is built from a Go module if it has a recipe of its own; see ``with_tenant_images``.
         """
         row = self.charts.get(name)
         if row is None:
@@ -145,7 +146,9 @@ class Catalogue:
             return replace(row, version=version, oci=_kai_address(version))
         if version == row.version:
             return row
-        return replace(row, version=version, url=row.url.replace(row.version, version), build={})
+        recipe = f"{name}-{version}"
+        build = {**row.build, "recipe": recipe} if recipe in self.go else {}
+        return replace(row, version=version, url=row.url.replace(row.version, version), build=build)
 
     def address(self, item: Item, version: str) -> str:
         """The reference of an image; the address of a binary or chart, empty if nobody publishes it."""
@@ -220,12 +223,22 @@ def go_program(target: str) -> tuple[str, str]:
     return recipe, program
 
 
-def with_tenant_images(catalogue: Catalogue, kubernetes: Iterable[str]) -> Catalogue:
-    """Add the images of further Kubernetes versions, which run in tenants, to a catalogue.
+def with_tenant_images(catalogue: Catalogue, kubernetes: Iterable[str], vclusters: Iterable[str] = ()) -> Catalogue:
+    """Add the images of further versions of Kubernetes and vCluster, which run in tenants, to a catalogue.
 
     Each gets its own recipe, such as ``kubernetes-1.33.13``, with the programs in that image only, so that the nodes'
     recipes and builds do not change. Versions that the catalogue has are skipped.
     """
+    known = catalogue.charts[_VCLUSTER].version
+    for version in dict.fromkeys(vclusters):
+        if version != known:
+            recipe, name = catalogue.go[_VCLUSTER], f"{_VCLUSTER}-{version}"
+            row, own = catalogue.images[f"{_VCLUSTER_IMAGE}:{known}"], f"go:{_VCLUSTER}/"
+            files = {inside: target.replace(own, f"go:{name}/") for inside, target in row.files.items()}
+            row = replace(row, reference=f"{_VCLUSTER_IMAGE}:{version}", files=files)
+            flags = recipe.ldflags.replace(known, version)
+            go = {**catalogue.go, name: replace(recipe, name=name, version=f"v{version}", ldflags=flags)}
+            catalogue = replace(catalogue, go=go, images={**catalogue.images, row.reference: row})
     for version in dict.fromkeys(kubernetes):
         reference = _TENANT_IMAGE.replace("{kubernetes}", version)
         if reference in catalogue.images:

@@ -31,10 +31,11 @@ class Supply:
         self.run = run
         self.engine = engine
         self.engine_runs = engine_runs
-        catalogue = with_tenant_images(load(spec.cluster.kubernetes), [tenant.kubernetes for tenant in spec.tenants])
+        vclusters = [tenant.vcluster for tenant in spec.tenants]
+        kubernetes = [tenant.kubernetes for tenant in spec.tenants]
+        catalogue = with_tenant_images(load(spec.cluster.kubernetes), kubernetes, vclusters)
         self.catalogue = replace(catalogue, pins={**catalogue.pins, **spec.supply.pins})
         self.mirrors = dict(spec.supply.mirrors)
-        vclusters = [tenant.vcluster for tenant in spec.tenants]
         self.versions = {
             **{name: row.version for name, row in self.catalogue.binaries.items()},
             KAI_CHART: chart_version(KAI_CHART, spec.kai.version),

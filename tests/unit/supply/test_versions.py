@@ -142,6 +142,21 @@ def test_tenant_images_leave_the_cluster_kubernetes_unchanged() -> None:
     assert {name: folder_of(more.go[name]) for name in plain.go} == {n: folder_of(r) for n, r in plain.go.items()}
 
 
+def test_another_vcluster_has_a_recipe_for_its_image_and_chart() -> None:
+    plain = load("1.34.4")
+    assert with_tenant_images(plain, [], ["0.36.1"]) is plain
+    more = with_tenant_images(plain, [], ["0.36.0", "0.36.1"])
+    image, chart = more.image("ghcr.io/loft-sh/vcluster-oss:0.36.0"), more.chart("vcluster", "0.36.0")
+    assert image.files == {"/vcluster": "go:vcluster-0.36.0/vcluster"}
+    assert chart is not None
+    assert chart.build == {"recipe": "vcluster-0.36.0", "folder": "chart"}
+    recipe = more.go["vcluster-0.36.0"]
+    assert (recipe.module, recipe.version) == ("github.com/loft-sh/vcluster", "v0.36.0")
+    assert recipe.ldflags.endswith("SyncerVersion=0.36.0")
+    assert plain.chart("vcluster", "0.36.0").build == {}
+    assert archive_path(more.image("ghcr.io/loft-sh/vcluster-oss:0.36.1"), more)
+
+
 def test_tenant_kubernetes_is_built_from_three_programs() -> None:
     catalogue = with_tenant_images(load("1.34.4"), ["1.33.13"])
     recipe, own_recipe = catalogue.go["kubernetes-1.33.13"], catalogue.go["kubernetes"]
