@@ -43,6 +43,11 @@ def owner_of(obj: Obj) -> str:
     return f"was created{by} at {meta.get('creationTimestamp', 'an unknown time')}"
 
 
+def helm_namespace(obj: Obj) -> str:
+    """The namespace of the Helm release that an object belongs to; empty: none."""
+    return str((obj["metadata"].get("annotations") or {}).get(_HELM[0], ""))
+
+
 def refuse_foreign(
     cluster: Cluster, lab: str, docs: Iterable[Obj], evidence: Sequence[str] = (), fix: str = ""
 ) -> None:

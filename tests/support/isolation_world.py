@@ -34,7 +34,8 @@ def webhook(name: str, resources: tuple[str, ...] = ("pods",), labels: Json | No
 
 
 def space(name: str, **labels: str) -> Json:
-    return {"kind": "Namespace", "metadata": meta(name, labels=labels)}
+    """A namespace of the lab."""
+    return {"kind": "Namespace", "metadata": meta(name, labels={"kailab": "demo", **labels})}
 
 
 def scene() -> Scene:

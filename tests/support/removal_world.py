@@ -17,6 +17,7 @@ from tests.support.specs import lab_spec, tenant_spec
 
 SPACE = "vcluster-team-a"
 RESERVATIONS = "kai-resource-reservation"
+BY_HELM = {"meta.helm.sh/release-name": "team-a", "meta.helm.sh/release-namespace": SPACE}
 SINCE = "2026-01-01T00:00:00Z"
 
 Json = dict[str, Any]
@@ -77,7 +78,7 @@ class RemovalWorld(LabWorld):
         for doc in (pod("team-a-0", labels=control, grace=15), *pods):
             self.api.add(doc)
         for kind in ("ClusterRole", "ClusterRoleBinding"):
-            self.api.put(kind, f"vc-team-a-v-{SPACE}")
+            self.api.put(kind, f"vc-team-a-v-{SPACE}", metadata={"annotations": BY_HELM})
 
 
 WEB = "default/web"

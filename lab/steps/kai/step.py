@@ -145,7 +145,8 @@ class Kai(LabStep):
         for tenant in self.spec.tenants:
             labels = namespace_labels(tenant.mode, beside_host_kai=beside_host_kai(self.spec))
             namespace = tenant_namespace(tenant.name)
-            if tenant.mode == "host-kai" and labels and cluster.get("Namespace", namespace) is not None:
+            space = cluster.get("Namespace", namespace) if tenant.mode == "host-kai" and labels else None
+            if space is not None and is_own(space, self.spec.name):
                 cluster.patch("Namespace", namespace, {"metadata": {"labels": labels}})
 
     def verify(self, ctx: LabContext) -> None:

@@ -13,6 +13,7 @@ from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
 from lab.explain.installation import GROUPER, SCHEDULER, KaiInstallation, installation
 from lab.kai import line_of
+from lab.kube import OWNER_LABEL
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
@@ -79,9 +80,10 @@ def missing_measures(spec: LabSpec, snapshot: ClusterSnapshot) -> tuple[MissingM
 
 
 def own_kai_namespaces(spec: LabSpec, snapshot: ClusterSnapshot) -> dict[str, dict[str, str]]:
-    """Namespaces of own-kai tenants with their labels: by the lab file, or by their label."""
+    """Namespaces of own-kai tenants with their labels: the lab's own by the lab file, and others by their label."""
     named = {tenant_namespace(tenant.name) for tenant in spec.tenants if tenant.mode == "own-kai"}
     labels = {obj["metadata"]["name"]: labels_of(obj["metadata"]) for obj in snapshot.of("Namespace")}
+    named = {name for name in named if labels.get(name, {}).get(OWNER_LABEL) == spec.name}
     return {name: own for name, own in labels.items() if name in named or OWN_KAI.items() <= own.items()}
 
 

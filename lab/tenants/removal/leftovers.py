@@ -16,6 +16,7 @@ from typing import Any
 from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
+from lab.kube.ownership import helm_namespace
 from lab.objects.fields import labels_of, parts
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.session.context import LabContext
@@ -102,6 +103,12 @@ def role_names(name: str) -> tuple[str, ...]:
     return tuple(f"{head}-{tail}"[:63].removesuffix("-") for head in ("vc", "vc-mn"))
 
 
+def own_roles(cluster: Cluster, kind: str, name: str) -> list[Json]:
+    """Those of ``role_names`` that Helm created for the tenant; one of the same name may be of others."""
+    found = (cluster.get(kind, role) for role in role_names(name))
+    return [doc for doc in found if doc and helm_namespace(doc) == tenant_namespace(name)]
+
+
 @dataclass(frozen=True)
 class _Tenant:
     """Searches for a tenant's objects; each method returns the lines of one search."""
@@ -145,9 +152,7 @@ class _Tenant:
     def roles(self, kind: str) -> list[str]:
         labelled = self.cluster.list(kind, None, f"app=vcluster,release={self.name}")
         found = {doc["metadata"]["name"]: doc for doc in labelled if not self._is_foreign_role(doc["metadata"]["name"])}
-        for name in role_names(self.name):
-            if (doc := self.cluster.get(kind, name)) is not None:
-                found[name] = doc
+        found |= {doc["metadata"]["name"]: doc for doc in own_roles(self.cluster, kind, self.name)}
         if kind == "ClusterRoleBinding":
             for doc in self.cluster.list(kind):
                 if any(subject.get("namespace") == self.space for subject in doc.get("subjects") or []):

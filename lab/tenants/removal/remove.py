@@ -44,7 +44,7 @@ from lab.tenants.removal.leftovers import (
     journal_entries,
     marker,
     on_machine,
-    role_names,
+    own_roles,
 )
 from lab.tenants.removal.stuck_namespace import stuck_namespace
 from lab.tenants.removal.terminated_pods import delete_terminated
@@ -276,8 +276,8 @@ class _TenantRemoval:
     def _cluster_wide(self) -> None:
         name = self.tenant.name
         for kind in ("ClusterRoleBinding", "ClusterRole"):
-            for role in role_names(name):
-                self.cluster.delete(kind, role)
+            for role in own_roles(self.cluster, kind, name):
+                self.cluster.delete(kind, role["metadata"]["name"])
         for kind in SYNCED_CLUSTER_WIDE:
             self.cluster.delete_all(kind, None, labels=f"{MANAGED_BY_LABEL}={marker(name)}")
         for kind in MARKED:

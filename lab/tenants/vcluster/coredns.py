@@ -1,8 +1,8 @@
 """CoreDNS of a tenant, and its repair when vCluster has lost its configuration.
 
-vCluster writes the configuration when it starts. When a control plane comes back empty, the copy on the host is still
-that of the old one: the syncer deletes it as an orphan, and then the new one in the tenant, because the host has none
-(measured with vCluster 0.36.1). CoreDNS waits for it until vCluster starts again.
+vCluster writes the configuration when it starts. When a control plane with an emptyDir comes back empty, the copy on
+the host is still that of the old one: the syncer deletes it as an orphan, and then the new one in the tenant, because
+the host has none (measured with vCluster 0.36.1). CoreDNS waits for it until vCluster starts again.
 """
 
 from __future__ import annotations

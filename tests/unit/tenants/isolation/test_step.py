@@ -187,6 +187,12 @@ def test_apply_creates_the_policy_and_corrects_labels(world: LabWorld) -> None:
     ]
 
 
+def test_apply_leaves_the_namespace_of_others_alone(world: LabWorld) -> None:
+    put(world, scene().add(space(SPACE, kailab="other", **HOST_KAI)))
+    Isolation(SPEC).apply(world.ctx)
+    assert not [line for line in world.log if f"patch Namespace {SPACE}" in line]
+
+
 def test_verify_waits_until_the_api_server_enforces_the_policy(world: LabWorld) -> None:
     api = put(world, scene())
     api.fail("create", "Pod", None, (403, "pods is forbidden: no service account"), DENIED)
@@ -243,7 +249,7 @@ def test_existing_label_is_not_owned_by_the_lab(world: LabWorld) -> None:
 
 
 def test_kai_of_another_owner_is_refused(world: LabWorld) -> None:
-    put(world, scene().add(space("kai-scheduler")))
+    put(world, scene().add(space("kai-scheduler", kailab="other")))
     with pytest.raises(Exception, match="is not the lab's"):
         Isolation(on_existing_cluster()).apply(world.ctx)
     assert world.log == []

@@ -8,7 +8,7 @@ import pytest
 
 from lab.tenants.removal.leftovers import cluster_scope, in_cluster, marker, on_machine, role_names
 from tests.support.fakes import FakeRunner
-from tests.support.removal_world import RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
+from tests.support.removal_world import BY_HELM, RESERVATIONS, SPACE, RemovalWorld, node, pod, reservation
 from tests.support.specs import tenant_spec
 
 MARKER = {"vcluster.loft.sh/managed-by": f"{SPACE}-x-team-a"}
@@ -60,10 +60,25 @@ def test_clean_host_has_no_leftovers(world: RemovalWorld) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "more", "line"),
     [
-        ("ClusterRole", f"vc-team-a-v-{SPACE}", {}, f"ClusterRole vc-team-a-v-{SPACE}"),
-        ("ClusterRole", f"vc-mn-team-a-v-{SPACE}", {}, f"ClusterRole vc-mn-team-a-v-{SPACE}"),
+        (
+            "ClusterRole",
+            f"vc-team-a-v-{SPACE}",
+            {"metadata": {"annotations": BY_HELM}},
+            f"ClusterRole vc-team-a-v-{SPACE}",
+        ),
+        (
+            "ClusterRole",
+            f"vc-mn-team-a-v-{SPACE}",
+            {"metadata": {"annotations": BY_HELM}},
+            f"ClusterRole vc-mn-team-a-v-{SPACE}",
+        ),
         ("ClusterRole", "another", {"metadata": release("team-a")}, "ClusterRole another"),
-        ("ClusterRoleBinding", f"vc-team-a-v-{SPACE}", {}, f"ClusterRoleBinding vc-team-a-v-{SPACE}"),
+        (
+            "ClusterRoleBinding",
+            f"vc-team-a-v-{SPACE}",
+            {"metadata": {"annotations": BY_HELM}},
+            f"ClusterRoleBinding vc-team-a-v-{SPACE}",
+        ),
         ("ClusterRoleBinding", "by-hand", subjects(SPACE), "ClusterRoleBinding by-hand"),
         (
             "MutatingWebhookConfiguration",

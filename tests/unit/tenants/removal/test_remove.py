@@ -11,6 +11,7 @@ from lab.tenants.virtual_cluster import VirtualCluster
 from tests.support.api_requests import GONE, Call
 from tests.support.fakes import FakeRunner
 from tests.support.removal_world import (
+    BY_HELM,
     RESERVATIONS,
     SPACE,
     RemovalWorld,
@@ -203,7 +204,7 @@ def test_kubeconfig_and_journal_entries_are_removed(world: RemovalWorld) -> None
 
 def test_removal_of_an_absent_tenant_succeeds(runner: FakeRunner, tmp_path: Path) -> None:
     world = RemovalWorld(runner, tmp_path, tenant_spec())
-    world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}")
+    world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}", metadata={"annotations": BY_HELM})
     removal = remove(world)
     assert (removal.ok, removal.left) == (True, ())
     assert world.api.get("ClusterRole", f"vc-team-a-v-{SPACE}") is None
@@ -311,3 +312,12 @@ def test_volume_that_stays_is_a_leftover_with_its_data(world: RemovalWorld) -> N
         f"PersistentVolume pvc-1 was claimed from {SPACE}",
         f"directory {world.paths.volumes / 'one'}",
     )
+
+
+def test_roles_of_others_stay(world: RemovalWorld) -> None:
+    """A user's own ClusterRole may have the name of the tenant's."""
+    world.api.put("ClusterRole", f"vc-team-a-v-{SPACE}")
+    helm(world)
+    assert remove(world).left == ()
+    assert world.api.get("ClusterRole", f"vc-team-a-v-{SPACE}")
+    assert not world.api.get("ClusterRoleBinding", f"vc-team-a-v-{SPACE}")
