@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 _DNS_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
+_IMAGE = r"^[A-Za-z0-9][A-Za-z0-9_.:/@+-]*$"
 _VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"
 
 
@@ -27,6 +28,12 @@ def _version(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(_VERSION, value.removeprefix("v")):
         raise PydanticCustomError("version", "must be a version without the leading v")
     raise PydanticCustomError("version", "must be a version of three numbers, such as 1.34.4")
+
+
+def _image(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(_IMAGE, value):
+        raise PydanticCustomError("image", "must be an image reference such as ghcr.io/org/app:1.2")
+    return value
 
 
 def _share(value: float) -> float:
@@ -47,8 +54,8 @@ Share = Annotated[float, Field(ge=-1, strict=True, allow_inf_nan=False), AfterVa
 Switch = Annotated[bool, Field(strict=True)]
 """true or false; strict, like the JSON Schema."""
 
-ImageReference = Annotated[str, StringConstraints(pattern=r"^\S+$")]
-"""An image reference."""
+ImageReference = Annotated[str, StringConstraints(pattern=_IMAGE), BeforeValidator(_image)]
+"""An image reference; it becomes an argument of commands."""
 
 Pin = Annotated[str, StringConstraints(pattern=r"^((sha256:)?[0-9a-f]{64})?$")]
 """A sha256 of a file or the digest of an image; empty for any content."""

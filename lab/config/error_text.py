@@ -28,7 +28,6 @@ _MUST = {
     "literal_error": "must be {expected}",
     "too_short": "must have at least one item",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must not be empty or contain spaces",
 }
 
 
@@ -59,5 +58,6 @@ def explain(error: ErrorDetails) -> str:
 
 def shown(value: object) -> str:
     """A value as YAML, cut to about 60 characters."""
-    text = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    quoted = isinstance(value, str) and value.isprintable()
+    text = f"'{value}'" if quoted else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:56]} ..."

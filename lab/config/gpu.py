@@ -17,6 +17,7 @@ from lab.config.gpu_models import find_model
 
 MOST_PER_NODE = 16  # most GPUs of one node: the largest machines (NVIDIA HGX-2) have 16
 
+_MODEL = r"^[!-~]([ -~]*[!-~])?$"
 _UUID = r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
@@ -47,10 +48,16 @@ def _labels(value: object) -> object:
     return value
 
 
+def _model_name(value: object) -> object:
+    if isinstance(value, str) and value and not re.fullmatch(_MODEL, value):
+        raise PydanticCustomError("model", "must be ASCII text on one line, without spaces at its ends")
+    return value
+
+
 GpuCount = Annotated[int, Field(ge=0, le=MOST_PER_NODE, strict=True)]
 
-ModelName = Annotated[str, StringConstraints(min_length=1, max_length=95)]
-"""NVML's buffer for a product name holds 95 characters."""
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=95, pattern=_MODEL), BeforeValidator(_model_name)]
+"""A line of ASCII: NVML's buffer for a product name holds 95 bytes, and the nodes read it from lines of words."""
 
 MemoryMiB = Annotated[int, Field(gt=100, lt=2**31, strict=True)]
 """KAI ignores a memory of up to 100 MiB; the config of kailab's NVML library holds less than 2^31 MiB."""

@@ -82,6 +82,14 @@ def architecture(compute: str) -> str:
     return next(name for name, first in reversed(_ARCHITECTURES) if first <= (major, minor))
 
 
+def product_label(model: str) -> str:
+    """Return the product name as GPU feature discovery writes it into ``nvidia.com/gpu.product``.
+
+    It drops other characters and joins words by dashes (k8s-device-plugin v0.18.0, internal/lm/resource.go).
+    """
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", model).split())
+
+
 @functools.cache
 def _table() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("gpu_models.toml").read_text(encoding="utf-8"))

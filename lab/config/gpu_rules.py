@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from lab.config.gpu_models import gpu_models
+from lab.config.gpu_models import gpu_models, product_label
 from lab.config.rules import BrokenRule, Loc, dotted, duplicates
 from lab.config.sections import LabFields
 from lab.text import count, perhaps
 
 _MODE: Loc = ("gpu", "mode")
 _WORKERS: Loc = ("cluster", "workers")
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _SIMULATED_ONLY = {"per_node": "perNode", "model": "model", "memory": "memoryMiB"}
 
 
@@ -42,11 +44,16 @@ def _pools(spec: LabFields) -> Iterator[BrokenRule]:
 def _models(spec: LabFields) -> Iterator[BrokenRule]:
     unknown: set[str] = set()
     for index, pool in enumerate(spec.gpu_pools):
-        if pool.per_node == 0 or pool.memory or pool.model in unknown:
+        if pool.per_node == 0 or pool.model in unknown:
             continue
         unknown.add(pool.model)
         own = bool(spec.gpu.pools) and spec.gpu.pools[index].model is not None
         at: Loc = ("gpu", "pools", index) if own else ("gpu",)
+        if not re.fullmatch(_LABEL, label := product_label(pool.model)):
+            what = f"Kubernetes rejects the node label nvidia.com/gpu.product={label!r} of '{pool.model}'"
+            yield BrokenRule((*at, "model"), f"{what}; use a name as NVML reports it", (_MODE,))
+        if pool.memory:
+            continue
         known = [word for model in gpu_models() for word in (model.short, model.name)]
         near = perhaps(pool.model, known) or f"; known models: {', '.join(model.short for model in gpu_models())}"
         what = f"'{pool.model}' is not in the table of GPU models, so memoryMiB is required too{near}"

@@ -5,7 +5,8 @@ Each rule names the place in the lab file that breaks it, so that the loader can
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.config.sections import LabFields
@@ -13,6 +14,9 @@ from lab.errors import SpecError
 from lab.kai import VersionLine, line_of, lines, release
 
 RULE = "lab_rule"  # type of the pydantic errors that rules raise
+
+_HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?"
+_MIRROR = rf"(https?://)?{_HOST}(/[A-Za-z0-9._-]+)*/?"
 
 Loc = tuple[int | str, ...]
 """A place in the lab file, in the file's spelling: ``("tenants", 0, "kaiVersion")``."""
@@ -45,8 +49,19 @@ def violations(spec: LabFields) -> Iterator[BrokenRule]:
             yield BrokenRule(("cluster", key), "is missing: provider 'existing' needs kubeconfig and context", about)
         if spec.cluster.provider == "kind" and value is not None:
             yield BrokenRule(("cluster", key), f"'{value}' requires provider 'existing', not 'kind'", about)
+    yield from _mirrors(spec.supply.mirrors)
     if spec.scheduler != "default" and spec.cluster.provider == "kind":
         yield from kai_on(spec.kai.version, spec.cluster.kubernetes, ("kai", "version"), ("cluster", "kubernetes"))
+
+
+def _mirrors(mirrors: Mapping[str, str]) -> Iterator[BrokenRule]:
+    """Mirrors that are no addresses: they become file names and text in the nodes, and arguments of commands."""
+    for registry, mirror in mirrors.items():
+        at: Loc = ("supply", "mirrors", registry)
+        if not re.fullmatch(_HOST, registry):
+            yield BrokenRule(at, "the key is not a registry host such as ghcr.io or localhost:5000")
+        elif not re.fullmatch(_MIRROR, mirror):
+            yield BrokenRule(at, f"{mirror!r} is not a mirror such as localhost:5001 or https://mirror.example/path")
 
 
 def kai_on(kai: str, kubernetes: str, loc: Loc, about: Loc) -> Iterator[BrokenRule]:

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.config import LabSpec
+from lab.config.gpu_models import product_label
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
 from lab.gpu.device_plugin import NAMESPACE, require_plugins
 from lab.gpu.nodes import gpu_node_names, labels_by_node, on_nodes, require_planned
 from lab.gpu.pools import pools_by_node
-from lab.gpu.simulated.devices import product_label
 from lab.kai.names import GPU_COUNT_LABEL, GPU_MEMORY_LABEL, GPU_PRESENT_LABEL, GPU_PRODUCT_LABEL
 from lab.session.context import LabContext
 from lab.session.step import LabStep

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from lab.config import LabSpec
@@ -76,8 +77,9 @@ class PodNetwork(LabStep):
 def _files(nodes: list[dict[str, Any]], containers: tuple[Container, ...]) -> dict[str, tuple[str, str]]:
     """CNI config and network script of each node container, by its name."""
     template = (assets("kind") / "cni" / "conflist.json").read_text()
-    cidrs = {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in nodes}
-    addresses = {container.name: container.ip for container in containers}
+    # parsed, as they become part of a shell script
+    cidrs = {node["metadata"]["name"]: str(ip_network(node["spec"]["podCIDR"])) for node in nodes}
+    addresses = {container.name: str(ip_address(container.ip)) for container in containers}
     files = {}
     for name, cidr in cidrs.items():
         lines = ["set -e"]

@@ -5,6 +5,7 @@ containerd reads ``certs.d/<registry>/hosts.toml`` at every pull, so it needs no
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from lab.config import LabSpec
@@ -37,8 +38,7 @@ class RegistryMirrors(LabStep):
     def observe(self, ctx: LabContext) -> Observed:
         for node in ctx.nodes():
             wanted = mirror_files(self.spec.supply.mirrors, node.gateway)
-            script = "; ".join(f"cat {path} 2>/dev/null" for path in wanted)
-            if ctx.engine.exec(node.name, ["sh", "-c", script], check=False).out != "".join(wanted.values()):
+            if ctx.engine.exec(node.name, ["cat", *wanted], check=False).out != "".join(wanted.values()):
                 return Observed.absent()
         return Observed.ready(f"{len(self.spec.supply.mirrors)} registries")
 
@@ -62,7 +62,9 @@ def mirror_files(mirrors: dict[str, str], gateway: str) -> dict[str, str]:
             host = f"{gateway}:{host.partition(':')[2] or 80}"
         upstream = "registry-1.docker.io" if registry == "docker.io" else registry
         url = f"{scheme}://{host}/v2/{path}" if path else f"{scheme}://{host}"
-        lines = [f'server = "https://{upstream}"', "", f'[host."{url}"]', '  capabilities = ["pull", "resolve"]']
+        # a JSON string is a TOML string
+        server, name = (json.dumps(text, ensure_ascii=False) for text in (f"https://{upstream}", url))
+        lines = [f"server = {server}", "", f"[host.{name}]", '  capabilities = ["pull", "resolve"]']
         lines += ["  override_path = true"] if path else []
         files[f"{_FOLDER}/{registry}/hosts.toml"] = "\n".join(lines) + "\n"
     return files

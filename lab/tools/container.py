@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from lab.errors import CommandFailed
 from lab.tools.process import Result, Runner
 
 _REMOVAL_SECONDS = 150.0
+
+_WRITE = 'mkdir -p "${1%/*}" && cat >"$1.kailab" && chmod "$2" "$1.kailab" && mv "$1.kailab" "$1"'
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,7 @@ class ContainerEngine:
 
     def write_file(self, container: str, path: str, text: str, mode: str = "0644") -> None:
         """Write a file in a running container, with a rename so that readers never see half of it."""
-        quoted = shlex.quote(path)
-        script = (
-            f"mkdir -p $(dirname {quoted}) && cat > {quoted}.kailab && chmod {mode} {quoted}.kailab"
-            f" && mv {quoted}.kailab {quoted}"
-        )
-        self.exec(container, ["sh", "-c", script], stdin=text)
+        self.exec(container, ["sh", "-c", _WRITE, "kailab", path, mode], stdin=text)
 
     def copy_in(self, container: str, source: Path, target: str) -> None:
         """Copy a file or directory into a container."""

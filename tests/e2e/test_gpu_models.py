@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.config.gpu_models import product_label
 from lab.gpu.pools import POOL_LABEL, pools_by_node
-from lab.gpu.simulated.devices import SimulatedGpu, gpus_of, product_label
+from lab.gpu.simulated.devices import SimulatedGpu, gpus_of
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.gpu_fixtures import gpu_node_names

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lab.config.gpu_models import product_label
 from lab.gpu.pools import pools_by_node
-from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView, PodView
 from lab.session.lab import Lab

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lab.config.gpu_models import product_label
 from lab.errors import ApiFailed
-from lab.gpu.simulated.devices import product_label
 from lab.kube import Cluster
 from lab.objects.views import NodeView
 from lab.session.lab import Lab

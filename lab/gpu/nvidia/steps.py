@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.config.gpu_models import product_label
 from lab.engine.step import Effect
 from lab.errors import LabError, StepFailed
 from lab.gpu.device_plugin import GpuPlugin, Offer, Offers
@@ -14,7 +15,6 @@ from lab.gpu.nodes import GpuNodesStep, on_nodes, require_planned
 from lab.gpu.nvidia.claims import recorded
 from lab.gpu.nvidia.node_state import CDI_SPEC, LIST, UNIT, RealFiles
 from lab.gpu.pools import describe_gpus, short_name
-from lab.gpu.simulated.devices import product_label
 from lab.host.nvml import GpuDevice, query
 from lab.kai.names import GPU_MEMORY_LABEL, GPU_PRODUCT_LABEL
 from lab.session.context import LabContext

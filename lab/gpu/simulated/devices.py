@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from dataclasses import dataclass
 
@@ -67,11 +66,3 @@ def gpus_of(lab: str, node: str, gpu: GpuSpec) -> tuple[SimulatedGpu, ...]:
         SimulatedGpu(index, gpu_uuid(lab, node, index), model, f"{_PCI_DOMAIN:08X}:{index + 1:02X}:00.0")
         for index in range(pool.per_node)
     )
-
-
-def product_label(model: str) -> str:
-    """Return the product name as GPU feature discovery writes it into ``nvidia.com/gpu.product``.
-
-    It drops other characters and joins words by dashes (k8s-device-plugin v0.18.0, internal/lm/resource.go).
-    """
-    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", model).split())

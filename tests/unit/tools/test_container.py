@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from lab.errors import CommandFailed
 from lab.tools.container import ContainerEngine
-from tests.support.fakes import FakeRunner
+from lab.tools.process import HostRunner
+from tests.support.fakes import Call, FakeRunner
 
 NODE = json.dumps(
     [{"Name": "/node", "Id": "1", "State": {"Status": "running"}, "Config": {"Labels": {}}, "NetworkSettings": {}}]
@@ -84,3 +86,20 @@ def test_local_images_are_looked_up_in_one_call(
         runner.handle("docker image inspect --format {{.Id}} b", out="id-b", exact=True)
     assert engine.image_ids(["a", "b"]) == found
     assert len(runner.lines) == calls
+
+
+@pytest.mark.processes("sh")
+def test_file_is_written_whatever_its_name(runner: FakeRunner, tmp_path: Path) -> None:
+    """With the real script in a real shell."""
+    name = f"a b; touch {tmp_path}/pwned #$(touch {tmp_path}/pwned)'\"/hosts.toml"
+
+    def shell(call: Call) -> str:
+        return HostRunner().run(call.argv[4:], stdin=call.stdin).out
+
+    runner.handle(["docker", "exec", "-i", "node"], out=shell)
+    ContainerEngine(runner).write_file("node", f"{tmp_path}/new/{name}", "text\n", "0750")
+    file = tmp_path / "new" / name
+    assert file.read_text() == "text\n"
+    assert file.stat().st_mode & 0o777 == 0o750
+    assert not (tmp_path / "pwned").exists()
+    assert [path.name for path in file.parent.iterdir()] == [file.name]

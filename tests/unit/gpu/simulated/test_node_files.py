@@ -14,7 +14,8 @@ import pytest
 
 from lab.config import GpuSpec
 from lab.config.gpu import ToolkitOptions
-from lab.gpu.simulated.devices import gpu_uuid, gpus_of, product_label
+from lab.config.gpu_models import product_label
+from lab.gpu.simulated.devices import gpu_uuid, gpus_of
 from lab.gpu.simulated.node_files import (
     CDI_SPEC,
     NVML_CONFIG,

@@ -33,19 +33,9 @@ def test_lab_without_gpus_has_no_gpu_steps(gpu: Json) -> None:
     assert gpu_steps(LabSpec.model_validate({"gpu": gpu})) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}, "existing"),
-        ({"gpu": {"model": "two\nlines", "memoryMiB": 1000}}, "one line"),
-        ({"gpu": {"model": " blank", "memoryMiB": 1000}}, "leading or trailing spaces"),
-        ({"gpu": {"model": "(?)", "memoryMiB": 1000}}, "gpu.product"),
-        ({"gpu": {"model": "x" * 64, "memoryMiB": 1000}}, "gpu.product"),
-        ({"gpu": {"pools": [{"name": "a"}, {"name": "b", "model": "(?)", "memoryMiB": 1000}]}}, "gpu.pools.b.model"),
-    ],
-)
-def test_invalid_gpus_are_refused(spec: Json, message: str) -> None:
-    with pytest.raises(SpecError, match=message) as refused:
+def test_existing_cluster_is_refused() -> None:
+    spec = {"cluster": {"provider": "existing", "kubeconfig": "/k", "context": "c"}}
+    with pytest.raises(SpecError, match="existing") as refused:
         gpu_steps(LabSpec.model_validate(spec))
     assert refused.value.fix
 
