@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from lab.errors import LabError
+from lab.objects.redact import redact
 from lab.serialization import document
 
 
@@ -23,7 +24,7 @@ def main() -> None:
         if "--json" in sys.argv:
             import json
 
-            print(json.dumps(document(error), indent=1))  # noqa: T201
+            print(json.dumps(redact(document(error)), indent=1))  # noqa: T201
         else:
             from lab.ui.lab import render_error
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -31,6 +32,15 @@ def replacing(target: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def append_private(path: Path) -> TextIO:
+    """Open a file at its end; only its owner may read it. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    file = os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
+    with contextlib.suppress(OSError):
+        os.fchmod(descriptor, 0o600)  # of an older kailab
+    return file
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o666) -> None:

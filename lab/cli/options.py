@@ -12,6 +12,7 @@ import typer
 from lab.config import LabSpec, resolve_spec
 from lab.errors import LabError, SpecError
 from lab.kube import Cluster
+from lab.objects.redact import redact
 from lab.serialization import document
 from lab.session.lab import Lab
 
@@ -67,8 +68,8 @@ def required(require: list[str] | None) -> frozenset[str]:
 
 
 def print_json(data: Any) -> None:
-    """Print a document on stdout."""
-    typer.echo(json.dumps(document(data), indent=1))
+    """Print a document, without secrets, on stdout."""
+    typer.echo(json.dumps(redact(document(data)), indent=1))
 
 
 def write_text(file: Path, text: str, option: str, mode: str = "w") -> None:

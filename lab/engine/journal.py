@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
+from lab.files import append_private
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Journal:
             with self._lock:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
-                with self.path.open("a") as file:
+                with append_private(self.path) as file:
                     file.write(("\n" if torn and self.path.stat().st_size else "") + line + "\n")
                     file.flush()
                     os.fsync(file.fileno())

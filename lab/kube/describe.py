@@ -74,7 +74,7 @@ def gather(api: Api, kind: str, objects: Sequence[Obj], namespace: str | None, w
         lines += _events(api, every, namespace)
     except ApiFailed as error:
         lines.append(f"more evidence is not available: {error.what}")
-    return [redact_text(line) for line in lines]
+    return redact_text("\n".join(lines)).splitlines()
 
 
 def _pod(pod: PodView) -> list[str]:

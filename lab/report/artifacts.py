@@ -123,7 +123,7 @@ class _Work:
             *files,
             *(f"{name}: not collected: {why}" for name, why in sorted(missed.items())),
         ]
-        (folder / _INDEX).write_text("\n".join(lines) + "\n")
+        (folder / _INDEX).write_text(redact_text("\n".join(lines)) + "\n")
         return Collected(folder, (_INDEX, *files), missed)
 
     def _run_jobs(self) -> None:

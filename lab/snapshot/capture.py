@@ -72,4 +72,4 @@ def _tail(cluster: Cluster, namespace: str, pod: str, container: str, previous: 
         text = cluster.logs(pod, namespace, container, tail=LOG_LINES, previous=previous)
     except ApiFailed:  # the container has not started, or the kubelet has deleted its log
         return ()
-    return tuple(redact_text(line) for line in text.splitlines()[-LOG_LINES:])
+    return tuple(redact_text(text).splitlines()[-LOG_LINES:])

@@ -54,5 +54,7 @@ class Kind:
         """Delete a cluster; ignore a missing one."""
         self._run.run([self.binary, "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig], env=self._env)
 
-    def kubeconfig(self, name: str) -> str:
-        return self._run.run([self.binary, "get", "kubeconfig", "--name", name], env=self._env).out
+    def export(self, name: str, kubeconfig: Path) -> None:
+        """Write a running cluster's kubeconfig, for its owner only; kind prints no secret meanwhile."""
+        argv: list[str | Path] = [self.binary, "export", "kubeconfig", "--name", name, "--kubeconfig", kubeconfig]
+        self._run.run(argv, env=self._env)

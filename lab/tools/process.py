@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from lab.errors import CommandFailed, Interrupted
+from lab.files import append_private
+from lab.objects.redact import redact_text
 
 OnLine = Callable[[str], None]
 
@@ -74,7 +76,7 @@ class HostRunner:
     """Runs commands on this machine.
 
     When ``cancel`` is set, no more commands start; running ones get SIGTERM, and SIGKILL after ``grace`` seconds. The
-    file ``log`` gets every command with its output, status and time.
+    file ``log`` gets every command with its output, status and time. Log and errors are without secrets.
     """
 
     def __init__(self, cancel: threading.Event | None = None, log: Path | None = None, *, grace: float = 20.0) -> None:
@@ -105,7 +107,7 @@ class HostRunner:
 
         words = tuple(str(word) for word in argv)
         if self.cancel.is_set():
-            raise Interrupted(f"not started after an interrupt: {shlex.join(words)}")
+            raise Interrupted(f"not started after an interrupt: {_shown(words)}")
         if (self.which(words[0]) if "/" not in words[0] else Path(words[0])) in (None, Path()):
             raise CommandFailed(words, 127, why=f"{words[0]} is not installed (not in PATH)")
         out: list[str] = []
@@ -166,12 +168,13 @@ class HostRunner:
         if broken:
             raise broken[0]
         if self.cancel.is_set() and code != 0:
-            raise Interrupted(f"ended by the interrupt: {shlex.join(words)}")
-        if timed_out:
-            raise CommandFailed(words, code, result.out, result.err, why=f"{words[0]} did not end within {timeout:g} s")
-        if check and code != 0:
+            raise Interrupted(f"ended by the interrupt: {_shown(words)}")
+        if timed_out or (check and code != 0):
             why = f"{words[0]} was ended by signal {-code}" if code < 0 else ""
-            raise CommandFailed(words, code, result.out, result.err, why=why)
+            if timed_out:
+                why = f"{words[0]} did not end within {timeout:g} s"
+            clean = tuple(redact_text(word) for word in words)
+            raise CommandFailed(clean, code, redact_text(result.out), redact_text(result.err), why=why)
         return result
 
     def _watch(self, process: Any, start: float, timeout: float | None, broken: Sequence[Exception]) -> bool:
@@ -202,8 +205,12 @@ class HostRunner:
             return
         text = f"$ {shlex.join(result.argv)}\n{result.out}{result.err}[{result.code}] {result.seconds:.2f}s\n"
         # A full disk must not fail a command that succeeded.
-        with contextlib.suppress(OSError), self._log_lock, self.log.open("a", errors="replace") as file:
-            file.write(text)
+        with contextlib.suppress(OSError), self._log_lock, append_private(self.log) as file:
+            file.write(redact_text(text))
+
+
+def _shown(argv: Sequence[str]) -> str:
+    return redact_text(shlex.join(argv))
 
 
 def replace_process(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

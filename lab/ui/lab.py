@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError
+from lab.objects.redact import redact_text
 from lab.operations.results import DownReport, StatusReport, UpReport
 from lab.text import count, seconds
 from lab.ui.plan import fact_rows, write_effects, write_notices
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def render_error(error: LabError, console: Console | None = None) -> None:
-    """An error with its command, evidence and next action, on stderr."""
+    """An error with its command, evidence and next action, without secrets, on stderr."""
     page = TextWriter(console, stderr=True)
-    page.marked("fail", (f"{error.title}: {error.what}", "bold"))
+    page.marked("fail", (redact_text(f"{error.title}: {error.what}"), "bold"))
     if error.command:
-        page.line(("$ ", "dim"), error.command, indent=2)
-    for line in error.evidence:
+        page.line(("$ ", "dim"), redact_text(error.command), indent=2)
+    for line in redact_text("\n".join(error.evidence)).splitlines():
         page.line(("| ", "dim"), line, indent=2)
     if error.fix:
         page.next(error.fix, indent=2)

@@ -115,8 +115,7 @@ class KindCluster(LabStep):
             ctx.progress(f"starting {node.name}")
             ctx.engine.call("start", node.name)
         if not ctx.paths.kubeconfig.exists():
-            ctx.paths.kubeconfig.write_text(kind.kubeconfig(ctx.kind_name))
-            ctx.paths.kubeconfig.chmod(0o600)
+            kind.export(ctx.kind_name, ctx.paths.kubeconfig)
         cluster = ctx.cluster()
         if not cluster.poll(cluster.healthy, timeout=_API_SECONDS, interval=0.3):
             raise ApiFailed(

@@ -25,6 +25,14 @@ def test_nothing_is_owned_before_the_first_claim(journal: Journal) -> None:
     assert not journal.path.parent.exists()  # reading creates no folder
 
 
+def test_only_its_owner_may_read_it(journal: Journal) -> None:
+    """The host's journal has old contents of files such as daemon.json; one of an older kailab is closed too."""
+    journal.path.parent.mkdir()
+    journal.path.touch(0o644)
+    journal.owns("file", "/etc/docker/daemon.json", "runtime", before="base64:e30=")
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+
+
 def test_claims_are_listed_in_order_until_released(journal: Journal) -> None:
     journal.owns("container", "node-1", "cluster", image="kailab-node")
     journal.owns("file", "/tmp/x", "cluster")

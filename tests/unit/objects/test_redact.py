@@ -150,12 +150,20 @@ def test_original_objects_are_unchanged() -> None:
 # --- text
 
 
-@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"])
+@pytest.mark.parametrize(
+    "kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"]
+)
 def test_plain_and_base64_private_keys_are_redacted(kind: str) -> None:
     text = redact_text(f"key:\n{pem(kind)}\npacked {encoded(pem(kind))} end")
     assert BODY not in text
     assert encoded(pem(kind))[30:60] not in text
     assert text.endswith("end")
+
+
+def test_key_without_an_end_is_redacted() -> None:
+    text = redact_text(f"log\n{pem('RSA PRIVATE KEY').partition('-----END')[0]}")
+    assert BODY not in text
+    assert text.startswith("log\n-----BEGIN RSA PRIVATE KEY-----")
 
 
 def test_certificates_are_not_redacted() -> None:
@@ -171,6 +179,12 @@ def test_certificates_are_not_redacted() -> None:
         "    client-key-data: QUJDREVGR0hJSktMTU5PUA==",
         '{"user": {"token": "opaque-0123456789"}}',
         '{\\"password\\": \\"opaque-0123456789\\"}',
+        '"HTTPS_PROXY=http://user:opaque-0123456789@proxy.example:3128",',
+        "https://opaque-0123456789@index.example/simple",
+        "helm registry login --username u --password opaque-0123456789",
+        "kubeadm join 10.0.0.1:6443 --token=opaque-0123456789",
+        '{"auths": {"ghcr.io": {"auth": "opaque-0123456789"}}}',
+        "DB_PASSWORD=opaque-0123456789",
     ],
 )
 def test_credentials_in_lines_are_redacted(line: str) -> None:
@@ -179,7 +193,18 @@ def test_credentials_in_lines_are_redacted(line: str) -> None:
     assert not any(part in text for part in (TOKEN.rpartition(".")[2], "QUJDREVG", "opaque-0123456789"))
 
 
-@pytest.mark.parametrize("text", ["", "Pod team/cuda: Running; ready on w1", "token-abcdefgh", "eyJ.not.one", "a: b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Pod team/cuda: Running; ready on w1",
+        "token-abcdefgh",
+        "eyJ.not.one",
+        "a: b",
+        "docker.io/org/app@sha256:0123456789abcdef https://host.example/path@1 --token-ttl 24h0m0s",
+        "oci://ghcr.io/org/chart:1 me@example.org",
+    ],
+)
 def test_other_text_is_unchanged(text: str) -> None:
     assert redact_text(text) == text
 

@@ -95,6 +95,10 @@ def test_tokens_and_bulky_fields_are_left_out() -> None:
     assert snapshot.of("CustomResourceDefinition")[0]["spec"]["versions"] == [{"name": "v1"}]
 
 
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvgIBADANBgkqhkiG9w0BAQEFAASCBKgwggSk\n-----END PRIVATE KEY-----\n"
+KEY_LINE = "-----BEGIN PRIVATE KEY-----<redacted>-----END PRIVATE KEY-----"
+
+
 def test_logs_of_components_and_crashing_pods_are_read() -> None:
     api = FakeApi()
     scheduler = pod("s-1", "Running", metadata={"namespace": "kai-scheduler", "labels": {"app": "kai"}})
@@ -107,10 +111,12 @@ def test_logs_of_components_and_crashing_pods_are_read() -> None:
     waiting["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {}}}]
     api.on("GET", PODS, listing(scheduler, crashing, waiting, pod("quiet", "Running")))
     api.on("GET", "/api/v1/namespaces/kai-scheduler/pods/s-1/log", "one\ntwo\n")
-    api.on("GET", "/api/v1/namespaces/ns/pods/c/log", "panic: eyJhbGciOiJSUzI.eyJzdWIiOiJ4eXo.sig-nature\n")
+    api.on(
+        "GET", "/api/v1/namespaces/ns/pods/c/log", "panic: eyJhbGciOiJSUzI.eyJzdWIiOiJ4eXo.sig-nature\n" + KEY + "end\n"
+    )
     api.on("GET", "/api/v1/namespaces/kai-resource-reservation/pods/m-1/log", status(400, "is waiting to start"))
     snapshot = take(cluster(api), kinds=("Pod",), logs=True)
-    assert snapshot.logs == {"kai": ("one", "two"), "ns/c": ("panic: <redacted>",)}
+    assert snapshot.logs == {"kai": ("one", "two"), "ns/c": ("panic: <redacted>", KEY_LINE, "end")}
     (query,) = [request.query for request in api.requests if request.path.endswith("/c/log")]
     assert query["previous"] == "true"
 

@@ -24,6 +24,12 @@ def create(runner: FakeRunner) -> None:
     Kind(runner, Path("/kind")).create("kailab-demo", "nodes: []", "node:1", Path("/lab/kubeconfig"))
 
 
+def test_kubeconfig_is_never_printed(runner: FakeRunner) -> None:
+    """kind writes it for its owner only; 'get kubeconfig' would print it, with its key, into the lab's log."""
+    runner.handle("/kind export kubeconfig --name kailab-demo --kubeconfig /lab/kubeconfig", exact=True)
+    Kind(runner, Path("/kind")).export("kailab-demo", Path("/lab/kubeconfig"))
+
+
 @pytest.mark.parametrize("error", [NODES_EXIST, CONFLICT])
 def test_late_node_is_deleted_and_creation_repeated(runner: FakeRunner, error: str) -> None:
     runner.handle(CREATE, code=1, err=error, times=1)

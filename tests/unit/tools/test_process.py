@@ -187,6 +187,30 @@ def test_every_command_is_logged(run: HostRunner, tmp_path: Path) -> None:
     assert log[5].startswith("[2] ")
 
 
+SECRET = "opaque-0123456789"
+LEAK = f'echo "    client-key-data: {SECRET}"; echo "http://user:{SECRET}@proxy" >&2; exit "$0"'
+
+
+def test_log_has_no_secrets_and_is_private(run: HostRunner, tmp_path: Path) -> None:
+    out = run.run(["sh", "-c", LEAK, "0"]).out
+    assert SECRET in out  # the caller needs it
+    run.run(["echo", f"https://user:{SECRET}@index"])
+    log = tmp_path / "lab.log"
+    assert SECRET not in log.read_text()
+    assert log.read_text().count("<redacted>") == 6
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_errors_have_no_secrets(run: HostRunner) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        run.run(["sh", "-c", LEAK, "3"])
+    assert SECRET not in f"{failed.value}{failed.value.out}{failed.value.err}{failed.value.argv}"
+    run.cancel.set()
+    with pytest.raises(Interrupted) as stopped:
+        run.run(["echo", f"https://user:{SECRET}@index"])
+    assert SECRET not in str(stopped.value)
+
+
 def test_unwritable_log_does_not_fail_the_command(tmp_path: Path) -> None:
     (tmp_path / "lab.log").mkdir()
     assert HostRunner(log=tmp_path / "lab.log").run(["echo", "hi"]).out == "hi\n"
