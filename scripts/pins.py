@@ -24,6 +24,7 @@ from lab.errors import LabError, Unavailable
 from lab.supply import catalogue as table
 from lab.supply import download
 from lab.supply.catalogue import Item
+from lab.supply.download import redirected
 from lab.supply.registry import is_local
 from lab.tools import http
 
@@ -126,9 +127,14 @@ def manifest(reference: str) -> bytes:
 
 
 def get(url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
-    """Status, headers and body of an answer. Raises LabError."""
+    """Status, headers and body of an answer, after a redirect such as registry.k8s.io's. Raises LabError."""
     try:
         with http.get(url, _SECONDS, os.environ, headers) as response:
+            location = response.get_redirect_location()
+            if not location:
+                return response.status, response.headers, response.read()
+        accepted = {name: value for name, value in headers.items() if name != "Authorization"}
+        with http.get(redirected(url, location), _SECONDS, os.environ, accepted) as response:
             return response.status, response.headers, response.read()
     except (HTTPError, ValueError) as error:
         raise Unavailable(f"{url}: {http.reason(error)}") from error

@@ -152,7 +152,7 @@ class _Transfer:
             if not (location := response.get_redirect_location()):
                 break
             response.close()
-            url = _redirected(url, location)
+            url = redirected(url, location)
             response = http.get(url, _SECONDS, os.environ, headers)
         return response
 
@@ -182,7 +182,8 @@ class _Transfer:
         self.progress(f"downloading {name}: {self.done / _MIB:.1f}{of} MiB", self.done, total)
 
 
-def _redirected(url: str, location: str) -> str:
+def redirected(url: str, location: str) -> str:
+    """The address that a redirect leads to. Raises Unavailable if it leaves https."""
     target = urljoin(url, location)
     if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
         raise Unavailable(f"{url} redirects to {target}, which is not https")

@@ -34,6 +34,10 @@ def host() -> Iterator[str]:
             if path == "/token":
                 status = 200 if query == "service=it&scope=repository:x/y:pull" else 403
                 body = json.dumps({"token": TOKEN}).encode()
+            elif path == "/v2/moved/manifests/1":
+                status = 307
+            elif path == "/elsewhere":
+                status, body = (400, b"") if allowed else (200, MANIFEST)
             elif path.startswith("/v2/"):
                 status = 401 if not allowed else 200 if path == "/v2/x/y/manifests/1" else 404
                 body = MANIFEST
@@ -44,6 +48,8 @@ def host() -> Iterator[str]:
                 realm = f"http://{self.headers['Host']}/token"
                 challenge = f'Bearer realm="{realm}",service="it",scope="repository:x/y:pull"'
                 self.send_header("WWW-Authenticate", challenge)
+            if status == 307:
+                self.send_header("Location", "/elsewhere")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -76,6 +82,7 @@ def test_programs_of_a_lab_are_pinned_for_both_architectures() -> None:
 @pytest.mark.loopback
 def test_digests_and_checksums_come_from_servers(host: str) -> None:
     assert pins.image_digest(f"{host}/x/y:1") == pins.digest_of(MANIFEST)
+    assert pins.image_digest(f"{host}/moved:1") == pins.digest_of(MANIFEST)
     assert pins.chart_digest(f"{host}/x/y:1") == "a" * 64
     assert pins.checksum(f"http://{host}/file", f"http://{host}/file.sha256") == "b" * 64
     assert pins.checksum(f"http://{host}/file", "") == pins.digest_of(b"the file").removeprefix("sha256:")
