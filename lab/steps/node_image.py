@@ -37,6 +37,12 @@ _KEPT = 6  # maximum number of baked images in the engine, of all labs; each has
 
 _CTR = ("ctr", "-n", "k8s.io")
 
+_UNPACK = (
+    "ctr -n k8s.io images ls | tail -n +2 | while read -r _ _ digest _; do echo $digest; done | sort -u"
+    " | xargs -r -n 1 ctr -n k8s.io snapshots unpack"
+)
+"""Unpacks the images of a released node image, which kind imports with ``--no-unpack`` (v0.33.0, imageimporter.go)."""
+
 
 def base_image(spec: LabSpec) -> Item:
     """kind's node image, the base of the lab's."""
@@ -68,6 +74,7 @@ class NodeImage(LabStep):
         ours = {path.name: path.read_text() for path in sorted((assets("kind") / "images").iterdir())}
         parts = [supply.identity(base_image(spec)), [supply.identity(item) for item in images], ours, 6]
         parts.append(supply.identity(_TOOLKIT) if spec.gpu.mode != "none" else "")
+        parts += [] if supply.own_node else [_UNPACK]
         return cls(spec, images, f"kailab/node:v{spec.cluster.kubernetes}-{key_of(parts)}", needs)
 
     def effects(self) -> tuple[Effect, ...]:
@@ -110,6 +117,8 @@ class NodeImage(LabStep):
         ctx.engine.call("run", *options, "--entrypoint", "containerd", base)
         script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"
         ctx.engine.exec(name, ["sh", "-c", script])
+        if not ctx.supply.own_node:
+            ctx.engine.exec(name, ["sh", "-c", _UNPACK])
         for number, (item, archive) in enumerate(archives.items(), 1):
             ctx.progress(item.name, number, len(archives))
             ctx.engine.exec(name, [*_CTR, "images", "import", str(archive)])

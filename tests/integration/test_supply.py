@@ -1,4 +1,4 @@
-"""Bundles and registries: a lab from a bundle alone, and all items from a real OCI registry."""
+"""Bundles, and all items of a lab from a real OCI registry; test_offline.py has a lab from a bundle alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ import pytest
 from lab.config import load_profile
 from lab.kube import Cluster
 from lab.operations.planning import items_needed, resolve_scheduler
-from lab.paths import cache_root
+from lab.paths import assets, cache_root
 from lab.supply import Item, Supply
 from lab.supply.cache import key_of, place
+from lab.supply.catalogue import kind_node
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from scripts.pins import image_digest
 from tests.integration.conftest import Cli
 
+COREDNS = "/coredns:"
+RELEASED_CNI = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: released-cni, namespace: kube-system}
+"""
 ONLY_DEFAULT = ("--set", "scheduler=default", "--set", "gpu.mode=none", "--set", "queues=[]")
 
 
@@ -40,21 +46,12 @@ def own_cache(cli: Cli, name: str, *shared: str) -> None:
     cli.env["KAILAB_CACHE"] = str(folder)
 
 
-@pytest.mark.timeout(1800)
-def test_lab_from_a_bundle_alone(cli: Cli) -> None:
+def test_damaged_file_of_a_bundle_is_named(cli: Cli) -> None:
     bundle = cli.root / "offline"
     cli("bundle", "create", "--profile", "minimal", *ONLY_DEFAULT, "--out", str(bundle))
     assert "all" in cli("bundle", "verify", str(bundle)).out
     shown = cli("bundle", "show", str(bundle), "--json").json()
     assert any(entry["name"].startswith("docker.io/kindest/node") for entry in shown["entries"])
-
-    # nothing of the real cache, and no other source: every item comes from the bundle
-    own_cache(cli, "empty-cache")
-    cli.labs.append("it-bundle")
-    lone = ("--set", f"supply.bundle={bundle}", "--set", "supply.sources=[bundle]")
-    up = cli("up", "--profile", "minimal", "--name", "it-bundle", "--yes", "--json", *ONLY_DEFAULT, *lone).json()
-    assert up["ok"]
-    cli("down", "--name", "it-bundle", "--images")
 
     victim = max((path for path in bundle.rglob("*.tar") if path.is_file()), key=lambda path: -path.stat().st_size)
     # the bundle shares its files with the cache: break the link before breaking the file
@@ -95,9 +92,9 @@ def registry(engine: HostRunner, tmp_path: Path) -> Iterator[Registry]:
     resolved, no_kai = resolve_scheduler(spec, supply)
     needed = [item for item in items_needed(resolved, supply) if item.kind == "image"]
     rows = {item: supply.catalogue.image(item.name) for item in needed}
-    # kailab's node image cannot be distinguished from kindest/node once it is in a registry, so it stays out
-    images = tuple(item for item, row in rows.items() if not row.local and row.recipe != "node")
-    folder = place("test-registry", "of", key_of([supply.identity(item) for item in images], no_kai))
+    # a released node image contains those of the control plane and CoreDNS
+    images = tuple(item for item, row in rows.items() if not row.local and not row.in_node and COREDNS not in item.name)
+    folder = place("test-registry", "of", key_of([supply.identity(item) for item in images], no_kai, "released node"))
     for other in folder.parent.glob("*"):
         if other != folder:
             shutil.rmtree(other)
@@ -130,12 +127,54 @@ def push(registry: Registry, supply: Supply, docker: ContainerEngine, engine: Ho
     for item in registry.images:
         target = f"{registry.address}/{item.name.partition('/')[2]}"
         docker.call("load", "-q", "-i", str(renamed(supply.path(item), target, folder)))
+        if item == kind_node(supply.spec.cluster.kubernetes):
+            released_node(target, supply, docker)
         docker.call("push", "-q", target)
         docker.call("rmi", target)
     if not registry.no_kai:
         target = f"oci://{registry.address}/kai-scheduler/kai-scheduler"
         engine.run([supply.binary("helm"), "push", "--plain-http", supply.chart("kai-scheduler"), target])
     registry.full.touch()
+
+
+def released_node(name: str, supply: Supply, docker: ContainerEngine) -> None:
+    """Give a node image what kind's releases have: images that are not unpacked, and a CNI (kind v0.33.0, nodeimage).
+
+    The CNI is this repository's, for one node, as kindnet cannot be built here.
+    """
+    images = [row.reference for row in supply.catalogue.images.values() if row.in_node or COREDNS in row.reference]
+    archives = [supply.image(reference) for reference in images]
+    mounts = [word for folder in {path.parent for path in archives} for word in ("-v", f"{folder}:{folder}:ro")]
+    container = "kailab-it-released-node"
+    docker.remove(container)
+    docker.call(
+        "run",
+        "-d",
+        "--privileged",
+        "--network",
+        "none",
+        "--name",
+        container,
+        *mounts,
+        "--entrypoint",
+        "containerd",
+        name,
+    )
+    ctr = ["ctr", "-n", "k8s.io", "images"]
+    try:
+        docker.exec(container, ["sh", "-c", "until ctr version >/dev/null 2>&1; do sleep 0.1; done"], timeout=60)
+        for archive in archives:
+            docker.exec(container, [*ctr, "import", "--no-unpack", "--digests", str(archive)])
+        # kubeadm's version
+        coredns = next(reference for reference in images if COREDNS in reference)
+        docker.exec(container, [*ctr, "tag", coredns, f"{coredns.rpartition(':')[0]}:v1.12.1"])
+        conflist = (assets("kind") / "cni" / "conflist.json").read_text().replace("POD_CIDR", "10.244.0.0/24")
+        docker.write_file(container, "/etc/cni/net.d/10-released.conflist", conflist)
+        docker.write_file(container, "/kind/manifests/default-cni.yaml", RELEASED_CNI)
+        entry = ["--change", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "--change", "CMD []"]
+        docker.call("commit", *entry, container, name)
+    finally:
+        docker.remove(container)
 
 
 def renamed(archive: Path, name: str, folder: Path) -> Path:
@@ -154,7 +193,7 @@ def renamed(archive: Path, name: str, folder: Path) -> Path:
 
 @pytest.mark.timeout(1800)
 def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry) -> None:
-    """Images and charts are pulled from a registry that replaces the public ones."""
+    """Node image, KAI's images and its chart (OCI) come from a registry that replaces the public ones."""
     spec = load_profile("minimal", ["gpu.mode=none"])
     docker = ContainerEngine(engine)
     supply = Supply(spec, engine, docker)
@@ -185,23 +224,22 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
     own_cache(cli, "cache", "go", "rootfs", "layers")
     plan = cli("plan", *args, "--json").json()
     sources = {entry["name"]: entry["source"] for entry in plan["supply"]}
-    assert (
-        sources[
-            "registry.k8s.io/etcd:3.6.5-0"
-            if "registry.k8s.io/etcd:3.6.5-0" in sources
-            else f"docker.io/kindest/node:v{spec.cluster.kubernetes}"
-        ]
-        == "registry"
-    )
+    assert kind_node(spec.cluster.kubernetes).name in known
+    assert {sources[name] for name in known} == {"registry"}
+    assert not [name for name in sources if "/etcd:" in name], "a released node image has etcd"
     if not no_kai:
         assert sources["kai-scheduler"] == "registry"
     verified = {entry["name"]: entry.get("verified") for entry in plan["supply"]}
     assert {verified[name] for name in known} == {"pinned"}
     up = cli("up", *args, "--yes", "--json").json()
     assert up["ok"]
+    assert up["facts"]["scheduler"] == ("default" if no_kai else "kai")
 
     # a pod whose image no node has: containerd pulls it through the mirror
     cluster = Cluster(Path(up["kubeconfig"]))
+    assert cluster.get("ConfigMap", "released-cni", "kube-system"), "kind applies the node image's own CNI"
+    (dns,) = cluster.list("Deployment", "kube-system", labels="k8s-app=kube-dns")
+    assert dns["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":v1.12.1")
     source = "registry.k8s.io/pause:3.10.1"
     docker.call("load", "-q", "-i", str(supply.image(source)))
     docker.call("tag", source, f"{registry.address}/it/pulled:1")
