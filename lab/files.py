@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+TEMPORARY = re.compile(r"\.(?P<target>.+)\.kailab-[a-z0-9_]{8}(\.\w+)?")
+"""Names of temporary files and directories beside the target that is written."""
+
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def temporary(target: Path) -> Iterator[Path]:
+    """Yield a free path beside ``target``; what is created there is removed at the end. Raises OSError."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.kailab-")
+    os.close(handle)
+    path = Path(name)
+    path.unlink()
+    try:
+        yield path
+    finally:
+        remove(path)
+
+
+@contextlib.contextmanager
+def replacing(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a free path beside ``target``; the file or directory created there replaces it if the block succeeds.
 
-    If the block fails, the new one is removed and ``target`` stays as it was. Raises OSError.
+    With ``sync`` it is on the disk before it does. If the block fails, the new one is removed and ``target`` stays.
+    Raises OSError.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    temporary.unlink()
-    try:
-        yield temporary
+    with temporary(target) as path:
+        yield path
+        if sync:
+            _sync(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
-        temporary.replace(target)
-    finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        path.replace(target)
 
 
 def append_private(path: Path) -> TextIO:
@@ -43,11 +54,32 @@ def append_private(path: Path) -> TextIO:
     return file
 
 
-def write_atomic(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Write and sync a file; the umask applies to ``mode``. Raises OSError."""
-    with replacing(path) as temporary:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+def write_atomic(path: Path, content: str | bytes, mode: int = 0o666, *, sync: bool = True) -> None:
+    """Write a file; the umask applies to ``mode``. Raises OSError."""
+    with replacing(path, sync=sync) as new:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
+
+
+def remove(path: Path) -> None:
+    """Remove a file or directory as far as possible, also with read-only directories in it."""
+    if path.is_symlink() or not path.is_dir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            Path(folder).chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    for part in [*path.rglob("*"), path]:
+        if part.is_symlink() or not (part.is_file() or part.is_dir()):
+            continue
+        descriptor = os.open(part, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from lab.errors import LabError, SpecError
+from lab.files import write_atomic
 
 _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# kailab cache: safe to delete, see bford.info/cachedir\n"
 
@@ -64,8 +65,7 @@ def cache_root() -> Path:
     tag = root / "CACHEDIR.TAG"
     try:
         if not tag.exists():
-            root.mkdir(parents=True, exist_ok=True)
-            tag.write_text(_CACHE_TAG)
+            write_atomic(tag, _CACHE_TAG, sync=False)
     except OSError as error:
         raise LabError(
             f"the cache directory {root} cannot be created: {error.strerror}",

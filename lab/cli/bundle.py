@@ -9,7 +9,8 @@ import typer
 
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, File, Profile, Settings, print_json, spec_of
-from lab.operations.bundle import create_bundle
+from lab.operations.bundle import create_bundle, verify_cache
+from lab.paths import cache_path
 from lab.supply.bundle import Bundle
 from lab.ui.text_writer import render_table
 
@@ -41,14 +42,24 @@ def create(
 
 
 @app.command()
-def verify(where: Where, as_json: AsJson = False) -> None:
-    """Compare every file of a bundle with its manifest. Exit code 1 if one differs."""
-    bundle = Bundle.open(where)
-    wrong = bundle.verify()
+def verify(
+    where: Annotated[Path | None, typer.Argument(help="Folder or .tar of a bundle; without it, the cache.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every file of a bundle, or of the cache, with its recorded sum. Exit code 1 if one differs."""
+    if where is None:
+        count, wrong = verify_cache()
+        fine = f"{cache_path()}: all {count} entries match their sums"
+    else:
+        bundle = Bundle.open(where)
+        wrong = bundle.verify()
+        fine = f"{where}: all {len(bundle.entries)} files match the manifest"
     if as_json:
         print_json({"ok": not wrong, "wrong": wrong})
     else:
-        typer.echo("\n".join(wrong) if wrong else f"{where}: all {len(bundle.entries)} files match the manifest")
+        typer.echo("\n".join(wrong) if wrong else fine)
+        if wrong and where is None:
+            typer.echo("next: run 'lab up' or 'lab bundle create' again: it makes damaged entries again", err=True)
     if wrong:
         raise typer.Exit(1)
 

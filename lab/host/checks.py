@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from lab import sums
 from lab.findings import Finding
 from lab.host import engine_checks, sources
 from lab.host.check import CHECKS, CheckContext, HostNeeds, check, fail, ok, warn
@@ -111,6 +113,16 @@ def disk(ctx: CheckContext) -> Iterator[Finding]:
             yield warn(f"{what}; the first lab on a machine needs 15 GiB", clean)
         else:
             yield ok(what)
+
+
+@check("cache", "cache", advisory=True)
+def cache(_: CheckContext) -> Iterator[Finding]:
+    """Check that what is in the cache has its recorded sums; content is read only where size or time changed."""
+    count, wrong = sums.check_all()
+    for path, why in wrong.items():
+        yield warn(f"{path} is damaged: {why}", f"rm -r {shlex.quote(str(path))}; 'lab up' makes again what it needs")
+    if not wrong:
+        yield ok(f"{count} entries with the recorded sizes and times ('lab bundle verify' reads them)")
 
 
 @check("sources", "sources", advisory=True)

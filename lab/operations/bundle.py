@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from lab import sums
 from lab.config import LabSpec
 from lab.errors import SpecError
 from lab.gpu.simulated.nvml_build import build_library, bundle_item, library_at_hand, node_arch
@@ -12,7 +13,7 @@ from lab.operations.planning import items_needed, resolve_gpus, resolve_schedule
 from lab.session.session import Session
 from lab.steps.cluster.config import has_gpus
 from lab.supply import Item
-from lab.supply.bundle import MADE, Bundle, create
+from lab.supply.bundle import MADE, Bundle, create, installed
 
 
 def create_bundle(
@@ -57,6 +58,19 @@ def create_bundle(
             tell(str(item))
             entries.append((item, item.version, (library_at_hand(supply) or build_library(supply.run)).parent))
     return create(out, entries, lambda text, done, total: None)
+
+
+def verify_cache() -> tuple[int, list[str]]:
+    """Read everything in the cache that has a sum, installed bundles included: how many, and what is wrong.
+
+    What is wrong is made again when it is next needed. Raises LabError for an unreadable bundle.
+    """
+    count, damaged = sums.check_all(read=True)
+    wrong = [f"{path}: {why}" for path, why in damaged.items()]
+    for bundle in installed():
+        count += len(bundle.entries)
+        wrong += [f"{bundle.root}: {why}" for why in bundle.verify()]
+    return count, wrong
 
 
 def _file(name: str) -> Path:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.sums import digest
 from lab.supply.cache import replacing
 from lab.supply.catalogue import arch
 
@@ -96,12 +97,6 @@ def write_image(
                 tar.addfile(info, file)
         _add_bytes(tar, "manifest.json", json.dumps(manifest).encode())
     return target
-
-
-def digest(path: Path) -> str:
-    """Hex sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _add(tar: tarfile.TarFile, inside: str, source: Path, written: set[str], bind_port: bool = False) -> None:

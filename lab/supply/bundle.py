@@ -10,15 +10,16 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lab import sums
 from lab.errors import LabError
+from lab.files import remove
 from lab.paths import bundles_root, cache_root
-from lab.supply.archive import digest
-from lab.supply.cache import Progress, key_of, making, replacing
+from lab.supply.cache import Progress, alone, key_of, making, replacing, scratch, sweep
 from lab.supply.catalogue import Item
 
 SCHEMA = 1
@@ -30,7 +31,7 @@ _MANIFEST = "kailab-bundle.json"
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a bundle; ``size`` in bytes, ``version`` for charts and binaries."""
+    """One file of a bundle; ``size`` in bytes, ``version`` for charts and binaries. Raises ValueError."""
 
     kind: str
     name: str
@@ -38,6 +39,17 @@ class Entry:
     file: str
     sha256: str
     size: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not {"size": int}.get(field.name, str):
+                raise ValueError(f"entry {self.name!r:.80} has {field.name} {value!r:.80}")
+        if not 0 <= self.size < 2**63:
+            raise ValueError(f"entry {self.name!r:.80} has a size out of range")
+        for text in (self.kind, self.name, self.version, self.file, self.sha256):
+            if not text.isprintable():
+                raise ValueError(f"entry {self.name!r:.80} has a control character: {text!r:.80}")
 
 
 @dataclass(frozen=True)
@@ -51,22 +63,46 @@ class Bundle:
     @classmethod
     def open(cls, path: Path) -> Bundle:
         """Read a bundle's manifest, after unpacking a tar into the cache once. Raises LabError."""
-        root = unpacked(path) if path.is_file() else path
+        if path.is_file():
+            return cls._read(unpacked(path, lambda root: cls._read(root, path)), path)
+        return cls._read(path, path)
+
+    @classmethod
+    def _read(cls, root: Path, path: Path) -> Bundle:
+        """Read the manifest in ``root``, the folder of the bundle at ``path``. Raises LabError."""
         try:
-            data = json.loads((root / _MANIFEST).read_text())
+            file = root / _MANIFEST
+            if file.exists() and not file.is_file():
+                raise ValueError(f"{_MANIFEST} is not a file")
+            data = json.loads(file.read_text())
             if data["schema"] != SCHEMA:
-                raise LabError(f"bundle {path} has schema {data['schema']}; this kailab reads schema {SCHEMA}")
-            entries = tuple(Entry(**row) for row in data["entries"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                raise LabError(
+                    f"bundle {path} has schema {data['schema']!r:.80}; this kailab reads schema {SCHEMA}",
+                    fix="make it again with this kailab: 'lab bundle create --out DIR'",
+                )
+            created = str(data.get("created", ""))
+            bundle = cls(
+                root, tuple(Entry(**row) for row in data["entries"]), created if created.isprintable() else "?"
+            )
+            outside = [entry for entry in bundle.entries if not bundle._contains(entry)]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise LabError(
-                f"{path} is not a kailab bundle: {type(error).__name__}: {error}",
+                f"{path} is not a kailab bundle: {type(error).__name__}: {error!s:.300}",
                 fix="remove it, or make one with 'lab bundle create --out DIR'",
             ) from error
-        for entry in entries:
-            inside = PurePosixPath(entry.file)
-            if inside.is_absolute() or ".." in inside.parts:
-                raise LabError(f"bundle {path}: entry {entry.name} points outside the bundle: {entry.file}")
-        return cls(root, entries, str(data.get("created", "")))
+        for entry in outside:
+            raise LabError(
+                f"bundle {path}: entry {entry.name} points outside the bundle: {entry.file}",
+                fix="do not use it; make one with 'lab bundle create --out DIR'",
+            )
+        return bundle
+
+    def _contains(self, entry: Entry) -> bool:
+        """Whether the entry's file is below the bundle's folder, also when symbolic links are followed."""
+        inside = PurePosixPath(entry.file)
+        if inside.is_absolute() or ".." in inside.parts:
+            return False
+        return Path(os.path.realpath(self.path(entry))).is_relative_to(os.path.realpath(self.root))
 
     def find(self, item: Item, version: str = "") -> Entry | None:
         """The entry of an item, in that version if one is given."""
@@ -78,37 +114,28 @@ class Bundle:
     def path(self, entry: Entry) -> Path:
         return self.root / entry.file
 
-    def check(self, entry: Entry) -> str:
-        """How an entry's file differs from the manifest, or an empty text."""
+    def check(self, entry: Entry, *, read: bool = True) -> str:
+        """How an entry's file differs from the manifest, or an empty text; see ``sums.damage`` for ``read``."""
         path = self.path(entry)
         if not path.is_file():
             return f"{entry.file}: missing"
         if path.stat().st_size != entry.size:
             return f"{entry.file}: {path.stat().st_size} bytes, expected {entry.size}"
-        found = digest(path)
-        return "" if found == entry.sha256 else f"{entry.file}: sha256 {found[:16]}…, expected {entry.sha256[:16]}…"
+        wrong = sums.damage(path, entry.sha256, read=read)
+        return wrong and f"{entry.file}: {wrong}"
 
     def trusted(self, entry: Entry) -> Path:
         """The entry's file after checking it once for its size and time. Raises LabError if the check fails."""
-        path = self.path(entry)
-        checked: Path | None = None
-        if path.exists():
-            stat = path.stat()
-            checked = cache_root() / "checked" / key_of(str(path), entry.sha256, stat.st_size, stat.st_mtime_ns)
-        if checked is None or not checked.exists():
-            if wrong := self.check(entry):
-                raise LabError(f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}")
-            if checked is not None:
-                checked.parent.mkdir(parents=True, exist_ok=True)
-                checked.touch()
-        return path
+        if wrong := self.check(entry, read=False):
+            raise LabError(f"bundle {self.root}: {wrong}", fix=f"make the bundle again, or delete {self.root}")
+        return self.path(entry)
 
     def verify(self) -> list[str]:
         """Check every file, and return the differences from the manifest."""
         listed = {entry.file for entry in self.entries} | {_MANIFEST}
-        present = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
+        present = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if not path.is_dir())
         wrong = [wrong for entry in self.entries if (wrong := self.check(entry))]
-        return wrong + [f"{file}: not in the manifest" for file in present if file not in listed]
+        return wrong + [f"{ascii(file)[1:-1]}: not in the manifest" for file in present if file not in listed]
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "created": self.created, "entries": self.entries}
@@ -117,22 +144,22 @@ class Bundle:
 def create(out: Path, items: Iterable[tuple[Item, str, Path]], progress: Progress) -> Bundle:
     """Write a bundle of (item, version, file) to a folder, or to a tar if the name ends in ``.tar``.
 
-    Raises LabError if ``out`` exists or cannot be written.
+    Raises LabError if ``out`` exists or cannot be written, or if a file differs from its recorded sum.
     """
-    if out.exists():
-        raise LabError(f"{out} already exists", fix="choose a new path, or delete it first")
-    items = list(items)
-    with replacing(out) as temporary:
-        folder = temporary.with_name(temporary.name + ".d") if out.suffix == ".tar" else temporary
-        try:
-            _fill(folder, items, progress)
-            if folder is not temporary:
-                with tarfile.open(temporary, "w") as tar:
-                    for path in sorted(folder.rglob("*")):
-                        tar.add(path, str(path.relative_to(folder)), recursive=False)
-        finally:
-            if folder is not temporary:
-                shutil.rmtree(folder, ignore_errors=True)
+    with alone(str(out.absolute())):
+        if out.exists():
+            raise LabError(f"{out} already exists", fix="choose a new path, or delete it first")
+        sweep(out, others=False)
+        with replacing(out) as temporary:
+            if out.suffix == ".tar":
+                with scratch(out) as folder:
+                    _fill(folder, list(items), progress)
+                    with tarfile.open(temporary, "w") as tar:
+                        for path in sorted(folder.rglob("*")):
+                            tar.add(path, str(path.relative_to(folder)), recursive=False)
+            else:
+                temporary.mkdir()
+                _fill(temporary, list(items), progress)
     return Bundle.open(out)
 
 
@@ -142,10 +169,11 @@ def installed() -> tuple[Bundle, ...]:
 
 
 def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress) -> None:
-    folder.mkdir(parents=True)
     entries = []
     for number, (item, version, source) in enumerate(items, 1):
         progress(str(item), number, len(items))
+        if wrong := sums.damage(source, read=True):
+            raise LabError(f"{item}: {source} is damaged: {wrong}", fix="run the command again: it is made again")
         suffix = {"image": ".tar", "chart": ".tgz"}.get(item.kind, "")
         slug = item.name.replace("/", "_").replace(":", "_")
         if item.kind == "chart" and version:  # a bundle may have several versions of a chart
@@ -161,7 +189,7 @@ def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress)
             except OSError:
                 shutil.copy2(source, target)
         file = str(target.relative_to(folder))
-        entries.append(Entry(item.kind, item.name, version, file, digest(target), target.stat().st_size))
+        entries.append(Entry(item.kind, item.name, version, file, sums.digest(target), target.stat().st_size))
     manifest = {
         "schema": SCHEMA,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -170,13 +198,37 @@ def _fill(folder: Path, items: list[tuple[Item, str, Path]], progress: Progress)
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
 
 
-def unpacked(path: Path) -> Path:
-    """Unpack a tar into the cache once, and return the folder."""
-    stat = path.stat()
-    target = cache_root() / "unpacked" / key_of(str(path.absolute()), stat.st_size, stat.st_mtime_ns)
+def unpacked(path: Path, check: Callable[[Path], object] = lambda root: None) -> Path:
+    """Unpack a tar of files and folders into the cache once, and return the folder.
+
+    ``check`` is called with the folder before it counts as unpacked. Raises LabError.
+    """
+    stat, name = path.stat(), key_of(str(path.absolute()))
+    target = cache_root() / "unpacked" / f"{name}-{key_of(stat.st_size, stat.st_mtime_ns)}"
     with making(target) as needed:
         if needed:
-            with replacing(target) as temporary, tarfile.open(path) as tar:
+            with replacing(target) as temporary:
                 temporary.mkdir()
-                tar.extractall(temporary, filter="data")
+                try:
+                    with tarfile.open(path) as tar:
+                        tar.extractall(temporary, filter=_files_only)  # noqa: S202 - with a filter
+                except Exception as error:
+                    # tarfile raises whatever a damaged header leads to; what has a number comes from writing
+                    if getattr(error, "errno", None):
+                        raise
+                    raise LabError(
+                        f"{path} cannot be unpacked: {type(error).__name__}: {error!s:.300}",
+                        fix="copy it again, or make one with 'lab bundle create --out DIR'",
+                    ) from error
+                check(temporary)
+            for old in target.parent.glob(f"{name}-*"):  # of what was at this path before
+                if old != target:
+                    remove(old)
     return target
+
+
+def _files_only(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Refuse what no bundle has, such as links to other files and files larger than what is stored of them."""
+    if member.issparse() or not (member.isreg() or member.isdir() or member.islnk()):
+        raise tarfile.TarError(f"{member.name!r:.80} is neither a file nor a folder")
+    return tarfile.data_filter(member, folder)

@@ -6,16 +6,18 @@ import contextlib
 import errno
 import hashlib
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from lab import files
+from lab import files, sums
 from lab.errors import LabError
-from lab.paths import cache_root
-from lab.tools.lock import lock
+from lab.paths import cache_path, cache_root
+from lab.tools.lock import lock, lock_now
 from lab.tools.process import Runner
 
 Progress = Callable[[str, int | None, int | None], None]
@@ -38,42 +40,89 @@ def place(kind: str, name: str, key: str) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """Like ``files.replacing``, but raises LabError when the disk is full or the directory cannot be written."""
+def _explained(target: Path) -> Iterator[None]:
+    """Turn an OSError into a LabError with the one thing to do."""
     try:
-        with files.replacing(target) as temporary:
-            yield temporary
+        yield
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None and not isinstance(error, shutil.Error):
             raise
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        text = error.strerror or "; ".join(dict.fromkeys(str(why) for *_, why in error.args[0]))  # shutil.Error's
+        elsewhere = (
+            "set KAILAB_CACHE to another directory" if target.is_relative_to(cache_path()) else "choose another path"
+        )
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text
         raise LabError(
-            f"{target} cannot be written: {error.strerror}",
+            f"{target} cannot be written: {text}",
             fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again"
             if full
-            else f"make {target.parent} writable, or set KAILAB_CACHE to another directory, and run again",
+            else f"make {target.parent} writable, or {elsewhere}, and run again",
         ) from error
 
 
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Like ``files.replacing``, but raises LabError when the disk is full or the directory cannot be written."""
+    with _explained(target), files.replacing(target) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def scratch(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``target`` to make it in; the folder is removed at the end. Raises LabError.
+
+    What a killed process leaves there is removed by the next ``making``.
+    """
+    with _explained(target), files.temporary(target) as folder:
+        folder.mkdir()
+        yield folder
+
+
 def alone(
-    name: str, stopped: Callable[[], bool], waits: Callable[[], object] = lambda: None
+    name: str, stopped: Callable[[], bool] = lambda: False, waits: Callable[[], object] = lambda: None
 ) -> AbstractContextManager[None]:
     """Hold the exclusive right, on this machine, to make ``name``; see ``lock`` for the parameters and errors."""
-    return lock(place("locks", f"{Path(name).name}.lock", key_of(name)), stopped, waits)
+    return lock(_lock_of(name), stopped, waits)
 
 
 @contextlib.contextmanager
 def making(target: Path, run: Runner | None = None, progress: Progress = silent) -> Iterator[bool]:
-    """Hold the exclusive right to make ``target``, and yield whether it still has to be made.
+    """Hold the exclusive right to make ``target``, and yield whether it still has to be made, as a damaged one does.
 
-    Reports to ``progress`` if another process is making it, and waits until then or until ``run`` is cancelled, which
-    raises Interrupted.
+    Records its sum then. Reports to ``progress`` if another process is making it, and waits until then or until ``run``
+    is cancelled, which raises Interrupted. Raises LabError if it cannot be written.
     """
-    if target.exists():
+    if not sums.damage(target):
         yield False
         return
     stopped = run.stopped if run else lambda: False
     with alone(
         str(target), stopped, lambda: progress(f"waiting for another process to make {target.name}", None, None)
     ):
-        yield not target.exists()
+        why = sums.damage(target)
+        if why and target.exists():
+            progress(f"{target.name} is damaged ({why}); making it again", None, None)
+        if why:
+            sweep(target)
+        with _explained(target):
+            yield bool(why)
+            if why and target.exists():
+                sums.record(target)
+
+
+def sweep(target: Path, *, others: bool = True) -> None:
+    """Remove what killed processes left beside ``target``, whose lock is held, and beside what nobody makes now."""
+    for left in target.parent.glob(".*"):
+        found = files.TEMPORARY.fullmatch(left.name)
+        if found is None:
+            continue
+        if found["target"] == target.name:
+            files.remove(left)
+        elif others and (held := lock_now(_lock_of(str(left.with_name(found["target"]))))):
+            with held:
+                files.remove(left)
+
+
+def _lock_of(name: str) -> Path:
+    name = name.removeprefix(f"{cache_path()}/")  # the cache may have another path in another container
+    return place("locks", f"{Path(name).name}.lock", key_of(name))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.supply.archive import Layer, digest, layer_from_files
-from lab.supply.cache import key_of, making, place
+from lab.sums import digest
+from lab.supply.archive import Layer, layer_from_files
+from lab.supply.cache import key_of, making, place, scratch
 from lab.supply.catalogue import DebLayer
 from lab.tools.debian import Debian
 from lab.tools.process import Runner
@@ -25,10 +25,9 @@ def layer(recipe: DebLayer, run: Runner) -> Layer:
     with making(target, run) as needed:
         if needed:
             debian = Debian(run)
-            target.parent.mkdir(parents=True, exist_ok=True)
             # beside the target: /tmp may be small, or mounted noexec, and busybox from the package is run
-            with tempfile.TemporaryDirectory(prefix=".debs-", dir=target.parent) as folder:
-                debs, root = Path(folder, "debs"), Path(folder, "root")
+            with scratch(target) as folder:
+                debs, root = folder / "debs", folder / "root"
                 debs.mkdir()
                 root.mkdir()
                 for package in debian.download(recipe.packages, debs):

@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.supply.cache import Progress, key_of, making, place, replacing
+from lab.supply.cache import Progress, key_of, making, place, replacing, scratch
 from lab.supply.catalogue import GoRecipe
 from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
@@ -34,12 +34,8 @@ def build(recipe: GoRecipe, run: Runner, progress: Progress) -> Path:
         if not needed:
             return target
         progress(f"{recipe.name}: waiting for a build slot", None, None)
-        with _SLOTS, replacing(target) as temporary:
-            work = target.parent / f".work-{target.name}"
-            try:
-                _build_in(work, temporary, recipe, run, progress)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+        with _SLOTS, replacing(target) as temporary, scratch(target) as folder:
+            _build_in(folder / "source", temporary, recipe, run, progress)
     return target
 
 
@@ -47,9 +43,8 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
     go = Go(run)
     progress(f"{recipe.name}: downloading {recipe.module}@{recipe.version}", None, None)
     source = go.download(recipe.module, recipe.version)
-    shutil.rmtree(work, ignore_errors=True)
     if recipe.layout == "wrapper":
-        work.mkdir(parents=True)
+        work.mkdir()
         (work / "go.mod").write_text(wrapper_mod(recipe))
         targets = [posixpath.normpath(f"{recipe.module}/{package}") for package in recipe.programs.values()]
         mod = "mod"
@@ -59,7 +54,8 @@ def _build_in(work: Path, output: Path, recipe: GoRecipe, run: Runner, progress:
             path.chmod(path.stat().st_mode | 0o200)
         targets = list(recipe.programs.values())
         mod = recipe.mod
-    env = {**STATIC, "CGO_ENABLED": "1"} if recipe.cgo else dict(STATIC)
+    # go removes its temporary files, but not when it is killed
+    env = {**STATIC, "TMPDIR": str(work.parent), **({"CGO_ENABLED": "1"} if recipe.cgo else {})}
     ldflags = f"-s -w {recipe.ldflags}"
     if recipe.link:
         ldflags += f" -linkmode external -extldflags {recipe.link}"

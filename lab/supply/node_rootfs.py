@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lab.errors import HostNotReady
 from lab.paths import assets
+from lab.sums import digest
 from lab.supply import gomod
-from lab.supply.archive import Layer, digest, layer_from_files, write_image
-from lab.supply.cache import Progress, key_of, making, place, replacing
+from lab.supply.archive import Layer, layer_from_files, write_image
+from lab.supply.cache import Progress, key_of, making, place, replacing, scratch
 from lab.supply.catalogue import Catalogue, ImageRow, RootfsRecipe
 from lab.tools.debian import Debian, bootstrap_packages
 from lab.tools.go import Go
@@ -60,12 +60,11 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
     kind = catalogue.go[recipe.kind_files.removeprefix("go:")]
     kind_files = Go(run).download(kind.module, kind.version) / "images" / "base" / "files"
     progress(f"image {row.reference}", None, None)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kailab-node-", dir=target.parent) as folder:
-        top = Path(folder, "root")
+    with scratch(target) as folder:
+        top = folder / "root"
         links = _overlay(top, kind_files, programs, row.reference.rpartition(":")[2])
         files = {f"/{path.relative_to(top)}": path for path in sorted(top.rglob("*")) if not path.is_dir()}
-        upper = layer_from_files(Path(folder, "upper.tar"), files, links)
+        upper = layer_from_files(folder / "upper.tar", files, links)
         return write_image(
             target,
             row.reference,
@@ -88,9 +87,8 @@ def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
                     fix=f"run 'lab up', which installs it as a change that 'lab down --host' undoes,"
                     f" or apt-get install -y --no-install-recommends {missing}",
                 )
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="kailab-rootfs-", dir=target.parent) as folder:
-                root = Path(folder, "root")
+            with scratch(target) as folder:
+                root = folder / "root"
 
                 def line(text: str) -> None:
                     if text.startswith("I: "):

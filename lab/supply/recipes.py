@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from lab import sums
 from lab.errors import LabError
 from lab.paths import assets
 from lab.supply import debian, gomod, node_rootfs
 from lab.supply.archive import layer_from_files, write_image
-from lab.supply.cache import Progress, key_of, making, place, replacing
+from lab.supply.cache import Progress, key_of, making, place, replacing, scratch
 from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item, go_program
 from lab.tools.go import STATIC, Go
 from lab.tools.process import Runner
@@ -78,18 +78,24 @@ def chart_path(row: ChartRow) -> Path:
     return place("charts", f"{row.name}.tgz", key_of(asdict(row)))
 
 
-def cached(item: Item, version: str, catalogue: Catalogue) -> Path | None:
-    """Path of an item in the cache, downloaded or built; None if it is not there."""
-    built: Path | None = None
+def cached(item: Item, version: str, catalogue: Catalogue) -> tuple[Path | None, str]:
+    """Path of an item in the cache, downloaded or built; or None, and why one that is there cannot be used."""
+    entries = [(fetched(item, version, catalogue),) * 2]
     if item.kind == "binary":
-        built = programs_of(catalogue.binaries[item.name], catalogue)
+        row = catalogue.binaries[item.name]
+        entries.append((gomod.folder_of(catalogue.go[go_program(row.build)[0]]), programs_of(row, catalogue)))
     elif item.kind == "image":
-        built = archive_path(catalogue.image(item.name), catalogue)
+        if built := archive_path(catalogue.image(item.name), catalogue):
+            entries.append((built, built))
     elif chart := catalogue.chart(item.name, version):
-        built = chart_path(chart)
-    return next(
-        (path for path in (fetched(item, version, catalogue), built) if path is not None and path.exists()), None
-    )
+        entries.append((chart_path(chart),) * 2)
+    damaged = []
+    for entry, path in entries:
+        if path.exists():
+            if not (why := sums.damage(entry)):
+                return path, ""
+            damaged.append(f"{entry} is damaged: {why}")
+    return None, "; ".join(damaged)
 
 
 def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progress) -> Path:
@@ -108,14 +114,13 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
             recipe, program = go_program(source)
             files[inside] = gomod.build(catalogue.go[recipe], run, progress) / program
         progress(f"image {row.reference}", None, None)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="kailab-image-", dir=target.parent) as folder:
+        with scratch(target) as folder:
             links: dict[str, str] = {}
             if row.recipe in COMPILED:
                 inside, links = COMPILED[row.recipe].inside, COMPILED[row.recipe].links
-                files[inside] = compile_into(Path(folder), row.recipe, run)
+                files[inside] = compile_into(folder, row.recipe, run)
             if files:
-                layers.append(layer_from_files(Path(folder, "files.tar"), files, links, bind_ports=row.bind_ports))
+                layers.append(layer_from_files(folder / "files.tar", files, links, bind_ports=row.bind_ports))
             write_image(target, row.reference, layers, entrypoint=row.entrypoint, user=row.user)
     return target
 
@@ -127,13 +132,12 @@ def make_chart(row: ChartRow, catalogue: Catalogue, helm: Path, run: Runner) -> 
         if needed:
             recipe = catalogue.go[row.build["recipe"]]
             source = Go(run).download(recipe.module, recipe.version) / row.build["folder"]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".chart-", dir=target.parent) as folder:
-                copy = Path(folder, row.name)
+            with scratch(target) as folder:
+                copy = folder / row.name
                 shutil.copytree(source, copy, copy_function=shutil.copyfile)
                 run.run([helm, "package", copy, "--version", row.version, "--app-version", row.version, "-d", folder])
                 with replacing(target) as temporary:
-                    shutil.copyfile(next(Path(folder).glob("*.tgz")), temporary)
+                    shutil.copyfile(next(folder.glob("*.tgz")), temporary)
     return target
 
 
@@ -141,9 +145,10 @@ def compile_into(folder: Path, recipe: str, run: Runner) -> Path:
     """Compile a recipe's program with this machine's C compiler or go command. Raises CommandFailed."""
     compiled = COMPILED[recipe]
     source, program = assets("kind") / compiled.source, folder / Path(compiled.inside).name
+    temporary = {"TMPDIR": str(folder)}  # compilers remove their files, but not when they are killed
     if compiled.tool == "go":
-        Go(run).build(source, program, ["."], env=STATIC, ldflags=" ".join(compiled.flags))
+        Go(run).build(source, program, ["."], env={**STATIC, **temporary}, ldflags=" ".join(compiled.flags))
     else:
         compiler = next((cc for cc in ("cc", "gcc", "clang") if run.which(cc)), "cc")
-        run.run([compiler, *compiled.flags, "-o", program, source])
+        run.run([compiler, *compiled.flags, "-o", program, source], env=temporary)
     return program

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lab.supply import archive
-from lab.supply.cache import replacing
+from lab import sums
+from lab.supply.cache import replacing, scratch
 from lab.supply.download import verify
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Runner
@@ -99,13 +98,12 @@ def save(reference: str, engine: ContainerEngine, target: Path) -> Path:
 def pull_chart(helm: Path, reference: str, version: str, run: Runner, target: Path, pin: str = "") -> Path:
     """Pull a chart (``oci://…``) into ``target``. Raises CommandFailed, or Unavailable if ``pin`` is not its sha256."""
     plain = ["--plain-http"] if is_local(reference.removeprefix("oci://")) else []
-    target.parent.mkdir(parents=True, exist_ok=True)
     # in the cache: /tmp may be another file system, from which nothing can be renamed into the cache
-    with tempfile.TemporaryDirectory(prefix=".chart-", dir=target.parent) as folder:
-        env = {"HELM_CACHE_HOME": folder, "HELM_CONFIG_HOME": folder, "HELM_DATA_HOME": folder}
+    with scratch(target) as folder:
+        env = dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), str(folder))
         run.run([helm, "pull", reference, "--version", version, *plain, "--destination", folder], env=env)
-        chart = next(Path(folder).glob("*.tgz"))
-        verify(f"{reference}:{version}", archive.digest(chart), pin)
+        chart = next(folder.glob("*.tgz"))
+        verify(f"{reference}:{version}", sums.digest(chart), pin)
         with replacing(target) as temporary:
             chart.rename(temporary)
     return target

@@ -83,16 +83,18 @@ class Chooser:
         return Choice(item, "none", "", tuple(why), fix)
 
     def _present(self, item: Item) -> tuple[bool, str]:
-        if cached(item, self._version(item), self.catalogue):
+        path, damaged = cached(item, self._version(item), self.catalogue)
+        if path:
             return True, "cache"
         if item.kind == "binary":
-            return self._in_path(item.name)
-        if self.engine is not None and (found := self._in_engine.get(item.name)):
+            found, program = self._in_path(item.name)
+            return found, program or damaged
+        if self.engine is not None and (image := self._in_engine.get(item.name)):
             pin = self.catalogue.pin(item, "")
-            if not pin or self.engine.image_id(registry.pinned(item.name, pin)) == found:
+            if not pin or self.engine.image_id(registry.pinned(item.name, pin)) == image:
                 return True, f"{self.engine.name} image store"
             return False, f"{self.engine.name} has another image of that name than the pinned {pin}"
-        return False, ""
+        return False, damaged
 
     def _may_be_in_engine(self, item: Item) -> bool:
         """Whether the engine's image of that name is the item: one with a recipe may be another build."""
@@ -100,7 +102,7 @@ class Chooser:
             item.kind == "image"
             and "present" in self.sources
             and self.catalogue.image(item.name).recipe == "none"
-            and not cached(item, "", self.catalogue)
+            and not cached(item, "", self.catalogue)[0]
         )
 
     def _in_path(self, name: str) -> tuple[bool, str]:

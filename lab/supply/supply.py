@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
-from lab.errors import CommandFailed, Unavailable
+from lab.errors import CommandFailed, LabError, Unavailable
 from lab.kai.names import KAI_CHART
 from lab.supply import download, gomod, recipes, registry
 from lab.supply.bundle import MADE, Bundle, Entry, installed, unpacked
@@ -108,18 +109,24 @@ class Supply:
         return self.choose([item])[item]
 
     def _present(self, item: Item, choice: Choice, progress: Progress) -> Path:
-        if path := recipes.cached(item, self.wanted(item), self.catalogue):
+        if path := self._cached(item):
             return path
-        if item.kind != "image":
-            return Path(choice.where)
-        try:
-            return registry.save(item.name, self.engine, recipes.fetched(item, "", self.catalogue))
-        except CommandFailed:
-            if self.engine.image_id(item.name) is not None:
-                raise
-            # the image was removed after the plan
-            self._choose([item])
-            return self.path(item, progress)
+        if choice.where != "cache":
+            if item.kind != "image":
+                return Path(choice.where)
+            target = recipes.fetched(item, "", self.catalogue)
+            try:
+                with making(target, self.run, progress) as needed:
+                    return registry.save(item.name, self.engine, target) if needed else target
+            except CommandFailed:
+                if self.engine.image_id(item.name) is not None:
+                    raise
+        # it was removed, or damaged, after the plan
+        self._choose([item])
+        return self.path(item, progress)
+
+    def _cached(self, item: Item) -> Path | None:
+        return recipes.cached(item, self.wanted(item), self.catalogue)[0]
 
     def _bundled(self, item: Item) -> tuple[Bundle, Entry] | None:
         version = self.wanted(item)
@@ -136,7 +143,12 @@ class Supply:
         if item.kind == "binary":
             if self.catalogue.binaries[item.name].build.endswith("/*"):
                 return unpacked(path)
-            path.chmod(0o755)
+            if not os.access(path, os.X_OK):
+                try:
+                    path.chmod(0o755)
+                except OSError as error:
+                    fix = f"copy {bundle.root} to a disk that you can write, and set supply.bundle"
+                    raise LabError(f"{path} cannot be made executable: {error.strerror}", fix=fix) from error
         return path
 
     def bundled_folder(self, item: Item) -> Path | None:
@@ -181,7 +193,7 @@ class Supply:
             return found[1].sha256 if found else item.name
         if item.kind == "image":
             built = recipes.archive_path(self.catalogue.image(item.name), self.catalogue)
-            if built is not None and (source == "build" or (source == "present" and built.exists())):
+            if built is not None and (source == "build" or (source == "present" and self._cached(item) == built)):
                 return built.name
         if item.kind == "binary":
             return recipes.programs_of(self.catalogue.binaries[item.name], self.catalogue).name
@@ -193,7 +205,9 @@ class Supply:
         if source == "bundle":
             found = self._bundled(item)
             return found is not None and found[1].version == MADE
-        return source == "build" or (source == "present" and not recipes.fetched(item, "", self.catalogue).exists())
+        return source == "build" or (
+            source == "present" and self._cached(item) != recipes.fetched(item, "", self.catalogue)
+        )
 
     @property
     def own_node(self) -> bool:
