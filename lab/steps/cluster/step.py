@@ -84,7 +84,7 @@ class KindCluster(LabStep):
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
         with free_ports(self.spec) as ports:
             remove_volumes(ctx, self.image)
-            ctx.paths.volumes.mkdir()
+            ctx.paths.volumes.mkdir(exist_ok=True)
             everywhere = (owner_mount(ctx), {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES})
             config = kind_config(
                 self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, everywhere=everywhere
