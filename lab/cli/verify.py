@@ -11,11 +11,14 @@ import typer
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
 from lab.cli.signals import stopping
-from lab.errors import InvariantBroken, WaitTimeout
-from lab.invariants import Scope, scopes_of
+from lab.errors import LabError, NotProven, WaitTimeout
+from lab.invariants import InvariantReport, Scope, scopes_of
 from lab.invariants.verify import verify as judge
+from lab.operations.abandoned import Abandoned, abandoned, remove_abandoned
 from lab.operations.verify import scopes_of_lab
 from lab.session.lab import Lab
+from lab.text import count
+from lab.ui.lab import render_abandoned
 from lab.ui.verify import render_verify
 
 app = command_app()
@@ -37,8 +40,12 @@ def verify(
     context: Context = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check GPU shares, reservation pods, queues, gangs and tenants by watches. Exit code 13 for a violation."""
-    scopes, title, cancel = _scopes(name, kubeconfig, context)
+    """Check GPU shares, reservation pods, queues, gangs and tenants by watches. Exit code 13 for a violation.
+
+    First removes what killed test runs left in the lab.
+    """
+    scopes, title, cancel, lab = _scopes(name, kubeconfig, context)
+    removed, unknown = _tidy(lab) if lab else ((), ())
 
     def settling(breaches: int) -> None:
         waits = f"{breaches} breaches are within their" if breaches > 1 else "1 breach is within its"
@@ -48,27 +55,42 @@ def verify(
 
     with stopping(cancel):
         report = judge(scopes, seconds=seconds, until_quiet=until_quiet, settling=settling)
+    error = _error(report, title)
     if as_json:
-        print_json(report)
-        if not report.ok:
-            raise typer.Exit(InvariantBroken.exit_code)
-        if report.quiet is False:
-            raise typer.Exit(WaitTimeout.exit_code)
+        print_json({**report.as_json(), "removed": removed, "abandoned": unknown})
+        if error is not None:
+            raise typer.Exit(error.exit_code)
         return
+    render_abandoned(removed, unknown)
     render_verify(report, title)
+    if error is not None:
+        raise error
+
+
+def _error(report: InvariantReport, title: str) -> LabError | None:
+    """Why the verification does not end with 0."""
     if not report.ok:
-        raise report.error()
+        return report.error()
     if report.quiet is False:
-        raise WaitTimeout(f"{title} was not quiet within {report.seconds:.0f} s", fix="increase --for SECONDS")
+        return WaitTimeout(f"{title} was not quiet within {report.seconds:.0f} s", fix="increase --for SECONDS")
+    if report.unread:
+        what = f"{title}: {count(len(report.unread), 'invariant')} could not be evaluated"
+        return NotProven(what, evidence=report.unread[:8], fix="check with 'lab status' whether all API servers answer")
+    return None
+
+
+def _tidy(lab: Lab) -> tuple[tuple[Abandoned, ...], tuple[Abandoned, ...]]:
+    """Remove what killed processes left; returns it, and what stays, as its process may still run."""
+    return remove_abandoned(lab), abandoned(lab)
 
 
 def _scopes(
     name: str | None, kubeconfig: Path | None, context: str | None
-) -> tuple[tuple[Scope, ...], str, threading.Event]:
-    """The scopes to verify, their title, and the event that cancels it. Raises NoLab and SpecError."""
+) -> tuple[tuple[Scope, ...], str, threading.Event, Lab | None]:
+    """The scopes to verify, their title, the event that cancels it, and the lab. Raises NoLab and SpecError."""
     cluster = cluster_of(name, kubeconfig, context)
     if cluster is None:
         lab = Lab.attach(name)
-        return scopes_of_lab(lab), f"lab {lab.spec.name}", lab.session.cancel
+        return scopes_of_lab(lab), f"lab {lab.spec.name}", lab.session.cancel, lab
     cluster.cancel = threading.Event()
-    return scopes_of(cluster), context or cluster.kubeconfig.name, cluster.cancel
+    return scopes_of(cluster), context or cluster.kubeconfig.name, cluster.cancel, None

@@ -10,6 +10,7 @@ from lab.invariants.cluster_state import ClusterState, tenants_with_kai
 from lab.invariants.cluster_store import ClusterStore
 from lab.invariants.grace_tracker import GraceTracker
 from lab.invariants.model import Invariant, Violation
+from lab.invariants.report import NO_TENANTS
 from lab.invariants.scope import Scope, known_defects_of
 from lab.kube.informers import InformerEvent, InformerSource
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
@@ -121,7 +122,7 @@ class Evaluator:
         if not invariant.tenant_needs:
             return ""
         if not self._tenants:
-            return "no tenants are given"
+            return NO_TENANTS
         # CRDs of KAI may be missing in a tenant; its pods may not.
         return next((f"tenant {t}: Pod: {d}" for t, store in self._tenants.items() if (d := store.doubt("Pod"))), "")
 

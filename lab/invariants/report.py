@@ -9,6 +9,10 @@ from typing import Any, Literal
 from lab.errors import InvariantBroken
 from lab.findings import Finding
 from lab.invariants.model import Invariant, Violation
+from lab.kube.informers import ABSENT
+
+NO_TENANTS = "no tenants are given"
+"""Why invariants of tenants are not evaluated without any."""
 
 State = Literal["held", "broken", "not judged"]
 
@@ -67,6 +71,15 @@ class InvariantReport:
         """Whether nothing was broken, even if some invariants were not evaluated."""
         return not self.violations
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Invariants that apply, but were not evaluated as something does not answer, with the reason."""
+        return tuple(
+            f"{result.invariant.id}{f' in {result.side}' if result.side else ''}: {result.why}"
+            for result in self.results
+            if result.why and result.why != NO_TENANTS and not result.why.endswith(ABSENT)
+        )
+
     def as_json(self) -> dict[str, Any]:
         return {
             "ok": self.ok,
@@ -74,6 +87,7 @@ class InvariantReport:
             "seconds": round(self.seconds, 3),
             "invariants": self.results,
             "gaps": self.gaps,
+            "unread": self.unread,
             "quiet": self.quiet,
         }
 

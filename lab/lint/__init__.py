@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import ManifestsRefused
+from lab.errors import ManifestsRefused, SpecError
 from lab.findings import Finding
 from lab.lint import rules as _rules  # noqa: F401 - registers the rules
 from lab.lint.document import ManifestDocument, parse, read
@@ -46,13 +46,17 @@ def lint(documents: Iterable[ManifestDocument], ctx: LintContext) -> tuple[Findi
     return tuple(sorted(findings, key=lambda one: (one.file, one.line, one.rule)))
 
 
-def lint_files(files: Iterable[Path], ctx: LintContext) -> tuple[Finding, ...]:
-    """Lint files, and the YAML files of folders, together. Raises SpecError for an unreadable file."""
+def lint_files(files: Collection[Path], ctx: LintContext) -> tuple[Finding, ...]:
+    """Lint files, and the YAML files of folders, together. Raises SpecError: a file is unreadable, or all are empty."""
     documents: list[ManifestDocument] = []
     for file in files:
         paths = sorted([*file.rglob("*.yaml"), *file.rglob("*.yml")]) if file.is_dir() else [file]
         for path in paths:
             documents.extend(read(path))
+    if not documents:
+        raise SpecError(
+            f"{', '.join(map(str, files))}: no manifest to lint", fix="name a file or folder with manifests"
+        )
     return lint(documents, ctx)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from lab.engine.run import RunRecord
 from lab.engine.step import Observed, State
 from lab.findings import Finding
+from lab.operations.abandoned import Abandoned
 from lab.operations.planning import Plan
 
 
@@ -65,6 +66,8 @@ class StatusReport:
     notices: tuple[str, ...]
     tenants: Mapping[str, Path]
     kubeconfig: Path
+    abandoned: tuple[Abandoned, ...] = ()
+    """What killed test runs and commands left."""
 
     @property
     def ok(self) -> bool:
@@ -79,6 +82,7 @@ class StatusReport:
             "kubeconfig": self.kubeconfig,
             "tenants": self.tenants,
             "steps": [{"id": step, "title": title, **vars(seen)} for step, title, seen in self.steps],
+            "abandoned": self.abandoned,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.operations.abandoned import abandoned
 from lab.operations.engine import engine_for
 from lab.operations.planning import cluster_steps, no_kai_notice
 from lab.operations.results import StatusReport
@@ -10,7 +11,10 @@ from lab.steps.node_image import NodeImage
 
 
 def status(lab: Lab) -> StatusReport:
-    """Observe every step of the lab; items that are no longer in the cache do not matter to a running lab."""
+    """Observe every step of the lab, and name what killed test runs left; changes nothing.
+
+    Items that are no longer in the cache do not matter to a running lab.
+    """
     spec = lab.spec
     image = NodeImage(spec, (), lab.node_image)
     shown = [image, *cluster_steps(spec, lab.node_image, lab.session.supply.own_node)]
@@ -18,4 +22,5 @@ def status(lab: Lab) -> StatusReport:
     steps = tuple((step.id, step.title, seen[step.id]) for step in shown)
     tenants = {tenant.name: lab.paths.tenant_kubeconfig(tenant.name) for tenant in spec.tenants}
     notices = no_kai_notice(spec, lab.kai_reason)
-    return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig)
+    left = abandoned(lab)
+    return StatusReport(spec.name, lab.session.facts, steps, notices, tenants, lab.paths.kubeconfig, left)

@@ -8,6 +8,7 @@ from lab.engine.events import Notice
 from lab.engine.step import Effect
 from lab.errors import HostNotReady
 from lab.findings import Finding
+from lab.operations.abandoned import in_words, remove_abandoned
 from lab.operations.engine import engine_for
 from lab.operations.planning import Plan
 from lab.operations.prepare import prepare
@@ -43,6 +44,8 @@ def up(lab: Lab, *, require: frozenset[str] = frozenset(), ask: Ask = lambda _: 
         record = engine_for(lab, plan.steps).up(estimate)
         save_run(lab.paths.runs, record, dict(plan.facts))
         record.raise_failure()
+        for line in in_words(remove_abandoned(lab)):
+            lab.bus.emit(Notice("info", f"removed {line}"))
     return UpReport(
         lab.spec.name,
         record,

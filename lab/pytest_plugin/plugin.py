@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.pytest_plugin.state import ATTACHED, NAMESPACES, NEEDS, required, uses
+from lab.pytest_plugin.state import ATTACHED, NAMESPACES, NEEDS, REMOVED, required, uses
 
 if TYPE_CHECKING:
     from lab.session.lab import Lab
     from lab.workloads.namespace import WorkloadNamespace
 
 _FACTS = pytest.StashKey[dict[str, str]]()
+_NOTHING_PASSED = pytest.StashKey[bool]()
+_REMOVED = "removed"
+"""Fact of a run: what it removed of killed ones, a line each."""
 _PARTS = ("fixtures", "queue_fixtures", "gpu_fixtures", "scheduling", "invariants")
 _OPTIONS = (
     ("--lab-require", "LIST", f"of {','.join(NEEDS)}: tests that lack these fail instead of being skipped"),
@@ -109,11 +112,16 @@ def _collect(item: pytest.Item, lab: Lab, seconds: float) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Add the lab's facts to JUnit; a worker of pytest-xdist sends them to the process that writes it."""
+    """Add the lab's facts to JUnit; a worker of pytest-xdist sends them to the process that writes it.
+
+    A run in which no test passed does not end with 0.
+    """
     config = session.config
     lab = config.stash.get(ATTACHED, None)
+    _refuse_nothing(session)
     if lab is not None:
-        config.stash[_FACTS] = lab.facts()
+        removed = config.stash.get(REMOVED, None) or []
+        config.stash[_FACTS] = {**lab.facts(), **({_REMOVED: "\n".join(removed)} if removed else {})}
     facts = config.stash.get(_FACTS, {})
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is not None:
@@ -125,16 +133,30 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             junit.add_global_property(f"kailab.{key}", value)
 
 
+def _refuse_nothing(session: pytest.Session) -> None:
+    """End a run against a lab as one without tests (exit status 5) if tests ran, but all were skipped."""
+    if getattr(session, "exitstatus", None) != pytest.ExitCode.OK or hasattr(session.config, "workerinput"):
+        return
+    plugins = session.config.pluginmanager
+    stats = getattr(plugins.get_plugin("terminalreporter"), "stats", {})
+    if plugins.has_plugin("kailab-fixtures") and stats.get("skipped") and not stats.get("passed"):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        session.config.stash[_NOTHING_PASSED] = True
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Store the facts that a worker of pytest-xdist sent."""
     if facts := (getattr(node, "workeroutput", None) or {}).get("kailab"):
-        node.config.stash[_FACTS] = dict(facts)
+        # one worker has removed what killed runs left
+        node.config.stash[_FACTS] = {**node.config.stash.get(_FACTS, {}), **facts}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Report which lab the tests ran against: a lab without KAI or GPUs must not look like a full one."""
     facts = config.stash.get(_FACTS, {})
+    if config.stash.get(_NOTHING_PASSED, False):
+        terminalreporter.write_line("not proven: no test passed, all were skipped or failed as expected", yellow=True)
     if not facts:
         return
     without = facts.get("no_kai", "")
@@ -142,3 +164,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_sep("-", "kailab")
     gpus = f"GPUs {facts.get('gpu_mode', '?')}"
     terminalreporter.write_line(f"lab {facts.get('lab', '?')}: {gpus}, {scheduler}", yellow=bool(without))
+    for line in facts.get(_REMOVED, "").splitlines():
+        terminalreporter.write_line(f"removed: {line}", yellow=True)

@@ -10,28 +10,27 @@ another worker starts when this worker has no such tests left, and not between t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from lab.kai import line_of
+from lab.operations.abandoned import in_words, remove_abandoned
 from lab.pytest_plugin.gpu_fixtures import GROUP
-from lab.pytest_plugin.state import uses
+from lab.pytest_plugin.state import REMOVED, uses
 from lab.session.lab import Lab
+from lab.tools.lock import file_lock
+from lab.workloads.temporary import LOCK_HELD, kai_lock_file, lab_lock_file
 
 MARKER = "disturbs"
 WITHOUT_KAI = "without_kai"
 LONG = "long"
 PATIENCE = 60.0
 """Seconds that a disturbing test may wait while another worker keeps its share of KAI's lock over several tests."""
-
-LOCK_HELD = "KAILAB_TURN_HELD"
-"""Environment variable of a pytest run whose caller already holds the lab's lock exclusively: the lock's path."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -113,8 +112,8 @@ class SharedLock:
             return
         self.release()
         with ExitStack() as taken:
-            taken.enter_context(lab_lock(path, exclusive=False))
-            taken.enter_context(lab_lock(kai_lock_file(path), exclusive=False))
+            taken.enter_context(file_lock(path, exclusive=False))
+            taken.enter_context(file_lock(kai_lock_file(path), exclusive=False))
             self._held = taken.pop_all()
         self._path, self._since = path, time.time()
 
@@ -145,7 +144,8 @@ def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     lab = request.getfixturevalue("lab")
-    path = lab_lock_file(lab)
+    _tidy(request.config, lab)
+    path = lab_lock_file(lab.paths)
     if os.environ.get(LOCK_HELD) == str(path):
         yield
         return
@@ -157,36 +157,18 @@ def _exclusion(request: pytest.FixtureRequest) -> Iterator[None]:
     share.release()
     only_kai = mark is not None and mark.kwargs.get("only") == "kai"
     with ExitStack() as held:
-        held.enter_context(lab_lock(path, exclusive=mark is not None and not only_kai))
+        held.enter_context(file_lock(path, exclusive=mark is not None and not only_kai))
         if only_kai:
-            held.enter_context(lab_lock(kai_lock_file(path), exclusive=True))
+            held.enter_context(file_lock(kai_lock_file(path), exclusive=True))
         yield
+
+
+def _tidy(config: pytest.Config, lab: Lab) -> None:
+    """Remove what killed processes left in the lab, once, before this process's first test that uses the lab."""
+    if config.stash.get(REMOVED, None) is None:
+        config.stash[REMOVED] = in_words(remove_abandoned(lab, wait=True))
 
 
 def _webhooks_see_all_pods(lab: Lab) -> bool:
     """Whether KAI's webhooks match pods of all schedulers, so that no pod can be created while they do not answer."""
     return lab.has_kai and not line_of(str(lab.kai_version)).webhook_only_kai_pods
-
-
-def lab_lock_file(lab: Lab) -> Path:
-    """Lock file of a lab among all test processes; its exclusive holder also has KAI exclusively."""
-    return lab.paths.lock.with_suffix(".turn")
-
-
-def kai_lock_file(path: Path) -> Path:
-    """Lock file of the lab's KAI, beside the lab's own."""
-    return path.with_suffix(".turn-kai")
-
-
-@contextmanager
-def lab_lock(path: Path, *, exclusive: bool, wait: bool = True) -> Iterator[None]:
-    """Hold a lock file, shared or exclusively; creates it if it is missing.
-
-    Raises BlockingIOError if others hold it and ``wait`` is False.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a") as file:
-        if exclusive:
-            path.touch()  # shows the holders that a test waits, and since when
-        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
-        yield  # closing the file releases the lock

@@ -21,6 +21,10 @@ NAMESPACES: pytest.StashKey[list[WorkloadNamespace]] = pytest.StashKey()
 """On a test: the namespaces that its pods run in."""
 
 
+REMOVED: pytest.StashKey[list[str]] = pytest.StashKey()
+"""On the config: what this process removed of killed ones, once it has looked."""
+
+
 def required(config: pytest.Config) -> set[str]:
     """Values of ``--lab-require``."""
     return {word.strip() for word in str(config.getoption("lab_require") or "").split(",") if word.strip()}

@@ -19,6 +19,7 @@ from lab.kube.retry import retry
 from lab.objects.fields import labels_of
 from lab.session.context import LabContext
 from lab.session.step import LabStep
+from lab.workloads.temporary import process_label
 
 KIND = "Queue.scheduling.run.ai"
 
@@ -49,7 +50,7 @@ def temporary_queues(
     """Create queues for one test and delete them at the end, children first.
 
     Yields each queue's unique name in the cluster by its name in ``queues``. Other parents keep their names. The queues
-    have ``TEST_LABEL`` and the lab's label, so that ``lab up`` and ``lab down`` delete those of a killed test. Retries
+    have ``TEST_LABEL``, the lab's label and that of this process, by which those of a killed test are found. Retries
     for ``seconds`` while KAI's webhooks do not answer or still see deleted children. Raises ApiFailed, WaitTimeout.
     """
     ordered = parents_first(queues)
@@ -60,7 +61,7 @@ def temporary_queues(
         parent = names.get(queue.parent, queue.parent) if queue.parent else None
         renamed = queue.model_copy(update={"name": names[queue.name], "parent": parent})
         docs.append(_document(renamed, lab))
-        docs[-1]["metadata"]["labels"][TEST_LABEL] = tree
+        docs[-1]["metadata"]["labels"] |= {TEST_LABEL: tree, **process_label(lab)}
     try:
         cluster.apply(docs, retry=seconds)
         yield names
@@ -151,11 +152,12 @@ class Queues(LabStep):
         delete_queues(cluster, _by_name(cluster.list(KIND, labels=f"{OWNER_LABEL}={self.spec.name}")))
 
     def _surplus(self, existing: Mapping[str, dict[str, Any]]) -> list[str]:
-        """Queues of this lab that its file no longer has."""
+        """Queues of this lab that its file no longer has; a test's queues are not the file's."""
         keep = {queue.name for queue in self.spec.queues}
         # the chart's own, which an earlier lab file may have named
         keep.update(line_of(self.spec.kai.version).default_queues)
-        return [name for name, queue in existing.items() if name not in keep and _owner(queue) == self.spec.name]
+        tests = {name for name, queue in existing.items() if TEST_LABEL in labels_of(queue["metadata"])}
+        return [name for name in existing if name not in keep | tests and _owner(existing[name]) == self.spec.name]
 
 
 def delete_queues(cluster: Cluster, queues: Mapping[str, dict[str, Any]], seconds: float = _WEBHOOK_SECONDS) -> None:

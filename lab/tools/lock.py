@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -45,3 +46,17 @@ def lock(path: Path, stopped: Callable[[], bool], waits: Callable[[], object] = 
             raise Interrupted(f"stopped while waiting for {path}") from None
     with held:
         yield
+
+
+@contextmanager
+def file_lock(path: Path, *, exclusive: bool, wait: bool = True) -> Iterator[int]:
+    """Hold a file's lock, shared or exclusively, and yield its descriptor; creates the file if it is missing.
+
+    The kernel releases it when the process ends. Raises BlockingIOError if others hold it and ``wait`` is False.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.open("a") as file:
+        if exclusive:
+            path.touch()  # shows the holders that another process waits, and since when
+        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
+        yield file.fileno()  # closing the file releases the lock

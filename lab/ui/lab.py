@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError
 from lab.objects.redact import redact_text
+from lab.operations.abandoned import Abandoned, in_words
 from lab.operations.results import DownReport, StatusReport, UpReport
 from lab.text import count, seconds
 from lab.ui.plan import fact_rows, write_effects, write_notices
@@ -65,10 +66,27 @@ def render_status(report: StatusReport, console: Console | None = None) -> None:
     page.columns(fact_rows(report.facts), indent=2)
     page.blank()
     write_steps(page, report.steps)
+    write_abandoned(page, report.abandoned, "Left by killed test runs or commands", "lab verify removes it")
     _kubeconfigs(page, report.kubeconfig, report.tenants)
     if not report.ok:
         page.blank()
         page.next("lab up", indent=2)
+
+
+def render_abandoned(
+    removed: Sequence[Abandoned], unknown: Sequence[Abandoned], console: Console | None = None
+) -> None:
+    """What was removed of killed processes, and what stays, as nobody knows whether its process runs."""
+    page = TextWriter(console)
+    write_abandoned(page, removed, "Removed", "left by killed test runs or commands")
+    write_abandoned(page, unknown, "Not removed", "of processes that may still run elsewhere")
+
+
+def write_abandoned(page: TextWriter, found: Sequence[Abandoned], title: str, note: str = "") -> None:
+    """Write what killed processes left, if anything."""
+    if found:
+        page.heading(title, note)
+        page.items(in_words(found), page.sign("warn"), limit=20)
 
 
 def write_steps(page: TextWriter, steps: Sequence[tuple[str, str, Observed]], indent: int = 1) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lab.invariants import InvariantReport, InvariantResult
-from lab.text import seconds
+from lab.text import count, seconds
 from lab.ui.text_writer import TextWriter
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def render_verify(report: InvariantReport, title: str, console: Console | None =
     """The state of each invariant, with the evidence of violations."""
     page = TextWriter(console)
     verdict = ("all checked invariants hold", "bold green") if report.ok else ("broken", "bold red")
+    if report.ok and report.unread:
+        verdict = (f"not proven: {count(len(report.unread), 'invariant')} could not be evaluated", "bold yellow")
     page.line((f"{title}: ", "bold"), verdict, f"  watched for {seconds(report.seconds)}")
     names = [
         one.invariant.id + (f" ({one.side.removeprefix('tenant ')})" if one.side else "") for one in report.results

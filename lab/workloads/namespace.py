@@ -14,6 +14,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import why_never
 from lab.objects.synced import SyncedObject, selector
 from lab.objects.views import EventView, PodView
+from lab.workloads.temporary import owner_labels
 
 Json = dict[str, Any]
 Until = Callable[[PodView], bool]
@@ -89,12 +90,13 @@ class WorkloadNamespace:
     ) -> WorkloadNamespace:
         """Create a namespace on the host, or in ``tenant`` with its ``cluster``.
 
-        Its name contains ``slug`` as a DNS label and is unique among all processes that use the lab.
+        Its name contains ``slug`` as a DNS label and is unique among all processes that use the lab. Its labels name
+        this process (``lab.workloads.temporary``).
         """
         words = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[:24].rstrip("-") or "test"
         name = f"t-{words}-{secrets.token_hex(3)}"
         where = cluster or host
-        meta = {"name": name, "labels": {**(labels or {}), OWNER_LABEL: lab}}
+        meta = {"name": name, "labels": {**(labels or {}), **owner_labels(lab)}}
         where.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         return cls(lab, host, where, name, tenant)
 

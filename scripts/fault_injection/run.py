@@ -2,7 +2,7 @@
 
 Before that, each of these tests runs without a fault, under the same limit, and must pass. A fault is injected once for
 all of its suites, and undone before the next. The results go to a JSON file, from which an interrupted run continues.
-Exit code 1: a fault was missed, or a suite failed without one.
+Exit code 1: a fault was missed, or a suite failed without one; 15: no fault was tried.
 
 The lab must be named, and nothing else may use it: it is broken on purpose, again and again.
 """
@@ -18,15 +18,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from lab.errors import Busy, CommandFailed, LabError, SpecError
+from lab.errors import Busy, CommandFailed, LabError, NotProven, SpecError
 from lab.kube import OWNER_LABEL
 from lab.pytest_plugin.fixtures import kai_lacks
-from lab.pytest_plugin.scheduling import LOCK_HELD, lab_lock, lab_lock_file
 from lab.session.lab import Lab
 from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import TEST_LABEL, delete_queues
+from lab.tools.lock import file_lock
+from lab.workloads.temporary import LOCK_HELD, lab_lock_file
 from scripts.fault_injection.faults import FAULTS
-from scripts.fault_injection.results import BROKEN, CONTROL, IDLE, Ran, Record, Trial, bad, show, verdict
+from scripts.fault_injection.results import BROKEN, CAUGHT, CONTROL, IDLE, Ran, Record, Trial, bad, show, verdict
 from scripts.fault_injection.seeding import Fault
 from tests.e2e.kai_components import wait_until_up
 
@@ -177,7 +178,11 @@ class FaultRun:
         # not kai: tests for other KAI versions are skipped
         argv += ["--lab", self.lab.spec.name, "--lab-require", "gpus,tenants", "--lab-artifacts-seconds", "0"]
         argv += [f"--junitxml={junit}", "--timeout", "300", *(["-k", tests] if tests else [])]
-        environment = {WAIT_LIMIT: f"{self.limit:g}", LOCK_HELD: str(lab_lock_file(self.lab)), "PYTEST_ADDOPTS": ""}
+        environment = {
+            WAIT_LIMIT: f"{self.limit:g}",
+            LOCK_HELD: str(lab_lock_file(self.lab.paths)),
+            "PYTEST_ADDOPTS": "",
+        }
         try:
             return self.lab.runner.run(argv, env=environment, cwd=ROOT, timeout=SUITE_SECONDS, check=False).code
         except CommandFailed as error:
@@ -200,7 +205,7 @@ def main(argv: Sequence[str]) -> int:
     if not lab.has_kai:
         raise LabError(f"lab {lab.spec.name} has no KAI to inject faults into", fix="lab up --require kai")
     try:
-        with lab_lock(lab_lock_file(lab), exclusive=True, wait=False):
+        with file_lock(lab_lock_file(lab.paths), exclusive=True, wait=False):
             return tried(asked, lab, plan)
     except BlockingIOError as error:
         raise Busy(f"tests run on lab {lab.spec.name}", fix="wait for them, or use another lab") from error
@@ -217,7 +222,12 @@ def tried(asked: argparse.Namespace, lab: Lab, plan: Sequence[tuple[Fault, dict[
             run.fault(fault, reds)
     finally:
         show(run.done)
-    return 1 if bad(run.done) else 0
+    if bad(run.done):
+        return 1
+    if not any(trial.verdict == CAUGHT for trial in run.done):
+        print("not proven: no fault was tried")
+        return NotProven.exit_code
+    return 0
 
 
 if __name__ == "__main__":

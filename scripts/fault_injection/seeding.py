@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from lab.kube.reflector import Reflector
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.tools.background import Background
-from tests.e2e.shards import inverse
+from lab.workloads.temporary import absent, changed
 
 SECONDS = 180.0
 LOST_RACE = (404, 409, 422)
@@ -54,11 +54,8 @@ def patched(
 ) -> Iterator[None]:
     """Merge ``change`` into an object; ``rolls`` is the Deployment (namespace, name) that must roll out with it."""
     cluster = lab.cluster
-    before = cluster.get(kind, name, namespace) or {}
 
-    def patch(what: Json) -> None:
-        age = _generation(cluster, rolls)
-        cluster.patch(kind, name, what, namespace)
+    def rolled_out(age: int) -> None:
         if rolls is not None:
             cluster.wait(
                 "Deployment",
@@ -69,11 +66,16 @@ def patched(
                 what=f"{rolls[1]} runs with the change",
             )
 
+    age = _generation(cluster, rolls)
     try:
-        patch(change)
-        yield
+        with changed(cluster, lab.spec.name, kind, name, change, namespace):
+            rolled_out(age)
+            try:
+                yield
+            finally:
+                age = _generation(cluster, rolls)
     finally:
-        patch(inverse(change, before))
+        rolled_out(age)
 
 
 def _generation(cluster: Cluster, rolls: tuple[str, str] | None) -> int:
@@ -86,14 +88,9 @@ def _generation(cluster: Cluster, rolls: tuple[str, str] | None) -> int:
 def removed(lab: Lab, kind: str, name: str) -> Iterator[None]:
     """Delete a cluster-scoped object and recreate it afterwards."""
     before = lab.cluster.get(kind, name)
-    lab.cluster.delete(kind, name, wait=SECONDS)
-    try:
+    with absent(lab.cluster, lab.spec.name, [before] if before else []):
+        lab.cluster.delete(kind, name, wait=SECONDS)
         yield
-    finally:
-        if before is not None:
-            meta = before["metadata"]
-            kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
-            lab.cluster.apply([{**before, "metadata": kept}])
 
 
 @contextmanager
@@ -101,15 +98,11 @@ def node_labels_removed(lab: Lab, *keys: str) -> Iterator[None]:
     """Remove labels from all nodes."""
     cluster = lab.cluster
     before = {node.name: {key: node.labels[key] for key in keys if key in node.labels} for node in _nodes(cluster)}
-    try:
+    with ExitStack() as stack:
         for node, labels in before.items():
-            if labels:
-                cluster.patch("Node", node, {"metadata": {"labels": dict.fromkeys(labels)}})
+            without = {"metadata": {"labels": dict.fromkeys(labels)}}
+            stack.enter_context(changed(cluster, lab.spec.name, "Node", node, without))
         yield
-    finally:
-        for node, labels in before.items():
-            if labels:
-                cluster.patch("Node", node, {"metadata": {"labels": labels}})
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from lab.config import LabSpec
@@ -12,6 +12,7 @@ from lab.kube import Cluster
 from lab.session.context import LabContext
 from lab.steps.kai import Kai
 from lab.steps.kai.step import NAMESPACE
+from lab.workloads.temporary import changed
 
 from .scheduling_decisions import WAIT
 
@@ -82,9 +83,11 @@ def stopped(lab: HasKai, *components: str) -> Iterator[None]:
     names = deployments(lab)
     # The operator must be gone first: otherwise it starts the others again.
     chosen = [*([OPERATOR] if OPERATOR in names else []), *components]
-    try:
+    with ExitStack() as stack:
+        stack.callback(wait_until_up, lab)
         for component in chosen:
-            _scale(lab, names[component], 0)
+            off = {"spec": {"replicas": 0}}
+            stack.enter_context(changed(lab.cluster, lab.spec.name, "Deployment", names[component], off, NAMESPACE))
             _delete(lab, _pods(lab, component))
             lab.cluster.wait(
                 "Pod",
@@ -95,10 +98,6 @@ def stopped(lab: HasKai, *components: str) -> Iterator[None]:
                 what=f"KAI's {component} is stopped",
             )
         yield
-    finally:
-        for component in reversed(chosen):
-            _scale(lab, names[component], 1)
-        wait_until_up(lab)
 
 
 def wait_until_up(lab: HasKai) -> None:
@@ -114,7 +113,3 @@ def _pods(lab: HasKai, component: str) -> str:
 def _delete(lab: HasKai, labels: str) -> None:
     """Not 0 seconds: then the object is gone at once, while its webhook still answers briefly."""
     lab.cluster.delete_all("Pod", NAMESPACE, labels=labels, grace=1)
-
-
-def _scale(lab: HasKai, deployment: str, replicas: int) -> None:
-    lab.cluster.patch("Deployment", deployment, {"spec": {"replicas": replicas}}, NAMESPACE)

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from lab.errors import ApiFailed
 from lab.kube import Cluster
 from lab.objects.views import PodView
+from lab.workloads.temporary import changed
 
 ZONE, RACK = ZONE_AND_RACK = ("kailab.dev/zone", "kailab.dev/rack")
 """Labels of a test, the wider one first: the cluster's real zones do not change."""
 
 
 @contextmanager
-def labelled(cluster: Cluster, labels: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+def labelled(cluster: Cluster, lab: str, labels: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
     """Add labels to nodes (node → key → value); remove them at the end."""
-    try:
+    with ExitStack() as stack:
         for node, wanted in labels.items():
-            cluster.patch("Node", node, {"metadata": {"labels": dict(wanted)}})
+            stack.enter_context(changed(cluster, lab, "Node", node, {"metadata": {"labels": dict(wanted)}}))
         yield
-    finally:
-        for node, wanted in labels.items():
-            cluster.patch("Node", node, {"metadata": {"labels": dict.fromkeys(wanted)}})
 
 
 @contextmanager
-def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
+def cordoned(cluster: Cluster, lab: str, node: str) -> Iterator[None]:
     """Cordon a node until the end of the block."""
-    try:
-        cluster.patch("Node", node, {"spec": {"unschedulable": True}})
+    with changed(cluster, lab, "Node", node, {"spec": {"unschedulable": True}}):
         yield
-    finally:
-        cluster.patch("Node", node, {"spec": {"unschedulable": None}})
 
 
 def evict(cluster: Cluster, pod: PodView) -> None:

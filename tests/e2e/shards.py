@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from lab.kai import line_of
 from lab.kube.readiness import is_ready
 from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE
+from lab.workloads.temporary import changed
 
 from .scheduling_decisions import WAIT
 
@@ -26,24 +27,13 @@ def shard_changed(lab: Lab, change: Json) -> Iterator[None]:
         WaitTimeout: the operator did not roll the scheduler out.
     """
     cluster, name = lab.cluster, line_of(str(lab.kai_version)).scheduler_app
-    shard = cluster.get(*SHARD) or {}
     before = _configuration(lab, name)
     try:
-        cluster.patch(*SHARD, {"spec": change})
-        _rolled_out(lab, name, lambda text: text != before, f"KAI's scheduler runs with {change}")
-        yield
+        with changed(cluster, lab.spec.name, *SHARD, {"spec": change}):
+            _rolled_out(lab, name, lambda text: text != before, f"KAI's scheduler runs with {change}")
+            yield
     finally:
-        cluster.patch(*SHARD, {"spec": inverse(change, shard.get("spec") or {})})
         _rolled_out(lab, name, lambda text: text == before, "KAI's scheduler runs as it did before")
-
-
-def inverse(change: Mapping[str, Any], before: Mapping[str, Any]) -> Json:
-    """Return the JSON merge patch that undoes ``change``."""
-    undo: Json = {}
-    for key, value in change.items():
-        old = before.get(key)
-        undo[key] = inverse(value, old) if isinstance(value, Mapping) and isinstance(old, Mapping) else old
-    return undo
 
 
 def _configuration(lab: Lab, name: str) -> str:

@@ -83,13 +83,13 @@ def test_without_admission_only_pods_for_kai_are_refused(
 @pytest.mark.disturbs("a node is drained", only="kai")
 @on_gpus(4)
 def test_pods_of_a_drained_node_come_back_elsewhere(
-    sharing: list[PodView], workloads: WorkloadNamespace, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
+    sharing: list[PodView], workloads: WorkloadNamespace, lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]
 ) -> None:
     """Uses a Deployment: a Job waits out its back-off, and bare pods are not recreated."""
     if len(gpu_nodes) < 2:
         pytest.skip(f"needs 2 nodes with GPUs, the lab has {len(gpu_nodes)}")
     node = sharing[0].node
-    with cordoned(cluster, node):
+    with cordoned(cluster, lab.spec.name, node):
         held = [PodView.of(obj) for obj in cluster.list("Pod", RESERVATIONS, fields=f"spec.nodeName={node}")]
         for pod in [pod for pod in sharing if pod.node == node] + held:
             evict(cluster, pod)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.kube import OWNER_LABEL, Cluster
+from lab.kube import Cluster
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.workloads.controllers import pod_group
 from lab.workloads.modifiers import brief, in_group, on_node
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
+from lab.workloads.temporary import owner_labels
 
 from .checks import on_gpus, two_nodes_of_two
 from .nodes import RACK, ZONE, labelled
@@ -28,13 +29,13 @@ def topology(lab: Lab, cluster: Cluster, gpu_nodes: tuple[NodeView, ...]) -> Ite
     two_nodes_of_two(gpu_nodes)
     name = f"kailab-{secrets.token_hex(3)}"
     racks = {node.name: {ZONE: "z1", RACK: f"r{number}"} for number, node in enumerate(gpu_nodes)}
-    with labelled(cluster, racks):
+    with labelled(cluster, lab.spec.name, racks):
         try:
             cluster.create(
                 {
                     "apiVersion": "kai.scheduler/v1alpha1",
                     "kind": "Topology",
-                    "metadata": {"name": name, "labels": {OWNER_LABEL: lab.spec.name}},
+                    "metadata": {"name": name, "labels": owner_labels(lab.spec.name)},
                     "spec": {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]},
                 }
             )

@@ -17,6 +17,7 @@ from lab.steps.kai.step import NAMESPACE
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners
 from lab.tenants.isolation.step import Isolation
+from lab.workloads.temporary import absent, changed
 
 from .scheduling_decisions import WAIT
 
@@ -32,11 +33,10 @@ def without_namespace_opt_in(lab: Lab, tenant: str) -> Iterator[None]:
     """Label the tenant's namespace as one of the host's KAI, so that its webhooks see the tenant's pods."""
     cluster, space = lab.cluster, tenant_namespace(tenant)
     try:
-        cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: "host"}}})
-        until(cluster, lambda: seen_by_host_webhooks(lab, space), f"the host's webhooks see namespace {space}")
-        yield
+        with changed(cluster, lab.spec.name, "Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: "host"}}}):
+            until(cluster, lambda: seen_by_host_webhooks(lab, space), f"the host's webhooks see namespace {space}")
+            yield
     finally:
-        cluster.patch("Namespace", space, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
         until(cluster, lambda: not seen_by_host_webhooks(lab, space), f"the host's webhooks ignore namespace {space}")
         settled(lab)
 
@@ -53,12 +53,16 @@ def without_dedicated_nodes(lab: Lab, node: str) -> Iterator[None]:
     before = config["spec"]["global"]["nodePoolLabelKey"]
     taints = cluster.get("Node", node) or {}
     others = [taint for taint in taints["spec"].get("taints") or [] if taint["key"] != NODE_LABEL]
+    key = {"spec": {"global": {"nodePoolLabelKey": KAIS_OWN_POOL_KEY}}}
     try:
-        cluster.patch("Node", node, {"spec": {"taints": others}})
-        _pool_key(lab, KAIS_OWN_POOL_KEY)
-        yield
+        with (
+            changed(cluster, lab.spec.name, "Node", node, {"spec": {"taints": others}}),
+            changed(cluster, lab.spec.name, *CONFIG, key),
+        ):
+            _divides_by(lab, KAIS_OWN_POOL_KEY)
+            yield
     finally:
-        _pool_key(lab, before)
+        _divides_by(lab, before)
         TenantNodes(lab.spec).apply(lab.context("tenant-nodes"))
         settled(lab)
 
@@ -67,10 +71,12 @@ def without_dedicated_nodes(lab: Lab, node: str) -> Iterator[None]:
 def without_policy(lab: Lab, tenant: str) -> Iterator[None]:
     """Remove the binding of the policy, and wait until the API server has noticed."""
     cluster, space = lab.cluster, tenant_namespace(tenant)
+    binding = cluster.get(admission_policy.BINDING, admission_policy.NAME) or {}
     try:
-        cluster.delete(admission_policy.BINDING, admission_policy.NAME, wait=WAIT)
-        until(cluster, lambda: not admission_policy.in_force(cluster, space), "the policy is out of force")
-        yield
+        with absent(cluster, lab.spec.name, [binding]):
+            cluster.delete(admission_policy.BINDING, admission_policy.NAME, wait=WAIT)
+            until(cluster, lambda: not admission_policy.in_force(cluster, space), "the policy is out of force")
+            yield
     finally:
         Isolation(lab.spec).apply(lab.context("isolation"))
         settled(lab)
@@ -113,9 +119,8 @@ def until(cluster: Cluster, holds: Callable[[], bool], what: str) -> None:
         raise WaitTimeout(f"{what}: not within {WAIT:g} s")
 
 
-def _pool_key(lab: Lab, key: str) -> None:
-    """Set KAI's node pool label key, and wait until its scheduler uses it."""
-    lab.cluster.patch(*CONFIG, {"spec": {"global": {"nodePoolLabelKey": key}}})
+def _divides_by(lab: Lab, key: str) -> None:
+    """Wait until KAI's scheduler uses a node pool label key."""
 
     def rolled_out(deployments: list[Json]) -> bool:
         return any(is_ready(one) and f"--nodepool-label-key={key}" in _args(one) for one in deployments)

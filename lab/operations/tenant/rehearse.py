@@ -19,6 +19,7 @@ from pathlib import Path
 from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError
 from lab.objects.redact import redact_text
+from lab.operations.abandoned import remove_abandoned
 from lab.operations.tenant.status import find
 from lab.paths import suites as suites_folder
 from lab.session.lab import Lab
@@ -65,6 +66,7 @@ def rehearse(
     """
     wanted = with_kai_version(find(lab.spec, name), version)
     check_kai_version(lab.context(f"kai:{name}"), wanted)
+    remove_abandoned(lab)  # otherwise the suites would, and workloads of before would be missing
     before = take_snapshot(lab.tenant(name))
     earlier = last_change(lab.paths, name)
     old = with_kai_version(wanted, before.kai) if before.kai and before.kai != wanted.kai_version else None

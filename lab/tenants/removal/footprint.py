@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from lab.kai.names import GPU_RESOURCE
 from lab.objects.fields import parts
 from lab.objects.views import PodView
 from lab.snapshot.pod_info import PodInfo
@@ -38,8 +39,10 @@ class Footprint:
     """Pods and GPUs of a tenant on the host, and the Ready pods of others."""
 
     pods: int
-    gpus: Mapping[str, int]
-    """Node → GPUs that its pods hold there, reservation pods included."""
+    gpus: Mapping[str, Mapping[str, int]]
+    """Node → resource (whole GPUs, MIG devices) → number that its pods hold there, reservation pods included."""
+    shares: tuple[PodInfo, ...]
+    """Its bound pods on GPUs that others share."""
     groups: frozenset[str]
     """GPU groups of the host's KAI that only its pods use."""
     graces: Mapping[str, int]
@@ -58,13 +61,15 @@ class Footprint:
         used = {group for _, pod in rest if not pod.is_reservation for group in pod.view.gpu_groups}
         groups = frozenset(group for _, pod in own for group in pod.view.gpu_groups) - used
         reserving = [pod for _, pod in rest if pod.is_reservation and groups & set(pod.view.gpu_groups)]
-        gpus: Counter[str] = Counter()
+        gpus: dict[str, Counter[str]] = {}
         for pod in (*(pod for _, pod in own), *reserving):
-            if pod.bound and pod.requests.gpus:
-                gpus[pod.view.node] += pod.requests.gpus
+            wanted = Counter({GPU_RESOURCE: pod.requests.gpus, **pod.requests.mig})
+            if pod.bound and +wanted:
+                gpus[pod.view.node] = gpus.get(pod.view.node, Counter()) + wanted
         return cls(
             pods=len(own),
-            gpus=dict(gpus),
+            gpus=gpus,
+            shares=tuple(pod for _, pod in own if pod.bound and used & set(pod.view.gpu_groups)),
             groups=groups,
             graces={
                 pod.synced.title: parts(obj)[1].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)

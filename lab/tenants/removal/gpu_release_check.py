@@ -1,25 +1,28 @@
-"""Verifies that a removed tenant's GPUs were released by running host pods on all of them.
+"""Verifies that a removed tenant's GPUs were released by running host pods with as many, of the same sizes.
 
-On each node where the tenant held GPUs, one pod requests all GPUs that nobody else holds there, so it runs only when
-every GPU of the tenant is free. A pod with as many GPUs as the tenant had could run on others.
+On each node where the tenant held GPUs, one pod requests as many whole GPUs or MIG devices; for each share of a GPU
+that others use too, one pod requests that share. No pod is created unless the node has room for it: KAI could
+otherwise evict others, and a pod of others that has taken a GPU meanwhile is named instead.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
 from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
-from lab.kai.names import KAI_SCHEDULER
+from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, KAI_SCHEDULER, MEMORY_ANNOTATION
 from lab.kube import OWNER_LABEL, Cluster
 from lab.objects.views import PodView
-from lab.snapshot.node_info import read_node_infos
+from lab.snapshot.node_info import NodeInfo, read_node_infos
+from lab.snapshot.pod_info import PodInfo
 from lab.text import count
-from lab.workloads.pods import gpu_pod
+from lab.workloads.pods import cpu_pod
+from lab.workloads.temporary import owner_labels
 
 _NAMESPACE = "default"
 _GONE_SECONDS = 60.0
@@ -30,26 +33,26 @@ class GpuReleaseCheck:
     """The pods of one check.
 
     KAI on the host schedules them, as it did the tenant's pods. Without it, or after an own-kai tenant, whose nodes the
-    host's KAI ignores, kube-scheduler does.
+    host's KAI ignores, or where no queue may have that many GPUs, kube-scheduler does.
     """
 
     cluster: Cluster
     spec: LabSpec
     tenant: TenantSpec
-    held: Mapping[str, int]
-    """Node → GPUs that the tenant held."""
+    held: Mapping[str, Mapping[str, int]]
+    """Node → resource → number that the tenant held."""
+    shares: Sequence[PodInfo] = ()
+    """The tenant's pods on GPUs that others share."""
     _names: list[str] = field(default_factory=list)
 
     def run(self, seconds: float) -> str:
         """Create the pods and wait until they run; returns which pods run where. Raises WaitTimeout."""
-        free = {info.node.name: info.gpus_free for info in read_node_infos(self.cluster)}
-        wanted = {node: gpus for node, gpus in sorted(free.items()) if node in self.held and gpus}
-        if not wanted:
-            raise WaitTimeout(
-                "no node offers the GPUs that the tenant held", fix="check with 'lab gpus' whether they have failed"
-            )
-        for node, gpus in wanted.items():
-            pod = self._pod(node, gpus)
+        infos = {info.node.name: info for info in read_node_infos(self.cluster)}
+        wanted = list(self._wanted())
+        for node, what, pod in wanted:
+            if lacking := _lacking(infos.get(node), PodInfo.of(pod)):
+                raise WaitTimeout(f"no room for a pod with {what} on {node}: {lacking}", fix="check with 'lab gpus'")
+        for _, _, pod in wanted:
             self._names.append(pod["metadata"]["name"])
             self.cluster.create(pod)
         names = set(self._names)
@@ -61,7 +64,7 @@ class GpuReleaseCheck:
             timeout=seconds,
             what=f"a pod of the host runs on the GPUs of tenant {self.tenant.name}",
         )
-        return ", ".join(f"a pod with {count(gpus, 'GPU')} runs on {node}" for node, gpus in wanted.items())
+        return ", ".join(f"a pod with {what} runs on {node}" for node, what, _ in wanted)
 
     def delete_pods(self) -> None:
         """Delete the pods and wait until they are gone."""
@@ -69,16 +72,75 @@ class GpuReleaseCheck:
             for name in self._names:
                 self.cluster.delete("Pod", name, _NAMESPACE, grace=1, wait=wait)
 
-    def _pod(self, node: str, gpus: int) -> dict[str, Any]:
+    def _wanted(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Node, GPUs in words, and the pod that requests them."""
+        for node, held in sorted(self.held.items()):
+            what = " and ".join(count(n, "GPU") if key == GPU_RESOURCE else f"{n} {key}" for key, n in held.items())
+            yield node, what, self._pod(node, held.get(GPU_RESOURCE, 0), resources=held)
+        for share in self.shares:
+            asked, annotations = share.requests, {}
+            if asked.fraction is not None:
+                annotations[FRACTION_ANNOTATION] = share.view.annotations[FRACTION_ANNOTATION]
+            else:
+                annotations[MEMORY_ANNOTATION] = str(asked.gpu_memory)
+            if asked.devices > 1:
+                annotations[DEVICES_ANNOTATION] = str(asked.devices)
+            what = f"{asked.fraction:g} of a GPU" if asked.fraction is not None else f"{asked.gpu_memory} MiB of a GPU"
+            yield share.view.node, what, self._pod(share.view.node, asked.gpu_total, annotations=annotations)
+
+    def _pod(
+        self,
+        node: str,
+        gpus: float,
+        *,
+        resources: Mapping[str, int] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         by_kai = self.spec.scheduler == "kai" and self.tenant.mode != "own-kai"
-        pod = gpu_pod(
+        queue = _queue(self.spec, gpus) if by_kai else None
+        if queue is None and annotations:  # only KAI schedules shares
+            queue = next(iter(self.spec.leaf_queues), None)
+        pod = cpu_pod(
             f"gpu-release-{self.tenant.name[:40]}-{secrets.token_hex(3)}",
-            gpus=gpus,
             namespace=_NAMESPACE,
-            queue=next(iter(self.spec.leaf_queues), None) if by_kai else None,
-            scheduler=KAI_SCHEDULER if by_kai else None,
+            queue=queue,
+            scheduler=KAI_SCHEDULER if queue else None,
         )
-        pod["metadata"].setdefault("labels", {})[OWNER_LABEL] = self.spec.name
+        meta, container = pod["metadata"], pod["spec"]["containers"][0]
+        meta.setdefault("labels", {}).update(owner_labels(self.spec.name))
+        meta.setdefault("annotations", {}).update(annotations or {})
+        for side in ("requests", "limits"):
+            container["resources"].setdefault(side, {}).update(resources or {})
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         pod["spec"]["tolerations"] = [{"key": NODE_LABEL, "operator": "Exists", "effect": "NoSchedule"}]
         return pod
+
+
+def _lacking(info: NodeInfo | None, pod: PodInfo) -> str:
+    """Why a node has no room for the GPUs of a pod; empty if it has."""
+    if info is None:
+        return "the node is gone"
+    asked = pod.requests
+    if asked.shares_gpu:
+        share = pod.share(info.gpu_memory) or 0.0
+        room = info.gpus_free + sum(gpu.free >= share for gpu in info.shared)
+        fits = room >= asked.devices
+    else:
+        fits = all(info.free(key) >= n for key, n in {GPU_RESOURCE: asked.gpus, **asked.mig}.items())
+    if fits:
+        return ""
+    holders = (
+        ", ".join(f"{name} holds {count(gpus, 'GPU')}" for name, gpus in info.holders) or "no pod holds whole GPUs"
+    )
+    return f"{count(info.gpus_free, 'GPU')} of {info.node.gpus} free; {holders}"
+
+
+def _queue(spec: LabSpec, gpus: float) -> str | None:
+    """The first leaf queue that may have that many GPUs: it and its parents have no lower limit."""
+    queues = {queue.name: queue for queue in spec.queues}
+
+    def allows(name: str | None) -> bool:
+        queue = queues.get(name or "")
+        return queue is None or ((queue.gpu.limit < 0 or queue.gpu.limit >= gpus) and allows(queue.parent))
+
+    return next((name for name in spec.leaf_queues if allows(name)), None)

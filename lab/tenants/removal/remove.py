@@ -251,10 +251,11 @@ class _TenantRemoval:
             )
         if not self.check_gpus:
             return
-        if not self.footprint.gpus:
+        if not (self.footprint.gpus or self.footprint.shares):
             self.watch.note(timeline.GPUS_FREE, "the tenant held no GPU")
             return
-        check = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, self.footprint.gpus)
+        held = self.footprint
+        check = GpuReleaseCheck(self.cluster, self.ctx.spec, self.tenant, held.gpus, held.shares)
         try:
             self.watch.note(timeline.GPUS_FREE, check.run(self.deadline))
         except (WaitTimeout, ApiFailed) as error:

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from lab.kube import OWNER_LABEL, Cluster
+from lab.kube import Cluster
 from lab.kube.retry import retry
 from lab.objects.views import PodView
 from lab.tools.background import Background
 from lab.workloads.pods import cpu_pod
+from lab.workloads.temporary import owner_labels
 
 SCHEDULED, RUNNING = "first pod scheduled", "first pod running"
 
@@ -37,7 +38,7 @@ class DowntimeProbe(Background):
         super().__init__(self._follow, "first pod", join=0, cleanup=self._delete)
         self._cluster, self._note = cluster, note
         self._pod = cpu_pod(NAME, namespace=NAMESPACE, queue=queue)
-        self._pod["metadata"]["labels"][OWNER_LABEL] = lab
+        self._pod["metadata"]["labels"] |= owner_labels(lab)
 
     def __enter__(self) -> Self:
         self._delete(wait=_GONE_SECONDS)  # an upgrade that was killed leaves one

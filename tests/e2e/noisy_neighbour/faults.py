@@ -9,7 +9,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from lab.steps.queues import KIND as QUEUE
 from lab.steps.queues import delete_queues
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import gpu_pod
+from lab.workloads.temporary import absent, changed
 
 from ..kai_components import deployments, stopped, wait_until_up
 from ..scheduling_decisions import WAIT, refusal
@@ -53,9 +54,10 @@ def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensi
         spec = (own.cluster.get("Deployment", name, NAMESPACE) or {})["spec"]
         containers = spec["template"]["spec"]["containers"]
         broken = [{**containers[0], "args": [*containers[0].get("args", []), UNKNOWN_FLAG]}, *containers[1:]]
-        try:
-            # Recreate: otherwise the old pod stays until the new one is ready, which never happens.
-            _patch_deployment(own, name, {"type": "Recreate", "rollingUpdate": None}, broken)
+        # Recreate: otherwise the old pod stays until the new one is ready, which never happens.
+        strategy = {"type": "Recreate", "rollingUpdate": None}
+        change = {"spec": {"strategy": strategy, "template": {"spec": {"containers": broken}}}}
+        with changed(own.cluster, own.lab.spec.name, "Deployment", name, change, NAMESPACE):
             own.cluster.wait(
                 "Pod",
                 lambda pods: bool(pods) and all(_crashed(pod) for pod in pods),
@@ -65,13 +67,6 @@ def crash_looping(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensi
                 what="KAI's scheduler crashes",
             )
             yield _no_op
-        finally:
-            _patch_deployment(own, name, spec["strategy"], containers)
-
-
-def _patch_deployment(own: OwnKai, deployment: str, strategy: Json, containers: list[Json]) -> None:
-    spec = {"strategy": strategy, "template": {"spec": {"containers": containers}}}
-    own.cluster.patch("Deployment", deployment, {"spec": spec}, NAMESPACE)
 
 
 def _crashed(pod: Json) -> bool:
@@ -84,24 +79,19 @@ def webhook_failing(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Inten
     """Make KAI's pod webhooks required (failurePolicy Fail) and unavailable: their Service selects no pod."""
     line = line_of(own.kai_version)
     hooks = tuple(zip(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), line.webhooks, strict=False))
-    with stopped(own):
+    name = own.lab.spec.name
+    with stopped(own), ExitStack() as stack:
         before = {key: (own.cluster.get(*key) or {})["webhooks"] for key in hooks}
         service = before[hooks[0]][0]["clientConfig"]["service"]
-        target = ("Service", service["name"])
-        selector = (own.cluster.get(*target, service["namespace"]) or {})["spec"]["selector"]
-        try:
-            for key, webhooks in before.items():
-                own.cluster.patch(*key, {"webhooks": [{**hook, "failurePolicy": "Fail"} for hook in webhooks]})
-            own.cluster.patch(*target, {"spec": {"selector": NO_POD_LABELS}}, service["namespace"])
-            # connections that are open would lead to the old pod for as long as it lives
-            own.cluster.delete_all("Pod", NAMESPACE, labels=f"app={line.admission}", grace=0)
-            _wait_until_unavailable(own)
-            yield _no_op
-        finally:
-            without = dict.fromkeys(NO_POD_LABELS.keys() - selector.keys())
-            own.cluster.patch(*target, {"spec": {"selector": {**without, **selector}}}, service["namespace"])
-            for key, webhooks in before.items():
-                own.cluster.patch(*key, {"webhooks": webhooks})
+        for key, webhooks in before.items():
+            required = {"webhooks": [{**hook, "failurePolicy": "Fail"} for hook in webhooks]}
+            stack.enter_context(changed(own.cluster, name, *key, required))
+        nobody = {"spec": {"selector": NO_POD_LABELS}}
+        stack.enter_context(changed(own.cluster, name, "Service", service["name"], nobody, service["namespace"]))
+        # connections that are open would lead to the old pod for as long as it lives
+        own.cluster.delete_all("Pod", NAMESPACE, labels=f"app={line.admission}", grace=0)
+        _wait_until_unavailable(own)
+        yield _no_op
 
 
 def _wait_until_unavailable(own: OwnKai) -> None:
@@ -117,23 +107,15 @@ def _wait_until_unavailable(own: OwnKai) -> None:
 def queues_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify]:
     """Delete all of the tenant's queues."""
     queues = {queue["metadata"]["name"]: queue for queue in own.cluster.list(QUEUE)}
-    try:
+    ordered = sorted(queues.values(), key=lambda queue: _depth(queue, queues))
+    with absent(own.cluster, own.lab.spec.name, ordered, retry=WAIT):
         delete_queues(own.cluster, queues, WAIT)
         yield _no_op
-    finally:
-        ordered = sorted(queues.values(), key=lambda queue: _depth(queue, queues))
-        own.cluster.apply([_manifest(queue) for queue in ordered], retry=WAIT)
 
 
 def _depth(queue: Json, queues: Mapping[str, Json]) -> int:
     parent = queues.get(queue["spec"].get("parentQueue", ""))
     return 0 if parent is None else 1 + _depth(parent, queues)
-
-
-def _manifest(doc: Json) -> Json:
-    """The object without status and server-side metadata, to create it again."""
-    meta = {key: doc["metadata"][key] for key in ("name", "labels", "annotations") if key in doc["metadata"]}
-    return {"apiVersion": doc["apiVersion"], "kind": doc["kind"], "metadata": meta, "spec": doc["spec"]}
 
 
 @contextmanager
@@ -185,10 +167,10 @@ def crd_deleted(own: OwnKai, workloads: WorkloadNamespace) -> Iterator[Intensify
     kind = "CustomResourceDefinition"
     crd = own.cluster.get(kind, CRD) or {}
     try:
-        own.cluster.delete(kind, CRD, wait=WAIT)
-        yield _no_op
+        with absent(own.cluster, own.lab.spec.name, [crd], retry=WAIT):
+            own.cluster.delete(kind, CRD, wait=WAIT)
+            yield _no_op
     finally:
-        own.cluster.apply([_manifest(crd)], retry=WAIT)
         own.cluster.wait_ready(kind, CRD, timeout=WAIT)
         # KAI's informers stopped when the kind disappeared and do not start again: restart KAI's pods.
         own.cluster.delete_all("Pod", NAMESPACE, grace=0)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lab.cli.lint import app
+from lab.errors import SpecError
 
 POD = """\
 apiVersion: v1
@@ -51,3 +52,11 @@ def test_text_is_grouped_by_file_and_line(result: Result) -> None:
     assert lines[1] == "pod.yaml"
     assert "   11  error   Pod a  [gpu-not-whole]" in lines
     assert lines[-1].startswith("KAI ")
+
+
+def test_files_without_a_manifest_prove_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    for where in (tmp_path, tmp_path / "empty.yaml"):
+        done = CliRunner().invoke(app, [str(where), "--anywhere"])
+        assert isinstance(done.exception, SpecError)
+        assert "no manifest to lint" in str(done.exception)

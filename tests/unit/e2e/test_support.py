@@ -12,8 +12,8 @@ import pytest
 
 from lab.errors import WaitTimeout
 from lab.objects.views import PodView
+from lab.workloads.temporary import inverse
 from tests.e2e.scheduling_decisions import NO_QUEUE, bound, decided, refusal, refused
-from tests.e2e.shards import inverse
 from tests.e2e.syncing import CONFLICT, copied
 from tests.e2e.usage_history import PORT, history_pod
 

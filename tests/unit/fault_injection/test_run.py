@@ -130,6 +130,17 @@ def test_missed_and_broken_trials_are_bad(scripts: Any, capsys: pytest.CaptureFi
     assert "1 missed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("verdicts", "code"), [(["caught", "n/a"], 0), (["n/a", "green"], 15), (["missed"], 1)])
+def test_run_that_tried_no_fault_proves_nothing(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verdicts: list[str], code: int
+) -> None:
+    done = [scripts.results.Trial(word, "s.py", "", word, 1.0) for word in verdicts]
+    fake = SimpleNamespace(fitting=lambda plan: [], controls=lambda plan: None, done=done)
+    monkeypatch.setattr(scripts.run, "FaultRun", lambda *_: fake)
+    asked = SimpleNamespace(json=tmp_path / "f.json", again=True, limit=1.0)
+    assert scripts.run.tried(asked, FakeLab(), []) == code
+
+
 def test_faults_need_an_explicit_lab(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAILAB_LAB", "demo")  # enough to run tests, but not to break the lab
     monkeypatch.setattr(scripts.run.Lab, "attach", lambda name=None: pytest.fail(f"attached to {name}"))
@@ -142,7 +153,7 @@ def test_lab_in_use_by_other_tests_is_refused(scripts: Any, monkeypatch: pytest.
     lab = FakeLab()
     monkeypatch.setattr(scripts.run.Lab, "attach", lambda name: lab)
     monkeypatch.setattr(scripts.run, "tried", lambda *_: pytest.fail("a fault was seeded"))
-    path = scripts.run.lab_lock_file(lab)
+    path = scripts.run.lab_lock_file(lab.paths)
     path.parent.mkdir(parents=True)
     with path.open("a") as other:
         fcntl.flock(other, fcntl.LOCK_SH)

@@ -106,6 +106,18 @@ def test_no_evaluated_invariant_is_an_error(clock: FakeClock) -> None:
     assert "Pod: Connection refused" in caught.value.evidence
 
 
+def test_what_does_not_answer_is_not_proven_what_does_not_exist_is(clock: FakeClock) -> None:
+    refused = InformerEvent("/", "BindRequest", refused="forbidden")
+    steps = [step for step in lists(*FINE) if not (isinstance(step, InformerEvent) and step.kind == "BindRequest")]
+    report = verified(clock, *steps, refused)
+    assert report.ok
+    assert report.unread
+    assert all(line.endswith("BindRequest: forbidden") for line in report.unread)
+    assert "lab demo: not proven: " in rendered(report)
+    absent = InformerEvent("/", "BindRequest", absent=True)
+    assert verified(FakeClock(), *steps, absent).unread == ()
+
+
 def test_scopes_of_a_lab_are_the_host_and_own_kai_tenants() -> None:
     lab = FakeLab()
     (host,) = scopes_of_lab(lab)  # type: ignore[arg-type]

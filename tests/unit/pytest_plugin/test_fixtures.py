@@ -6,6 +6,7 @@ import pytest
 
 from lab.pytest_plugin import gpu_fixtures
 from lab.tools.lock import lock
+from lab.workloads.temporary import owner_labels
 from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
@@ -56,7 +57,7 @@ def test_namespace_is_fresh_labelled_and_removed(run: Run, lab: FakeLab) -> None
     )
     result.assert_outcomes(passed=2)
     (first,), (second,) = ([call.body for call in api.calls_of("create")] for api in (lab.api, lab.inside["ml"]))
-    assert first["metadata"]["labels"] == second["metadata"]["labels"] == {"kailab": "demo"}
+    assert first["metadata"]["labels"] == second["metadata"]["labels"] == owner_labels("demo")
     assert first["metadata"]["name"].startswith("t-test-first-")
     assert first["metadata"]["name"] != second["metadata"]["name"]
     made, pods, groups = "create Namespace", "delete all Pod grace 0", "delete all PodGroup grace None"

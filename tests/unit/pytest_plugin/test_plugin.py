@@ -164,7 +164,13 @@ def test_test_with_unmet_needs_is_skipped_with_the_reason(run: Run, lab: FakeLab
     result.stdout.fnmatch_lines_random(
         ["*lab demo has no KAI: no registry answers", "*needs 3 GPUs, lab demo has 0 (none)"]
     )
-    result.stdout.fnmatch_lines(["*NO KAI (no registry answers)"])
+    result.stdout.fnmatch_lines(["*not proven*", "*NO KAI (no registry answers)"])
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_skips_in_a_run_without_a_lab_are_nobodys_business(run: Run) -> None:
+    result = run("import pytest\ndef test_it(): pytest.skip('why')", name=None)
+    assert result.ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize(("version", "passed"), [("0.12.23", 0), ("0.13.0", 1), ("0.17.0-rc.1", 1)])

@@ -9,8 +9,10 @@ import pytest
 
 from lab.pytest_plugin import gpu_fixtures, scheduling
 from lab.pytest_plugin.gpu_fixtures import FREE_SECONDS, NUDGE_SECONDS
-from lab.pytest_plugin.scheduling import LOCK_HELD, PATIENCE, kai_lock_file, lab_lock
+from lab.pytest_plugin.scheduling import PATIENCE
 from lab.steps.kai.step import RESERVATIONS
+from lab.tools.lock import file_lock
+from lab.workloads.temporary import LOCK_HELD, kai_lock_file
 from tests.support.fake_lab import FakeLab, Run, runner
 
 pytest_plugins = ["pytester"]
@@ -76,7 +78,7 @@ def lock_of(lab: FakeLab) -> Path:
 @pytest.mark.parametrize(("exclusive", "other_shares"), [(False, True), (True, False)])
 def test_lab_lock_is_shared_unless_exclusive(tmp_path: Path, exclusive: bool, other_shares: bool) -> None:
     path = tmp_path / "locks" / "demo.turn"
-    with lab_lock(path, exclusive=exclusive), path.open("a") as other:
+    with file_lock(path, exclusive=exclusive), path.open("a") as other:
         if other_shares:
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with pytest.raises(BlockingIOError):
@@ -85,7 +87,7 @@ def test_lab_lock_is_shared_unless_exclusive(tmp_path: Path, exclusive: bool, ot
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_only_tests_of_a_lab_take_the_lab_lock(run: Run, lab: FakeLab) -> None:
+def test_only_tests_of_a_lab_take_the_file_lock(run: Run, lab: FakeLab) -> None:
     run("def test_plain(): pass").assert_outcomes(passed=1)
     assert not lock_of(lab).exists()
     run("def test_lab(lab): pass").assert_outcomes(passed=1)
@@ -119,7 +121,7 @@ def test_tests_wait_for_conflicting_locks(
     wait = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda file, how: wait(file, how | fcntl.LOCK_NB))
     suffix, exclusive = held
-    with lab_lock(lab.paths.lock.with_suffix(suffix), exclusive=exclusive):
+    with file_lock(lab.paths.lock.with_suffix(suffix), exclusive=exclusive):
         for name, text in KINDS.items():
             done = run(f"import pytest\n{text}")
             done.assert_outcomes(**({"errors": 1} if name in waiting else {"passed": 1}))
@@ -128,14 +130,14 @@ def test_tests_wait_for_conflicting_locks(
 
 
 def test_lock_held_by_the_caller_is_not_taken_again(run: Run, lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    with lab_lock(lock_of(lab), exclusive=True):
+    with file_lock(lock_of(lab), exclusive=True):
         monkeypatch.setenv(LOCK_HELD, str(lock_of(lab)))
         run("def test_lab(lab): pass").assert_outcomes(passed=1)
 
 
 def test_lab_lock_can_be_tried_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "demo.turn"
-    with lab_lock(path, exclusive=False), pytest.raises(BlockingIOError), lab_lock(path, exclusive=True, wait=False):
+    with file_lock(path, exclusive=False), pytest.raises(BlockingIOError), file_lock(path, exclusive=True, wait=False):
         pass
 
 
@@ -175,7 +177,7 @@ def test_worker_keeps_its_kai_lock_until_a_test_that_does_not_share_it(
     pytester.makeconftest(WATCHING.format(path=path))
     run(f"import pytest\ndef test_a(lab): pass\n{second}")
     assert (pytester.path / "seen").read_text() == seen
-    with lab_lock(path, exclusive=True, wait=False):
+    with file_lock(path, exclusive=True, wait=False):
         pass  # the lock is free at the end
 
 

@@ -25,7 +25,7 @@ def test_tree_is_created_parents_first_and_deleted_children_first() -> None:
         assert alpha["spec"]["resources"]["gpu"] == {"quota": 0, "limit": 1, "overQuotaWeight": 1}
         labels = {tuple(sorted(doc["metadata"]["labels"].items())) for doc in api.objects.values()}
         assert len(labels) == 1
-        assert dict(labels.pop()).keys() == {"kailab", "kailab.dev/test"}
+        assert dict(labels.pop()).keys() == {"kailab", "kailab.dev/test", "kailab.dev/process"}
     order = [names["department"], names["research"], names["alpha"]]
     assert api.log == [
         *(f"apply Queue {name}" for name in order),

@@ -15,6 +15,7 @@ from lab.kube.transport import ExecOutcome
 from lab.objects.views import PodView
 from lab.workloads.namespace import Inside, WorkloadNamespace
 from lab.workloads.pods import cpu_pod
+from lab.workloads.temporary import process_label
 from tests.support.kube_fake import FakeApi, Json, Stream, listing, pod
 
 PODS = "/api/v1/namespaces/ns/pods"
@@ -65,7 +66,8 @@ def test_new_namespace_has_a_unique_valid_name(host: Cluster, host_api: FakeApi)
     names = {WorkloadNamespace.open("demo", host, slug, labels={"team": "ml"}).namespace for _ in range(2)}
     assert len(names) == 2
     assert all(re.fullmatch(r"t-test-fractions-my-vclust-[0-9a-f]{6}", name) for name in names)
-    assert created.requests[0].body["metadata"]["labels"] == {"team": "ml", "kailab": "demo"}
+    labels = {"team": "ml", "kailab": "demo", **process_label("demo")}
+    assert created.requests[0].body["metadata"]["labels"] == labels
 
 
 def test_pods_are_created_in_the_namespace_with_the_lab_label(

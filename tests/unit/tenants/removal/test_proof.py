@@ -12,9 +12,10 @@ from rich.console import Console
 from lab.serialization import to_json
 from lab.tenants.removal.timeline import MEANING, Milestone, Removal, Stopwatch
 from lab.ui.tenant_removal import render_removal
+from tests.support import builders
 from tests.support.api_requests import Call
 from tests.support.fakes import FakeRunner
-from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove
+from tests.support.removal_world import RemovalWorld, helm, inhabited, node, pod, remove, reservation
 from tests.support.specs import tenant_spec
 
 
@@ -34,7 +35,7 @@ def run_check_pods(world: RemovalWorld) -> list[dict[str, Any]]:
     return created
 
 
-def test_gpu_check_requests_all_gpus_that_no_other_pod_holds(world: RemovalWorld) -> None:
+def test_gpu_check_requests_as_many_gpus_as_the_tenant_held(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=4))
     world.api.add(node("worker2", gpus=4))
     world.api.add(pod("train", virtual="default/train", gpus=2))
@@ -44,13 +45,98 @@ def test_gpu_check_requests_all_gpus_that_no_other_pod_holds(world: RemovalWorld
     removal = remove(world, check_gpus=True)
     (check,) = created
     container = check["spec"]["containers"][0]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == 3
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2
     assert check["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "worker"}
     assert check["metadata"]["namespace"] == "default"
     free = next(m for m in removal.milestones if m.name == "GPUs free")
-    assert free.detail == "a pod with 3 GPUs runs on worker"
+    assert free.detail == "a pod with 2 GPUs runs on worker"
     assert removal.ok
     assert world.api.of_kind("Pod", "default") == []
+
+
+def gpus_free(removal: Removal) -> Milestone:
+    return next(milestone for milestone in removal.milestones if milestone.name == "GPUs free")
+
+
+def test_gpus_that_others_took_meanwhile_are_not_asked_for(world: RemovalWorld) -> None:
+    world.api.add(node("worker", gpus=2))
+    world.api.add(pod("train", virtual="default/train", gpus=2))
+    created = run_check_pods(world)
+
+    def take(call: Call) -> None:
+        world.api.add(pod("greedy", "team-b", gpus=1))
+
+    world.api.after("delete", "Namespace", take)
+    helm(world)
+    removal = remove(world, check_gpus=True)
+    assert created == [], "KAI could evict others for a pod that has no room"
+    free = gpus_free(removal)
+    assert free.seconds is None
+    assert free.detail == "no room for a pod with 2 GPUs on worker: 1 GPU of 2 free; team-b/greedy holds 1 GPU"
+
+
+def test_gpu_that_somebody_still_holds_for_the_tenant_is_noticed(world: RemovalWorld) -> None:
+    """Before, the check asked for the GPUs that were left."""
+    world.api.add(node("worker", gpus=4))
+    world.api.add(pod("train", virtual="default/train", gpus=3))
+    created = run_check_pods(world)
+    world.api.after("delete", "Namespace", lambda call: world.api.add(pod("stuck", "kube-system", gpus=2)))
+    helm(world)
+    removal = remove(world, check_gpus=True)
+    assert (created, gpus_free(removal).seconds, removal.ok) == ([], None, False)
+
+
+def test_mig_devices_are_asked_for_in_their_size(world: RemovalWorld) -> None:
+    small = "nvidia.com/mig-1g.5gb"
+    world.api.add(builders.node("worker", status={"allocatable": {small: "4"}}))
+    held = pod("train", virtual="default/train")
+    held["spec"]["containers"][0]["resources"] = {"limits": {small: "2"}}
+    world.api.add(held)
+    created = run_check_pods(world)
+    helm(world)
+    removal = remove(world, check_gpus=True)
+    (check,) = created
+    assert check["spec"]["containers"][0]["resources"]["limits"][small] == 2
+    assert gpus_free(removal).detail == f"a pod with 2 {small} runs on worker"
+
+
+def test_share_of_a_gpu_that_others_use_is_asked_for(runner: FakeRunner, tmp_path: Path) -> None:
+    """Before, the tenant 'held no GPU'."""
+    world = RemovalWorld(runner, tmp_path, tenant_spec("host-kai"), scheduler="kai", queues=[{"name": "test"}])
+    group = {"runai-gpu-group": "g1"}
+    mine, theirs = pod("mine", virtual="default/mine", labels=group), pod("theirs", "team-b", labels=group)
+    for sharing, fraction in ((mine, "0.5"), (theirs, "0.25")):
+        sharing["metadata"]["annotations"] |= {"gpu-fraction": fraction}
+        sharing["spec"]["schedulerName"] = "kai-scheduler"
+    world.inhabit(mine)
+    world.api.add(theirs, reservation("r1", "g1"), node("worker", gpus=1))
+    created = run_check_pods(world)
+    helm(world)
+    removal = remove(world, check_gpus=True)
+    (check,) = created
+    assert check["metadata"]["annotations"]["gpu-fraction"] == "0.5"
+    assert check["spec"]["schedulerName"] == "kai-scheduler"
+    assert gpus_free(removal).detail == "a pod with 0.5 of a GPU runs on worker"
+
+
+@pytest.mark.parametrize(
+    ("queues", "queue"),
+    [
+        ([{"name": "small", "gpu": {"limit": 1}}, {"name": "big"}], "big"),
+        ([{"name": "top", "gpu": {"limit": 1}}, {"name": "leaf", "parent": "top"}], None),
+    ],
+)
+def test_queue_of_the_check_may_have_that_many_gpus(
+    runner: FakeRunner, tmp_path: Path, queues: list[dict[str, Any]], queue: str | None
+) -> None:
+    world = RemovalWorld(runner, tmp_path, tenant_spec("host-kai"), scheduler="kai", queues=queues)
+    world.inhabit(pod("train", virtual="default/train", gpus=2))
+    world.api.add(node("worker", gpus=2))
+    created = run_check_pods(world)
+    helm(world)
+    assert remove(world, check_gpus=True).ok
+    assert created[0]["metadata"]["labels"].get("kai.scheduler/queue") == queue
+    assert created[0]["spec"].get("schedulerName") == (queue and "kai-scheduler")
 
 
 @pytest.mark.parametrize(
