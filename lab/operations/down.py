@@ -14,7 +14,7 @@ from lab.errors import Interrupted, LabError, Leftovers
 from lab.host import undo_all
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
-from lab.paths import LabPaths, host_journal
+from lab.paths import host_journal
 from lab.session.session import Session
 from lab.steps.cluster.ownership import foreign_nodes, name_taken
 from lab.steps.node_image import NODE_IMAGE, images_of
@@ -73,7 +73,7 @@ def down(
                 fix=f"start {session.engine.name} and run lab down again (lab doctor shows how)",
             )
         if not theirs and not left:  # the journal says what still has to be removed
-            left += _remove_state(session.paths)
+            left += _remove_state(session)
     journal = Journal(host_journal())
     undone = tuple(undo_all(session.runner, journal)) if host else ()
     if left:
@@ -97,10 +97,17 @@ def _session_for_down(name: str, bus: Bus, cancel: threading.Event) -> Session:
     return session
 
 
-def _remove_state(paths: LabPaths) -> list[str]:
-    """Remove the lab's state directory; returns the files that remain and the processes that use it."""
-    shutil.rmtree(paths.root, ignore_errors=True)
-    left = [f"process {pid}: {line}" for pid, line in processes_naming(paths.root)]
-    if paths.root.exists():
-        left += [f"file {path}" for path in sorted(paths.root.rglob("*"))] or [f"directory {paths.root}"]
+def _remove_state(session: Session) -> list[str]:
+    """Remove the lab's state directory; returns the files that remain and the processes of the lab that use it."""
+    root = session.paths.root
+    shutil.rmtree(root, ignore_errors=True)
+    left = []
+    for process in processes_naming(root):
+        if process.started:
+            left.append(f"process {process.pid}: {process.line}")
+        else:
+            text = f"process {process.pid}, which kailab did not start, names removed files: {process.line}"
+            session.bus.emit(Notice("info", text))
+    if root.exists():
+        left += [f"file {path}" for path in sorted(root.rglob("*"))] or [f"directory {root}"]
     return left

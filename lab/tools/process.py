@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol
 from lab.errors import CommandFailed, Interrupted
 from lab.files import append_private
 from lab.objects.redact import redact_text
+from lab.tools.processes import STARTED
 
 OnLine = Callable[[str], None]
 
@@ -142,9 +143,8 @@ class HostRunner:
             "_err": collect(err),
             "_decode_errors": "replace",
             "_encoding": "utf-8",
+            "_env": {**os.environ, **(env or {}), STARTED: "1"},
         }
-        if env is not None:
-            options["_env"] = {**os.environ, **env}
         if cwd is not None:
             if not cwd.is_dir():
                 raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: directory {cwd} does not exist")

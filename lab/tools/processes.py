@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+STARTED = "KAILAB_STARTED"
+"""Environment variable of the processes that kailab starts, and of their children."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A running process; ``started`` means that kailab started it. ``line`` is its command line (120 characters)."""
+
+    pid: int
+    line: str
+    started: bool
 
 
 def command_line(pid: int) -> list[str]:
@@ -16,8 +30,8 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
-def processes_naming(path: Path) -> list[tuple[int, str]]:
-    """Process ids and command lines (120 characters) of processes with ``path`` or a path below it as argument.
+def processes_naming(path: Path) -> list[Process]:
+    """Processes with ``path`` or a path below it as argument.
 
     Options (``--kubeconfig=PATH``) and lists (``PATH:/mnt``) match; longer names (``PATH2``) do not. This process
     and its ancestors are left out.
@@ -31,5 +45,14 @@ def processes_naming(path: Path) -> list[tuple[int, str]]:
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         if process.pid not in own and any(named.search(word) for word in words):
-            found.append((process.pid, " ".join(words).strip()[:120]))
+            found.append(Process(process.pid, " ".join(words).strip()[:120], _started(process)))
     return found
+
+
+def _started(process: Any) -> bool:
+    import psutil  # noqa: TID251 - this is the door
+
+    try:
+        return STARTED in process.environ()
+    except psutil.Error:  # of another user
+        return False

@@ -100,6 +100,42 @@ def test_down_proves_that_volumes_and_network_are_gone(cli: Cli, engine: HostRun
     assert network not in run("network", "ls", "--format", "{{.Name}}")
 
 
+@pytest.mark.timeout(1500)
+def test_last_lab_of_any_state_directory_removes_the_network(cli: Cli, engine: HostRunner) -> None:
+    """One that existed before the first of them stays."""
+    cli.env["KIND_EXPERIMENTAL_DOCKER_NETWORK"] = network = "kailab-it-shared"
+    another = Cli(
+        cli.root / "another", {"KIND_EXPERIMENTAL_DOCKER_NETWORK": network}, cleared={"it-first", "it-second"}
+    )
+    cli.labs.append("it-first")
+
+    def up(command: Cli, name: str) -> None:
+        small = ("--set", "scheduler=default", "--set", "cluster.workers=0")
+        command("up", "--profile", "cpu", "--name", name, "--yes", *small)
+
+    def exists() -> bool:
+        return network in engine.run(["docker", "network", "ls", "--format", "{{.Name}}"]).out.split()
+
+    try:
+        up(cli, "it-first")
+        up(another, "it-second")
+        kept = f"network {network} is kept: kailab-it-second-control-plane uses it"
+        assert kept in cli("down", "--name", "it-first").err
+        assert exists()
+        assert another("down", "--name", "it-second", "--json").json()["left"] == []
+        assert not exists()
+
+        engine.run(["docker", "network", "create", network])
+        up(cli, "it-first")
+        kept = f"network {network} is kept: it existed before lab it-first"
+        assert kept in cli("down", "--name", "it-first").err
+        assert exists()
+    finally:
+        another("down", "--name", "it-second", code=None)
+        cli("down", "--name", "it-first", code=None)
+        engine.run(["docker", "network", "rm", network], check=False)
+
+
 @pytest.mark.timeout(300)
 def test_plan_changes_nothing(cli: Cli, engine: HostRunner) -> None:
     plan = cli("plan", "--profile", "demo", "--name", "it-plan", "--json").json()

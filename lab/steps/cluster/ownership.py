@@ -13,15 +13,25 @@ from typing import Any
 from lab.errors import NameTaken
 from lab.paths import owner
 from lab.session.context import LabContext
-from lab.tools.container import Container
+from lab.tools.container import Container, ContainerEngine
 
 _MARK = "/etc/kailab/owner-"
 
+_MADE_NETWORK = "/etc/kailab/made-network"
+"""A mount of nodes whose network was created by a lab, of any state directory: the last of them removes it."""
 
-def owner_mount(ctx: LabContext) -> dict[str, Any]:
-    """The mount that identifies a node, for kind; creates its file."""
+
+def owner_mounts(ctx: LabContext, *, made_network: bool) -> tuple[dict[str, Any], ...]:
+    """The mounts that identify a node, for kind; creates their file."""
     ctx.paths.owner.write_text(f"The nodes of lab {ctx.spec.name} mount this file: they belong to this directory.\n")
-    return {"hostPath": str(ctx.paths.owner), "containerPath": f"{_MARK}{owner()}", "readOnly": True}
+    marks = (f"{_MARK}{owner()}", *([_MADE_NETWORK] if made_network else ()))
+    return tuple({"hostPath": str(ctx.paths.owner), "containerPath": mark, "readOnly": True} for mark in marks)
+
+
+def is_of_labs(engine: ContainerEngine, network: str) -> bool:
+    """Whether a node on a network says that a lab created it."""
+    users = map(engine.inspect, engine.users_of_network(network))
+    return any(_MADE_NETWORK in user.mounts for user in users if user is not None)
 
 
 def foreign_nodes(ctx: LabContext) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from lab.paths import LabPaths, lab_names, owner
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
-from lab.steps.cluster.ownership import owner_mount, refuse_foreign_nodes
+from lab.steps.cluster.ownership import is_of_labs, owner_mounts, refuse_foreign_nodes
 from lab.steps.cluster.ports import free_ports
 from lab.steps.node_image import OWNER, STATE, mark_used
 from lab.tools.container import Container
@@ -82,16 +82,16 @@ class KindCluster(LabStep):
             kind.delete(ctx.kind_name, ctx.paths.kubeconfig)
         mounts = claim(ctx, self.id) if self.spec.gpu.mode == "nvidia" else {}
         old_cgroups = inspect(ctx.engine.name, ctx.run, Machine()).cgroup_version == "1"
+        marks = owner_mounts(ctx, made_network=claim_network(ctx, self.id))
         with free_ports(self.spec) as ports:
             remove_volumes(ctx, self.image)
             ctx.paths.volumes.mkdir(exist_ok=True)
-            everywhere = (owner_mount(ctx), {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES})
+            everywhere = (*marks, {"hostPath": str(ctx.paths.volumes), "containerPath": VOLUMES})
             config = kind_config(
                 self.spec, ports, own_node=self.own_node, old_cgroups=old_cgroups, mounts=mounts, everywhere=everywhere
             )
         for port in ports.mappings:
             ctx.journal.owns("port", port.owner, self.id, host=str(port.host), node=str(port.node))
-        claim_network(ctx, self.id)
         ctx.journal.owns("cluster", ctx.kind_name, self.id, complete="no", shape=wanted)
         ctx.journal.owns("file", str(ctx.paths.kubeconfig), self.id)
         mark_used(self.image)
@@ -148,9 +148,8 @@ class KindCluster(LabStep):
         for owned in ctx.journal.owned("container"):
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):
-            if users := ctx.engine.users_of_network(owned.name):
-                use = "uses" if len(users) == 1 else "use"
-                ctx.notice(f"network {owned.name} is kept: {', '.join(users)} {use} it", "info")
+            if why := _why_kept(ctx, owned):
+                ctx.notice(f"network {owned.name} is kept: {why}", "info")
                 ctx.journal.released("network", owned.name)
         for owned in _networks_and_volumes(ctx):
             ctx.engine.call(owned.kind, "rm", owned.name, check=False)
@@ -185,14 +184,32 @@ def remove_volumes(ctx: LabContext, image: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def claim_network(ctx: LabContext, step: str) -> None:
-    """Claim kind's network if kind will create it, or if it did so for another lab: the last of them removes it."""
+def claim_network(ctx: LabContext, step: str) -> bool:
+    """Record kind's network, and return whether kind creates it for labs: then the last of them removes it.
+
+    A network that exists was created for labs if the journal of one in this state directory says so, or a node on it.
+    """
     name = os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
     journals = (Journal(LabPaths(lab).journal) for lab in lab_names())
-    if not ctx.engine.exists("network", name) or any(
-        owned.name == name for journal in journals for owned in journal.owned("network")
-    ):
-        ctx.journal.owns("network", name, step)
+    made = (
+        not ctx.engine.exists("network", name)
+        or any(one.name == name and _made(one) for journal in journals for one in journal.owned("network"))
+        or is_of_labs(ctx.engine, name)
+    )
+    ctx.journal.owns("network", name, step, made="yes" if made else "no")
+    return made
+
+
+def _made(network: Owned) -> bool:
+    return network.facts.get("made") != "no"
+
+
+def _why_kept(ctx: LabContext, network: Owned) -> str:
+    """Why a network outlives the lab; empty if the lab has to remove it."""
+    if not _made(network):
+        return f"it existed before lab {ctx.spec.name}"
+    users = ctx.engine.users_of_network(network.name)
+    return f"{', '.join(users)} {'uses' if len(users) == 1 else 'use'} it" if users else ""
 
 
 def _networks_and_volumes(ctx: LabContext) -> tuple[Owned, ...]:

@@ -67,12 +67,13 @@ def cluster_scope(cluster: Cluster, name: str) -> tuple[str, ...]:
 
 
 def on_machine(ctx: LabContext, name: str, folders: Iterable[str] = ()) -> tuple[str, ...]:
-    """Leftovers on this machine: kubeconfig, its volumes' ``folders``, journal entries, and processes that use it."""
+    """Leftovers on this machine: kubeconfig, its volumes' ``folders``, journal entries, and kailab's processes on it."""
     kubeconfig = ctx.paths.tenant_kubeconfig(name)
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
     lines += [f"directory {path}" for folder in folders if (path := ctx.paths.volumes / folder).exists()]
     lines += [f"journal entry {kind} {thing}" for kind, thing in journal_entries(ctx, name)]
-    return (*lines, *(f"process {pid}: {line}" for pid, line in processes_naming(kubeconfig)))
+    lines += [f"process {one.pid}: {one.line}" for one in processes_naming(kubeconfig) if one.started]
+    return tuple(lines)
 
 
 def journal_entries(ctx: LabContext, name: str) -> tuple[tuple[str, str], ...]:

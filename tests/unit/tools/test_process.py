@@ -11,6 +11,7 @@ import pytest
 
 from lab.errors import CommandFailed, Interrupted
 from lab.tools.process import HostRunner
+from lab.tools.processes import STARTED
 
 pytestmark = pytest.mark.processes("echo", "sleep", "cat", "sh", "true", "wc", "pwd")
 
@@ -98,6 +99,11 @@ def test_environment_variables_are_added(run: HostRunner, monkeypatch: pytest.Mo
     monkeypatch.setenv("OLD", "old")
     assert run.run(["sh", "-c", "echo $OLD $NEW"], env={"NEW": "new"}).out == "old new\n"
     assert "NEW" not in os.environ
+
+
+def test_started_processes_and_their_children_are_marked(run: HostRunner) -> None:
+    assert f"{STARTED}=" in run.run(["sh", "-c", "env"]).out
+    assert STARTED not in os.environ
 
 
 def test_working_directory(run: HostRunner, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil  # noqa: TID251 - to be replaced
 import pytest
 
-from lab.tools.processes import command_line, processes_naming
+from lab.tools.processes import STARTED, Process, command_line, processes_naming
 
 DEMO = Path("/state/demo")
 
@@ -18,9 +18,11 @@ DEMO = Path("/state/demo")
 def running(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[str] | None]:
     """Command lines by process id; None for an unreadable one."""
     found: dict[int, list[str] | None] = {}
-    monkeypatch.setattr(
-        psutil, "process_iter", lambda _: [SimpleNamespace(pid=pid, info={"cmdline": w}) for pid, w in found.items()]
-    )
+
+    def processes(_: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid, info={"cmdline": w}, environ=dict) for pid, w in found.items()]
+
+    monkeypatch.setattr(psutil, "process_iter", processes)
     return found
 
 
@@ -36,7 +38,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[str] | None]:
 )
 def test_path_and_paths_below_it_match(running: dict[int, list[str] | None], argument: str) -> None:
     running.update({7: ["kubectl", argument, "x" * 200], 8: ["sh"], 9: None})
-    assert processes_naming(DEMO) == [(7, f"kubectl {argument} {'x' * 200}"[:120])]
+    assert processes_naming(DEMO) == [Process(7, f"kubectl {argument} {'x' * 200}"[:120], started=False)]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,20 @@ def test_other_paths_do_not_match(running: dict[int, list[str] | None], argument
 def test_this_process_and_its_parents_are_ignored(running: dict[int, list[str] | None]) -> None:
     running.update({os.getpid(): ["lab", "down", str(DEMO)], os.getppid(): ["uv", "run", "lab", "down", str(DEMO)]})
     assert processes_naming(DEMO) == []
+
+
+@pytest.mark.parametrize(("environ", "started"), [({STARTED: "1"}, True), ({}, False), (psutil.AccessDenied(7), False)])
+def test_processes_that_kailab_started(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str] | Exception, started: bool
+) -> None:
+    def read() -> dict[str, str]:
+        if isinstance(environ, Exception):
+            raise environ
+        return environ
+
+    process = SimpleNamespace(pid=7, info={"cmdline": ["helm", str(DEMO)]}, environ=read)
+    monkeypatch.setattr(psutil, "process_iter", lambda _: [process])
+    assert [found.started for found in processes_naming(DEMO)] == [started]
 
 
 def test_command_line_of_missing_process_is_empty() -> None:

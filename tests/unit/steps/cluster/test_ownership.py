@@ -14,7 +14,7 @@ from lab.engine.journal import Journal
 from lab.errors import NameTaken
 from lab.paths import LabPaths
 from lab.session.context import LabContext
-from lab.steps.cluster.ownership import foreign_nodes, owner_mount, refuse_foreign_nodes
+from lab.steps.cluster.ownership import foreign_nodes, owner_mounts, refuse_foreign_nodes
 from lab.tools.container import ContainerEngine
 from tests.support.fakes import FakeRunner
 
@@ -59,7 +59,7 @@ def test_unmarked_nodes_in_the_journal_are_owned(ctx: LabContext, runner: FakeRu
 
 
 def test_marked_nodes_are_owned_without_a_journal(ctx: LabContext, runner: FakeRunner) -> None:
-    mount = owner_mount(ctx)
+    (mount,) = owner_mounts(ctx, made_network=False)
     assert Path(mount["hostPath"]).is_file()
     nodes(runner, *NODES, mounts=["/lib/modules", mount["containerPath"]])
     assert foreign_nodes(ctx) == ()
@@ -69,7 +69,7 @@ def test_nodes_with_another_mark_are_foreign_despite_the_journal(
     ctx: LabContext, runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx.journal.owns("cluster", "kailab-demo", "cluster", complete="no")
-    nodes(runner, *NODES, mounts=[owner_mount(ctx)["containerPath"]])
+    nodes(runner, *NODES, mounts=[one["containerPath"] for one in owner_mounts(ctx, made_network=True)])
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "another"))
     assert foreign_nodes(ctx) == tuple(sorted(NODES))
 
@@ -77,7 +77,7 @@ def test_nodes_with_another_mark_are_foreign_despite_the_journal(
 def test_linked_state_directory_has_the_same_mark(
     ctx: LabContext, runner: FakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes(runner, *NODES, mounts=[owner_mount(ctx)["containerPath"]])
+    nodes(runner, *NODES, mounts=[one["containerPath"] for one in owner_mounts(ctx, made_network=True)])
     (tmp_path / "link").symlink_to(tmp_path / "state")
     monkeypatch.setenv("KAILAB_STATE", str(tmp_path / "link"))
     assert foreign_nodes(ctx) == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from lab.engine.events import Notice
 from lab.engine.journal import Journal
 from lab.paths import LabPaths
 from lab.steps.cluster.config import VOLUMES
+from lab.steps.cluster.ownership import owner_mounts
 from lab.steps.cluster.step import KindCluster, claim_network
 from lab.tools.container import ContainerEngine
 from lab.tools.process import Result
@@ -30,6 +31,7 @@ class Docker(ContainerEngine):
     networks: dict[str, set[str]] = field(default_factory=dict)
     erased: list[tuple[str, str]] = field(default_factory=list)
     """Image and directory of the containers that deleted the data of volumes."""
+    marks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = "docker"
 
     def call(
@@ -73,7 +75,8 @@ class Docker(ContainerEngine):
         if name not in self.containers_:
             return None
         mounts = [{"Type": "volume", "Name": one, "Destination": "/var"} for one in self.containers_[name]]
-        mounts.append({"Type": "bind", "Name": "", "Destination": "/etc"})
+        paths = ("/etc", *self.marks.get(name, ()))
+        mounts += [{"Type": "bind", "Name": "", "Destination": path} for path in paths]
         return json.dumps(
             [
                 {
@@ -129,10 +132,16 @@ def test_data_that_the_user_may_not_remove_is_removed_by_a_container(
     assert docker.erased == [("kailab/node:1", str(world.paths.volumes))]
 
 
-def test_a_network_that_existed_before_stays(world: LabWorld, docker: Docker) -> None:
-    claim_network(world.ctx, "cluster")
+def notices(world: LabWorld) -> list[str]:
+    return [event.text for event in world.events if isinstance(event, Notice)]
+
+
+def test_a_network_that_existed_before_stays_and_is_named(world: LabWorld, docker: Docker) -> None:
+    assert not claim_network(world.ctx, "cluster")
     assert undo(world) == ()
     assert docker.networks == {"kind": set()}
+    assert notices(world) == ["network kind is kept: it existed before lab demo"]
+    assert world.owned("network") == []
 
 
 @pytest.mark.parametrize("other", ["kailab-two-worker", "somebodys-control-plane"])
@@ -141,8 +150,7 @@ def test_a_network_that_others_use_stays_and_is_named(world: LabWorld, docker: D
     docker.networks["kind"].add(other)
     assert undo(world) == ()
     assert docker.networks == {"kind": {other}}
-    notices = [event.text for event in world.events if isinstance(event, Notice)]
-    assert notices == [f"network kind is kept: {other} uses it"]
+    assert notices(world) == [f"network kind is kept: {other} uses it"]
 
 
 def test_a_volume_in_use_remains(world: LabWorld, docker: Docker) -> None:
@@ -162,16 +170,35 @@ def test_a_network_the_engine_does_not_remove_remains(
     assert undo(world) == ("network kind",)
 
 
-def test_the_last_lab_removes_the_network(world: LabWorld, docker: Docker) -> None:
-    other = Journal(LabPaths("two").journal)
-    other.owns("network", "kind", "cluster")
-    claim_network(world.ctx, "cluster")
-    assert world.owned("network") == ["kind"]
+@pytest.mark.parametrize(("made", "claimed"), [("yes", True), ("no", False)])
+def test_a_network_of_another_lab_of_this_state_directory(
+    world: LabWorld, docker: Docker, made: str, claimed: bool
+) -> None:
+    Journal(LabPaths("two").journal).owns("network", "kind", "cluster", made=made)
+    assert claim_network(world.ctx, "cluster") is claimed
+    assert undo(world) == ()
+    assert ("kind" in docker.networks) is not claimed
+
+
+def test_a_network_that_a_lab_of_another_state_directory_created(
+    world: LabWorld, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes say so with a mount, and this lab's nodes say it to the next."""
+    monkeypatch.setenv("KAILAB_STATE", str(world.paths.root / "another"))
+    LabPaths("theirs").root.mkdir(parents=True)
+    theirs = replace(world.ctx, paths=LabPaths("theirs"))
+    docker.marks[NODE] = tuple(mount["containerPath"] for mount in owner_mounts(theirs, made_network=True))
+    monkeypatch.undo()
+    assert claim_network(world.ctx, "cluster")
+    docker.containers_["kailab-theirs-worker"] = set()
+    docker.networks["kind"].add("kailab-theirs-worker")
+    assert undo(world) == ()
+    assert notices(world) == ["network kind is kept: kailab-theirs-worker uses it"]
 
 
 def test_a_new_network_is_claimed_before_kind_creates_it(
     world: LabWorld, docker: Docker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", "lab-net")
-    claim_network(world.ctx, "cluster")
+    assert claim_network(world.ctx, "cluster")
     assert world.owned("network") == ["lab-net"]
