@@ -13,10 +13,11 @@ from lab.cli.signals import stopping
 from lab.engine.events import Bus
 from lab.errors import HostNotReady, NoLab
 from lab.operations.down import down as take_down
+from lab.operations.down import planned_undo
 from lab.paths import lab_names
 from lab.session.session import name_of
 from lab.ui import attach
-from lab.ui.lab import render_down
+from lab.ui.lab import render_down, render_undo
 
 app = command_app()
 
@@ -40,8 +41,10 @@ def down(
         if lab_names():
             raise
         which = spec_of(None, None, None).name
-    if host and not yes and not confirm("undo the host changes (other labs may need them)?"):
-        raise HostNotReady("Undoing host changes was not approved", fix="re-run with --yes to approve it")
+    if host and not yes and (planned := planned_undo()):
+        render_undo(planned)
+        if not confirm("undo these changes of this machine?"):
+            raise HostNotReady("Undoing host changes was not approved", fix="re-run with --yes to approve it")
     bus, cancel = Bus(), threading.Event()
     with stopping(cancel), attach(bus, ui):
         report = take_down(which, keep_images=not images, host=host, bus=bus, cancel=cancel, unnamed=name is None)

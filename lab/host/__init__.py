@@ -3,7 +3,7 @@
 from lab.host.check import HostNeeds
 from lab.host.checks import doctor
 from lab.host.facts import HostFacts, gather
-from lab.host.fixes import Fix, all_fixes, build_fixes, needed_fixes, undo_all
+from lab.host.fixes import Fix, all_fixes, build_fixes, needed_fixes, undo_all, undo_plan
 from lab.host.machine import Machine
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "gather",
     "needed_fixes",
     "undo_all",
+    "undo_plan",
 ]

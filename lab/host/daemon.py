@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ START = (
     ' exec setsid --fork dockerd --pidfile "$1" >>"$2" 2>&1 </dev/null'
 )
 """Detached with setsid, so that neither Ctrl-C nor the end of this process reaches the daemon."""
+
+CONTAINERD = ("/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock")
+"""Sockets of the machine's containerd, and of the one that Docker starts if there is none."""
 
 PATIENCE = 60.0
 """Seconds that the daemon has to answer; the first start takes about 2."""
@@ -51,7 +55,7 @@ def reload(run: Runner, machine: Machine) -> None:
 
 def require_empty(run: Runner, machine: Machine, what: str) -> None:
     """Raise Leftovers, starting with ``what``, if Docker has containers or volumes, whoever created them."""
-    if found := _residents(run, machine):
+    if found := residents(run, machine):
         raise Leftovers(
             f"{what}: it has containers or volumes",
             evidence=found[:20],
@@ -59,19 +63,69 @@ def require_empty(run: Runner, machine: Machine, what: str) -> None:
         )
 
 
-def _residents(run: Runner, machine: Machine) -> list[str]:
+def require_idle(run: Runner, what: str) -> None:
+    """Raise Leftovers, starting with ``what``, if containers run, whoever started them."""
+    installed = [engine for engine in engines.NAMES if run.which(engine) is not None]
+    found = [line for engine in installed for line in _listed(run, engine, "container", "ps") or ()]
+    if found:
+        raise Leftovers(
+            f"{what}: containers are running", evidence=found[:20], fix="stop them; then run the same command again"
+        )
+
+
+def residents(run: Runner, machine: Machine) -> list[str]:
     """Containers and volumes, from the daemon or, if it does not answer, from its directory."""
     if run.which("docker") is not None:
-        names = run.run(["docker", "ps", "-a", "--format", "container {{.Names}}"], check=False)
-        if names.code == 0:
-            volumes = run.run(["docker", "volume", "ls", "--format", "volume {{.Name}}"], check=False)
-            return [*names.out.splitlines(), *volumes.out.splitlines()]
+        names = _listed(run, "docker", "container", "ps", "-a")
+        if names is not None:
+            return names + (_listed(run, "docker", "volume", "volume", "ls", shown="{{.Name}}") or [])
     found = []
     for kind in ("container", "volume"):
         argv = ["find", f"/var/lib/docker/{kind}s", "-mindepth", "1", "-maxdepth", "1", "-type", "d"]
         listed = machine.as_root(run).run(argv, check=False).out.splitlines()
         found += [f"{kind} {line.rpartition('/')[2][:12]}" for line in listed]
     return found
+
+
+def images(run: Runner, machine: Machine) -> list[str]:
+    """Images, from the daemon or, if it does not answer, those with a name from its directory."""
+    if run.which("docker") is not None:
+        shown = "{{.Repository}}:{{.Tag}} {{.ID}}"
+        listed = run.run(["docker", "images", "--format", shown], check=False)
+        if listed.code == 0:
+            rows = [line.split() for line in listed.out.splitlines()]
+            return [number if "<none>" in name else name for name, number in rows]
+    argv = ["find", "/var/lib/docker/image", "-name", "repositories.json", "-exec", "cat", "{}", "+"]
+    text = machine.as_root(run).run(argv, check=False).out
+    return sorted(set(re.findall(r'"([^"@]+:[^":@]+)":"sha256:', text)))
+
+
+def others(run: Runner, machine: Machine) -> list[str]:
+    """Networks and plugins of Docker, and what containerd has in other namespaces than Docker's."""
+    found = []
+    if run.which("docker") is not None:
+        custom = ("network", "ls", "--filter", "type=custom")
+        found = _listed(run, "docker", "network", *custom, shown="{{.Name}}") or []
+        found += _listed(run, "docker", "plugin", "plugin", "ls", shown="{{.Name}}") or []
+    root = machine.as_root(run)
+    sockets = [path for path in CONTAINERD if machine.path(path).exists() and run.which("ctr") is not None]
+    for socket in sockets:
+        ctr = ["ctr", "--address", socket]
+        for space in root.run([*ctr, "namespaces", "ls", "-q"], check=False).out.split():
+            for kind in ("container", "image"):
+                names = root.run([*ctr, "--namespace", space, f"{kind}s", "ls", "-q"], check=False).out.split()
+                found += [f"containerd's {kind} {name} in namespace {space}" for name in names if space != "moby"]
+    if not sockets:
+        blobs = ["find", "/var/lib/containerd/io.containerd.content.v1.content/blobs", "-type", "f"]
+        if root.run(blobs, check=False).out:
+            found.append("images or containers of containerd, which is not running")
+    return found
+
+
+def _listed(run: Runner, engine: str, kind: str, *words: str, shown: str = "{{.Names}}") -> list[str] | None:
+    """Lines ``kind name``; None if the engine does not answer."""
+    done = run.run([engine, *words, "--format", f"{kind} {shown}"], check=False)
+    return done.out.splitlines() if done.code == 0 else None
 
 
 @dataclass(frozen=True)

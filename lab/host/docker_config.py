@@ -74,16 +74,17 @@ def without_nvidia(config: Mapping[str, Any], before: Mapping[str, Any]) -> Json
 
 
 def without_wrapper(data: bytes) -> bytes:
-    """The file's content without the lab's runtime; unchanged if it is not JSON."""
+    """The file's content without the lab's runtime; unchanged if it is not a JSON object."""
     try:
-        config = json.loads(data)
-    except ValueError:
+        config = parse(data)
+    except HostNotReady:
         return data
     if config.get("default-runtime") == WRAPPER:
         del config["default-runtime"]
-    config.get("runtimes", {}).pop(WRAPPER, None)
-    if not config.get("runtimes", True):
-        del config["runtimes"]
+    if WRAPPER in (config.get("runtimes") or {}):
+        del config["runtimes"][WRAPPER]
+        if not config["runtimes"]:
+            del config["runtimes"]
     return text(config)
 
 

@@ -35,8 +35,8 @@ def old_bytes(change: Owned) -> bytes | None:
 
 
 def unchanged(machine: Machine, change: Owned) -> bool:
-    """Whether a file still has the content that the lab wrote last."""
-    return _digest(machine.data(change.name)) == change.facts["written"]
+    """Whether a file still has content that the lab wrote, without anybody's later edits."""
+    return _digest(machine.data(change.name)) in change.facts["written"].split(":")
 
 
 def write_file(
@@ -49,19 +49,26 @@ def write_file(
     mode: str = "0644",
     kind: str = "file",
 ) -> bool:
-    """Write a file as root after recording its old content. Return False if it has that content already."""
+    """Write a file as root after recording its old content. Return False if it has that content already.
+
+    The record has the digests of all contents that the lab wrote. It has none if somebody edited the file in between:
+    the new content has these edits, which no undo may lose.
+    """
     now = machine.data(path)
     if now == content:
         return False
     earlier = record(journal, kind, path)
+    written = _digest(content)
     if earlier is not None:
         before, old_mode, made = (earlier.facts[key] for key in ("before", "mode", "made"))
+        ours = now in (None, old_bytes(earlier)) or unchanged(machine, earlier)
+        written = f"{earlier.facts['written']}:{written}" if ours else ""
     else:
         before = "" if now is None else f"base64:{b64encode(now).decode()}"
         old_mode = "" if now is None else _mode(machine, path)
         parents = map(str, PurePosixPath(path).parents)
         made = ":".join(parent for parent in parents if not machine.path(parent).exists())
-    journal.owns(kind, path, step, before=before, mode=old_mode, made=made, written=_digest(content))
+    journal.owns(kind, path, step, before=before, mode=old_mode, made=made, written=written)
     _install(machine.as_root(run), path, content, old_mode or mode)
     return True
 
@@ -97,7 +104,7 @@ def restore_file(
 
 
 def _digest(content: bytes | None) -> str:
-    return "" if content is None else hashlib.sha256(content).hexdigest()
+    return "missing" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def _mode(machine: Machine, path: str) -> str:

@@ -12,8 +12,10 @@ from typing import Protocol
 from lab.engine.journal import Journal
 from lab.errors import LabError, Leftovers
 from lab.findings import Finding
+from lab.host import daemon
 from lab.host.daemon import StartEngine
 from lab.host.facts import HostFacts
+from lab.host.file_backup import EDIT
 from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
 from lab.host.nvidia.cdi_fix import NvidiaCdi
@@ -77,14 +79,48 @@ def build_fixes(facts: HostFacts, machine: Machine | None = None) -> tuple[Fix, 
     return () if there or not facts.os.debian else (BuildTools(here),)
 
 
+def undo_plan(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:
+    """What ``undo_all`` will do, as imperatives; it changes nothing."""
+    names: dict[str, list[str]] = {}
+    for change in reversed(journal.owned()):
+        kind = change.kind
+        if kind in ("file", EDIT):
+            kind = "restore" if change.facts["before"] else "remove"
+        names.setdefault(kind, []).append(change.name)
+    if "/var/lib/docker" in names.get("directory", ()):
+        names["image"] = daemon.images(run, machine or Machine())
+    else:
+        names.pop("image", None)
+    lines = [f"set {one.name} back to {one.facts['old']}" for one in journal.owned("sysctl")]
+    return [*(f"{verb} {', '.join(names[kind])}" for kind, verb in _VERBS.items() if names.get(kind)), *lines]
+
+
+_VERBS = {
+    "daemon": "stop",
+    "service": "stop the service",
+    "restore": "restore",
+    "remove": "remove",
+    "image": "remove the images",
+    "directory": "remove with all that is in them:",
+    "package": "remove the packages",
+    "group": "remove the group",
+    "alternative": "set to automatic the alternative",
+    "mount": "unmount",
+}
+"""What undo does with each kind of record, in this order."""
+
+
 def undo_all(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:
     """Undo every fix in the journal, last first, and return what was done.
 
-    If Docker has to be kept, so are the fixes it needs. Raises Leftovers with what was kept, why, and what was done.
+    If Docker has to be kept, so are the fixes it needs. Raises Leftovers with what was kept, why, and what was done;
+    Docker is not even stopped if it has what no lab created.
     """
+    here = machine or Machine()
+    InstallEngine(here).require_unused(run, journal)
     done: list[str] = []
     failed: list[LabError] = []
-    for fix in reversed(all_fixes(machine)):
+    for fix in reversed(all_fixes(here)):
         try:
             done += fix.undo(run, journal)
         except LabError as error:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lab.engine.journal import Journal
+from lab.engine.journal import Journal, Owned
 from lab.errors import HostNotReady
+from lab.host import daemon
 from lab.host.facts import cgroups
 from lab.host.file_backup import record, records
 from lab.host.machine import Machine
 from lab.tools.process import Runner
 
-WANTED = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "net.ipv4.ip_forward": 1}
+FORWARD = "net.ipv4.ip_forward"
+
+WANTED = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, FORWARD: 1}
 """Twice the doctor's minimum, as other programs use inotify too."""
+
+
+def boot(machine: Machine) -> str:
+    """The id of the running boot: what a fix changed in the kernel is gone with it."""
+    return machine.text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _rebooted(machine: Machine, change: Owned) -> bool:
+    now = boot(machine)
+    return change.facts.get("boot", now) != now
 
 
 @dataclass(frozen=True)
@@ -34,16 +47,24 @@ class Sysctls:
 
     def apply(self, run: Runner, journal: Journal) -> None:
         for name, old in self._low().items():
-            if record(journal, "sysctl", name) is None:
-                journal.owns("sysctl", name, self.id, old=str(old), set=str(WANTED[name]))
+            earlier = record(journal, "sysctl", name)
+            if earlier is None or _rebooted(self.machine, earlier):
+                journal.owns("sysctl", name, self.id, old=str(old), set=str(WANTED[name]), boot=boot(self.machine))
             self.machine.as_root(run).run(["sysctl", "-w", f"{name}={WANTED[name]}"])
 
     def undo(self, run: Runner, journal: Journal) -> list[str]:
-        """Restore the old values, except those that somebody else changed later."""
+        """Restore the old values, except those that somebody else changed later.
+
+        Raises Leftovers about forwarding if containers run, whoever created them: it is their network.
+        """
         done = []
         for change in records(journal, self.id, "sysctl"):
             now = self.machine.sysctl(change.name)
-            if str(now) == change.facts["set"]:
+            if _rebooted(self.machine, change):
+                done.append(f"{change.name} kept: a reboot has reset the lab's value")
+            elif str(now) == change.facts["set"]:
+                if change.name == FORWARD:
+                    daemon.require_idle(run, f"{FORWARD} was kept")
                 self.machine.as_root(run).run(["sysctl", "-w", f"{change.name}={change.facts['old']}"])
                 done.append(f"{change.name} restored to {change.facts['old']}")
             else:
@@ -86,17 +107,27 @@ class CgroupMounts:
             raise HostNotReady("this kernel has no control groups", fix="use a kernel with CONFIG_CGROUPS")
         root = self.machine.as_root(run)
         for place, words in self._mounts():
-            journal.owns("mount", place, self.id)
+            made = "" if self.machine.path(place).exists() else "yes"
+            journal.owns("mount", place, self.id, made=made, boot=boot(self.machine))
             root.run(["mkdir", "-p", place])
             root.run(["mount", *words, place])
 
     def undo(self, run: Runner, journal: Journal) -> list[str]:
-        """Unmount, innermost first; mounts that are in use disappear with their last user."""
+        """Unmount, innermost first; mounts that are in use disappear with their last user.
+
+        Mounts of an earlier boot are gone, and those at the same places belong to somebody else. Raises Leftovers if
+        containers run, whoever created them.
+        """
         done = []
+        root = self.machine.as_root(run)
         for change in records(journal, self.id, "mount"):
-            mounted = f" {change.name} " in self.machine.text("/proc/self/mounts")
+            ours = not _rebooted(self.machine, change)
+            mounted = ours and f" {change.name} " in self.machine.text("/proc/self/mounts")
             if mounted:
-                self.machine.as_root(run).run(["umount", "-l", change.name])
+                daemon.require_idle(run, f"{change.name} was kept")
+                root.run(["umount", "-l", change.name])
+            if ours and change.facts.get("made"):
+                root.run(["rmdir", "--ignore-fail-on-non-empty", change.name], check=False)
             done.append(f"{change.name} {'unmounted' if mounted else 'was already unmounted'}")
             journal.released("mount", change.name)
         return done

@@ -14,18 +14,22 @@ from lab.host.machine import Machine
 from lab.tools.debian import Debian, bootstrap_packages
 from lab.tools.process import Runner
 
+CONFIG = ("/etc/docker", "/etc/containerd", "/opt/containerd")
+"""Of ``DATA``, directories in which an administrator may put files; these are kept."""
+
 DATA = (
-    "/etc/docker",
     "/etc/docker/key.json",
-    "/etc/containerd",
+    *CONFIG,
     "/var/lib/docker",
     "/var/lib/containerd",
-    "/opt/containerd",
     "/run/docker",
     "/run/containerd",
     "/run/docker.sock",
 )
 """Paths that Docker creates outside its packages; removed only if they did not exist before."""
+
+IMAGES = "kailab/node:"
+"""Start of the names of labs' node images."""
 
 
 def install(
@@ -102,28 +106,56 @@ class InstallEngine:
         client = ["docker-cli"] if run.which("docker") is None else []
         install(run, self.machine, journal, self.id, packages, optional=client)
 
-    def undo(self, run: Runner, journal: Journal) -> list[str]:
-        """Remove the packages and everything that Docker created.
+    def require_unused(self, run: Runner, journal: Journal) -> None:
+        """Raise Leftovers if Docker or containerd has anything that no lab created, or a configuration was edited."""
+        changes = records(journal, self.id)
+        if not changes:
+            return
+        ours = {image.name for image in journal.owned("image")}
+        found = daemon.residents(run, self.machine)
+        names = (name for name in daemon.images(run, self.machine) if not name.startswith(IMAGES) and name not in ours)
+        found += [*(f"image {name}" for name in names), *daemon.others(run, self.machine)]
+        if packages := [change.name for change in changes if change.kind == "package"]:
+            found += [f"{path}, which was edited" for path in Debian(self.machine.as_root(run)).edited(packages)]
+        if found:
+            raise Leftovers(
+                "Docker was kept: it has what no lab created",
+                evidence=found[:20],
+                fix="remove these or, to keep them, keep Docker; then run the same command again",
+            )
 
-        Raises Leftovers if Docker has containers or volumes, runs without systemd, or other packages depend on it.
+    def undo(self, run: Runner, journal: Journal) -> list[str]:
+        """Remove the packages and everything that Docker created, but no file that an administrator put there.
+
+        Raises Leftovers if anything depends on Docker, or it runs without systemd.
         """
         changes = records(journal, self.id)
         if not changes:
             return []
-        daemon.require_empty(run, self.machine, "Docker was kept")
+        self.require_unused(run, journal)
         if not self.machine.systemd and (number := daemon.pid(self.machine)) is not None:
             raise Leftovers(f"Docker was kept: dockerd is running (process {number})", fix=f"kill {number}")
-        directories = [change.name for change in changes if change.kind == "directory"]
+        paths = [change.name for change in changes if change.kind == "directory"]
         # Purging removes /var/lib/docker: not if it is older than the lab.
-        done = remove(run, self.machine, journal, self.id, purge="/var/lib/docker" in directories)
+        done = remove(run, self.machine, journal, self.id, purge="/var/lib/docker" in paths)
         root = self.machine.as_root(run)
-        for path in directories:
-            root.run(["rm", "-rf", "--one-file-system", path])
+        if paths and engines.daemon_program(run, self.machine):
+            raise Leftovers("Docker's data was kept: another dockerd is installed", evidence=paths, fix="lab doctor")
+        for path in sorted(paths, key=DATA.index):
+            if path in CONFIG:
+                root.run(["find", path, "-depth", "-type", "d", "-empty", "-delete"], check=False)
+            else:
+                root.run(["rm", "-rf", "--one-file-system", path])
+            if self.machine.path(path).exists():
+                files = sorted(str(file) for file in self.machine.path(path).rglob("*") if file.is_file())
+                done.append(f"{path} kept: it has {', '.join(files)}, which the lab did not write")
             journal.released("directory", path)
         for change in changes:
             if change.kind == "group":
                 root.run(["groupdel", change.name], check=False)
                 journal.released("group", change.name)
+        for image in journal.owned("image"):
+            journal.released("image", image.name)
         return done
 
 

@@ -51,17 +51,15 @@ class RuntimeWrapper:
         if not changes:
             return []
         docker_config.require_unused(run, WRAPPER, f"the runtime {WRAPPER}")
+        later = docker_config.without_wrapper(self.machine.data(CONFIG) or b"{}")
         if any(change.name == CONFIG for change in changes) and daemon.pid(self.machine) is not None:
             # A daemon that reloads a file without default-runtime keeps its current one: set runc explicitly first.
-            config = docker_config.parse(docker_config.without_wrapper(self.machine.data(CONFIG) or b"{}"))
-            text = docker_config.text({**config, "default-runtime": "runc"})
+            text = docker_config.text({"default-runtime": "runc", **docker_config.parse(later)})
             write_file(run, self.machine, journal, self.id, CONFIG, text)
             daemon.reload(run, self.machine)
         # daemon.json first: it must never name a missing program
         return [
-            restore_file(run, self.machine, journal, change, docker_config.without_wrapper)
-            if change.name == CONFIG
-            else restore_file(run, self.machine, journal, change)
+            restore_file(run, self.machine, journal, change, (lambda _: later) if change.name == CONFIG else None)
             for change in sorted(records(journal, self.id, "file"), key=lambda change: change.name != CONFIG)
         ]
 

@@ -11,14 +11,16 @@ from lab.engine.events import Bus, Notice
 from lab.engine.journal import Journal
 from lab.engine.run import Engine
 from lab.errors import Interrupted, LabError, Leftovers
-from lab.host import undo_all
+from lab.host import undo_all, undo_plan
 from lab.operations.planning import teardown_steps
 from lab.operations.results import DownReport
-from lab.paths import host_journal
+from lab.paths import LabPaths, host_journal, lab_names
 from lab.session.session import Session
-from lab.steps.cluster.ownership import foreign_nodes, name_taken
+from lab.steps.cluster.ownership import foreign_nodes, living_labs, name_taken
 from lab.steps.node_image import NODE_IMAGE, images_of
 from lab.text import count
+from lab.tools.lock import lock_now
+from lab.tools.process import HostRunner
 from lab.tools.processes import processes_naming
 
 
@@ -36,7 +38,7 @@ def down(
     Args:
         name: the lab; removing one that does not exist succeeds.
         keep_images: keep the baked node images for the next ``lab up``.
-        host: also undo the changes of this machine.
+        host: also undo the changes of this machine, unless a lab of any state directory needs them.
         bus: receives the events of the run.
         cancel: stops the run once it is set.
         unnamed: the user did not name the lab, so it must belong to this state directory.
@@ -44,7 +46,7 @@ def down(
     Raises:
         NameTaken: the user did not name the lab, and its containers belong to another state directory; with ``host``
             they are skipped.
-        Leftovers: something of the lab still exists.
+        Leftovers: something of the lab still exists, or something depends on the changes of this machine.
     """
     session = _session_for_down(name, bus or Bus(), cancel or threading.Event())
     began = time.monotonic()
@@ -66,7 +68,7 @@ def down(
                 raise Interrupted("stopped during lab down", fix="run lab down again")
             left += [f"{step}: {error}" for step, error in record.errors]
             left += record.left
-            kept += [f"node image {image}" for image in images_of(scope("proof"))] if keep_images else []
+            kept += _images(session) if keep_images else []
         elif session.journal.owned("cluster") or session.journal.owned("container"):
             raise LabError(
                 f"{session.engine.name} does not answer, so the lab's containers cannot be removed",
@@ -74,16 +76,52 @@ def down(
             )
         if not theirs and not left:  # the journal says what still has to be removed
             left += _remove_state(session)
-    journal = Journal(host_journal())
-    undone = tuple(undo_all(session.runner, journal)) if host else ()
     if left:
         raise Leftovers(
             f"{count(len(left), 'object')} of lab {name!r} still {'exists' if len(left) == 1 else 'exist'}",
             evidence=left,
             fix=f"run lab down --name {name} again; lab doctor lists what remains",
         )
-    changes = tuple(f"{owned.kind} {owned.name}" for owned in journal.owned())
-    return DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, changes)
+    undone = _undo_host(session) if host else ()
+    return DownReport(name, time.monotonic() - began, tuple(kept), tuple(left), undone, tuple(_host_changes()))
+
+
+def planned_undo() -> list[str]:
+    """What ``down`` with ``host`` does to this machine, as imperatives; empty if labs changed nothing."""
+    return undo_plan(HostRunner(), Journal(host_journal()))
+
+
+def _undo_host(session: Session) -> tuple[str, ...]:
+    """Undo the changes of this machine. Raises Leftovers if a lab of any state directory needs them."""
+    if not _host_changes():
+        return ()
+    labs = living_labs(session.runner)
+    for other in lab_names():
+        held = lock_now(LabPaths(other).lock)
+        if held is None:
+            labs.append(f"lab {other}, which another kailab process is changing")
+        else:
+            with held:
+                pass
+    if labs:
+        raise Leftovers(
+            "the changes of this machine were not undone: labs need them",
+            evidence=labs,
+            fix="remove each with 'lab down --name NAME' as its user; then run the same command again",
+        )
+    return tuple(undo_all(session.runner, Journal(host_journal())))
+
+
+def _host_changes() -> list[str]:
+    return [f"{one.kind} {one.name}" for one in Journal(host_journal()).owned() if one.kind != "image"]
+
+
+def _images(session: Session) -> list[str]:
+    """Images that stay for the next lab: baked ones, and those that labs loaded."""
+    loaded = (owned.name for owned in Journal(host_journal()).owned("image"))
+    return [f"node image {name}" for name in images_of(session.scope("proof"))] + [
+        f"image {name}" for name in loaded if session.engine.image_id(name) is not None
+    ]
 
 
 def _session_for_down(name: str, bus: Bus, cancel: threading.Event) -> Session:

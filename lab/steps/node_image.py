@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.config import LabSpec
+from lab.engine.journal import Journal
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, Unavailable
-from lab.paths import assets, cache_root, owner
+from lab.paths import assets, cache_root, host_journal, owner
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.supply import Choice, Item, Supply
@@ -93,6 +94,8 @@ class NodeImage(LabStep):
         base = base_image(self.spec)
         ctx.progress("loading the base image")
         archive = ctx.supply.path(base, ctx.progress)
+        if ctx.engine.image_id(base.name) is None:
+            Journal(host_journal()).owns("image", base.name, self.id)  # all labs of this state directory use it
         ctx.engine.call("load", "-q", "-i", str(archive))
         # with the lab's name, so that 'lab down' after a killed bake removes only this lab's container
         name = f"kailab-bake-{self.spec.name}-{key_of(owner(), self.tag)}"
@@ -162,12 +165,17 @@ class NodeImage(LabStep):
         return self.tag
 
     def undo(self, ctx: LabContext) -> None:
-        """Remove all node images of the lab; the engine refuses one that another lab's containers use."""
+        """Remove all node images of the lab, and their base; the engine refuses those that another lab's nodes use."""
         for owned in ctx.journal.owned("image"):
             ctx.engine.call("rmi", owned.name, check=False)
             ctx.journal.released("image", owned.name)
         for reference in images_of(ctx):
             ctx.engine.call("rmi", reference, check=False)
+        host = Journal(host_journal())
+        for owned in host.owned("image"):
+            ctx.engine.call("rmi", owned.name, check=False)
+            if ctx.engine.image_id(owned.name) is None:
+                host.released("image", owned.name)
 
     def remains(self, ctx: LabContext) -> tuple[str, ...]:
         return tuple(f"image {name}" for name in images_of(ctx))

@@ -99,6 +99,11 @@ class Debian:
         out = self._run.run(["apt-get", "purge", "-s", *packages]).out
         return frozenset(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
 
+    def edited(self, packages: Sequence[str]) -> tuple[str, ...]:
+        """Configuration files of packages that somebody changed."""
+        out = self._run.run(["dpkg", "--verify", *packages], check=False).out
+        return tuple(re.findall(r"^..5\S* c (\S+)$", out, re.MULTILINE))
+
     def remove(self, packages: Sequence[str], *, purge: bool) -> None:
         """Remove packages; with ``purge`` also their configuration and data."""
         self._run.run(["apt-get", "purge" if purge else "remove", "-yq", *packages], env=_ENV)

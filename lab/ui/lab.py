@@ -39,6 +39,14 @@ def render_effects(effects: Sequence[Effect], console: Console | None = None) ->
     page.blank()
 
 
+def render_undo(planned: Sequence[str], console: Console | None = None) -> None:
+    """What undoing the host changes does to this machine, to be approved, on stderr."""
+    page = TextWriter(console, stderr=True)
+    page.heading("Undoing the host changes")
+    page.columns([["-", line] for line in planned], indent=2, gap=1)
+    page.blank()
+
+
 def render_up(report: UpReport, console: Console | None = None) -> None:
     """The running lab: its notices, facts and kubeconfigs, and the next commands."""
     page = TextWriter(console)

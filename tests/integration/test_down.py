@@ -23,6 +23,9 @@ from tests.integration.conftest import Cli
 NAME = "it-left"
 NODE = f"kailab-{NAME}-control-plane"
 NETWORK = "kailab-it-left"
+IMAGE = "kailab-it-left"
+"""A name of this file's own: other tests remove the image of the suites from the engine."""
+
 ATTACH = """#!/bin/sh
 # somebody attaches a container just before the network is removed
 if [ "$1 $2" = "network rm" ] && [ -e "$FIRST" ]; then
@@ -57,9 +60,7 @@ class Removal:
         Journal(self.state / "journal.jsonl").owns("network", NETWORK, "cluster", made="yes")
         self.docker("network", "create", NETWORK)
         labels = ("--label", f"io.x-k8s.kind.cluster=kailab-{NAME}")
-        self.docker(
-            "run", "-d", "--name", NODE, *labels, "--network", NETWORK, "-v", "/var", pods.IMAGE, "sleep", "600"
-        )
+        self.docker("run", "-d", "--name", NODE, *labels, "--network", NETWORK, "-v", "/var", IMAGE, "sleep", "600")
         self.volume = self.docker("inspect", "-f", "{{range .Mounts}}{{.Name}}{{end}}", NODE)[0]
 
     def left(self) -> list[str]:
@@ -75,12 +76,14 @@ def removal(cli: Cli, engine: HostRunner) -> Iterator[Removal]:
     """The lab's objects, on an image that is in every lab's cache."""
     archive = Supply(LabSpec(), engine, ContainerEngine(engine)).image(pods.IMAGE)
     engine.run(["docker", "load", "-q", "-i", archive])
+    engine.run(["docker", "tag", pods.IMAGE, IMAGE])
     cli.labs.append(NAME)
     made = Removal(cli, engine)
     made.create()
     yield made
     engine.run(["docker", "rm", "-f", "-v", "it-left-user", "it-left-late", NODE], check=False)
     engine.run(["docker", "network", "rm", NETWORK], check=False)
+    engine.run(["docker", "rmi", IMAGE], check=False)
 
 
 @contextlib.contextmanager
@@ -105,7 +108,7 @@ def held_container(removal: Removal) -> Iterator[str]:
 
 @contextlib.contextmanager
 def held_volume(removal: Removal) -> Iterator[str]:
-    removal.docker("create", "--name", "it-left-user", "--volumes-from", NODE, pods.IMAGE, "true")
+    removal.docker("create", "--name", "it-left-user", "--volumes-from", NODE, IMAGE, "true")
     yield f"volume {removal.volume}"
     removal.docker("rm", "it-left-user")
 
@@ -114,7 +117,7 @@ def held_volume(removal: Removal) -> Iterator[str]:
 def held_network(removal: Removal) -> Iterator[str]:
     folder = removal.cli.root / "bin"
     folder.mkdir()
-    (folder / "docker").write_text(ATTACH.format(docker=shutil.which("docker"), image=pods.IMAGE))
+    (folder / "docker").write_text(ATTACH.format(docker=shutil.which("docker"), image=IMAGE))
     (folder / "docker").chmod(0o755)
     first = folder / "first"
     first.touch()

@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.errors import NameTaken
+from lab.host import daemon, engines
+from lab.host.machine import Machine
 from lab.paths import owner
-from lab.session.context import LabContext
+from lab.session.context import KIND_CLUSTER_LABEL, LabContext
+from lab.steps.node_image import OWNER
 from lab.tools.container import Container, ContainerEngine
+from lab.tools.process import Runner
 
 _MARK = "/etc/kailab/owner-"
 
@@ -56,6 +60,23 @@ def name_taken(lab: str, nodes: Sequence[str]) -> NameTaken:
         evidence=nodes,
         fix=f"rename your lab with --name, or remove leftovers of your own with 'lab down --name {lab}'",
     )
+
+
+def living_labs(run: Runner) -> list[str]:
+    """Labs that have containers on this machine, of any user and state directory, one line each."""
+    found: dict[str, list[str]] = {}
+    for engine in (ContainerEngine(run, name) for name in engines.NAMES if run.which(name) is not None):
+        if engine.call("version", check=False).code != 0:
+            if engine.name == "docker" and (unknown := daemon.residents(run, Machine())):
+                found["docker does not answer and has"] = unknown
+            continue
+        for container in (*engine.containers(KIND_CLUSTER_LABEL), *engine.containers(OWNER)):
+            cluster = container.labels.get(KIND_CLUSTER_LABEL, "")
+            if lab := cluster.removeprefix("kailab-") if cluster.startswith("kailab-") else container.labels.get(OWNER):
+                theirs = any(path.startswith(_MARK) and path != f"{_MARK}{owner()}" for path in container.mounts)
+                where = ", of another user or state directory" if theirs else ""
+                found.setdefault(f"lab {lab}{where}:", []).append(container.name)
+    return [f"{lab} {', '.join(sorted(set(names)))}" for lab, names in sorted(found.items())]
 
 
 def _is_ours(node: Container, claimed: bool) -> bool:

@@ -10,6 +10,8 @@ from lab.engine.journal import Journal
 from tests.support.fakes import FakeRunner
 from tests.support.host_world import HostWorld
 
+BLOBS = "find /var/lib/containerd/io.containerd.content.v1.content/blobs"
+
 
 @pytest.fixture
 def world(tmp_path: Path, runner: FakeRunner) -> HostWorld:
@@ -26,3 +28,10 @@ def no_residents(runner: FakeRunner) -> None:
     """Docker's folders have no containers and volumes."""
     runner.handle("find /var/lib/docker/containers")
     runner.handle("find /var/lib/docker/volumes")
+
+
+@pytest.fixture
+def nothing_else(runner: FakeRunner, no_residents: None) -> None:
+    """Docker's and containerd's folders have no images."""
+    runner.handle("find /var/lib/docker/image")
+    runner.handle(BLOBS)

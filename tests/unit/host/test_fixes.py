@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from lab.engine.journal import Journal
 from lab.errors import CommandFailed, HostNotReady, Leftovers
-from lab.host import all_fixes, undo_all
+from lab.host import all_fixes, undo_all, undo_plan
 from lab.host.docker_config import CONFIG
 from lab.host.kernel import CgroupMounts, Sysctls
-from lab.host.runtime import PLACE, RuntimeWrapper, source
+from lab.host.runtime import PLACE, RuntimeWrapper
 from tests.support.host_world import HostWorld
 
 
@@ -80,6 +79,7 @@ def test_cgroup_v2_is_mounted_where_v1_has_no_controller(world: HostWorld, journ
     world.runner.handle("mkdir -p /sys/fs/cgroup", exact=True)
     world.runner.handle("mount -t cgroup2 cgroup2 /sys/fs/cgroup", exact=True, times=1)
     world.runner.handle("umount -l /sys/fs/cgroup", exact=True, times=1)
+    world.runner.handle("rmdir --ignore-fail-on-non-empty /sys/fs/cgroup", exact=True)
     fix = CgroupMounts(world.machine)
     assert fix.commands == ("mount -t cgroup2 cgroup2 /sys/fs/cgroup",)
     fix.apply(world.runner, journal)
@@ -104,106 +104,77 @@ def test_only_the_missing_named_hierarchy_is_mounted(world: HostWorld, journal: 
     world.put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n")
     world.runner.handle("mkdir -p /sys/fs/cgroup/systemd", exact=True)
     world.runner.handle("mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd", exact=True)
+    world.runner.handle("rmdir --ignore-fail-on-non-empty /sys/fs/cgroup/systemd", exact=True)
     fix = CgroupMounts(world.machine)
     fix.apply(world.runner, journal)
     assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup/systemd was already unmounted"]
 
 
+BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+def test_mounts_of_an_earlier_boot_are_not_unmounted(world: HostWorld, journal: Journal) -> None:
+    """After a reboot the machine's own init system has mounted them."""
+    world.put(BOOT, "one\n")
+    world.put("/proc/cgroups", "cpu\t0\t1\t1\n")
+    world.runner.handle("mkdir -p /sys/fs/cgroup", exact=True)
+    world.runner.handle("mount -t cgroup2 cgroup2 /sys/fs/cgroup", exact=True)
+    fix = CgroupMounts(world.machine)
+    fix.apply(world.runner, journal)
+    world.put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    world.put(BOOT, "two\n")
+    assert fix.undo(world.runner, journal) == ["/sys/fs/cgroup was already unmounted"]
+    assert journal.owned() == ()
+
+
+def test_a_value_that_was_configured_before_the_reboot_is_kept(world: HostWorld, journal: Journal) -> None:
+    world.put(BOOT, "one\n")
+    lower_sysctls(world)
+    world.obey_sysctl()
+    fix = Sysctls(world.machine)
+    fix.apply(world.runner, journal)
+    world.put(BOOT, "two\n")
+    messages = fix.undo(world.runner, journal)
+    assert messages == [
+        "net.ipv4.ip_forward kept: a reboot has reset the lab's value",
+        "fs.inotify.max_user_instances kept: a reboot has reset the lab's value",
+    ]
+    assert world.machine.sysctl("net.ipv4.ip_forward") == 1
+
+
+def test_after_a_reboot_the_new_old_value_is_recorded(world: HostWorld, journal: Journal) -> None:
+    world.put(BOOT, "one\n")
+    lower_sysctls(world)
+    world.obey_sysctl()
+    fix = Sysctls(world.machine)
+    fix.apply(world.runner, journal)
+    world.put(BOOT, "two\n")
+    world.sysctl("fs.inotify.max_user_instances", 256)
+    fix.apply(world.runner, journal)
+    fix.undo(world.runner, journal)
+    assert world.machine.sysctl("fs.inotify.max_user_instances") == 256
+
+
+def test_forwarding_and_cgroups_stay_while_containers_run(world: HostWorld, journal: Journal) -> None:
+    """The network of a container that somebody else runs needs forwarding."""
+    lower_sysctls(world)
+    world.obey_sysctl()
+    fix = Sysctls(world.machine)
+    fix.apply(world.runner, journal)
+    journal.owns("mount", "/sys/fs/cgroup", "cgroup-mounts")
+    world.put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    world.runner.has("podman")
+    world.runner.handle("podman ps --format", out="container theirs\n")
+    for undo, what in ((fix.undo, "ip_forward"), (CgroupMounts(world.machine).undo, "/sys/fs/cgroup")):
+        with pytest.raises(Leftovers, match=f"{what} was kept: containers are running") as caught:
+            undo(world.runner, journal)
+        assert caught.value.evidence == ("container theirs",)
+    assert world.machine.sysctl("net.ipv4.ip_forward") == 1
+
+
 def test_kernel_without_cgroups_is_refused(world: HostWorld, journal: Journal) -> None:
     with pytest.raises(HostNotReady, match="no control groups"):
         CgroupMounts(world.machine).apply(world.runner, journal)
-
-
-@pytest.mark.parametrize("before", [None, b'{\n\t"log-driver":   "local"}', b""])
-def test_undo_unregisters_the_runtime_byte_for_byte(world: HostWorld, journal: Journal, before: bytes | None) -> None:
-    if before is not None:
-        world.put(CONFIG, before, 0o600)
-    files, directories = world.files(), world.directories()
-    world.obey_files()
-    fix = RuntimeWrapper(world.machine)
-    fix.apply(world.runner, journal)
-    config = json.loads(world.machine.path(CONFIG).read_text())
-    assert config["default-runtime"] == "kailab-runc"
-    assert config["runtimes"]["kailab-runc"]["path"] == PLACE
-    assert config.get("log-driver") == ("local" if before else None)
-    assert world.files()[PLACE.lstrip("/")] == (source().read_bytes(), 0o755)
-    assert world.files()[CONFIG.lstrip("/")][1] == (0o644 if before is None else 0o600)
-    ran = len(world.runner.lines)
-    fix.apply(world.runner, journal)
-    assert len(world.runner.lines) == ran, "the second apply changes nothing"
-    fix.undo(world.runner, journal)
-    assert (world.files(), world.directories()) == (files, directories)
-    assert journal.owned() == ()
-    assert fix.undo(world.runner, journal) == []
-
-
-def test_undo_keeps_later_edits_of_daemon_json(world: HostWorld, journal: Journal) -> None:
-    world.put(CONFIG, "{}")
-    world.obey_files()
-    fix = RuntimeWrapper(world.machine)
-    fix.apply(world.runner, journal)
-    config = json.loads(world.machine.path(CONFIG).read_text())
-    config["runtimes"]["nvidia"] = {"path": "nvidia-container-runtime"}
-    world.put(CONFIG, json.dumps({**config, "debug": True}))
-    messages = fix.undo(world.runner, journal)
-    assert "kept later changes" in messages[0]
-    assert json.loads(world.machine.path(CONFIG).read_text()) == {
-        "debug": True,
-        "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
-    }
-
-
-def test_running_daemon_reloads_and_returns_to_runc_before_the_runtime_is_removed(
-    world: HostWorld, journal: Journal
-) -> None:
-    world.docker_runs(4711)
-    seen: list[str | None] = []
-
-    def hangup(call: object) -> str:
-        seen.append(json.loads(world.machine.path(CONFIG).read_text()).get("default-runtime"))
-        return ""
-
-    world.obey_files()
-    world.runner.handle("kill -HUP 4711", out=hangup, exact=True, times=2)
-    fix = RuntimeWrapper(world.machine)
-    fix.apply(world.runner, journal)
-    fix.undo(world.runner, journal)
-    assert seen == ["kailab-runc", "runc"]
-    assert not world.machine.path(CONFIG).exists()
-
-
-def test_daemon_is_reloaded_through_systemd_where_it_runs(world: HostWorld, journal: Journal) -> None:
-    world.docker_runs(4711)
-    world.machine.path("/run/systemd/system").mkdir(parents=True)
-    world.obey_files(removing=False)
-    world.runner.handle("systemctl reload docker", exact=True, times=1)
-    RuntimeWrapper(world.machine).apply(world.runner, journal)
-
-
-def test_runtime_stays_while_containers_use_it(world: HostWorld, journal: Journal) -> None:
-    world.obey_files(removing=False)
-    fix = RuntimeWrapper(world.machine)
-    fix.apply(world.runner, journal)
-    world.runner.has("docker")
-    world.runner.handle("docker ps -aq", out="1\n2\n")
-    world.runner.handle(["docker", "inspect", "-f"], out="runc /other\nkailab-runc /node\n")
-    with pytest.raises(Leftovers) as caught:
-        fix.undo(world.runner, journal)
-    assert caught.value.evidence == ("node",)
-    assert world.machine.path(PLACE).exists()
-    assert journal.owned("file")
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [('{"default-runtime": "nvidia"}', "nvidia"), ("{not json", "not JSON"), ("[]", "not a JSON object")],
-)
-def test_unsupported_daemon_json_is_not_changed(world: HostWorld, journal: Journal, text: str, why: str) -> None:
-    world.put(CONFIG, text)
-    with pytest.raises(HostNotReady, match=why):
-        RuntimeWrapper(world.machine).apply(world.runner, journal)
-    assert world.files()[CONFIG.lstrip("/")][0] == text.encode()
-    assert journal.owned() == ()
 
 
 def test_undo_all_stops_at_an_engine_in_use(world: HostWorld, journal: Journal) -> None:
@@ -218,6 +189,59 @@ def test_undo_all_stops_at_an_engine_in_use(world: HostWorld, journal: Journal) 
         undo_all(world.runner, journal, world.machine)
     assert "container busy" in caught.value.evidence
     assert world.machine.sysctl("net.ipv4.ip_forward") == 1, "the engine in use needs it"
+
+
+def test_docker_with_an_image_of_somebody_else_is_not_even_stopped(world: HostWorld, journal: Journal) -> None:
+    journal.owns("package", "docker.io", "engine-install")
+    journal.owns("daemon", "dockerd", "engine-start", forward="ACCEPT", chains="False")
+    world.runner.has("docker")
+    world.runner.handle("docker ps -a --format")
+    world.runner.handle("docker volume ls")
+    world.runner.handle("docker images", out="kailab/node:v1-a 1\nmine:latest 2\n<none>:<none> 3\nkindest/node:v1 4\n")
+    journal.owns("image", "kindest/node:v1", "node-image")
+    world.runner.handle("docker network ls --filter type=custom", out="network mine\n")
+    world.runner.handle("docker plugin ls", out="plugin loki\n")
+    world.runner.handle("find /var/lib/containerd/io.containerd.content.v1.content/blobs")
+    world.runner.handle("dpkg --verify docker.io", out="??5??????   /usr/bin/x\n??5?????? c /etc/default/docker\n")
+    with pytest.raises(Leftovers, match="it has what no lab created") as caught:
+        undo_all(world.runner, journal, world.machine)
+    assert caught.value.evidence == (
+        "image mine:latest",
+        "image 3",
+        "network mine",
+        "plugin loki",
+        "/etc/default/docker, which was edited",
+    )
+    assert len(journal.owned()) == 3
+
+
+def test_the_plan_of_undo_names_everything(world: HostWorld, journal: Journal) -> None:
+    lower_sysctls(world)
+    world.put(CONFIG, "{}")
+    world.obey_sysctl()
+    world.obey_files(removing=False)
+    Sysctls(world.machine).apply(world.runner, journal)
+    RuntimeWrapper(world.machine).apply(world.runner, journal)
+    assert undo_plan(world.runner, journal, world.machine) == [
+        f"restore {CONFIG}",
+        f"remove {PLACE}",
+        "set fs.inotify.max_user_instances back to 128",
+        "set net.ipv4.ip_forward back to 0",
+    ]
+    for kind, name in (
+        ("daemon", "dockerd"),
+        ("directory", "/var/lib/docker"),
+        ("package", "runc"),
+        ("group", "docker"),
+    ):
+        journal.owns(kind, name, "engine-install")
+    journal.owns("image", "kindest/node:v1", "node-image")
+    world.runner.handle("find /var/lib/docker/image", out='{"a":{"kailab/node:v1":"sha256:1","a@sha256:2":"sha256:3"}}')
+    plan = undo_plan(world.runner, journal, world.machine)
+    assert plan[0] == "stop dockerd"
+    assert "remove the images kailab/node:v1" in plan
+    assert "remove with all that is in them: /var/lib/docker" in plan
+    assert "remove the packages runc" in plan
 
 
 def test_undo_all_on_an_untouched_machine_does_nothing(world: HostWorld, journal: Journal) -> None:

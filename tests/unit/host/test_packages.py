@@ -69,7 +69,7 @@ def test_other_distributions_are_refused(world: HostWorld, journal: Journal) -> 
         BuildTools(world.machine).apply(world.runner, journal)
 
 
-@pytest.mark.usefixtures("no_residents")
+@pytest.mark.usefixtures("nothing_else")
 def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, journal: Journal) -> None:
     for name in ("runc", "docker.io", "tini"):
         journal.owns("package", name, "engine-install")
@@ -78,6 +78,7 @@ def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, 
     journal.owns("group", "docker", "engine-install")
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="runc installed\ndocker.io installed\ntini not-installed\n")
+    world.runner.handle("dpkg --verify")
     world.runner.handle("apt-get purge -s docker.io runc", out="Purg docker.io [20]\nPurg runc [1]\n", exact=True)
     world.runner.handle("apt-get purge -yq docker.io runc", exact=True)
     world.runner.handle("rm -rf --one-file-system /var/lib/docker", exact=True)
@@ -87,11 +88,12 @@ def test_undo_removes_only_installed_packages_and_docker_data(world: HostWorld, 
     assert [record.name for record in journal.owned()] == ["gcc"]
 
 
-@pytest.mark.usefixtures("no_residents")
+@pytest.mark.usefixtures("nothing_else")
 def test_data_older_than_the_lab_is_not_purged(world: HostWorld, journal: Journal) -> None:
     journal.owns("package", "docker.io", "engine-install")
     world.runner.handle("dpkg --configure -a")
     world.runner.handle(["dpkg-query", "-W"], out="docker.io installed\n")
+    world.runner.handle("dpkg --verify")
     world.runner.handle("apt-get purge -s docker.io", out="Remv docker.io [20]\n")
     world.runner.handle("apt-get remove -yq docker.io", exact=True)
     InstallEngine(world.machine).undo(world.runner, journal)
@@ -112,6 +114,9 @@ def test_docker_in_use_stays_installed(world: HostWorld, journal: Journal) -> No
     world.runner.handle("find /var/lib/docker/containers", out="/var/lib/docker/containers/abc\n", times=1)
     world.runner.handle("find /var/lib/docker/containers")
     world.runner.handle("find /var/lib/docker/volumes")
+    world.runner.handle("find /var/lib/docker/image")
+    world.runner.handle("find /var/lib/containerd/io.containerd.content.v1.content/blobs")
+    world.runner.handle("dpkg --verify")
     with pytest.raises(Leftovers) as caught:
         InstallEngine(world.machine).undo(world.runner, journal)
     assert caught.value.evidence == ("container abc",)
@@ -134,3 +139,60 @@ def test_build_tools_install_only_what_is_missing(world: HostWorld, journal: Jou
     ran = len(world.runner.lines)
     BuildTools(world.machine).apply(world.runner, journal)
     assert len(world.runner.lines) == ran
+
+
+@pytest.mark.usefixtures("no_residents")
+def test_containers_and_images_of_containerd_are_named(world: HostWorld, journal: Journal) -> None:
+    """Those of ``ctr`` and nerdctl, which Docker does not show."""
+    journal.owns("directory", "/var/lib/containerd", "engine-install")
+    socket = "/run/containerd/containerd.sock"
+    world.put(socket, "")
+    world.runner.has("ctr")
+    ctr = f"ctr --address {socket}"
+    world.runner.handle("find /var/lib/docker/image")
+    world.runner.handle(f"{ctr} namespaces ls -q", out="moby\ndefault\n", exact=True)
+    world.runner.handle(f"{ctr} --namespace moby containers ls -q", out="1\n")
+    world.runner.handle(f"{ctr} --namespace moby images ls -q")
+    world.runner.handle(f"{ctr} --namespace default containers ls -q", out="web\n")
+    world.runner.handle(f"{ctr} --namespace default images ls -q", out="docker.io/library/nginx:1\n")
+    with pytest.raises(Leftovers) as caught:
+        InstallEngine(world.machine).undo(world.runner, journal)
+    assert caught.value.evidence == (
+        "containerd's container web in namespace default",
+        "containerd's image docker.io/library/nginx:1 in namespace default",
+    )
+
+
+@pytest.mark.usefixtures("no_residents")
+def test_content_of_a_containerd_that_does_not_run_is_named(world: HostWorld, journal: Journal) -> None:
+    journal.owns("directory", "/var/lib/containerd", "engine-install")
+    world.runner.handle("find /var/lib/docker/image", out='{"mine":{"mine:1":"sha256:a"}}')
+    world.runner.handle(
+        "find /var/lib/containerd/io.containerd.content.v1.content/blobs", out="/var/lib/containerd/blobs/sha256/a\n"
+    )
+    with pytest.raises(Leftovers) as caught:
+        InstallEngine(world.machine).undo(world.runner, journal)
+    assert caught.value.evidence == ("image mine:1", "images or containers of containerd, which is not running")
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_files_of_an_administrator_are_kept_and_named(world: HostWorld, journal: Journal) -> None:
+    for path in ("/etc/docker/key.json", "/etc/docker"):
+        journal.owns("directory", path, "engine-install")
+    world.put("/etc/docker/certs.d/ca.crt", "mine")
+    world.runner.handle("rm -rf --one-file-system /etc/docker/key.json", exact=True)
+    world.runner.handle("find /etc/docker -depth -type d -empty -delete", exact=True)
+    messages = InstallEngine(world.machine).undo(world.runner, journal)
+    assert "/etc/docker kept: it has" in messages[0]
+    assert "certs.d/ca.crt, which the lab did not write" in messages[0]
+    assert journal.owned() == ()
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_data_of_another_docker_is_kept(world: HostWorld, journal: Journal) -> None:
+    """Somebody has installed docker-ce instead of the lab's docker.io."""
+    journal.owns("directory", "/var/lib/docker", "engine-install")
+    world.put("/usr/bin/dockerd", "")
+    with pytest.raises(Leftovers, match="another dockerd is installed"):
+        InstallEngine(world.machine).undo(world.runner, journal)
+    assert journal.owned()
