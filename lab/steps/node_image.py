@@ -186,6 +186,11 @@ def images_of(ctx: LabContext) -> list[str]:
     return sorted(set(_images(ctx, f"{IMAGE_OWNER}={ctx.spec.name}")))
 
 
+def baked(ctx: LabContext) -> list[str]:
+    """Node images of all labs, newest first."""
+    return _images(ctx, IMAGE_OWNER)
+
+
 def _images(ctx: LabContext, label: str) -> list[str]:
     """References of the images with a label, newest first."""
     filters = ("--filter", f"label={label}", "--format", "{{.Repository}}:{{.Tag}}")
@@ -202,7 +207,7 @@ def mark_used(tag: str) -> None:
 
 def drop_old_images(ctx: LabContext, tag: str) -> None:
     """Remove all baked images but ``tag`` and the most recently used; the engine refuses one that a container uses."""
-    others = dict.fromkeys(name for name in _images(ctx, IMAGE_OWNER) if "<none>" not in name and name != tag)
+    others = dict.fromkeys(name for name in baked(ctx) if "<none>" not in name and name != tag)
     # the sort is stable, so images without a record stay in the engine's order, newest first
     for name in sorted(others, key=_used, reverse=True)[_KEPT - 1 :]:
         if ctx.engine.call("rmi", name, check=False).code == 0:

@@ -22,7 +22,7 @@ from lab.session.step import LabStep
 from lab.steps.cluster.config import VOLUMES, kind_config, shape
 from lab.steps.cluster.ownership import is_of_labs, owner_mounts, refuse_foreign_nodes
 from lab.steps.cluster.ports import free_ports
-from lab.steps.node_image import OWNER, STATE, mark_used
+from lab.steps.node_image import OWNER, STATE, baked, mark_used
 from lab.tools.container import Container
 from lab.tools.kind import Kind
 
@@ -144,7 +144,8 @@ class KindCluster(LabStep):
         if containers:
             ctx.progress(f"removing {len(containers)}")
             ctx.engine.remove(*(container.name for container in containers))
-        remove_volumes(ctx, next((container.image for container in containers), ""))
+        images = [container.image for container in containers] or baked(ctx)  # a killed removal left no containers
+        remove_volumes(ctx, next(iter(images), ""))
         for owned in ctx.journal.owned("container"):
             ctx.journal.released("container", owned.name)
         for owned in ctx.journal.owned("network"):

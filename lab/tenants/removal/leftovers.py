@@ -67,7 +67,7 @@ def cluster_scope(cluster: Cluster, name: str) -> tuple[str, ...]:
 
 
 def on_machine(ctx: LabContext, name: str, folders: Iterable[str] = ()) -> tuple[str, ...]:
-    """Leftovers on this machine: kubeconfig, its volumes' ``folders``, journal entries, and kailab's processes on it."""
+    """Leftovers on this machine: kubeconfig, volumes' ``folders``, journal entries, and kailab's processes on it."""
     kubeconfig = ctx.paths.tenant_kubeconfig(name)
     lines = [f"file {kubeconfig}"] if kubeconfig.exists() else []
     lines += [f"directory {path}" for folder in folders if (path := ctx.paths.volumes / folder).exists()]

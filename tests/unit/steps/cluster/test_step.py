@@ -48,6 +48,8 @@ class Docker(ContainerEngine):
                 return " ".join(name for name in self.containers_ if name.startswith("kailab-demo-"))
             case ("inspect", "--type", "container", name):
                 return self._facts(name)
+            case ("images", *_):
+                return "kailab/node:2"
             case ("rm", "-f", "-v", *names):
                 mounted = set[str]().union(*(self.containers_.pop(name) for name in names))
                 self.volumes -= mounted - set[str]().union(*self.containers_.values())
@@ -130,6 +132,8 @@ def test_data_that_the_user_may_not_remove_is_removed_by_a_container(
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     assert undo(world) == (f"directory {world.paths.volumes}",)
     assert docker.erased == [("kailab/node:1", str(world.paths.volumes))]
+    assert undo(world) == (f"directory {world.paths.volumes}",)
+    assert docker.erased[1:] == [("kailab/node:2", str(world.paths.volumes))], "after a kill there are no containers"
 
 
 def notices(world: LabWorld) -> list[str]:
