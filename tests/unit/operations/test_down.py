@@ -43,11 +43,20 @@ def undo(runner: FakeRunner) -> tuple[str, ...]:
 
 
 def containers(runner: FakeRunner, engine: str, label: str, *facts: tuple[str, dict[str, str], Sequence[str]]) -> None:
-    runner.handle(f"{engine} ps -aq --no-trunc --filter label={label}", out="\n".join(name for name, *_ in facts))
-    for name, labels, mounts in facts:
-        found = {"Name": f"/{name}", "Id": name, "State": {"Status": "exited"}, "Config": {"Labels": labels}}
-        found["Mounts"] = [{"Destination": path} for path in mounts]
-        runner.handle(f"{engine} inspect --type container {name}", out=json.dumps([found]))
+    names = [name for name, *_ in facts]
+    runner.handle(f"{engine} ps -aq --no-trunc --filter label={label}", out="\n".join(names))
+    found = [
+        {
+            "Name": f"/{name}",
+            "Id": name,
+            "State": {"Status": "exited"},
+            "Config": {"Labels": labels},
+            "Mounts": [{"Destination": path} for path in mounts],
+        }
+        for name, labels, mounts in facts
+    ]
+    if names:
+        runner.handle([engine, "inspect", "--type", "container", *names], out=json.dumps(found), exact=True)
 
 
 KIND = "io.x-k8s.kind.cluster"
