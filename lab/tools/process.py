@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -18,9 +18,11 @@ from typing import Any, NoReturn, Protocol
 from lab.errors import CommandFailed, Interrupted
 from lab.files import append_private
 from lab.objects.redact import redact_text
-from lab.tools.processes import STARTED
+from lab.tools.processes import STARTED, groups_of, has_living
 
 OnLine = Callable[[str], None]
+Send = Callable[[Collection[int], int], None]
+"""Sends a signal (the second argument) to process groups."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class HostRunner:
 
             return line
 
+        by_sudo = Path(words[0]).name == "sudo"
         options: dict[str, Any] = {
             "_bg": True,
             "_bg_exc": False,
@@ -137,7 +140,9 @@ class HostRunner:
             "_no_pipe": True,
             "_ok_code": list(range(-64, 256)),
             "_return_cmd": True,
-            "_new_session": True,
+            # sudo finds the password that was typed before only in the session of that terminal
+            "_new_session": not by_sudo,
+            "_new_group": by_sudo,
             "_preexec_fn": _die_with_parent,
             "_out": collect(out),
             "_err": collect(err),
@@ -161,7 +166,7 @@ class HostRunner:
         except (sh.ForkException, OSError) as error:
             cause = str(error).strip().splitlines()[-1:] or [type(error).__name__]
             raise CommandFailed(words, 127, why=f"{words[0]} cannot be started: {cause[0].strip()}") from error
-        timed_out = self._watch(process, start, timeout, broken)
+        timed_out = self._watch(process, start, timeout, broken, _signal_as_root if by_sudo else _signal)
         code = int(process.exit_code)
         result = Result(words, code, "".join(out), "".join(err), time.monotonic() - start)
         self._write_log(result)
@@ -177,13 +182,16 @@ class HostRunner:
             raise CommandFailed(clean, code, redact_text(result.out), redact_text(result.err), why=why)
         return result
 
-    def _watch(self, process: Any, start: float, timeout: float | None, broken: Sequence[Exception]) -> bool:
+    def _watch(
+        self, process: Any, start: float, timeout: float | None, broken: Sequence[Exception], send: Send
+    ) -> bool:
         """Wait for the process; end it on cancel, timeout or a broken ``on_line``. Return whether it timed out."""
         # sh checks a background process once a second; a thread in waitpid sees its end at once.
         waiter = threading.Thread(target=process.wait, name=f"wait for {process.pid}", daemon=True)
         waiter.start()
         terminated_at = 0.0
         timed_out = False
+        groups: set[int] = set()
         while waiter.is_alive():
             waiter.join(0.1)
             if not waiter.is_alive():
@@ -193,11 +201,17 @@ class HostRunner:
             if not terminated_at and (late or broken or self.cancel.is_set()):
                 timed_out = late and not self.cancel.is_set()
                 terminated_at = now
-                _signal(process, signal.SIGTERM)
+                groups |= groups_of(process.pid)
+                send(groups, signal.SIGTERM)
             elif terminated_at and now - terminated_at > self.grace:
-                _signal(process, signal.SIGKILL)
-        if terminated_at:
-            _signal(process, signal.SIGKILL)  # children that are still running
+                groups |= groups_of(process.pid)
+                send(groups, signal.SIGKILL)
+        pause = threading.Event()
+        while terminated_at and has_living(groups):  # children outlive their parent
+            if time.monotonic() - terminated_at > self.grace:
+                send(groups, signal.SIGKILL)
+                break
+            pause.wait(0.1)
         return timed_out
 
     def _write_log(self, result: Result) -> None:
@@ -228,10 +242,29 @@ def replace_process(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
         raise CommandFailed(argv, 126, why=f"{argv[0]} cannot be started: {error.strerror}") from error
 
 
-def _signal(process: Any, number: int) -> None:
-    """Signal the process group; ``_new_session`` made the process its leader."""
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, number)
+def _signal(groups: Collection[int], number: int) -> None:
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.killpg(group, number)
+
+
+def _signal_as_root(groups: Collection[int], number: int) -> None:
+    """Signal process groups of sudo and its command, which belong to root.
+
+    A signal of the user may reach sudo itself, which relays SIGTERM to its command only, and leaves the command behind
+    when it is killed (measured with sudo 1.9.13).
+    """
+    import sh  # noqa: TID251 - this is the door
+
+    words = ("-n", "kill", "-s", str(int(number)), "--", *(f"-{group}" for group in sorted(groups)))
+    try:
+        sent = sh.Command("sudo")(
+            *words, _ok_code=list(range(-64, 256)), _return_cmd=True, _new_group=True, _timeout=10
+        )
+    except (sh.CommandNotFound, sh.ForkException, sh.TimeoutException):
+        sent = None
+    if sent is None or sent.exit_code != 0:
+        _signal(groups, number)
 
 
 def _libc() -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,29 @@ def command_line(pid: int) -> list[str]:
         return psutil.Process(pid).cmdline()
     except psutil.Error:
         return []
+
+
+def groups_of(pid: int) -> set[int]:
+    """Process groups of a group's leader and its descendants: apt, for one, gives dpkg a session of its own."""
+    import psutil  # noqa: TID251 - this is the door
+
+    found = {pid}
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(OSError):
+                found.add(os.getpgid(child.pid))
+    return found - {os.getpgrp()}
+
+
+def has_living(groups: Collection[int]) -> bool:
+    """Whether a process of these groups has not ended; a zombie has."""
+    import psutil  # noqa: TID251 - this is the door
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getpgid(process.pid) in groups and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def processes_naming(path: Path) -> list[Process]:

@@ -148,6 +148,19 @@ def test_timeout_kills_child_processes(run: HostRunner, tmp_path: Path) -> None:
     assert ended(int(pid_file.read_text()))
 
 
+@pytest.mark.processes("sh", "setsid")
+def test_children_with_a_session_of_their_own_end_too(tmp_path: Path) -> None:
+    """As apt's dpkg; it gets the grace period to end."""
+    files = {name: tmp_path / name for name in ("pid", "cleaned")}
+    child = (
+        f"trap 'sleep 0.05; touch {files['cleaned']}; exit' TERM; echo $$ >{files['pid']}; while :; do sleep 0.02; done"
+    )
+    with pytest.raises(CommandFailed, match="did not end"):
+        HostRunner(grace=20).run(["sh", "-c", 'setsid sh -c "$0" & wait', child], timeout=2)
+    assert ended(int(files["pid"].read_text()))
+    assert files["cleaned"].exists()
+
+
 def ended(pid: int) -> bool:
     """Whether the process exits within 5 s."""
     deadline = time.monotonic() + 5
@@ -160,6 +173,38 @@ def ended(pid: int) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+FAKE_SUDO = """#!/bin/sh
+shift
+[ "$1" != kill ] || echo "$*" >>"$0.signals"
+exec "$@"
+"""
+
+
+@pytest.mark.processes("sudo", "sh")
+def test_signals_of_a_sudo_command_are_sent_by_sudo(
+    run: HostRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """root's processes ignore signals of a user; the command stays in the session whose terminal knows the password."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(FAKE_SUDO)
+    sudo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    seen: list[str] = []
+
+    def on_line(line: str) -> None:
+        seen.extend(line.split())
+        run.cancel.set()
+
+    script = "trap '' TERM; read -r pid name state parent group session rest </proc/$$/stat; echo $pid $group $session"
+    with pytest.raises(Interrupted):
+        run.run(["sudo", "-n", "sh", "-c", f"{script}; while :; do sleep 0.05; done"], on_line=on_line)
+    pid, group, session = map(int, seen)
+    assert (group, session) == (pid, os.getsid(0))
+    signals = (tmp_path / "sudo.signals").read_text().splitlines()
+    assert signals[:2] == [f"kill -s 15 -- -{pid}", f"kill -s 9 -- -{pid}"]
+    assert ended(pid)
 
 
 def test_cancel_ends_a_running_command(run: HostRunner) -> None:
