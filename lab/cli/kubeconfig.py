@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import Name
-from lab.session.lab import Lab
+from lab.cli.options import File, Name, Profile, running_lab
 
 app = command_app()
 
@@ -16,9 +15,11 @@ app = command_app()
 @app.command(epilog="Examples: kubectl --kubeconfig $(lab kubeconfig) get pods -A · lab kubeconfig my-vcluster")
 def kubeconfig(
     tenant: Annotated[str | None, typer.Argument(help="A tenant. Default: the lab's own cluster.")] = None,
+    file: File = None,
+    profile: Profile = None,
     name: Name = None,
 ) -> None:
     """Print the path of a kubeconfig of the lab."""
-    lab = Lab.attach(name)
+    lab = running_lab(file, profile, name)
     cluster = lab.tenant(tenant) if tenant else lab.cluster
     typer.echo(cluster.kubeconfig)

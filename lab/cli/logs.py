@@ -8,22 +8,23 @@ from typing import Annotated
 import typer
 
 from lab.cli.lazy import command_app
-from lab.cli.options import AsJson, Name, print_json
+from lab.cli.options import AsJson, File, Name, Profile, print_json, running_lab
 from lab.report.artifacts import collect_lab
-from lab.session.lab import Lab
 
 app = command_app()
 
 
 @app.command(epilog="Examples: lab logs · lab logs --out /tmp/demo-logs --budget 60")
 def logs(
+    file: File = None,
+    profile: Profile = None,
     name: Name = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to.")] = None,
     budget: Annotated[float, typer.Option("--budget", help="Time limit in seconds.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Collect events, objects and logs of the lab into a folder, within a time limit."""
-    lab = Lab.attach(name)
+    lab = running_lab(file, profile, name)
     folder = out or Path(f"kailab-logs-{lab.spec.name}")
     files = collect_lab(lab, folder, budget=budget)
     data = {"folder": str(folder.absolute()), "files": [str(file) for file in files]}

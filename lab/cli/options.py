@@ -41,6 +41,16 @@ def spec_of(file: Path | None, profile: str | None, settings: list[str] | None, 
     return resolve_spec(file, profile, [*(settings or []), *([f"name={name}"] if name else [])])
 
 
+def running_lab(file: Path | None, profile: str | None, name: str | None) -> Lab:
+    """The running lab that the options name: by a lab file or profile, by its name, else the only one.
+
+    Raises SpecError: the lab file is invalid. Raises NoLab: no such lab is up.
+    """
+    if file is not None or profile is not None:
+        name = spec_of(file, profile, None, name).name
+    return Lab.attach(name)
+
+
 def lab_of(file: Path | None, profile: str | None, settings: list[str] | None, name: str | None) -> Lab:
     """The lab that the options describe, running or not. Raises SpecError."""
     return Lab.of(spec_of(file, profile, settings, name))

@@ -110,6 +110,16 @@ class LabFields(Model):
             return ()
         return self.gpu.node_pools(self.cluster.workers or self.cluster.control_planes)
 
+    def mode_of(self, tenant: TenantSpec) -> str:
+        """A tenant's mode in words; without KAI on the host, the default scheduler serves its host-kai tenants."""
+        without = tenant.mode == "host-kai" and self.scheduler == "default"
+        return "default scheduler, without the host's KAI" if without else tenant.mode
+
+    @property
+    def tenants_in_words(self) -> str:
+        """Its tenants with their modes."""
+        return ", ".join(f"{tenant.name} ({self.mode_of(tenant)})" for tenant in self.tenants)
+
     @property
     def leaf_queues(self) -> tuple[str, ...]:
         """Queues that accept workloads: those without children."""

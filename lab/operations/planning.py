@@ -36,6 +36,9 @@ from lab.workloads import pods
 DEVICE_PLUGIN = Item("image", "nvcr.io/nvidia/k8s-device-plugin:v0.18.0")
 
 
+_CHOSEN = "the lab file has scheduler: default"
+
+
 @dataclass(frozen=True)
 class Plan:
     """The plan of a lab: ``spec`` has no ``auto`` left; ``missing`` are required items that no source has."""
@@ -122,7 +125,7 @@ def resolve_scheduler(spec: LabSpec, supply: Supply, require: frozenset[str] = f
             raise SpecError(
                 "KAI is required, but the lab file has scheduler: default", fix="set scheduler: kai or auto"
             )
-        return spec, "the lab file has scheduler: default"
+        return spec, _CHOSEN
     choices = supply.choose([Item("chart", KAI_CHART), *(Item("image", r) for r in kai.images(spec))]).values()
     missing = [choice for choice in choices if not choice.available]
     if not missing:
@@ -208,7 +211,7 @@ def build_plan(
         "scheduler": spec.scheduler,
         "kai_version": spec.kai.version if spec.scheduler == "kai" else "",
         "no_kai": no_kai,
-        "tenants": ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in spec.tenants),
+        "tenants": spec.tenants_in_words,
         "node_image": node_image.tag,
         **facts,
     }
@@ -217,10 +220,13 @@ def build_plan(
 
 
 def no_kai_notice(spec: LabSpec, no_kai: str) -> tuple[str, ...]:
-    """The warning about a lab that has queues but no KAI; ``no_kai`` is the reason, or empty."""
-    if not (no_kai and spec.queues):
+    """The warning about a lab without KAI, unless its file wants none; ``no_kai`` is the reason, or empty."""
+    if not no_kai or (no_kai == _CHOSEN and not spec.queues):
         return ()
-    return (f"NO KAI SCHEDULER in this lab: {no_kai}. Pods run on the default scheduler; queues are left out.",)
+    without = [tenant.name for tenant in spec.tenants if tenant.mode == "host-kai"]
+    whose = "Pods" if not without else f"Pods, those of {', '.join(without)} too,"
+    queues = "; queues are left out" if spec.queues else ""
+    return (f"NO KAI SCHEDULER in this lab: {no_kai}. {whose} run on the default scheduler{queues}.",)
 
 
 PARTS: tuple[Callable[[LabSpec], Iterable[Step[LabContext]]], ...] = (

@@ -67,7 +67,8 @@ def prepare(
         no_kai=no_kai,
         notices=(
             *gpu_notices,
-            *spec.warnings(),
+            # the file's own scheduler: no_kai says what became of it
+            *spec.model_copy(update={"scheduler": asked.scheduler}).warnings(),
             *_tenant_warnings(lab, spec),
             *_lint_warnings(spec),
             *lab.session.added_notices,

@@ -119,7 +119,7 @@ class Session:
         """Replace the tenants by those of a lab file and the added ones; ``save`` writes them."""
         self._set_tenants(asked, added)
         self.spec = self.spec_with(asked, added)
-        self.facts["tenants"] = ", ".join(f"{tenant.name} ({tenant.mode})" for tenant in self.spec.tenants)
+        self.facts["tenants"] = self.spec.tenants_in_words
 
     def _set_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         known = {tenant.name for tenant in asked.tenants}

@@ -54,7 +54,7 @@ class VirtualCluster(LabStep):
 
     @property
     def title(self) -> str:
-        return f"vCluster {self.tenant.name} ({self.tenant.mode})"
+        return f"vCluster {self.tenant.name} ({self.spec.mode_of(self.tenant)})"
 
     @property
     def needs(self) -> tuple[str, ...]:

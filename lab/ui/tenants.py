@@ -44,6 +44,8 @@ def tenant_line(state: TenantState) -> str:
 def kai_words(state: TenantState) -> str:
     """The scheduler: ``0.9.3``, ``0.12.23 (0.9.3 wanted)``, ``the host's``, ``none``."""
     if state.spec.mode == "host-kai":
+        if state.mode not in ("", state.spec.mode):
+            return "none on the host"
         return "the host's"
     if state.spec.mode == "default":
         return "none"
@@ -79,7 +81,7 @@ def render_tenant_status(found: Sequence[TenantStatus], lab: str, console: Conso
         word = "ready" if one.ok else "not ready" if state.state == "ready" else state.state
         page.line(
             (f"Tenant {state.spec.name} is {word}", "bold green" if one.ok else "bold red"),
-            (f"  {state.spec.mode}{', added to the running lab' if state.added else ''}", "dim"),
+            (f"  {state.mode or state.spec.mode}{', added to the running lab' if state.added else ''}", "dim"),
         )
         page.columns([[name, value] for name, value in _facts(state).items()], indent=2)
         if state.why:

@@ -41,6 +41,8 @@ class TenantState:
     kubeconfig: Path
     server: str
     """URL of its API server; empty while it has no port."""
+    mode: str = ""
+    """Its mode in words, where the lab has no KAI for it; empty: that of the lab file."""
 
     @property
     def state(self) -> str:

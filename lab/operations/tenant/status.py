@@ -77,6 +77,7 @@ def states(lab: Lab, names: Sequence[str] = ()) -> tuple[TenantState, ...]:
                 pending=phases["Pending"],
                 kubeconfig=lab.paths.tenant_kubeconfig(tenant.name),
                 server=server_of(port) if port else "",
+                mode=lab.spec.mode_of(tenant),
             )
         )
     return tuple(found)
