@@ -236,5 +236,8 @@ def _title(obj: _Object) -> str:
     title = f"{obj.kind.partition('.')[0]} {f'{space}/' if space else ''}{obj.name}"
     if obj.tenant:
         title += f" in tenant {obj.tenant}"
-    pods = len(obj.cluster.list("Pod", obj.name)) if obj.kind == "Namespace" else 0
+    pods = 0
+    if obj.kind == "Namespace":
+        with contextlib.suppress(ApiFailed):  # the number is only information
+            pods = len(obj.cluster.list("Pod", obj.name))
     return f"{title}, with {count(pods, 'pod')}" if pods else title
