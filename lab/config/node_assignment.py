@@ -51,4 +51,9 @@ def tenant_nodes(spec: LabFields) -> dict[str, tuple[str, ...]]:
 
 def beside_host_kai(spec: LabFields) -> bool:
     """Whether both the host and a tenant have KAI, so that isolation measures must separate them."""
-    return spec.scheduler != "default" and any(tenant.mode == "own-kai" for tenant in spec.tenants)
+    return spec.scheduler != "default" and has_own_kai(spec)
+
+
+def has_own_kai(spec: LabFields) -> bool:
+    """Whether a tenant has a KAI of its own."""
+    return any(tenant.mode == "own-kai" for tenant in spec.tenants)

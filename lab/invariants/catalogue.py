@@ -181,6 +181,14 @@ ALL: tuple[Invariant, ...] = (
         why_grace=_UNSYNCED,
     ),
     Invariant(
+        "tenant-host-kai-apart",
+        "Beside tenants with their own KAI, KAI on the host handles only the namespaces that it is to serve.",
+        tenants.host_kai_apart,
+        needs=("Pod",),
+        grace=30,
+        why_grace="after a change of KAI's values its operator replaces the pod-grouper, and the old pod ends",
+    ),
+    Invariant(
         "tenant-no-host-groups",
         "The host's KAI creates no PodGroup for a tenant with its own KAI.",
         tenants.no_host_groups,

@@ -6,14 +6,16 @@ so that only the pods on the host show conflicts.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
-from lab.config.labels import NODE_LABEL
+from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL
 from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import breach
-from lab.objects.fields import labels_of, quantity
+from lab.kai import lines as kai_lines
+from lab.objects.fields import labels_of, parts, quantity
 from lab.snapshot.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
@@ -21,6 +23,9 @@ SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})
 
 ON_EVERY_NODE = ("DaemonSet/", "Node/")
 """Owners of pods that belong to a node; Node owns static pods."""
+
+_ROLE = "podgrouper"
+"""Role of the pod-grouper in lab/kai/lines, whose namespace selector KAI's Helm values set."""
 
 _COUNTED: dict[str, tuple[str, Callable[[PodInfo], float]]] = {
     "requests.nvidia.com/gpu": ("GPUs", lambda pod: pod.requests.gpus),
@@ -105,6 +110,33 @@ def within_quota(state: ClusterState) -> Iterator[Finding]:
                         *some([pod for pod in pods if amount(pod)]),
                     ),
                 )
+
+
+def host_kai_apart(state: ClusterState) -> Iterator[Finding]:
+    """Beside tenants with their own KAI, a KAI on the host leaves their namespaces alone."""
+    if state.inside or not state.own_kai:
+        return
+    label = f"{HOST_KAI_LABEL}={HOST_KAI[HOST_KAI_LABEL]}"
+    for obj in state.snapshot.of("Pod"):
+        meta, spec, _ = parts(obj)
+        if (labels_of(meta).get("app"), meta.get("namespace")) not in _groupers() or "deletionTimestamp" in meta:
+            continue
+        args = [str(arg) for container in spec.get("containers") or [] for arg in container.get("args") or []]
+        if not any(label in arg for arg in args):
+            names = ", ".join(sorted(state.own_kai))
+            yield breach(
+                f"{meta['namespace']}/{meta['name']}",
+                f"KAI in namespace {meta['namespace']} handles the pods of all namespaces, but tenants have their own"
+                f" KAI: {names}",
+                (f"Pod {meta['namespace']}/{meta['name']} lacks the namespace selector {label}",),
+            )
+
+
+@functools.lru_cache(maxsize=1)
+def _groupers() -> frozenset[tuple[str, str]]:
+    """Label ``app`` and namespace of the pod-grouper's pods in all versions of KAI."""
+    roles = ((line, name) for line in kai_lines().values() for name, role in line.deployments.items() if role == _ROLE)
+    return frozenset((name, line.namespace) for line, name in roles)
 
 
 def no_host_groups(state: ClusterState) -> Iterator[Finding]:

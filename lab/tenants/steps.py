@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from lab.config import LabSpec
-from lab.config.node_assignment import beside_host_kai, tenant_nodes
+from lab.config.node_assignment import beside_host_kai, has_own_kai, tenant_nodes
 from lab.engine.step import Step
 from lab.session.context import LabContext
 from lab.steps.kai import Kai
 from lab.steps.queues import Queues
 from lab.tenants.isolation.dedicated_nodes import TenantNodes
+from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.isolation.step import Isolation
+from lab.tenants.upgrade.kai_in_tenant import KaiInTenant
 from lab.tenants.vcluster.inner_lab import StepInTenant
 from lab.tenants.virtual_cluster import VirtualCluster
 
@@ -18,13 +20,13 @@ def tenant_steps(spec: LabSpec) -> list[Step[LabContext]]:
     """The steps in plan order. vClusters start in parallel and do not wait for KAI on the host."""
     isolated = spec.scheduler == "kai" and beside_host_kai(spec)
     steps: list[Step[LabContext]] = [TenantNodes(spec)] if tenant_nodes(spec) else []
-    if isolated:
-        steps.append(Isolation(spec))
+    if has_own_kai(spec):
+        steps.append(Isolation(spec) if isolated else NoForeignKai(spec))
     for tenant in spec.tenants:
         steps.append(VirtualCluster(spec, tenant))
         if tenant.mode == "own-kai":
-            # the host's KAI must be isolated before a pod of the tenant's KAI runs
-            needs = (f"tenant:{tenant.name}", *(("isolation",) if isolated else ()))
-            kai = StepInTenant(tenant, spec, Kai, needs)
+            # a KAI on the host must be isolated before a pod of the tenant's KAI runs
+            needs = (f"tenant:{tenant.name}", Isolation.id if isolated else NoForeignKai.id)
+            kai = KaiInTenant(tenant, spec, Kai, needs)
             steps += [kai, StepInTenant(tenant, spec, Queues, (kai.id,))]
     return steps

@@ -17,6 +17,7 @@ from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.helm_release import value_at
+from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.removal.leftovers import on_machine
 from lab.tenants.removal.remove import foreign, forget, remove_tenant
 from lab.tenants.removal.timeline import Removal
@@ -61,6 +62,8 @@ class VirtualCluster(LabStep):
         """Not KAI: a host-kai tenant starts in parallel, since kube-scheduler schedules its control plane."""
         nodes = ("tenant-nodes",) if tenant_nodes(self.spec) else ()
         images = (f"images:{self.tenant.name}",) if self.images_loaded else ()
+        if self.tenant.mode == "own-kai" and not beside_host_kai(self.spec):
+            images = (NoForeignKai.id, *images)
         return images if self.spec.cluster.provider == "existing" else ("network", *nodes, *images)
 
     @property

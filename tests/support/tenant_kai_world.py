@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,15 @@ from tests.support.specs import lab_spec
 
 Json = dict[str, Any]
 
+POLICY_DENIED = (
+    403,
+    "ValidatingAdmissionPolicy 'kailab-kai-is-changed' with binding 'kailab-kai-is-changed' denied request: changes",
+)
+
+
+class Killed(Exception):
+    """The process is dead."""
+
 
 def tenant_of(version: str, **more: Any) -> TenantSpec:
     return TenantSpec(name="ml", mode="own-kai", kubernetes="1.33.4", kai_version=version, **more)
@@ -41,6 +51,7 @@ class Bench:
         self.tenant = tenant_of(version)
         self.saved: list[TenantSpec] = []
         self.installed = False
+        self.revived = True
         self.on_install: Callable[[], None] = lambda: None
         self.api = self.world.tenants["ml"] = FakeApiServer(log=self.world.log)
         self.api.react("create", "Pod", self._admit)
@@ -56,9 +67,29 @@ class Bench:
     def _admit(self, call: Call) -> tuple[int, str] | None:
         """The policy that denies pods while KAI is changed, and KAI's webhooks."""
         if "dryRun" in call.query:
-            guarded = self.api.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed")
-            return (422, "ValidatingAdmissionPolicy 'kailab-kai-is-changed' denied request") if guarded else None
-        return None if call.name == NAME else DENIED
+            return POLICY_DENIED if self._is_guarded() else None
+        if call.name == NAME or "gpu-fraction" not in call.body["metadata"].get("annotations", {}):
+            return None
+        return POLICY_DENIED if self._is_guarded() else DENIED
+
+    def _is_guarded(self) -> bool:
+        return self.api.get("ValidatingAdmissionPolicyBinding", "kailab-kai-is-changed") is not None
+
+    def kill_at(self, write: int) -> None:
+        """Kill the process at this write of its own to the tenant's API; what it then still does has no effect."""
+        writes = itertools.count(1)
+        killed = threading.Event()
+
+        def die(call: Call) -> None:
+            if call.verb in ("get", "list", "watch") or "dryRun" in call.query:
+                return
+            if next(writes) == write:
+                killed.set()
+            if killed.is_set() and not self.revived:
+                raise Killed(call.line)
+
+        self.api.react("*", "*", die)
+        self.revived = False
 
     def _run_probe(self) -> None:
         if self.installed and self.api.get("Pod", NAME, "default"):
@@ -75,12 +106,13 @@ class Bench:
         self.api.add(*queue_documents(spec))
 
     def helm_installs(self, version: str) -> None:
-        """Declare Helm's installation of a version, whose components become ready."""
+        """Declare Helm's installations: of this version, or of a later ``helm_version``; components become ready."""
+        self.helm_version = version
 
         def answer(call: Any) -> str:
             self.world.log.append("helm upgrade")
             self.api.remove("Secret")
-            self.install(version)
+            self.install(self.helm_version)
             self.api.put("SchedulingShard", "default")
             self.installed = True
             self._run_probe()

@@ -13,6 +13,7 @@ from lab.operations.planning import loading_steps
 from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Added
 from lab.session.lab import Lab
+from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
 from lab.tenants.virtual_cluster import VirtualCluster
@@ -48,6 +49,8 @@ def add(lab: Lab, asked: TenantRequest, ask: Ask = lambda _: False) -> Added:
             alone = lab.spec.model_copy(update={"tenants": (tenant,)})
             notices = (*_warnings(lab, tenant), *validate_tenants(alone, session.supply.chart(CHART, tenant.vcluster)))
             VirtualCluster(lab.spec, tenant).refuse_foreign(lab.cluster)
+            if tenant.mode == "own-kai" and not lab.has_kai:
+                NoForeignKai(alone).apply(lab.context(NoForeignKai.id))
             effects = change.approve(ask, f"adding tenant {tenant.name}")
         try:
             record = change.apply("tenant add", notices)

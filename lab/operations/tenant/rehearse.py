@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError
+from lab.kube import OWNER_LABEL
 from lab.objects.redact import redact_text
 from lab.operations.abandoned import remove_abandoned
 from lab.operations.tenant.status import find
@@ -26,7 +27,7 @@ from lab.session.lab import Lab
 from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_change, record
-from lab.tenants.upgrade.smoke_test import SmokeTest, run_smoke_tests, smoke_test_queue
+from lab.tenants.upgrade.smoke_test import PREFIX, SLUG, SmokeTest, run_smoke_tests, smoke_test_queue
 from lab.tenants.upgrade.upgrade import Change, Save, change_kai
 from lab.tenants.upgrade.workload_snapshot import compare, take_snapshot
 from lab.tenants.vcluster.inner_lab import tenant_context
@@ -50,6 +51,8 @@ def rehearse(
 ) -> Rehearsal:
     """Change a tenant's KAI to a version and check whether it works; on red, return to the old version.
 
+    Continues a rehearsal that was killed: the old version is the one before that.
+
     Args:
         lab: a running lab.
         name: a tenant of mode own-kai.
@@ -70,17 +73,21 @@ def rehearse(
     before = take_snapshot(lab.tenant(name))
     earlier = last_change(lab.paths, name)
     old = with_kai_version(wanted, before.kai) if before.kai and before.kai != wanted.kai_version else None
+    continued = earlier if old is None and earlier is not None and earlier.leads_to(version) else None
+    if continued is not None:
+        earlier, old = None, continued.before
+    was = str(old.kai_version) if old else before.kai
     try:
-        change = _change(lab, wanted, save, RollbackRecord(old, wanted) if old else None)
+        change = _change(lab, wanted, save, continued or (RollbackRecord(old, wanted) if old else None))
     except (Interrupted, Busy):
         raise
     except LabError as error:
-        found = Rehearsal(name, before.kai, version, None, error=str(error))
+        found = Rehearsal(name, was, version, None, error=str(error))
     else:
         trials = _trials(lab, wanted)
         ran = run_suites(lab, name) if suites else Suites(ran=False, summary="left out (--no-suites)")
         outcome = compare(before, take_snapshot(lab.tenant(name)))
-        found = Rehearsal(name, before.kai, version, change, trials=trials, suites=ran, outcome=outcome)
+        found = Rehearsal(name, was, version, change, trials=trials, suites=ran, outcome=outcome)
     if old is None or not found.reasons or keep:
         _done(lab, name)
         return found if old is None or not found.reasons else replace(found, kept=True)
@@ -189,7 +196,10 @@ def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: RollbackRecor
 def _trials(lab: Lab, tenant: TenantSpec) -> tuple[SmokeTest, ...]:
     inner = tenant_context(lab.context(f"kai:{tenant.name}"), tenant)
     try:
-        space = WorkloadNamespace.open(lab.spec.name, lab.cluster, "trial", tenant=tenant.name, cluster=inner.cluster())
+        for killed in inner.cluster().list("Namespace", labels=f"{OWNER_LABEL}={lab.spec.name}"):
+            if killed["metadata"]["name"].startswith(PREFIX):
+                inner.cluster().delete("Namespace", killed["metadata"]["name"])
+        space = WorkloadNamespace.open(lab.spec.name, lab.cluster, SLUG, tenant=tenant.name, cluster=inner.cluster())
     except LabError as error:
         return (SmokeTest("namespace", problem=error.what),)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.config.added_tenants import without_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
-from lab.operations.tenant.changes import Ask, TenantChange
+from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
 from lab.session.lab import Lab
@@ -49,9 +49,9 @@ def remove(
         removed = Removed(name, removal, tenant_nodes(change.before).get(name, ()), effects, in_file)
         if removal.left:
             return removed
-        session.change_tenants(asked, added)
-        session.save()
-        change.apply("tenant remove")
+        with saved_when_done(lab):  # until then the same command continues
+            session.change_tenants(asked, added)
+            change.apply("tenant remove")
         if in_file:
             lab.bus.emit(Notice("info", f"tenant {name} is in the lab file: the next 'lab up' with it recreates it"))
     return removed

@@ -51,6 +51,16 @@ def binder_is_stuck(snapshot: ClusterSnapshot) -> bool:
     return binder is not None and not binder.up and not binder.missing and bool(shared_groups(snapshot))
 
 
+def are_left(cluster: Cluster, line: VersionLine) -> bool:
+    """Whether a killed start of the binder has left placeholders, which the binder counts as reservation pods."""
+    return bool(cluster.list("Pod", line.reservation_namespace, labels=f"app={PLACEHOLDER}"))
+
+
+def delete_placeholders(cluster: Cluster, line: VersionLine) -> None:
+    """Delete all placeholders."""
+    cluster.delete_all("Pod", line.reservation_namespace, labels=f"app={PLACEHOLDER}", grace=0)
+
+
 def placeholder_pods(groups: tuple[str, ...], lab: str, namespace: str) -> list[Json]:
     """A gated pod for each GPU group, in the namespace of reservation pods."""
     return [
@@ -96,7 +106,7 @@ def placeholders(cluster: Cluster, lab: str, line: VersionLine) -> Iterator[tupl
             what=f"{name} of the host's KAI runs",
         )
     finally:
-        cluster.delete_all("Pod", line.reservation_namespace, labels=f"app={PLACEHOLDER}", grace=0)
+        delete_placeholders(cluster, line)
 
 
 def start_binder(cluster: Cluster, lab: str, line: VersionLine) -> tuple[str, ...]:

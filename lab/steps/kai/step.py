@@ -25,7 +25,7 @@ from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import required_crds
-from lab.steps.kai.binder_placeholders import placeholders
+from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, placeholders
 from lab.steps.kai.chart import chart_seen, config_documents
 from lab.steps.kai.values import kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
@@ -95,6 +95,8 @@ class Kai(LabStep):
             return Observed.drifted("objects are missing", gone)
         if down := self._unavailable(cluster):
             return Observed.drifted(f"not Available: {', '.join(down)}")
+        if are_left(cluster, self.line):
+            return Observed.drifted("a start of its binder was killed and has left placeholders of GPU groups")
         if not webhooks_answer(cluster, self.spec.name, self.line, kai_values(self.spec)):
             return Observed.drifted("its webhooks do not answer")
         return Observed.ready(release.chart_version)
@@ -131,6 +133,8 @@ class Kai(LabStep):
                 timeout=_HELM_SECONDS,
             )
             self._wait(ctx, cluster)
+        if are_left(cluster, self.line):
+            delete_placeholders(cluster, self.line)
         if not by_lab:
             # crd-upgrader does not label them, and only the chart's first revision has its queues
             for name in self.line.crds:

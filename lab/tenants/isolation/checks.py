@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
 from lab.explain.installation import GROUPER, SCHEDULER, KaiInstallation, installation
-from lab.kai import line_of
 from lab.kube import OWNER_LABEL
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of
@@ -88,10 +87,9 @@ def own_kai_namespaces(spec: LabSpec, snapshot: ClusterSnapshot) -> dict[str, di
 
 
 def _namespace_opt_in(spec: LabSpec, snapshot: ClusterSnapshot, kai: KaiInstallation) -> Iterator[str]:
-    line = line_of(spec.kai.version)
     for obj in (obj for kind in _WEBHOOKS for obj in snapshot.of(kind)):
         name = obj["metadata"]["name"]
-        for webhook in obj.get("webhooks") or [] if name in line.webhooks else []:
+        for webhook in obj.get("webhooks") or [] if name in kai.line.webhooks else []:
             selected = (webhook.get("namespaceSelector") or {}).get("matchLabels") or {}
             matches_pods = any("pods" in (rule.get("resources") or []) for rule in webhook.get("rules") or [])
             if matches_pods and not HOST_KAI.items() <= selected.items():

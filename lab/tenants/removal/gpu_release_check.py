@@ -28,6 +28,12 @@ _NAMESPACE = "default"
 _GONE_SECONDS = 60.0
 
 
+def delete_left(cluster: Cluster, tenant: str) -> None:
+    """Delete the pods that a killed check of a tenant's GPUs has left."""
+    for pod in cluster.list("Pod", _NAMESPACE, labels=f"{NODE_LABEL}={tenant}"):
+        cluster.delete("Pod", pod["metadata"]["name"], _NAMESPACE, grace=1)
+
+
 @dataclass
 class GpuReleaseCheck:
     """The pods of one check.
@@ -107,7 +113,7 @@ class GpuReleaseCheck:
             scheduler=KAI_SCHEDULER if queue else None,
         )
         meta, container = pod["metadata"], pod["spec"]["containers"][0]
-        meta.setdefault("labels", {}).update(owner_labels(self.spec.name))
+        meta.setdefault("labels", {}).update({**owner_labels(self.spec.name), NODE_LABEL: self.tenant.name})
         meta.setdefault("annotations", {}).update(annotations or {})
         for side in ("requests", "limits"):
             container["resources"].setdefault(side, {}).update(resources or {})

@@ -18,11 +18,17 @@ _CHECK = "kailab-change-check"
 _FORCE_SECONDS = 20.0
 
 
+def is_left(cluster: Cluster) -> bool:
+    """Whether the policy or its binding exists: outside of ``fail_closed`` a killed change has left it."""
+    kinds = (admission_policy.BINDING, admission_policy.POLICY)
+    return any(cluster.get(kind, NAME) is not None for kind in kinds)
+
+
 @contextmanager
 def fail_closed(cluster: Cluster, lab: str) -> Iterator[None]:
     """Deny pods that request a fraction of a GPU in a tenant's cluster during the block.
 
-    After a kill the policy stays and denies such pods until the upgrade is repeated.
+    After a kill the policy stays and denies such pods until the change, or 'lab up', is repeated.
 
     Raises:
         StepFailed: the API server does not enforce the policy in time; the policy is deleted, nothing else changed.

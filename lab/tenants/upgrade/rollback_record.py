@@ -34,6 +34,10 @@ class RollbackRecord:
         """Target of a rollback: of an interrupted one the same, otherwise the tenant before the last change."""
         return self.wanted if self.back and not self.done else self.before
 
+    def leads_to(self, version: str) -> bool:
+        """Whether this is an upgrade to a version that has not finished."""
+        return not self.back and not self.done and self.wanted.kai_version == version.removeprefix("v")
+
 
 def record(paths: LabPaths, change: RollbackRecord) -> None:
     """Replace the record of a tenant. Raises LabError."""

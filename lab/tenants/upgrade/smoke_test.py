@@ -21,6 +21,10 @@ from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 FRACTION = 0.1
 """Of a GPU; small, to fit beside others."""
 
+SLUG = "trial"
+PREFIX = f"t-{SLUG}-"
+"""Of the names of the namespaces with these pods."""
+
 _SECONDS = 120.0
 
 

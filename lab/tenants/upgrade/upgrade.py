@@ -27,8 +27,9 @@ from lab.steps.kai.values import kai_images
 from lab.steps.queues import Queues
 from lab.tenants.removal.timeline import Milestone, Stopwatch
 from lab.tenants.upgrade.admission_bridge import AdmissionBridge
-from lab.tenants.upgrade.admission_gate import fail_closed
+from lab.tenants.upgrade.admission_gate import fail_closed, is_left
 from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED, DowntimeProbe
+from lab.tenants.upgrade.kai_in_tenant import delete_helpers
 from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
 from lab.tenants.upgrade.smoke_test import smoke_test_queue
 from lab.tenants.upgrade.uninstall import REINSTALL, UNCHANGED, installed_line, stop_kai, strategy
@@ -136,14 +137,16 @@ def change_kai(
 
     if save is not None:
         save(tenant)
-    if all(step.observe(inner).state is State.READY for step in (kai, queues)):
+    killed = is_left(cluster)
+    if not killed and all(step.observe(inner).state is State.READY for step in (kai, queues)):
+        delete_helpers(cluster)
         return result(UNCHANGED)
     _load_images(ctx, tenant, inner.spec)
     watch.note(IMAGES)
     how = strategy(installed_line(cluster), kai.line)
     problems: tuple[str, ...] = ()
     with contextlib.ExitStack() as gate:
-        if how == REINSTALL:
+        if how == REINSTALL or killed:
             gate.enter_context(fail_closed(cluster, ctx.spec.name))
         ctx.progress(f"stopping KAI {before.kai or '(partly installed)'}")
         stop_kai(inner, how)

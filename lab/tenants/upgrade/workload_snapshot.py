@@ -11,6 +11,7 @@ from lab.objects.kai import PodGroupView, QueueView, is_reservation
 from lab.objects.views import PodView
 from lab.steps import helm_release
 from lab.steps.kai.step import NAMESPACE, RELEASE
+from lab.tenants.upgrade import downtime_probe, smoke_test
 
 Json = Mapping[str, Any]
 
@@ -92,7 +93,7 @@ def take_snapshot(cluster: Cluster) -> WorkloadSnapshot:
 
 def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: Iterable[Json]) -> WorkloadSnapshot:
     """The snapshot from API objects."""
-    objects = [pod for pod in pods if pod["metadata"].get("namespace") != NAMESPACE]
+    objects = [pod for pod in pods if not _is_helper(pod["metadata"])]
     reservations = [pod for pod in map(PodView.of, filter(is_reservation, objects)) if not pod.deleting]
     uuids = {group: pod.reserved_gpu for pod in reservations for group in pod.gpu_groups}
     views = [PodView.of(obj) for obj in objects if not is_reservation(obj)]
@@ -105,6 +106,13 @@ def snapshot_of(kai: str, pods: Iterable[Json], groups: Iterable[Json], queues: 
         frozenset(f"{group.namespace}/{group.name}" for group in map(PodGroupView.of, groups)),
         {queue.name: {key: asdict(queue)[key] for key in _SETTINGS} for queue in map(QueueView.of, queues)},
     )
+
+
+def _is_helper(meta: Json) -> bool:
+    """Whether a pod is KAI's, or of an upgrade itself: a killed upgrade leaves its pods, and the next deletes them."""
+    namespace, name = meta.get("namespace", ""), meta.get("name")
+    first = (namespace, name) == (downtime_probe.NAMESPACE, downtime_probe.NAME)
+    return first or namespace == NAMESPACE or namespace.startswith(smoke_test.PREFIX)
 
 
 def _running(pod: PodView, uuids: Mapping[str, str]) -> RunningPod:

@@ -42,7 +42,9 @@ def claim_port(ctx: LabContext, name: str) -> Port:
         if (own := find_port(ctx, name)) is not None:
             return own
         ports = ctx.journal.owned("port")
-        spare = next((owned for owned in ports if owned.name.startswith(_SPARE)), None)
+        # a process that was killed between its two records has left a spare port that a tenant owns
+        taken = [owned.facts for owned in ports if not owned.name.startswith(_SPARE)]
+        spare = next((one for one in ports if one.name.startswith(_SPARE) and one.facts not in taken), None)
         if spare is None:
             raise LabError(
                 f"no published port is left for tenant {name} ({len(ports)} are in use)",

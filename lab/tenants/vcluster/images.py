@@ -19,6 +19,9 @@ from lab.session.step import LabStep
 from lab.text import count
 
 _CTR = ("ctr", "-n", "k8s.io", "images")
+_IMPORT = f'{" ".join(_CTR)} import "$1"; status=$?; rm -f "$1"; exit $status'
+"""In one command: it goes on in the node when kailab is killed, and leaves no archive."""
+
 _ROLE_LABEL = "io.x-k8s.kind.role"
 """kind's label on containers (pkg/cluster/internal/providers/docker/constants.go)."""
 
@@ -100,9 +103,10 @@ def _load(ctx: LabContext, node: str, archives: list[Path]) -> None:
         inside = f"{_FOLDER}/kailab-import-{key}.tar"
         try:
             ctx.engine.copy_in(node, archive, inside)
-            ctx.engine.exec(node, [*_CTR, "import", inside])
-        finally:
+            ctx.engine.exec(node, ["sh", "-c", _IMPORT, "sh", inside])
+        except BaseException:
             ctx.engine.exec(node, ["rm", "-f", inside], check=False)
+            raise
 
 
 def _full(image: str) -> str:

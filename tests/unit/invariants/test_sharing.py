@@ -204,6 +204,21 @@ def test_host_pod_group_for_an_own_kai_tenant() -> None:
     assert breaches("tenant-no-host-groups", named, group) == []  # the host's KAI schedules a host-kai tenant
 
 
+def test_host_kai_that_handles_all_namespaces_beside_an_own_kai_tenant() -> None:
+    def grouper(*args: str, namespace: str = "kai-scheduler") -> Json:
+        obj = pod("pod-grouper-7f", namespace=namespace, labels={"app": "pod-grouper"})
+        obj["spec"]["containers"][0]["args"] = list(args)
+        return obj
+
+    limited = grouper("--namespace-label-selector=kailab.dev/kai=host")
+    for fine in (limited, grouper(namespace="team-a")):
+        assert breaches("tenant-host-kai-apart", fine, own_kai=("ml",)) == []
+    assert breaches("tenant-host-kai-apart", grouper()) == [], "no tenant has its own KAI"
+    (breach,) = breaches("tenant-host-kai-apart", grouper(), own_kai=("ml",))
+    assert breach.what.startswith("KAI in namespace kai-scheduler handles the pods of all namespaces")
+    assert breach.what.endswith(": ml")
+
+
 def test_host_pod_must_name_a_pod_group_of_its_tenant() -> None:
     named = copy_of(pod("a", annotations={"pod-group-name": "pg-a"}), "ml")
     inside = world(pod_group("pg-a"))

@@ -201,6 +201,18 @@ def test_failed_rehearsal_keeps_the_earlier_rollback_record(bench: Bench) -> Non
     assert last_change(bench.paths, "ml") == earlier
 
 
+def test_repeated_rehearsal_after_a_kill_still_returns_to_the_old_version(bench: Bench) -> None:
+    """Helm's record already has the new version, or none: only the rollback record knows the old one."""
+    for left in ("0.16.8", ""):
+        bench.log.clear()
+        record(bench.paths, RollbackRecord(tenant_of("0.9.8"), tenant_of("0.16.8")))
+        bench.snapshots = [replace(OLD, kai=left)]
+        bench.suites = Suites(ran=True, failed=("x",))
+        found = rehearse(bench.lab, "ml", "0.16.8")
+        assert (found.before, found.now, bench.log) == ("0.9.8", "0.9.8", ["0.16.8", "0.9.8"])
+        assert last_change(bench.paths, "ml") is None
+
+
 def test_keep_option_keeps_the_version_of_a_failed_rehearsal(bench: Bench) -> None:
     bench.suites = Suites(ran=True, failed=("x",))
     found = rehearse(bench.lab, "ml", "0.16.8", keep=True)

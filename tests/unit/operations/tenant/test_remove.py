@@ -68,6 +68,22 @@ def test_removing_the_last_own_kai_tenant_undoes_isolation(monkeypatch: pytest.M
     assert world.log == ["undo isolation", "undo tenant-nodes", "kai"]
 
 
+def test_removal_continues_when_the_change_of_the_host_did_not_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch, lab_file(scheduler="kai", tenants=[]), (own_kai(nodes=["worker3"]),))
+    world.install_kai()
+
+    def fail() -> None:
+        assert [tenant["name"] for tenant in saved_state()["added"]] == ["ml"], "a kill here must not lose the tenant"
+        raise LabError("helm failed")
+
+    world.acts["kai"] = fail
+    with pytest.raises(LabError, match="helm failed"):
+        remove(world.lab(), "ml", ask=lambda _: True)
+    world.acts["kai"] = lambda: None
+    remove(world.lab(), "ml", ask=lambda _: True)
+    assert saved_state()["added"] == []
+
+
 def test_unknown_tenant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     world = TenancyWorld(monkeypatch, added=(own_kai(),))
     with pytest.raises(NoLab, match=r"no tenant 'mk' \(tenants: file, ml\)"):

@@ -9,6 +9,7 @@ import pytest
 
 from lab.engine.step import State
 from lab.errors import StepFailed, WaitTimeout
+from lab.steps.kai.binder_placeholders import placeholder_pods
 from lab.steps.kai.chart import config_documents
 from lab.steps.kai.step import NAMESPACE, RELEASE, Kai
 from lab.steps.kai.values import release_values
@@ -300,3 +301,17 @@ def test_effects_name_release_and_namespaces() -> None:
     texts = " ".join(effect.what for effect in Kai(lab_spec()).effects())
     assert "helm install kai-scheduler 0.16.8, gpuSharing on" in texts
     assert "kai-resource-reservation" in texts
+
+
+def test_placeholders_that_a_kill_left_are_drift_and_deleted(world: LabWorld) -> None:
+    """The host's binder counts them as reservation pods."""
+    install(world)
+    (left,) = placeholder_pods(("g1",), "demo", "kai-resource-reservation")
+    world.api.add(left)
+    seen = Kai(world.spec).observe(world.ctx)
+    assert (seen.state, "placeholders" in seen.detail) == (State.DRIFTED, True)
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert world.api.of_kind("Pod", "kai-resource-reservation") == []

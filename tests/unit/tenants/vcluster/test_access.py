@@ -60,6 +60,24 @@ def test_claim_without_spare_ports_is_refused(world: LabWorld) -> None:
         access.claim_port(world.ctx, "team-d")
 
 
+def test_port_of_a_killed_claim_is_not_given_twice(world: LabWorld) -> None:
+    """Killed between the record of the tenant's port and the release of the spare one."""
+    world.ctx.journal.owns("port", "team-b", "tenant:team-b", host="41001", node="30441")
+    assert access.claim_port(world.ctx, "team-b") == Port(41001, 30441)
+    assert access.claim_port(world.ctx, "team-c") == Port(41002, 30442)
+    with pytest.raises(LabError, match="no published port is left"):
+        access.claim_port(world.ctx, "team-d")
+
+
+def test_port_of_a_killed_release_is_not_given_twice(world: LabWorld) -> None:
+    """Killed between the record of the spare port and the release of the tenant's; the release is repeated."""
+    world.ctx.journal.owns("port", "spare-2", "cluster", host="41000", node="30440")
+    access.release_port(world.ctx, "team-a")
+    assert len({access.claim_port(world.ctx, name).host for name in ("a", "b", "c")}) == 3
+    with pytest.raises(LabError, match="no published port is left"):
+        access.claim_port(world.ctx, "d")
+
+
 def test_released_port_can_be_claimed_again(world: LabWorld) -> None:
     access.release_port(world.ctx, "team-a")
     access.release_port(world.ctx, "team-a")

@@ -1,0 +1,71 @@
+"""What a lab has: in its clusters, in its journal, and in its state directory; to compare before and after a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab.engine.journal import Journal
+from lab.kube import Cluster
+from lab.objects.fields import labels_of, parts
+from lab.paths import LabPaths
+
+_NAMES = (
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "PriorityClass",
+    "RuntimeClass",
+    "DaemonSet",
+    "Job",
+    "SchedulingShard",
+    "Config.kai.scheduler",
+    "Queue.scheduling.run.ai",
+)
+"""Kinds whose objects count by name."""
+
+_FILES = ("lab.log", "lab.lock", "runs")
+"""In the state directory, what each run changes."""
+
+
+def traces_in(cluster: Cluster) -> frozenset[str]:
+    """One line for each object that a lab or a killed command may leave in a cluster."""
+    return frozenset(_traces(cluster))
+
+
+def _traces(cluster: Cluster) -> Iterator[str]:
+    for kind in _NAMES:
+        for obj in cluster.list(kind):
+            meta = parts(obj)[0]
+            if "deletionTimestamp" not in meta and not meta["name"].startswith("system:"):
+                yield f"{kind} {meta.get('namespace', '')}/{meta['name']}"
+    for space in cluster.list("Namespace"):
+        labels = {key: value for key, value in labels_of(space["metadata"]).items() if key.startswith("kailab")}
+        yield f"Namespace {space['metadata']['name']} {sorted(labels.items())}"
+    for node in cluster.list("Node"):
+        meta, spec, _ = parts(node)
+        labels = {key: value for key, value in labels_of(meta).items() if key.startswith("kailab")}
+        taints = [f"{taint['key']}={taint.get('value', '')}" for taint in spec.get("taints") or []]
+        yield f"Node {meta['name']} {sorted(labels.items())} {sorted(taints)} {spec.get('unschedulable', False)}"
+    for kind in ("Deployment", "StatefulSet"):
+        for obj in cluster.list(kind):
+            meta, spec, _ = parts(obj)
+            yield f"{kind} {meta['namespace']}/{meta['name']} with {spec.get('replicas')} replicas"
+    for secret in cluster.list("Secret", labels="owner=helm"):
+        labels = labels_of(secret["metadata"])
+        if labels.get("status") != "superseded":
+            yield f"Helm release {secret['metadata']['namespace']}/{labels.get('name')} is {labels.get('status')}"
+    for pod in cluster.list("Pod"):
+        meta = parts(pod)[0]
+        if not meta.get("ownerReferences") and "deletionTimestamp" not in meta:
+            yield f"Pod {meta['namespace']}/{meta['name']}"
+
+
+def traces_on_machine(paths: LabPaths) -> frozenset[str]:
+    """One line for each entry of the journal and each file of the state directory."""
+    owned = {f"journal: {one.kind} {Path(one.name).name} of {one.step}" for one in Journal(paths.journal).owned()}
+    return frozenset(owned | {f"file {path.name}" for path in paths.root.iterdir() if path.name not in _FILES})
