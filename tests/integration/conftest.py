@@ -30,6 +30,7 @@ LONGEST_FIRST = (
     "test_offline",
     "test_real_gpus",
     "test_supply",
+    "test_kills",
     "test_tenant_lab",
     "test_kai_changes",
     "test_gpu_failures",

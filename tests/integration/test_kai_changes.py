@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
-from lab.config import LabSpec, load_profile
 from lab.errors import LabError
-from lab.kai import line_of
-from lab.kai.names import KAI_CHART
 from lab.kube import Cluster
 from lab.objects.views import PodView
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
-from lab.steps.kai.values import kai_images
-from lab.supply.bundle import installed
 from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.integration.conftest import Cli
+from tests.integration.kai_lines import bring_up, two_lines
 
 PAUSE = 1.0
 """Seconds between two pods of the load."""
 
 SPACE = "default"
-
-
-def minimal(version: str) -> LabSpec:
-    """Return a copy of the profile minimal with a KAI version."""
-    spec = load_profile("minimal")
-    return spec.model_copy(update={"kai": spec.kai.model_copy(update={"version": version})})
-
-
-def two_lines() -> tuple[str, str]:
-    """Return the oldest and the newest KAI in local bundles for the profile's Kubernetes; skips without two."""
-    charts = {
-        entry.version.removeprefix("v")
-        for bundle in installed()
-        for entry in bundle.entries
-        if (entry.kind, entry.name) == ("chart", KAI_CHART)
-    }
-    usable = sorted((version for version in charts if not line_of(version).kubernetes_max), key=Version)
-    if len({line_of(version).name for version in usable}) < 2:
-        found = ", ".join(sorted(charts, key=Version)) or "none"
-        pytest.skip(f"needs KAI of two lines in the bundles of the cache, there is {found}")
-    return usable[0], usable[-1]
-
-
-def bring_up(cli: Cli, name: str, version: str, *others: str) -> Cluster:
-    """A lab with this KAI, and the images of the others in its nodes: an upgrade then needs no other node image."""
-    images = sorted({image for other in others for image in kai_images(minimal(other))})
-    choice = ("--set", f"kai.version={version}", "--set", "scheduler=kai", "--set", f"images=[{', '.join(images)}]")
-    up = cli("up", "--profile", "minimal", "--name", name, "--yes", "--json", *choice).json()
-    assert up["facts"]["scheduler"] == "kai"
-    return Cluster(Path(up["kubeconfig"]))
 
 
 class Load:

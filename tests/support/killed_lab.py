@@ -7,6 +7,8 @@ Environment:
     KAILAB_EFFECTS: a file that gets the label of each effect before it happens, one a line.
     KAILAB_KILL: kill the process just before the effect with this label. After ``in ``: a second after it has begun,
         together with the command that it runs, as in a power cut.
+    KAILAB_KILL_NEW: kill it at the first effect of a kind that this file does not have yet, and add that kind: the verb
+        and the kind of object, or the command; Helm before it starts, and then in the middle.
 """
 
 from __future__ import annotations
@@ -49,11 +51,28 @@ def effect(what: str) -> None:
         if path := os.environ.get("KAILAB_EFFECTS"):
             with Path(path).open("a") as file:
                 file.write(f"{label}\n")
-        wanted = os.environ.get("KAILAB_KILL")
+        wanted = os.environ.get("KAILAB_KILL") or _new(what, label)
         if wanted == label:
             os.kill(os.getpid(), signal.SIGKILL)
         if wanted == f"in {label}":
             threading.Thread(target=_die_with_children, daemon=True).start()
+
+
+def _new(what: str, label: str) -> str:
+    """Where to kill the process at this effect: before it, in it, or not at all."""
+    path = os.environ.get("KAILAB_KILL_NEW")
+    if not path:
+        return ""
+    words = what.split()
+    kind = words[0] if words[0] == "docker" else " ".join(words[:2])
+    file = Path(path)
+    used = file.read_text().splitlines() if file.exists() else []
+    for point, where in ((kind, label), *([(f"in {kind}", f"in {label}")] if words[0] in ("helm", "kind") else [])):
+        if point not in used:
+            with file.open("a") as out:
+                out.write(f"{point}\n")
+            return where
+    return ""
 
 
 def _die_with_children() -> None:
