@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import files, sums
-from lab.errors import LabError
+from lab.errors import CommandFailed, LabError
 from lab.paths import cache_path, cache_root
 from lab.tools.lock import lock, lock_now
 from lab.tools.process import Runner
@@ -39,25 +39,27 @@ def place(kind: str, name: str, key: str) -> Path:
     return cache_root() / kind / f"{slug}-{key}"
 
 
+_FULL = "free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again"
+
+
 @contextlib.contextmanager
 def _explained(target: Path) -> Iterator[None]:
-    """Turn an OSError into a LabError with the one thing to do."""
+    """Turn an OSError into a LabError with the one thing to do, and add that to a command's error for a full disk."""
     try:
         yield
+    except CommandFailed as error:
+        if not error.fix and os.strerror(errno.ENOSPC).lower() in f"{error.out}{error.err}".lower():
+            error.fix = _FULL
+        raise
     except OSError as error:
         if error.errno is None and not isinstance(error, shutil.Error):
             raise
         text = error.strerror or "; ".join(dict.fromkeys(str(why) for *_, why in error.args[0]))  # shutil.Error's
-        elsewhere = (
-            "set KAILAB_CACHE to another directory" if target.is_relative_to(cache_path()) else "choose another path"
-        )
+        inside = target.is_relative_to(cache_path())
+        elsewhere = "set KAILAB_CACHE to another directory" if inside else "choose another path"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text
-        raise LabError(
-            f"{target} cannot be written: {text}",
-            fix="free disk space (the cache directory can be deleted: 'lab doctor' names it) and run again"
-            if full
-            else f"make {target.parent} writable, or {elsewhere}, and run again",
-        ) from error
+        fix = _FULL if full else f"make {target.parent} writable, or {elsewhere}, and run again"
+        raise LabError(f"{target} cannot be written: {text}", fix=fix) from error
 
 
 @contextlib.contextmanager

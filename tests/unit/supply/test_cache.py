@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import Interrupted, LabError
+from lab.errors import CommandFailed, Interrupted, LabError
 from lab.supply.cache import making, replacing
 from tests.support.another_lab import AnotherLab
 from tests.support.fakes import FakeRunner
@@ -81,3 +81,24 @@ def test_next_action_fits_the_reason(target: Path, number: int, fix: str) -> Non
     with pytest.raises(LabError) as caught, replacing(target):
         raise OSError(number, "reason")
     assert fix in caught.value.fix
+
+
+def test_full_disk_that_a_command_meets_has_a_next_action(target: Path, runner: FakeRunner) -> None:
+    with pytest.raises(CommandFailed) as caught, making(target, runner):
+        raise CommandFailed(["cc"], 1, err="ld: final link failed: No space left on device")
+    assert caught.value.fix.startswith("free disk space")
+
+
+def test_temporary_files_of_killed_processes_go_unless_another_process_uses_them(
+    target: Path, runner: FakeRunner, other: AnotherLab
+) -> None:
+    names = (f".{target.name}.kailab-aaaaaaaa", ".used.kailab-bbbbbbbb", ".left.kailab-cccccccc", ".left.backup")
+    own, used, left, users = map(target.with_name, names)
+    for folder in (own, used, left, users):
+        (folder / "read-only").mkdir(parents=True)
+        (folder / "read-only" / "file").touch()
+        (folder / "read-only").chmod(0o555)
+    assert other.begins(str(target.with_name("used")))
+    with making(target, runner) as needed:
+        assert needed
+    assert sorted(target.parent.iterdir()) == sorted([used, users])
