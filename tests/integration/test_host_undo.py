@@ -1,11 +1,12 @@
 """``lab down --host`` on a scratch host: real packages, a real Docker, kernel parameters and cgroup mounts.
 
 The scratch host has nothing of Docker, no cgroup mount, low limits, and no forwarding. kailab's fixes change that, and
-undoing them restores it.
+undoing them restores it, unless something depends on it.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from lab.config import LabSpec
 from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
+from lab.workloads import pods
 from tests.integration.conftest import Cli, Done
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.host import environment
@@ -127,3 +129,61 @@ def test_everything_is_undone(host: ScratchHost, cli: UndoCli) -> None:
     assert "debootstrap" in undone
     assert state(host) == before
     assert "host changes" not in cli.undo().out
+
+
+@pytest.mark.timeout(3000)
+def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: UndoCli) -> None:
+    before = state(host)
+    cli.apply()
+    run = HostRunner()
+    archive = Supply(LabSpec(), run, ContainerEngine(run), engine_runs=False).image(pods.IMAGE)
+    host.run("docker", "load", "-q", "-i", archive)
+    host.run("docker", "network", "create", "theirs")
+    ctr = ("ctr", "--address", "/run/docker/containerd/containerd.sock")
+    host.run(*ctr, "images", "import", archive)
+    config = json.loads(host.run("cat", "/etc/docker/daemon.json", code=None).out or "{}")
+    host.run(
+        "sh",
+        "-c",
+        "mkdir -p /etc/docker/certs.d; echo mine >/etc/docker/certs.d/ca.crt; cat >/etc/docker/daemon.json",
+        stdin=json.dumps({**config, "debug": True}),
+    )
+
+    refused = cli.undo(code=7)
+    assert "Docker was kept: it has what no lab created" in refused.err
+    assert f"image {pods.IMAGE}" in refused.err
+    assert "network theirs" in refused.err
+    assert "in namespace default" in refused.err
+    assert host.run("docker", "images", "-q").out, "Docker runs, with its images"
+
+    host.run("docker", "network", "rm", "theirs")
+    host.run("docker", "rmi", pods.IMAGE)
+    for name in host.run(*ctr, "images", "ls", "-q").out.split():
+        host.run(*ctr, "images", "rm", name)
+    host.run(
+        "docker",
+        "create",
+        "--name",
+        "kailab-theirs-control-plane",
+        "--label",
+        "io.x-k8s.kind.cluster=kailab-theirs",
+        _empty_image(host),
+        "true",
+    )
+    refused = cli.undo(code=7)
+    assert "labs need them" in refused.err
+    assert "lab theirs: kailab-theirs-control-plane" in refused.err
+    assert state(host)["forward"] == "1\n"
+    host.run("docker", "rm", "-v", "kailab-theirs-control-plane")
+    host.run("docker", "rmi", "theirs")
+
+    undone = cli.undo().out
+    assert "/etc/docker kept: it has /etc/docker/certs.d/ca.crt, /etc/docker/daemon.json" in undone
+    assert json.loads(host.run("cat", "/etc/docker/daemon.json").out) == {"debug": True}
+    host.run("rm", "-rf", "/etc/docker")
+    assert state(host) == before
+
+
+def _empty_image(host: ScratchHost) -> str:
+    host.run("sh", "-c", "tar c -T /dev/null | docker import - theirs")
+    return "theirs"
