@@ -92,14 +92,15 @@ def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
 
 
 def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
-    """Validate the values of tenants whose vCluster chart is already on this machine."""
+    """Validate the values of tenants, before anything is built for them."""
     supply = lab.session.supply
     warnings: list[str] = []
     for version in dict.fromkeys(tenant.vcluster for tenant in spec.tenants):
         chart = supply.item("chart", "vcluster", version)
-        if supply.choose([chart])[chart].source in ("present", "bundle"):
-            alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
-            warnings += validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart))
+        at_hand = supply.choose([chart])[chart].source in ("present", "bundle")
+        alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
+        found = validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart) if at_hand else None)
+        warnings += found
     return tuple(warnings)
 
 

@@ -8,17 +8,16 @@ So values are checked against the chart's JSON Schema, against rules that vClust
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.config import LabSpec, TenantSpec, tenant_nodes
-from lab.errors import LabError, SpecError
-from lab.steps.helm_release import merged, read_chart, value_at
+from lab.errors import SpecError
+from lab.steps.helm_release import merged, value_at
 from lab.tenants.vcluster.access import Port
+from lab.tenants.vcluster.chart import VClusterChart, read_vcluster_chart, shipped_chart
 from lab.tenants.vcluster.mode_validation import SCHEDULERS, mode_problems, mode_warnings
 from lab.tenants.vcluster.values import ACCESS_KEYS, release_values, tenant_values
 from lab.text import perhaps
@@ -71,36 +70,10 @@ _REMOVED = (
 _POD_SECURITY = ("privileged", "baseline", "restricted")
 
 
-@dataclass(frozen=True)
-class VClusterChart:
-    """The parts of a vCluster chart that validation reads."""
-
-    version: str
-    schema: dict[str, Any]
-    defaults: dict[str, Any]
-
-
-@functools.lru_cache(maxsize=4)
-def read_vcluster_chart(path: Path) -> VClusterChart:
-    """Read a chart's .tgz. Raises LabError: it is not a vCluster chart."""
-    import yaml
-
-    texts = read_chart(path, lambda inside: inside in ("Chart.yaml", "values.schema.json", "values.yaml"))
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return VClusterChart(
-            version=str(yaml.load(texts["Chart.yaml"], Loader=loader)["version"]),  # noqa: S506 - a safe loader
-            schema=json.loads(texts["values.schema.json"]),
-            defaults=yaml.load(texts["values.yaml"], Loader=loader),  # noqa: S506 - a safe loader
-        )
-    except (KeyError, ValueError, TypeError, yaml.YAMLError) as error:
-        raise LabError(
-            f"{path} is not a vCluster chart: {error}", fix="remove that file and run the command again"
-        ) from error
-
-
-def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
+def validate_tenants(spec: LabSpec, chart: Path | None) -> tuple[str, ...]:
     """Validate every tenant of the lab file against its chart (.tgz); returns warnings.
+
+    Without a chart at hand, validates against the one that kailab ships, if the tenants are of its version.
 
     Raises:
         SpecError: with every problem of every tenant.
@@ -108,7 +81,9 @@ def validate_tenants(spec: LabSpec, chart: Path) -> tuple[str, ...]:
     """
     if not spec.tenants:
         return ()
-    content = read_vcluster_chart(chart)
+    content = shipped_chart() if chart is None else read_vcluster_chart(chart)
+    if chart is None and any(tenant.vcluster != content.version for tenant in spec.tenants):
+        return ()
     problems, warnings = [], []
     if spec.cluster.provider == "existing":
         problems.append("tenants: not supported with provider 'existing', which publishes no ports for them")

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from lab.config import TenantSpec
+from lab.errors import SpecError
 from lab.steps.helm_release import merged, with_value
+from lab.tenants.vcluster.chart import SHIPPED, VClusterChart, read_vcluster_chart, shipped_chart
 from lab.tenants.vcluster.quota import CHART_QUOTA, hard_limits
-from lab.tenants.vcluster.validation import VClusterChart, problems_of, read_vcluster_chart, validate_tenants
+from lab.tenants.vcluster.validation import problems_of, validate_tenants
 from tests.support.builders import chart_file
 from tests.support.specs import lab_with, tenant_spec
 from tests.support.tenant_validation import problems
@@ -46,6 +48,23 @@ def test_all_modes_fit_the_real_chart(vcluster: VClusterChart, mode: str, more: 
 def test_real_chart_has_the_default_limits_that_the_lab_removes(vcluster: VClusterChart) -> None:
     assert set(vcluster.defaults["policies"]["resourceQuota"]["quota"]) == set(CHART_QUOTA)
     assert set(vcluster.defaults["policies"]["limitRange"]["defaultRequest"]) == {"cpu", "memory", "ephemeral-storage"}
+
+
+def test_shipped_chart_is_the_real_one(vcluster: VClusterChart) -> None:
+    assert vcluster.as_text() == SHIPPED.read_text(), "run python -m scripts.vcluster_chart with the new chart"
+    assert shipped_chart().defaults == vcluster.defaults
+
+
+def test_shipped_chart_is_of_the_default_version() -> None:
+    assert shipped_chart().version == TenantSpec(name="a").vcluster
+
+
+def test_misspelt_key_is_refused_without_a_chart_at_hand() -> None:
+    tenant = tenant_spec("own-kai", values={"sync": {"fromHost": {"nodes": {"selektor": {}}}}})
+    with pytest.raises(SpecError, match="selektor: unknown key; perhaps you meant 'selector'"):
+        validate_tenants(lab_with(tenant), None)
+    other = tenant.model_copy(update={"vcluster": "0.36.0"})
+    assert validate_tenants(lab_with(other), None) == ()  # its keys are not known
 
 
 def test_real_chart_refuses_a_misspelt_key(vcluster: VClusterChart) -> None:
