@@ -251,7 +251,7 @@ def test_lab_through_a_registry(cli: Cli, engine: HostRunner, registry: Registry
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {"name": "pulled", "namespace": "default"},
-                "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/it/pulled:1"}]},
+                "spec": {"containers": [{"name": "main", "image": f"{next(iter(hosts))}/it/pulled:1"}]},
             }
         ]
     )

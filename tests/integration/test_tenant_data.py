@@ -193,7 +193,7 @@ def test_upgraded_vcluster_keeps_its_objects_and_its_removal_takes_the_volume(co
     wanted.write_text(
         yaml.safe_dump({"name": name, "mode": "own-kai", "kaiVersion": lab.kai_version, "vcluster": OLDER})
     )
-    added = command("tenant", "add", "--file", str(wanted), "--yes", "--json", code=None)
+    added = command("tenant", "add", name, "--file", str(wanted), "--yes", "--json", code=None)
     if added.code == 3:
         pytest.skip(f"needs vCluster {OLDER}: {added.out}{added.err}")
     assert added.code == 0, added.out + added.err

@@ -119,9 +119,9 @@ def _install() -> None:
         effect(f"journal releases {kind} {Path(name).name}")
         released(self, kind, name)
 
-    def replace(target: Path) -> Any:
+    def replace(target: Path, *, sync: bool = True) -> Any:
         effect(f"write {target.name}")
-        return write(target)
+        return write(target, sync=sync)
 
     doors: Mapping[Any, Mapping[str, Any]] = {
         RestClient: {"_once": send},
