@@ -186,6 +186,7 @@ def test_every_missing_object_is_named_and_restored(command: Cli, lab: Lab, rele
     assert command("up", "-f", str(file), "--yes", "--json").json()["changed"] == 0
 
 
+@pytest.mark.long  # builds another vCluster
 @pytest.mark.timeout(2400)
 def test_upgraded_vcluster_keeps_its_objects_and_its_removal_takes_the_volume(command: Cli, lab: Lab) -> None:
     name, space = "old", tenant_namespace("old")

@@ -13,6 +13,7 @@ Environment:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -80,7 +81,8 @@ def _die_with_children() -> None:
 
     time.sleep(_INSIDE_SECONDS)
     for child in psutil.Process().children(recursive=True):
-        child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+            child.kill()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
