@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.config.labels import HOST_KAI, HOST_KAI_LABEL
 from lab.engine.journal import Journal
 from lab.kube import Cluster
 from lab.objects.fields import labels_of, parts
@@ -45,6 +46,8 @@ def _traces(cluster: Cluster) -> Iterator[str]:
                 yield f"{kind} {meta.get('namespace', '')}/{meta['name']}"
     for space in cluster.list("Namespace"):
         labels = {key: value for key, value in labels_of(space["metadata"]).items() if key.startswith("kailab")}
+        if labels.get(HOST_KAI_LABEL) == HOST_KAI[HOST_KAI_LABEL]:
+            del labels[HOST_KAI_LABEL]  # stays after the last own-kai tenant: without the measures, nobody reads it
         yield f"Namespace {space['metadata']['name']} {sorted(labels.items())}"
     for node in cluster.list("Node"):
         meta, spec, _ = parts(node)
@@ -67,5 +70,5 @@ def _traces(cluster: Cluster) -> Iterator[str]:
 
 def traces_on_machine(paths: LabPaths) -> frozenset[str]:
     """One line for each entry of the journal and each file of the state directory."""
-    owned = {f"journal: {one.kind} {Path(one.name).name} of {one.step}" for one in Journal(paths.journal).owned()}
+    owned = {f"journal: {one.kind} {Path(one.name).name}" for one in Journal(paths.journal).owned()}
     return frozenset(owned | {f"file {path.name}" for path in paths.root.iterdir() if path.name not in _FILES})
