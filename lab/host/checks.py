@@ -13,7 +13,7 @@ from lab.host.check import CHECKS, CheckContext, HostNeeds, check, fail, ok, war
 from lab.host.facts import HostFacts
 from lab.host.machine import Machine
 from lab.host.nvidia.doctor import findings as nvidia_findings
-from lab.tools.debian import bootstrap_packages
+from lab.host.packages import build_packages
 from lab.tools.go import MINIMUM
 from lab.tools.process import Runner
 
@@ -149,8 +149,7 @@ def build_tools(ctx: CheckContext) -> Iterator[Finding]:
     """Check that the probe image can be built here, and everything else if no registry is reachable."""
     missing: list[str] = []
     if ctx.reachable("go") or not ctx.reachable("registry"):  # otherwise only the probe is built, with the Go library
-        missing += [] if ctx.facts.compiler else ["gcc", "libc6-dev"]
-        missing += bootstrap_packages(ctx.facts.tools.get("debootstrap"), ctx.machine.root)
+        missing = build_packages(ctx.facts.compiler, ctx.facts.tools.get("debootstrap"), ctx.machine.root)
     go = ctx.facts.go
     if missing:
         command = ctx.machine.shown(f"apt-get install -y --no-install-recommends {' '.join(missing)}")

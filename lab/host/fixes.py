@@ -20,9 +20,8 @@ from lab.host.kernel import CgroupMounts, Sysctls
 from lab.host.machine import Machine
 from lab.host.nvidia.cdi_fix import NvidiaCdi
 from lab.host.nvidia.runtime_fix import NvidiaRuntime
-from lab.host.packages import BuildTools, InstallEngine
+from lab.host.packages import BuildTools, InstallEngine, build_packages
 from lab.host.runtime import RuntimeWrapper
-from lab.tools.debian import bootstrap_packages
 from lab.tools.process import Runner
 
 
@@ -75,8 +74,8 @@ def needed_fixes(findings: Iterable[Finding], machine: Machine | None = None) ->
 def build_fixes(facts: HostFacts, machine: Machine | None = None) -> tuple[Fix, ...]:
     """The fix that a build from source needs on a machine that lacks its tools."""
     here = machine or Machine()
-    there = facts.compiler and not bootstrap_packages(facts.tools.get("debootstrap"), here.root)
-    return () if there or not facts.os.debian else (BuildTools(here),)
+    missing = build_packages(facts.compiler, facts.tools.get("debootstrap"), here.root)
+    return (BuildTools(here),) if missing and facts.os.debian else ()
 
 
 def undo_plan(run: Runner, journal: Journal, machine: Machine | None = None) -> list[str]:

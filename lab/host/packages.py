@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lab.engine.journal import Journal
 from lab.errors import HostNotReady, Leftovers
@@ -159,6 +160,11 @@ class InstallEngine:
         return done
 
 
+def build_packages(compiler: object, debootstrap: object, root: Path) -> list[str]:
+    """Packages that builds from source need and the machine lacks; the arguments are the programs, if it has them."""
+    return ([] if compiler else ["gcc", "libc6-dev"]) + bootstrap_packages(debootstrap, root)
+
+
 @dataclass(frozen=True)
 class BuildTools:
     """Installs a C compiler, and debootstrap with Debian's keys, which builds from source need."""
@@ -173,9 +179,8 @@ class BuildTools:
         return (self.machine.shown(f"apt-get install -y --no-install-recommends {packages}"),)
 
     def apply(self, run: Runner, journal: Journal) -> None:
-        packages = [] if any(run.which(name) for name in COMPILERS) else ["gcc", "libc6-dev"]
-        packages += bootstrap_packages(run.which("debootstrap"), self.machine.root)
-        if packages:
+        compiler = any(run.which(name) for name in COMPILERS)
+        if packages := build_packages(compiler, run.which("debootstrap"), self.machine.root):
             install(run, self.machine, journal, self.id, packages)
 
     def undo(self, run: Runner, journal: Journal) -> list[str]:

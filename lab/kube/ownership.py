@@ -59,7 +59,7 @@ def refuse_foreign(
     lines, commands = [], []
     for doc in docs:
         resource, meta = cluster.kinds.of(doc), doc["metadata"]
-        kind, name = f"{resource.kind}.{resource.group}".rstrip("."), meta["name"]
+        kind, name = resource.qualified_kind, meta["name"]
         namespace = (meta.get("namespace") or "default") if resource.namespaced else None
         existing = cluster.get(kind, name, namespace)
         if existing is not None and not is_own(existing, lab):

@@ -74,6 +74,11 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def qualified_kind(self) -> str:
+        """The kind with its group, unique in the cluster: ``Queue.scheduling.run.ai``, ``Pod``."""
+        return f"{self.kind}.{self.group}".rstrip(".")
+
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The API path of a collection or, with ``name``, of one object. Raises ApiFailed without a required namespace.
 

@@ -99,8 +99,8 @@ def _tenant_warnings(lab: Lab, spec: LabSpec) -> tuple[str, ...]:
         chart = supply.item("chart", "vcluster", version)
         at_hand = supply.choose([chart])[chart].source in ("present", "bundle")
         alike = tuple(tenant for tenant in spec.tenants if tenant.vcluster == version)
-        found = validate_tenants(spec.model_copy(update={"tenants": alike}), supply.path(chart) if at_hand else None)
-        warnings += found
+        only = spec.model_copy(update={"tenants": alike})
+        warnings += validate_tenants(only, supply.path(chart) if at_hand else None)
     return tuple(warnings)
 
 

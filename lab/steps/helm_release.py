@@ -104,7 +104,7 @@ def missing_objects(cluster: Cluster, release: Release) -> tuple[str, ...]:
             lines.append(f"{doc['kind']} {name} is missing, with its CRD")
             continue
         namespace = (doc["metadata"].get("namespace") or release.namespace) if resource.namespaced else None
-        kind = f"{resource.kind}.{resource.group}".rstrip(".")
+        kind = resource.qualified_kind
         if (kind, namespace) not in there:
             found = cluster.list(kind, namespace, labels=_BY_HELM)
             there[kind, namespace] = {obj["metadata"]["name"] for obj in found}

@@ -29,6 +29,7 @@ from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, pla
 from lab.steps.kai.chart import chart_seen, config_documents
 from lab.steps.kai.values import kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
+from lab.steps.queues import KIND as QUEUE
 from lab.tools.helm import Helm
 
 _ANY = next(iter(lines().values()))
@@ -40,7 +41,7 @@ _READY_SECONDS = 300.0
 _WEBHOOK_SECONDS = 60.0
 _SHOWN = 5  # maximum number of reported differences between an unknown chart and its line
 _SHARD = ("SchedulingShard", "default")
-_CRD, _QUEUE = "CustomResourceDefinition", "Queue.scheduling.run.ai"
+_CRD = "CustomResourceDefinition"
 _CRD_DOC = {"apiVersion": "apiextensions.k8s.io/v1", "kind": _CRD}
 _CONFIG = ("Config.kai.scheduler", "kai-config")
 
@@ -195,17 +196,16 @@ class Kai(LabStep):
 
     def _missing(self, cluster: Cluster) -> list[str]:
         """Objects of KAI that its release does not contain and that are missing: CRDs, Config, default queues."""
-        wanted = [(_CRD, name) for name in self.line.crds]
-        wanted += [_CONFIG] if self.line.has_operator else []
-        lines = [
-            f"{kind.partition('.')[0]} {name} is missing" for kind, name in wanted if not _exists(cluster, kind, name)
-        ]
+        crds = {crd["metadata"]["name"] for crd in cluster.list(_CRD)}
+        lines = [f"{_CRD} {name} is missing" for name in self.line.crds if name not in crds]
+        if self.line.has_operator and not _exists(cluster, *_CONFIG):
+            lines.append(f"Config {_CONFIG[1]} is missing")
         return lines + [f"Queue {name} is missing" for name in self._missing_queues(cluster)]
 
     def _missing_queues(self, cluster: Cluster) -> list[str]:
         """The chart's default queues that do not exist; empty if its values disable them."""
         names = self.line.default_queues if makes_default_queues(self.spec) else ()
-        there = {queue["metadata"]["name"] for queue in cluster.list(_QUEUE)} if names else set()
+        there = {queue["metadata"]["name"] for queue in cluster.list(QUEUE)} if names else set()
         return [name for name in names if name not in there]
 
     def _claim(self, ctx: LabContext, cluster: Cluster, chart: Path) -> None:
@@ -261,7 +261,7 @@ class Kai(LabStep):
     def _create_queues(self, cluster: Cluster, rendered: Iterable[dict[str, Any]]) -> None:
         """Create the chart's queues that do not exist; changes of users stay."""
         queues = [doc for doc in rendered if doc["kind"] == "Queue"]
-        cluster.apply([doc for doc in queues if not _exists(cluster, _QUEUE, doc["metadata"]["name"])], retry=30)
+        cluster.apply([doc for doc in queues if not _exists(cluster, QUEUE, doc["metadata"]["name"])], retry=30)
 
     def _wait(self, ctx: LabContext, cluster: Cluster) -> None:
         expected = set(kai_deployments(self.spec))

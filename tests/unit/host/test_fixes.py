@@ -127,13 +127,18 @@ def test_mounts_of_an_earlier_boot_are_not_unmounted(world: HostWorld, journal: 
     assert journal.owned() == ()
 
 
-def test_a_value_that_was_configured_before_the_reboot_is_kept(world: HostWorld, journal: Journal) -> None:
+def raised_before_a_reboot(world: HostWorld, journal: Journal) -> Sysctls:
     world.put(BOOT, "one\n")
     lower_sysctls(world)
     world.obey_sysctl()
     fix = Sysctls(world.machine)
     fix.apply(world.runner, journal)
     world.put(BOOT, "two\n")
+    return fix
+
+
+def test_a_value_that_was_configured_before_the_reboot_is_kept(world: HostWorld, journal: Journal) -> None:
+    fix = raised_before_a_reboot(world, journal)
     messages = fix.undo(world.runner, journal)
     assert messages == [
         "net.ipv4.ip_forward kept: a reboot has reset the lab's value",
@@ -143,12 +148,7 @@ def test_a_value_that_was_configured_before_the_reboot_is_kept(world: HostWorld,
 
 
 def test_after_a_reboot_the_new_old_value_is_recorded(world: HostWorld, journal: Journal) -> None:
-    world.put(BOOT, "one\n")
-    lower_sysctls(world)
-    world.obey_sysctl()
-    fix = Sysctls(world.machine)
-    fix.apply(world.runner, journal)
-    world.put(BOOT, "two\n")
+    fix = raised_before_a_reboot(world, journal)
     world.sysctl("fs.inotify.max_user_instances", 256)
     fix.apply(world.runner, journal)
     fix.undo(world.runner, journal)
