@@ -14,13 +14,13 @@ from lab.compare.record import ComparisonRecorder
 from lab.compare.recording import TENANT, Recording
 from lab.compare.target import Target, target_of
 from lab.compare.workload import Fitted, fit
-from lab.config.labels import NODE_LABEL
 from lab.errors import SpecError, WaitTimeout
 from lab.explain.wait_evidence import wait_evidence
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.lint import ManifestDocument
 from lab.objects.fields import Obj
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.snapshot.pod_info import GpuRole, PodInfo

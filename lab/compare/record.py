@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from lab.compare.recording import HOST, TENANT, Created, EvictSeen, GroupSeen, PodSeen, Recording, Settling, evictions
-from lab.config.labels import tenant_namespace
 from lab.errors import WaitTimeout
 from lab.kube.informers import EventLoop, InformerEvent, Informers, InformerSource
 from lab.objects.fields import Obj, parts
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.kai import PodGroupView
 from lab.snapshot.pod_info import PodInfo
 from lab.workloads.namespace import WorkloadNamespace

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.compare.model import Letter, Side
-from lab.config.labels import NODE_LABEL
 from lab.errors import LabError, NoLab
 from lab.explain.installation import installation
 from lab.kai import VersionLine, line_of
 from lab.lint import LintContext
 from lab.lint.context import lint_context
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take

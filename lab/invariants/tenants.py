@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 
-from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL
 from lab.findings import Finding
 from lab.invariants.cluster_state import ClusterState
 from lab.invariants.gpus import lines, some
 from lab.invariants.model import breach
 from lab.kai import lines as kai_lines
 from lab.objects.fields import labels_of, parts, quantity
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL
 from lab.snapshot.pod_info import PodInfo
 
 SYSTEM_NAMESPACES = frozenset({"kube-system", "local-path-storage"})

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from lab.config import LabSpec, QueueSpec, TenantSpec, beside_host_kai, tenant_nodes, worker_names
-from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.kai import line_of
 from lab.lint.model import LintContext
 from lab.lint.queues import RESOURCES, default_queues, fact_of
+from lab.objects.isolation_labels import HOST_KAI
 from lab.text import nearest
 
 TENANT_QUEUES = (QueueSpec(name="default"), QueueSpec(name="test", parent="default"))

@@ -14,12 +14,12 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL, namespace_labels
 from lab.config.node_assignment import beside_host_kai
 from lab.errors import LabError
 from lab.gpu.simulated.devices import gpus_of
 from lab.host.nvml import query
 from lab.kube import Cluster
+from lab.objects.isolation_labels import NODE_LABEL, namespace_labels
 from lab.objects.views import NodeView, PodView
 from lab.pytest_plugin.state import ATTACHED, NAMESPACES, required, uses, warn_renamed
 from lab.session.lab import Lab

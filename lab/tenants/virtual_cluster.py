@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai, tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import ApiFailed, LabError, StepFailed
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import namespace_labels, tenant_namespace
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release

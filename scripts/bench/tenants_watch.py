@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, LabError, WaitTimeout
 from lab.kai import line_of
 from lab.kai.names import CONFIGMAP_ANNOTATION, FRACTION_ANNOTATION, RESERVATION_APP
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.tenants.removal import timeline
 from lab.tenants.removal.footprint import Footprint, disturbed, reservation_pods

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lab.compare import Comparison, compare
-from lab.config.labels import NODE_LABEL
 from lab.errors import ManifestsRefused
 from lab.lint import parse, read
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.paths import assets
 from lab.pytest_plugin.fixtures import matching

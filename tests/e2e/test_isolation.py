@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import Cluster
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.synced import selector
 from lab.objects.views import PodView
 from lab.pytest_plugin.fixtures import TenantFixture

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
 from lab.kube.errors import Unreachable
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.redact import TOKEN_PREFIX
 from lab.pytest_plugin.fixtures import HOST
 from lab.report.artifacts import collect_lab

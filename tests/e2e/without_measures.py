@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.config.labels import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kai import line_of
 from lab.kube import Cluster
 from lab.kube.readiness import is_ready
+from lab.objects.isolation_labels import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.steps.kai.step import NAMESPACE

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lab.config import TenantSpec
-from lab.config.labels import tenant_namespace
 from lab.errors import NotProven
 from lab.kube import Cluster
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.session.lab import Lab
 from lab.steps import helm_release

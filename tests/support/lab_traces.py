@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.config.labels import HOST_KAI, HOST_KAI_LABEL
 from lab.engine.journal import Journal
 from lab.kube import Cluster
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
 from lab.paths import LabPaths
 
 _NAMES = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from lab.config.labels import HOST_KAI_LABEL
 from lab.explain.component_messages import newest, of_event
 from lab.explain.installation import GROUPER
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import HOST_KAI_LABEL
 from lab.text import one_line
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')

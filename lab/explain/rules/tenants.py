@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lab.config.labels import HOST_KAI
 from lab.explain.component_messages import pod_line
 from lab.explain.pod_context import PodContext, SyncedCounterpart
 from lab.explain.rule import ALIVE, BOUND, UNBOUND, WAITING, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import HOST_KAI
 from lab.objects.views import PodView
 
 _PATIENCE = timedelta(seconds=15)

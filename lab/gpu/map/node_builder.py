@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lab.config.labels import NODE_LABEL
 from lab.gpu.map.model import Gpu, Holder, NodeGpus
 from lab.gpu.map.node_query import NodeEvidence
 from lab.kai.names import GPU_RESOURCE
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.snapshot.pod_info import PodInfo
 

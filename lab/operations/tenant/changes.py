@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import HOST_KAI_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.delta import PlanDelta
 from lab.engine.events import Notice
 from lab.engine.run import RunRecord
 from lab.engine.step import Effect, Step
 from lab.errors import HostNotReady, LabError
+from lab.objects.isolation_labels import HOST_KAI_LABEL
 from lab.operations.engine import engine_for
 from lab.operations.planning import cluster_steps
 from lab.session import run_history

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import tenant_namespace
 from lab.config.node_assignment import tenant_nodes
 from lab.errors import LabError, NoLab
 from lab.gpu.map.model import GpuMap
 from lab.gpu.map.watch import GpuSource
 from lab.gpu.pools import short_name
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.operations.engine import engine_for
 from lab.operations.planning import cluster_steps

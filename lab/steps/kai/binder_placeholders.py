@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.config.labels import OWN_KAI_LABEL
 from lab.explain.installation import BINDER, installation
 from lab.kai import VersionLine
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of
+from lab.objects.isolation_labels import OWN_KAI_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
 
 PLACEHOLDER = "kailab-stand-in"  # label ``app`` of placeholders; reservation pods have another value

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from lab.config import LabSpec
-from lab.config.labels import namespace_labels, tenant_namespace
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
@@ -20,6 +19,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import namespace_labels, tenant_namespace
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release

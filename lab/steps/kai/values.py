@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lab.config import LabSpec
-from lab.config.labels import HOST_KAI, NODE_LABEL
 from lab.config.node_assignment import beside_host_kai
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.kai import VersionLine, line_of
+from lab.objects.isolation_labels import HOST_KAI, NODE_LABEL
 from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at, with_value
 

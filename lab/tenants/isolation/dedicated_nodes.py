@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lab.config import LabSpec
-from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.gpu.pools import node_name
 from lab.kube import Cluster
 from lab.kube.retry import retry
+from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import NodeView, PodView
 from lab.session.context import LabContext

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.config import LabSpec
-from lab.config.labels import HOST_KAI, HOST_KAI_LABEL
 from lab.engine.step import Effect, Observed
 from lab.errors import LabError, StepFailed
 from lab.kai import VersionLine, line_of
 from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import refuse_foreign
 from lab.objects.fields import labels_of
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import NODE_LABEL
 from lab.errors import WaitTimeout
 from lab.kai.names import DEVICES_ANNOTATION, FRACTION_ANNOTATION, GPU_RESOURCE, KAI_SCHEDULER, MEMORY_ANNOTATION
 from lab.kube import OWNER_LABEL, Cluster
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import PodView
 from lab.snapshot.node_info import NodeInfo, read_node_infos
 from lab.snapshot.pod_info import PodInfo

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
 from lab.kube.ownership import helm_namespace
 from lab.objects.fields import labels_of, parts
+from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.session.context import LabContext
 from lab.tenants.isolation.dedicated_nodes import marked_nodes

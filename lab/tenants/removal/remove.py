@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL, tenant_namespace
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
 from lab.kube.ownership import is_own, owner_of
 from lab.objects.fields import labels_of
+from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
 from lab.session.context import LabContext

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from lab.config.labels import tenant_namespace
 from lab.errors import ApiFailed, WaitTimeout
 from lab.kube import Cluster
+from lab.objects.isolation_labels import tenant_namespace
 from lab.objects.views import PodView
 from lab.session.context import LabContext
 from lab.steps import helm_release

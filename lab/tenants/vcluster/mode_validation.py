@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL
 from lab.kai import line_of
 from lab.objects.fields import quantity
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.steps.helm_release import value_at
 from lab.tenants.isolation.dedicated_nodes import taint
 from lab.tenants.vcluster.quota import hard_limits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec, tenant_nodes
-from lab.config.labels import NODE_LABEL
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.kai import lines
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.steps.cluster.config import has_gpus
 from lab.steps.helm_release import base_values, merged, value_at
 from lab.tenants.isolation.dedicated_nodes import taint

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.config import TenantSpec
-from lab.config.labels import NODE_LABEL
 from lab.kai.names import KAI_SCHEDULER
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.pytest_plugin.fixtures import HOST
 from lab.session.lab import Lab

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import tenant_namespace
 from lab.engine.step import State
 from lab.gpu.pools import RUNTIME_CLASS
 from lab.kai import line_of
+from lab.objects.isolation_labels import tenant_namespace
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.steps.kai import Kai

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec
-from lab.config import labels as names
-from lab.config.labels import HOST_KAI
 from lab.errors import SpecError
 from lab.findings import Finding
 from lab.lint import LintContext, lint, parse
 from lab.lint.context import TENANT_QUEUES, lint_context
+from lab.objects import isolation_labels as names
+from lab.objects.isolation_labels import HOST_KAI
 from lab.tenants.vcluster.inner_lab import inner_spec
 from tests.support.specs import lab_spec, lab_with, tenant_spec
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
-from lab.config.labels import NODE_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, LabError, StepFailed
+from lab.objects.isolation_labels import NODE_LABEL
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, marked_nodes, owners, unmark_nodes
 from lab.tenants.steps import tenant_steps
 from tests.support.explain_world import pod

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lab.config import LabSpec, TenantSpec
-from lab.config.labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
 from lab.engine.step import State
 from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL
 from lab.kube.transport import TransportError
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
 from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import DEDICATED_NODES, DENY_HOST_KAI, MEASURES, NAMESPACE_OPT_IN, missing_measures
 from lab.tenants.isolation.step import Isolation
