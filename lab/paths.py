@@ -22,8 +22,14 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 def state_root() -> Path:
-    """Directory of kailab's state: labs, journals, host changes."""
-    return _root("state")
+    """Directory of kailab's state: labs, journals, host changes. Raises LabError: nodes cannot mount it."""
+    root = _root("state")
+    if ":" in str(root):  # kind passes mounts as HOST:CONTAINER
+        raise LabError(
+            f"the state directory {root} has a ':', so nodes cannot mount files of it",
+            fix="set KAILAB_STATE to a directory without ':'",
+        )
+    return root
 
 
 def _root(kind: Literal["state", "cache"]) -> Path:

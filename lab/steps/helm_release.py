@@ -15,6 +15,7 @@ from lab.kube.readiness import HOPELESS, is_ready
 from lab.objects.fields import labels_of
 from lab.objects.views import PodView
 from lab.paths import assets
+from lab.serialization import yaml_documents
 from lab.session.context import LabContext
 from lab.tools.helm import Helm, Release
 
@@ -89,12 +90,9 @@ def missing_objects(cluster: Cluster, release: Release) -> tuple[str, ...]:
 
     Helm never looks for them again; its next upgrade creates those that are gone.
     """
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     there: dict[tuple[str, str | None], set[str]] = {}
     lines = []
-    for doc in filter(None, yaml.load_all(release.manifest, Loader=loader)):
+    for doc in yaml_documents(release.manifest):
         name = doc["metadata"]["name"]
         try:
             resource = cluster.kinds.of(doc)
@@ -168,11 +166,8 @@ def _shown(values: Mapping[str, Any], path: str) -> str:
 
 def chart_documents(chart: Path, folder: str) -> tuple[Json, ...]:
     """The YAML documents of a chart's folder such as ``crds``, by file name. Raises LabError."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     texts = read_chart(chart, lambda inside: inside.startswith(f"{folder}/") and inside.endswith(".yaml"))
-    return tuple(doc for name in sorted(texts) for doc in yaml.load_all(texts[name], Loader=loader) if doc)
+    return tuple(doc for name in sorted(texts) for doc in yaml_documents(texts[name]))
 
 
 def read_chart(chart: Path, wanted: Callable[[str], bool]) -> dict[str, str]:

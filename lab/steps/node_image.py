@@ -115,7 +115,7 @@ class NodeImage(LabStep):
         mounts = {str(path.parent) for path in archives.values()} | {str(cache_root())}
         labels = ["--label", f"{OWNER}={self.spec.name}", "--label", f"{STATE}={owner()}"]
         # containerd on a volume: overlay snapshots do not work on the container's own overlay
-        volumes = ["-v", "/var/lib/containerd", *[word for m in sorted(mounts) for word in ("-v", f"{m}:{m}:ro")]]
+        volumes = ["-v", "/var/lib/containerd", *[w for m in sorted(mounts) for w in ctx.engine.read_only_mount(m)]]
         options = ["-d", "--privileged", "--name", name, *labels, "--network", "none", *volumes]
         ctx.engine.call("run", *options, "--entrypoint", "containerd", base)
         script = "for i in $(seq 100); do ctr version >/dev/null 2>&1 && exit 0; sleep 0.1; done; ctr version"

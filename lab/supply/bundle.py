@@ -116,13 +116,16 @@ class Bundle:
 
     def check(self, entry: Entry, *, read: bool = True) -> str:
         """How an entry's file differs from the manifest, or an empty text; see ``sums.damage`` for ``read``."""
+        wrong = self.incomplete(entry) or sums.damage(self.path(entry), entry.sha256, read=read)
+        return wrong and f"{entry.file}: {wrong}"
+
+    def incomplete(self, entry: Entry) -> str:
+        """That an entry's file is missing or has another size, or an empty text; does not read the file."""
         path = self.path(entry)
         if not path.is_file():
-            return f"{entry.file}: missing"
-        if path.stat().st_size != entry.size:
-            return f"{entry.file}: {path.stat().st_size} bytes, expected {entry.size}"
-        wrong = sums.damage(path, entry.sha256, read=read)
-        return wrong and f"{entry.file}: {wrong}"
+            return "missing"
+        size = path.stat().st_size
+        return "" if size == entry.size else f"{size} bytes, expected {entry.size}"
 
     def trusted(self, entry: Entry) -> Path:
         """The entry's file after checking it once for its size and time. Raises LabError if the check fails."""

@@ -118,10 +118,14 @@ class Chooser:
         return False, ""
 
     def _bundle(self, item: Item) -> tuple[bool, str]:
+        incomplete = []
         for bundle in self.bundles:
-            if bundle.find(item, self._version(item)):
-                return True, str(bundle.root)
-        return False, "not in any bundle" if self.bundles else "no bundle configured or installed"
+            if entry := bundle.find(item, self._version(item)):
+                if not (wrong := bundle.incomplete(entry)):
+                    return True, str(bundle.root)
+                incomplete.append(f"{bundle.path(entry)}: {wrong}")
+        none = "not in any bundle" if self.bundles else "no bundle configured or installed"
+        return False, "; ".join(incomplete) or none
 
     def _registry(self, item: Item) -> tuple[bool, str]:
         if item.kind == "image":

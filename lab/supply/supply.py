@@ -130,7 +130,8 @@ class Supply:
 
     def _bundled(self, item: Item) -> tuple[Bundle, Entry] | None:
         version = self.wanted(item)
-        return next(((bundle, entry) for bundle in self.bundles if (entry := bundle.find(item, version))), None)
+        found = ((bundle, entry) for bundle in self.bundles if (entry := bundle.find(item, version)))
+        return next(((bundle, entry) for bundle, entry in found if not bundle.incomplete(entry)), None)
 
     def _from_bundle(self, item: Item) -> Path:
         found = self._bundled(item)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,6 +66,13 @@ class ContainerEngine:
     def write_file(self, container: str, path: str, text: str, mode: str = "0644") -> None:
         """Write a file in a running container, with a rename so that readers never see half of it."""
         self.exec(container, ["sh", "-c", _WRITE, "kailab", path, mode], stdin=text)
+
+    @staticmethod
+    def read_only_mount(path: str) -> tuple[str, ...]:
+        """Options of ``run`` that mount a path of the machine at the same place; ``-v`` would split it at ``:``."""
+        fields = io.StringIO()
+        csv.writer(fields, lineterminator="").writerow(["type=bind", f"source={path}", f"target={path}", "readonly"])
+        return "--mount", fields.getvalue()
 
     def copy_in(self, container: str, source: Path, target: str) -> None:
         """Copy a file or directory into a container."""

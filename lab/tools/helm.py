@@ -14,6 +14,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.paths import cache_root
+from lab.serialization import yaml_documents
 from lab.tools.process import Result, Runner
 
 _HISTORY = 3
@@ -108,14 +109,10 @@ class Helm:
         self, release: str, chart: Path, namespace: str, values: Mapping[str, Any], *, only: Sequence[str] = ()
     ) -> tuple[dict[str, Any], ...]:
         """The objects that a chart renders, from the templates in ``only`` (paths in the chart) or from all."""
-        import yaml
-
         argv = ["template", release, str(chart), "--namespace", namespace, "--values", "-"]
         argv += [word for path in only for word in ("--show-only", path)]
         out = self._call(argv, stdin=json.dumps(values)).out
-        # PyYAML's own loader takes seconds for a chart's CRDs
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return tuple(doc for doc in yaml.load_all(out, Loader=loader) if doc)
+        return tuple(yaml_documents(out))
 
     def _call(self, argv: Sequence[str], *, stdin: str | None = None, timeout: float = 120) -> Result:
         target = ["--kubeconfig", str(self.kubeconfig), "--kube-context", self.context]

@@ -9,7 +9,7 @@ import pytest
 
 from lab import paths
 from lab.errors import LabError
-from lab.paths import LabPaths, cache_root, lab_names
+from lab.paths import LabPaths, cache_root, lab_names, state_root
 
 
 def test_state_and_cache_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -40,6 +40,12 @@ def test_tilde_in_override_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KAILAB_STATE", "~/labs")
     assert paths.state_root() == tmp_path / "labs"
+
+
+def test_state_that_nodes_cannot_mount_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAILAB_STATE", "/home/x/12:30")
+    with pytest.raises(LabError, match="the state directory /home/x/12:30 has a ':'"):
+        state_root()
 
 
 def test_cache_has_a_cachedir_tag(tmp_path: Path) -> None:

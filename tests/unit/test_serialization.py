@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.serialization import document, to_json
+from lab.serialization import document, to_json, yaml_documents
 
 
 class Colour(Enum):
@@ -69,3 +69,7 @@ def test_unsupported_type_is_refused() -> None:
 def test_document_has_a_schema_version_and_a_list_has_none() -> None:
     assert document(Renamed("demo", Inner(Path("y"))))["schemaVersion"] == 1
     assert document((1, 2)) == [1, 2]
+
+
+def test_yaml_documents_are_read_without_empty_ones() -> None:
+    assert yaml_documents("---\na: 1\n---\n---\n- 2\n") == [{"a": 1}, [2]]

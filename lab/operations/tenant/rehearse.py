@@ -18,7 +18,6 @@ from pathlib import Path
 
 from lab.config import TenantSpec
 from lab.errors import Busy, Interrupted, LabError
-from lab.kube import OWNER_LABEL
 from lab.objects.redact import redact_text
 from lab.operations.abandoned import remove_abandoned
 from lab.operations.tenant.status import find
@@ -27,7 +26,7 @@ from lab.session.lab import Lab
 from lab.tenants.upgrade.preflight import check_kai_version, with_kai_version
 from lab.tenants.upgrade.rehearsal_result import Rehearsal, Suites
 from lab.tenants.upgrade.rollback_record import RollbackRecord, forget, last_change, record
-from lab.tenants.upgrade.smoke_test import PREFIX, SLUG, SmokeTest, run_smoke_tests, smoke_test_queue
+from lab.tenants.upgrade.smoke_test import SLUG, SmokeTest, run_smoke_tests, smoke_test_queue
 from lab.tenants.upgrade.upgrade import Change, Save, change_kai
 from lab.tenants.upgrade.workload_snapshot import compare, take_snapshot
 from lab.tenants.vcluster.inner_lab import tenant_context
@@ -196,9 +195,6 @@ def _change(lab: Lab, tenant: TenantSpec, save: Save | None, note: RollbackRecor
 def _trials(lab: Lab, tenant: TenantSpec) -> tuple[SmokeTest, ...]:
     inner = tenant_context(lab.context(f"kai:{tenant.name}"), tenant)
     try:
-        for killed in inner.cluster().list("Namespace", labels=f"{OWNER_LABEL}={lab.spec.name}"):
-            if killed["metadata"]["name"].startswith(PREFIX):
-                inner.cluster().delete("Namespace", killed["metadata"]["name"])
         space = WorkloadNamespace.open(lab.spec.name, lab.cluster, SLUG, tenant=tenant.name, cluster=inner.cluster())
     except LabError as error:
         return (SmokeTest("namespace", problem=error.what),)

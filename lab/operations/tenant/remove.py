@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.config.added_tenants import without_tenant
 from lab.config.node_assignment import tenant_nodes
 from lab.engine.events import Notice
+from lab.operations.abandoned import remove_abandoned
 from lab.operations.tenant.changes import Ask, TenantChange, saved_when_done
 from lab.operations.tenant.results import Removed
 from lab.operations.tenant.status import find
@@ -38,6 +39,7 @@ def remove(
         LabError: the removal failed.
     """
     session = lab.session
+    remove_abandoned(lab)  # pods of a killed GPU release check hold the GPUs that this one requests
     with session.locked():
         session.refresh()
         tenant = find(session.spec, name)

@@ -19,7 +19,7 @@ from lab.kube import OWNER_LABEL, Cluster
 from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of, parts
-from lab.objects.isolation_labels import namespace_labels, tenant_namespace
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, namespace_labels, tenant_namespace
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.steps import helm_release
@@ -136,6 +136,8 @@ class Kai(LabStep):
             self._wait(ctx, cluster)
         if are_left(cluster, self.line):
             delete_placeholders(cluster, self.line)
+        if not beside:
+            self._unlabel_namespaces(cluster)
         if not by_lab:
             # crd-upgrader does not label them, and only the chart's first revision has its queues
             for name in self.line.crds:
@@ -153,6 +155,14 @@ class Kai(LabStep):
             space = cluster.get("Namespace", namespace) if tenant.mode == "host-kai" and labels else None
             if space is not None and is_own(space, self.spec.name):
                 cluster.patch("Namespace", namespace, {"metadata": {"labels": labels}})
+
+    def _unlabel_namespaces(self, cluster: Cluster) -> None:
+        """Remove the labels that the lab set beside own-kai tenants, now that KAI serves every namespace."""
+        for space in cluster.list("Namespace", labels=f"{HOST_KAI_LABEL}={HOST_KAI[HOST_KAI_LABEL]}"):
+            name = space["metadata"]["name"]
+            of_lab = name == "default" and self.spec.cluster.provider == "kind"  # elsewhere the journal has it
+            if of_lab or is_own(space, self.spec.name):
+                cluster.patch("Namespace", name, {"metadata": {"labels": {HOST_KAI_LABEL: None}}})
 
     def verify(self, ctx: LabContext) -> None:
         cluster = ctx.cluster()

@@ -28,12 +28,6 @@ _NAMESPACE = "default"
 _GONE_SECONDS = 60.0
 
 
-def delete_left(cluster: Cluster, tenant: str) -> None:
-    """Delete the pods that a killed check of a tenant's GPUs has left."""
-    for pod in cluster.list("Pod", _NAMESPACE, labels=f"{NODE_LABEL}={tenant}"):
-        cluster.delete("Pod", pod["metadata"]["name"], _NAMESPACE, grace=1)
-
-
 @dataclass
 class GpuReleaseCheck:
     """The pods of one check.

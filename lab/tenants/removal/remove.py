@@ -35,7 +35,7 @@ from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import unmark_nodes
 from lab.tenants.removal import timeline
 from lab.tenants.removal.footprint import Footprint, claimed_from, disturbed, reservation_pods
-from lab.tenants.removal.gpu_release_check import GpuReleaseCheck, delete_left
+from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import (
     MARKED,
     SYNCED_CLUSTER_WIDE,
@@ -137,7 +137,6 @@ class _TenantRemoval:
 
     def run(self) -> Removal:
         name = self.tenant.name
-        delete_left(self.cluster, name)
         self.footprint = Footprint.of(self.cluster.list("Pod"), self.space, self.cluster.list("PersistentVolume"))
         space = self.cluster.get("Namespace", self.space)
         if space is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
+from lab.serialization import yaml_documents
 from lab.steps.helm_release import read_chart
 
 SHIPPED = Path(__file__).with_name("chart.json")
@@ -38,14 +39,13 @@ def read_vcluster_chart(path: Path) -> VClusterChart:
     import yaml
 
     texts = read_chart(path, lambda inside: inside in ("Chart.yaml", "values.schema.json", "values.yaml"))
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return VClusterChart(
-            version=str(yaml.load(texts["Chart.yaml"], Loader=loader)["version"]),  # noqa: S506 - a safe loader
+            version=str(yaml_documents(texts["Chart.yaml"])[0]["version"]),
             schema=json.loads(texts["values.schema.json"]),
-            defaults=yaml.load(texts["values.yaml"], Loader=loader),  # noqa: S506 - a safe loader
+            defaults=yaml_documents(texts["values.yaml"])[0],
         )
-    except (KeyError, ValueError, TypeError, yaml.YAMLError) as error:
+    except (LookupError, ValueError, TypeError, yaml.YAMLError) as error:
         raise LabError(
             f"{path} is not a vCluster chart: {error}", fix="remove that file and run the command again"
         ) from error

@@ -143,6 +143,26 @@ def test_bundle_with_a_rotten_file_is_not_trusted_after_verify(entry: Path, tmp_
         Bundle.open(bundle.root).trusted(bundle.entries[0])
 
 
+def test_plan_notices_a_missing_or_cut_file_of_a_bundle(entry: Path, runner: FakeRunner, tmp_path: Path) -> None:
+    def supply_of(*bundles: str) -> Supply:
+        spec = LabSpec.model_validate({"supply": {"sources": ["bundle"], "bundle": tmp_path / bundles[0]}})
+        found = Supply(spec, runner, ContainerEngine(runner), engine_runs=False)
+        found.bundles = tuple(Bundle.open(tmp_path / name) for name in bundles)
+        return found
+
+    version = Supply(LabSpec(), runner, ContainerEngine(runner), engine_runs=False).wanted(CHART)
+    for name in ("cut", "whole"):
+        create(tmp_path / name, [(CHART, version, entry)], lambda *_: None)
+    file = tmp_path / "cut" / "charts" / f"vcluster-{version}.tgz"
+    file.unlink()
+    assert supply_of("cut").choose([CHART])[CHART].why == (f"bundle: {file}: missing",)
+    file.write_text("s")
+    assert supply_of("cut").choose([CHART])[CHART].why == (f"bundle: {file}: 1 bytes, expected 5",)
+    supply = supply_of("cut", "whole")
+    assert supply.choose([CHART])[CHART].where == str(tmp_path / "whole")
+    assert supply.path(CHART) == tmp_path / "whole" / "charts" / file.name
+
+
 def test_damaged_entry_does_not_get_into_a_bundle(entry: Path, tmp_path: Path) -> None:
     from lab.errors import LabError
 

@@ -55,6 +55,17 @@ def test_removing_no_containers_runs_no_command(engine: ContainerEngine, runner:
     assert runner.lines == []
 
 
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [
+        ("/mnt/12:30", "type=bind,source=/mnt/12:30,target=/mnt/12:30,readonly"),
+        ('/a,b "c"', 'type=bind,"source=/a,b ""c""","target=/a,b ""c""",readonly'),
+    ],
+)
+def test_mounted_path_may_have_any_character(engine: ContainerEngine, path: str, option: str) -> None:
+    assert engine.read_only_mount(path) == ("--mount", option)
+
+
 def facts(name: str) -> dict[str, object]:
     return {"Name": f"/{name}", "Id": name, "State": {"Status": "running"}, "Config": {}}
 

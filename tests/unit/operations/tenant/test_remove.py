@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.engine.journal import Journal
 from lab.errors import Busy, HostNotReady, LabError, NoLab
 from lab.operations.tenant.remove import remove
+from lab.paths import LabPaths
 from lab.serialization import to_json
 from lab.tenants.removal.timeline import Milestone, Removal
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
@@ -55,6 +57,17 @@ def test_other_tenants_of_the_lab_file_keep_their_nodes(monkeypatch: pytest.Monk
     assert (report.in_file, report.nodes) == (True, ("worker3",))
     (left,) = saved_state()["asked"]["tenants"]
     assert (left["name"], left["nodes"]) == ("two", ["worker2"])
+
+
+def test_pods_of_a_killed_gpu_check_are_deleted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TenancyWorld(monkeypatch)
+    killed = Journal(LabPaths("demo").root / "processes" / "box-17-aaaaaa.jsonl")
+    killed.owns("process", "box-17-aaaaaa", "lab tenant remove file --check-gpus")
+    labels = {"kailab": "demo", "kailab.dev/tenant": "file", "kailab.dev/process": "box-17-aaaaaa"}
+    world.api.put("Pod", "gpu-release-file-1a2b3c", "default", metadata={"labels": labels})
+    remove(world.lab(), "file", check_gpus=True)
+    assert world.api.of_kind("Pod", "default") == []
+    assert not killed.path.exists()
 
 
 def test_removing_the_last_own_kai_tenant_undoes_isolation(monkeypatch: pytest.MonkeyPatch) -> None:

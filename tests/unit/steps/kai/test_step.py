@@ -9,6 +9,8 @@ import pytest
 
 from lab.engine.step import State
 from lab.errors import StepFailed, WaitTimeout
+from lab.objects.fields import labels_of
+from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
 from lab.steps.kai.binder_placeholders import placeholder_pods
 from lab.steps.kai.chart import config_documents
 from lab.steps.kai.step import NAMESPACE, RELEASE, Kai
@@ -44,6 +46,23 @@ def test_install_applies_crds_queues_and_config_before_the_release(world: LabWor
     assert json.loads(upgrade.calls[0].stdin) == release_values(world.spec)
     assert world.api.objects["Namespace", "", NAMESPACE]["metadata"]["labels"] == {"kailab": "demo"}
     assert world.api.objects["Config", "", "kai-config"]["metadata"]["labels"] == {"kailab": "demo"}
+
+
+def test_labels_for_own_kai_tenants_are_removed_once_kai_serves_all_namespaces(world: LabWorld) -> None:
+    mine = {"kailab": "demo", **HOST_KAI}
+    for name, labels in (("default", HOST_KAI), ("vcluster-team", mine), ("theirs", HOST_KAI)):
+        world.api.put("Namespace", name, metadata={"labels": dict(labels)})
+    world.helm("template", out=RENDERED)
+    world.helm("upgrade")
+    come_up(world)
+    Kai(world.spec).apply(world.ctx)
+    assert [
+        space["metadata"]["name"]
+        for space in world.api.of_kind("Namespace")
+        if HOST_KAI_LABEL in labels_of(space["metadata"])
+    ] == ["theirs"]
+    patched = world.log[world.log.index("helm upgrade --install") + 1 :]
+    assert [line.split()[2] for line in patched if line.startswith("patch Namespace")] == ["default", "vcluster-team"]
 
 
 def test_existing_default_queues_are_kept(world: LabWorld) -> None:

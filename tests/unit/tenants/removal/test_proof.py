@@ -157,15 +157,6 @@ def test_check_pods_use_the_scheduler_of_the_tenant(
     assert (created[0]["spec"].get("schedulerName"), queue) == wanted
 
 
-def test_pods_of_a_killed_check_are_deleted(world: RemovalWorld) -> None:
-    """They hold GPUs of the host; the namespace of the tenant may be gone already."""
-    labels = {"kailab": "demo", "kailab.dev/tenant": "team-a"}
-    world.api.put("Pod", "gpu-release-team-a-1a2b3c", "default", metadata={"labels": labels})
-    helm(world)
-    remove(world)
-    assert world.api.of_kind("Pod", "default") == []
-
-
 def test_check_pod_that_does_not_run_is_reported(world: RemovalWorld) -> None:
     world.api.add(node("worker", gpus=1))
     world.api.add(pod("train", virtual="default/train", gpus=1))
