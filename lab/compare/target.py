@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from lab.compare.model import Letter, Side
 from lab.errors import LabError, NoLab
-from lab.explain.installation import installation
 from lab.kai import VersionLine, line_of
 from lab.lint import LintContext
 from lab.lint.context import lint_context
@@ -14,6 +13,7 @@ from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.kai_installation import installation
 from lab.tenants.vcluster.inner_lab import inner_spec
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -9,13 +9,13 @@ from typing import Any
 
 from lab.explain.diagnosis import explain
 from lab.explain.explanation import Explanation, PodStage
-from lab.explain.installation import KaiInstallation, installation
 from lab.explain.lookup import LabSnapshot
 from lab.explain.rules.queues import describe
 from lab.objects.kai import queue_path
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.kai_installation import KaiInstallation, installation
 from lab.snapshot.node_info import NodeInfo, node_infos
 
 

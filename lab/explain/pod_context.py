@@ -19,7 +19,6 @@ from lab.explain.component_messages import (
     unique,
 )
 from lab.explain.explanation import PodStage
-from lab.explain.installation import Component, KaiInstallation, installation
 from lab.kai.names import QUEUE_LABEL
 from lab.objects.fields import Obj, parts
 from lab.objects.kai import BindRequestView, PodGroupView, QueueView, queue_path
@@ -27,6 +26,7 @@ from lab.objects.pod_requests import PodRequests
 from lab.objects.views import ContainerView, EventView, NodeView, PodView
 from lab.objects.workload import WORKLOADS, WorkloadView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
+from lab.snapshot.kai_installation import Component, KaiInstallation, installation
 from lab.snapshot.node_info import NodeInfo, node_infos
 
 _KUBELET = (

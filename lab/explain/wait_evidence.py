@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lab.errors import LabError
-from lab.explain.installation import installation
 from lab.explain.lookup import TenantSnapshot, explain_pod
 from lab.kube import Cluster
 from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.kai_installation import installation
 
 _READ_SECONDS = 15.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lab.explain.installation import KaiInstallation, installation
 from lab.kube.readiness import is_ready
 from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.kai_installation import KaiInstallation, installation
 
 if TYPE_CHECKING:
     from lab.kube import Cluster

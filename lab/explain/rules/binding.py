@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lab.explain.installation import BINDER
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
+from lab.snapshot.kai_installation import BINDER
 from lab.text import one_line
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lab.explain.component_messages import pod_line
-from lab.explain.installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import REFUSED, UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import parts
+from lab.snapshot.kai_installation import ADMISSION, BINDER, GROUPER, OPERATOR, SCHEDULER, Component
 
 _SILENT = timedelta(seconds=60)
 _ERROR_WORDS = ("rror", "panic", "Fail", "forbidden", "Unauthorized")

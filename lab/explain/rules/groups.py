@@ -6,12 +6,12 @@ import re
 from datetime import timedelta
 
 from lab.explain.component_messages import newest, of_event
-from lab.explain.installation import GROUPER
 from lab.explain.pod_context import PodContext
 from lab.explain.rule import UNBOUND, rule
 from lab.findings import Certainty, Finding
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import HOST_KAI_LABEL
+from lab.snapshot.kai_installation import GROUPER
 from lab.text import one_line
 
 _NOISE = re.compile(r'^Pod "[^"]+" not found$')

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lab.explain.installation import BINDER, installation
 from lab.kai import VersionLine
 from lab.kai.names import GPU_GROUP_LABEL
 from lab.kube import OWNER_LABEL, Cluster
@@ -22,6 +21,7 @@ from lab.kube.readiness import is_ready
 from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import OWN_KAI_LABEL
 from lab.snapshot.cluster_snapshot import ClusterSnapshot, take
+from lab.snapshot.kai_installation import BINDER, installation
 
 PLACEHOLDER = "kailab-stand-in"  # label ``app`` of placeholders; reservation pods have another value
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from lab.config import LabSpec
 from lab.engine.step import Observed
 from lab.errors import LabError
-from lab.explain.installation import installation
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
+from lab.snapshot.kai_installation import installation
 from lab.tenants.isolation.checks import KINDS, missing_measures
 
 

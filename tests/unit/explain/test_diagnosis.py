@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.explain import LabSnapshot, NoSuchPod, TenantSnapshot, all_rules, explain_pod, explained, overview_of
-from lab.explain.installation import installation
 from lab.explain.registry import THEMES
 from lab.findings import Certainty
 from lab.serialization import to_json
+from lab.snapshot.kai_installation import installation
 from tests.support.explain_world import (
     GROUP,
     SPACE,
