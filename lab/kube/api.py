@@ -48,6 +48,10 @@ class Api:
         """URL of the API server. Raises ApiFailed for an invalid kubeconfig."""
         return self.calls.transport.server
 
+    def version(self) -> str:
+        """The API server's version, such as ``v1.34.4``. Raises ApiFailed."""
+        return str(self.calls.json("GET", "/version", title="/version").get("gitVersion", ""))
+
     def kubectl(self, *args: str) -> str:
         """The kubectl command line for ``args`` in this cluster, for messages."""
         context = ["--context", self.context] if self.context else []

@@ -31,19 +31,19 @@ _NOT_STARTED = "waiting for init preliminary setup"
 class Cluster(Api):
     """An Api that also waits and writes."""
 
-    def apply(self, docs: Iterable[Json | None], retry: float = 0.0) -> list[Json]:
+    def apply(self, docs: Iterable[Json | None], retry: float = 0.0, *, dry_run: bool = False) -> list[Json]:
         """Create or update objects of any kind by server-side apply, in order; returns them.
 
         Skips empty documents, expands a ``List``, and uses the namespace ``default`` where none is set. While a CRD or
-        an admission webhook is not ready, retries for ``retry`` seconds in total. Raises ApiFailed; objects before the
-        failed one stay applied.
+        an admission webhook is not ready, retries for ``retry`` seconds in total. ``dry_run`` stores nothing. Raises
+        ApiFailed; objects before the failed one stay applied.
         """
         applied = []
         start = time.monotonic()
         for doc in _flat(docs):
             # The time is for all documents together: most of them wait for the same CRD or webhook.
             left = retry - (time.monotonic() - start)
-            once = functools.partial(self._apply, doc)
+            once = functools.partial(self._apply, doc, dry_run=dry_run)
             applied.append(repeat(once, when=_not_ready_yet, timeout=left, max_interval=2, sleep=self.calls.pause))
         return applied
 
@@ -192,7 +192,7 @@ class Cluster(Api):
             kind, predicate, namespace=namespace, labels=labels, fields=one, timeout=timeout, fail=fail, what=what
         )
 
-    def _apply(self, doc: Json) -> Json:
+    def _apply(self, doc: Json, *, dry_run: bool) -> Json:
         resource, namespace, name = self.kinds.of(doc), _namespace(doc), doc.get("metadata", {}).get("name")
         if not name:
             raise ApiFailed(f"{resource.kind} without a name cannot be applied", fix="set metadata.name, or create it")
@@ -201,7 +201,7 @@ class Cluster(Api):
             "PATCH",
             resource.path(namespace, name),
             title=resource.title(namespace, name),
-            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            query={"fieldManager": FIELD_MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})},
             body={**doc, "metadata": meta},
             content_type=APPLY_PATCH,
         )

@@ -43,9 +43,15 @@ def owner_of(obj: Obj) -> str:
     return f"was created{by} at {meta.get('creationTimestamp', 'an unknown time')}"
 
 
+def helm_release(obj: Obj) -> tuple[str, str]:
+    """Namespace and name of the Helm release that an object belongs to; empty: none."""
+    notes = obj["metadata"].get("annotations") or {}
+    return str(notes.get(_HELM[0], "")), str(notes.get(_HELM[1], ""))
+
+
 def helm_namespace(obj: Obj) -> str:
     """The namespace of the Helm release that an object belongs to; empty: none."""
-    return str((obj["metadata"].get("annotations") or {}).get(_HELM[0], ""))
+    return helm_release(obj)[0]
 
 
 def refuse_foreign(

@@ -49,6 +49,8 @@ admissionregistration.k8s.io/v1  ValidatingWebhookConfiguration   validatingwebh
 admissionregistration.k8s.io/v1  MutatingWebhookConfiguration     mutatingwebhookconfigurations     cluster
 admissionregistration.k8s.io/v1  ValidatingAdmissionPolicy        validatingadmissionpolicies       cluster
 admissionregistration.k8s.io/v1  ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings cluster
+authentication.k8s.io/v1         SelfSubjectReview                selfsubjectreviews                cluster
+authorization.k8s.io/v1          SelfSubjectAccessReview          selfsubjectaccessreviews          cluster
 scheduling.run.ai/v2alpha2       PodGroup                         podgroups
 scheduling.run.ai/v1alpha2       BindRequest                      bindrequests
 scheduling.run.ai/v2             Queue                            queues                            cluster

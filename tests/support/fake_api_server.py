@@ -150,6 +150,8 @@ class FakeApiServer:
             raise TransportError("Connection refused", unsent=True)
         if path == "/readyz":
             return Answer(200, b"ok")
+        if path == "/version":
+            return Answer.of({"gitVersion": "v1.34.4"})
         discovered = self._discovery(path.strip("/").split("/"))
         if discovered is not None:
             return Answer.of(discovered)
@@ -160,7 +162,7 @@ class FakeApiServer:
         data = None if body is None else json.loads(body)
         verb = _verb(method, name, sub, query, content_type)
         if verb == "create":
-            meta = data["metadata"]
+            meta = data.get("metadata", {})
             name = meta.get("name") or meta.get("generateName", "")
         return self._answer(Call(verb, resource.kind, namespace, name, data, dict(query)), resource)
 
@@ -227,7 +229,7 @@ class FakeApiServer:
         if call.verb == "create":
             return self._create(call, resource)
         if call.verb == "apply":
-            return self._apply(key, call.body)
+            return call.body if "dryRun" in call.query else self._apply(key, call.body)
         if there is None:
             return 404, f'{resource.plural} "{call.name}" not found'
         if call.verb == "log":
