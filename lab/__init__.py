@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lab.version import VERSION
+
 if TYPE_CHECKING:
     from lab.config import LabSpec, load_spec
     from lab.errors import LabError
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from lab.session.lab import Lab
 
 __all__ = ["Lab", "LabError", "LabSpec", "__version__", "down", "load_spec", "plan", "status", "up"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Lab": "lab.session.lab",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from lab.invariants.catalogue import ALL
@@ -18,6 +21,9 @@ from lab.snapshot.cluster_snapshot import ClusterSnapshot
 LOOK_SECONDS = 0.2
 """Minimum interval between two evaluations of the rules with a grace period: a hundred pods make a thousand changes."""
 
+_GAPS = 1000
+"""Gaps that are kept, the newest: a watch may run for months."""
+
 _BACKGROUND_KINDS = ("Node",)
 """Kinds that always change: the kubelet updates its Node every few seconds."""
 
@@ -31,25 +37,24 @@ class Evaluator:
     def __init__(self, scope: Scope, zero: datetime, invariants: Iterable[Invariant] = ALL) -> None:
         self.scope = scope
         self.invariants = tuple(invariants)
-        faults = known_defects_of(scope.kai_version)
-        notes = {
-            invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
-            for invariant in self.invariants
-        }
-        self.tracker = GraceTracker(zero, scope.side, notes)
+        self.tracker = GraceTracker(zero, scope.side, self._notes())
         self.changed_at = float("-inf")
         """Time of the last change that is not a background update, in seconds of the clock."""
-        self.gaps: list[str] = []
+        self.looked = float("-inf")
+        """Time of the last evaluation of all rules that were due, in seconds of the clock."""
+        self.look_seconds = 0.0
+        """Its duration."""
+        self.gaps: deque[str] = deque(maxlen=_GAPS)
         """Broken watches: the changes of such a time were seen as one step."""
         self._kinds = _union(invariant.needs for invariant in self.invariants)
         self._tenant_kinds = _union(invariant.tenant_needs for invariant in self.invariants)
         self._host = ClusterStore(self._kinds)
         self._tenants = {name: ClusterStore(self._tenant_kinds) for name in scope.tenants}
         self._own_kai = scope.own_kai
+        self._detects_kai = not scope.kai_version
         self._zero = zero
         self._dirty: set[tuple[bool, str]] = set()
         self._evaluated: set[str] = set()
-        self._looked = float("-inf")
 
     def sources(self) -> tuple[InformerSource, ...]:
         name = self.scope.name
@@ -73,6 +78,9 @@ class Evaluator:
             self.changed_at = now
         if tenant:
             return []
+        if (seen := self._host.kai_version) and self._detects_kai and seen != self.scope.kai_version:
+            self.scope = replace(self.scope, kai_version=seen)
+            self.tracker.notes = self._notes()
         # Permanent: while a tenant's KAI is upgraded, the tenant's pods are still its own.
         self._own_kai |= tenants_with_kai(changed)
         pods = self._host.related(changed)
@@ -86,35 +94,56 @@ class Evaluator:
             inside=bool(self.scope.name),
         )
         for invariant in self.invariants:
-            if not invariant.grace and not self._unknown(invariant):
+            if not invariant.grace and not self.unknown(invariant):
                 self.tracker.add(invariant, invariant.apply(state), now)
         return self.tracker.expired(now)
 
     def look(self, now: float) -> list[Violation]:
         """Evaluate all rules whose objects changed since the last call; returns breaches beyond their grace period."""
         if self._dirty:
+            began = time.perf_counter()
             state = self._state(self._at(now))
             for invariant in self.invariants:
-                if self._unknown(invariant):
+                if self.unknown(invariant):
                     self.tracker.replace(invariant, (), now)
                 elif self._affected(invariant):
                     self._evaluated.add(invariant.id)
                     self.tracker.replace(invariant, invariant.apply(state), now)
             self._dirty.clear()
-        self._looked = now
+            self.look_seconds = time.perf_counter() - began
+        self.looked = now
         return self.tracker.expired(now)
 
     def next_look(self) -> float:
         """Time of the next ``look``, in seconds of the clock; infinity while nothing changes."""
         due = self.tracker.next_due()
-        soon = self._looked + LOOK_SECONDS if self._dirty else float("inf")
-        return soon if due is None else min(soon, max(due, self._looked) + 0.001)
+        soon = self.looked + LOOK_SECONDS if self._dirty else float("inf")
+        return soon if due is None else min(soon, max(due, self.looked) + 0.001)
 
     def not_evaluated(self, invariant: Invariant) -> str:
         """The reason why an invariant was never evaluated; empty if it was."""
-        return "" if invariant.id in self._evaluated else self._unknown(invariant) or "nothing was read"
+        return "" if invariant.id in self._evaluated else self.unknown(invariant) or "nothing was read"
 
-    def _unknown(self, invariant: Invariant) -> str:
+    def counts(self) -> dict[str, int]:
+        """Kind → number of its objects in the cluster itself, for the kinds that are known and up to date."""
+        return {kind: len(self._host.objects(kind)) for kind in self._kinds if not self._host.doubt(kind)}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that are read in the cluster itself."""
+        return self._kinds
+
+    def leaf_queues(self) -> tuple[str, ...]:
+        """Queues without children, by name."""
+        queues = self._host.objects("Queue")
+        parents = {(queue.get("spec") or {}).get("parentQueue") for queue in queues}
+        return tuple(sorted(name for queue in queues if (name := queue["metadata"]["name"]) not in parents))
+
+    def not_evaluated_now(self, invariant: Invariant) -> str:
+        """The reason why an invariant is not evaluated now, although it may have been; empty if it is."""
+        return self.unknown(invariant) or self.not_evaluated(invariant)
+
+    def unknown(self, invariant: Invariant) -> str:
         """The reason why an invariant cannot be evaluated now; empty if it can."""
         for kind in invariant.needs:
             if doubt := self._host.doubt(kind):
@@ -125,6 +154,14 @@ class Evaluator:
             return NO_TENANTS
         # CRDs of KAI may be missing in a tenant; its pods may not.
         return next((f"tenant {t}: Pod: {d}" for t, store in self._tenants.items() if (d := store.doubt("Pod"))), "")
+
+    def _notes(self) -> dict[str, str]:
+        """Lines for the evidence of violations: the known defects of the KAI version that break an invariant."""
+        faults = known_defects_of(self.scope.kai_version)
+        return {
+            invariant.id: "; ".join(faults[name] for name in invariant.defects if name in faults)
+            for invariant in self.invariants
+        }
 
     def _affected(self, invariant: Invariant) -> bool:
         if invariant.id not in self._evaluated:

@@ -29,13 +29,13 @@ class GraceTracker:
     """The current breaches of one cluster.
 
     ``zero`` is the time of day (UTC) at second 0 of the clock that ``now`` comes from, ``side`` the cluster in
-    violations. ``notes`` are lines for the evidence of violations, by id of the invariant.
+    violations. ``notes`` are lines for the evidence of violations, by id of the invariant; they may be replaced.
     """
 
     def __init__(self, zero: datetime, side: str, notes: Mapping[str, str]) -> None:
         self._zero = zero
         self._side = side
-        self._notes = notes
+        self.notes = notes
         self._breaches: dict[tuple[str, str], PendingBreach] = {}
 
     def add(self, invariant: Invariant, found: Iterable[Finding], now: float) -> None:
@@ -69,8 +69,12 @@ class GraceTracker:
         """Breaches within their grace period; with ``since`` only those that already existed at that time."""
         return [p for p in self._breaches.values() if not p.reported and (since is None or p.since <= since)]
 
+    def violated(self) -> frozenset[tuple[str, str]]:
+        """Invariant and subject of the current breaches that are violations."""
+        return frozenset(key for key, pending in self._breaches.items() if pending.reported)
+
     def _violation(self, pending: PendingBreach, now: float) -> Violation:
-        note = self._notes.get(pending.invariant.id)
+        note = self.notes.get(pending.invariant.id)
         evidence = (*pending.breach.evidence, *([note] if note else ()))
         return Violation(
             **{**vars(pending.breach), "side": self._side, "evidence": evidence},

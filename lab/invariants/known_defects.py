@@ -1,15 +1,16 @@
-"""Attribute a violation to a known defect of KAI, with proof."""
+"""Attribute a violation to a known defect of KAI, and to the release that cures it."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lab.errors import LabError
 from lab.invariants.catalogue import ALL
 from lab.invariants.model import Violation
 from lab.invariants.scope import Scope, known_defects_of
+from lab.kai import cured_in
 
 RETRIED = "reservation-lost-on-retry"
 """The defect (lab/kai/lines/every.toml) that can be proven."""
@@ -35,3 +36,23 @@ def with_cause(violation: Violation, scope: Scope) -> Violation:
                     proof = f"BindRequest {namespace}/{name} failed once: {reason}"
                     return replace(violation, defect=RETRIED, evidence=(*violation.evidence, proof))
     return violation
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The known defects of KAI behind a violation, and the releases that cure them."""
+
+    defects: tuple[str, ...] = ()
+    cured_in: tuple[str, ...] = ()
+    """The first release without each; ``none`` if no release is known."""
+    proven: bool = False
+    """Whether the defect provably caused it; otherwise each of them may have."""
+
+
+def cause_of(violation: Violation, kai_version: str) -> Cause:
+    """The proven defect of a violation, or else those that this KAI version has and that break its invariant."""
+    known = known_defects_of(kai_version)
+    breaking = next((one.defects for one in ALL if one.id == violation.rule), ())
+    defects = (violation.defect,) if violation.defect else tuple(name for name in breaking if name in known)
+    cures = dict.fromkeys(cured_in(name, kai_version) or "none" for name in defects)
+    return Cause(defects, tuple(cures), bool(violation.defect))

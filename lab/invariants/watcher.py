@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -27,8 +28,8 @@ IDLE_SECONDS = 0.5
 class Watcher:
     """A context manager that watches clusters.
 
-    ``on_violation`` is called with each violation, in the watching thread. ``informers`` watches the clusters; tests
-    pass a script.
+    ``on_violation`` is called with each violation, in the watching thread. ``keep`` is the number of violations that
+    are kept, the newest; None keeps all. ``informers`` watches the clusters; tests pass a script.
     """
 
     def __init__(
@@ -37,16 +38,18 @@ class Watcher:
         invariants: Iterable[Invariant] = ALL,
         *,
         on_violation: Callable[[Violation], None] = lambda _: None,
+        keep: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         informers: Callable[[Iterable[InformerSource]], Informers] = Informers,
     ) -> None:
         self._clock = clock
         zero = datetime.now(UTC) - timedelta(seconds=clock())
         rules = tuple(invariants)
-        self._evaluators = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
-        self._informers = informers([source for one in self._evaluators.values() for source in one.sources()])
+        self.evaluators = {scope.name: Evaluator(scope, zero, rules) for scope in scopes}
+        self._informers = informers([source for one in self.evaluators.values() for source in one.sources()])
         self._on_violation = on_violation
-        self._violations: list[Violation] = []
+        self._violations: deque[Violation] = deque(maxlen=keep)
+        self._lasting: dict[tuple[str, str, str], Violation] = {}
         self._begun = clock()
         self._background: Background | None = None
 
@@ -65,9 +68,16 @@ class Watcher:
         return tuple(self._violations)
 
     @property
+    def lasting(self) -> tuple[Violation, ...]:
+        """The violations that still last, oldest first."""
+        now = {(name, *key) for name, one in self.evaluators.items() for key in one.tracker.violated()}
+        self._lasting = {key: violation for key, violation in self._lasting.items() if key in now}
+        return tuple(self._lasting.values())
+
+    @property
     def synced(self) -> bool:
         """Whether every cluster has answered for every kind, or the limit for that has passed."""
-        return self.seconds > FIRST_SECONDS or all(one.synced for one in self._evaluators.values())
+        return self.seconds > FIRST_SECONDS or all(one.synced for one in self.evaluators.values())
 
     @property
     def seconds(self) -> float:
@@ -78,19 +88,19 @@ class Watcher:
     def quiet(self) -> bool:
         """Whether nothing has changed for a while, and no breach is within its grace period."""
         now = self._clock()
-        changed = max(self._begun, *(one.changed_at for one in self._evaluators.values()))
+        changed = max(self._begun, *(one.changed_at for one in self.evaluators.values()))
         return self.synced and now - changed >= QUIET_SECONDS and not self.waiting()
 
     def waiting(self, since: float | None = None) -> int:
         """The number of breaches within their grace period; with ``since`` (of the clock) only those older than it."""
-        return sum(len(one.tracker.waiting(since)) for one in self._evaluators.values())
+        return sum(len(one.tracker.waiting(since)) for one in self.evaluators.values())
 
     def step(self) -> None:
         """Handle one event, waiting for it at most half a second, and evaluate the rules that are due."""
-        wake = min((one.next_look() for one in self._evaluators.values()), default=float("inf"))
+        wake = min((one.next_look() for one in self.evaluators.values()), default=float("inf"))
         self._take(max(0.0, min(IDLE_SECONDS, wake - self._clock())))
         now = self._clock()
-        for one in self._evaluators.values():
+        for one in self.evaluators.values():
             if one.next_look() <= now:
                 self._record(one, one.look(now))
 
@@ -105,7 +115,7 @@ class Watcher:
         while self._take(0.0):
             pass
         now = self._clock()
-        for one in self._evaluators.values():
+        for one in self.evaluators.values():
             self._record(one, one.look(now))
 
     def settle(self, limit: float = float("inf")) -> None:
@@ -131,7 +141,7 @@ class Watcher:
     def report(self) -> InvariantReport:
         """The results so far."""
         results = []
-        for name, one in self._evaluators.items():
+        for name, one in self.evaluators.items():
             side = one.scope.side
             for invariant in one.invariants:
                 if name and invariant.tenant_needs:
@@ -139,7 +149,7 @@ class Watcher:
                 violations = tuple(v for v in self._violations if (v.side, v.rule) == (side, invariant.id))
                 waiting = tuple(p.breach for p in one.tracker.waiting() if p.invariant is invariant)
                 results.append(InvariantResult(invariant, side, violations, one.not_evaluated(invariant), waiting))
-        gaps = tuple(gap for one in self._evaluators.values() for gap in one.gaps)
+        gaps = tuple(gap for one in self.evaluators.values() for gap in one.gaps)
         return InvariantReport(datetime.now(UTC), self.seconds, tuple(results), gaps)
 
     def _take(self, seconds: float) -> bool:
@@ -148,7 +158,7 @@ class Watcher:
         if event is None:
             return False
         scope, _, tenant = event.source.partition("/")
-        one = self._evaluators[scope]
+        one = self.evaluators[scope]
         self._record(one, one.handle(tenant, event, self._clock()))
         return True
 
@@ -156,4 +166,5 @@ class Watcher:
         for violation in violations:
             found = with_cause(violation, evaluator.scope)
             self._violations.append(found)
+            self._lasting[evaluator.scope.name, found.rule, found.subject] = found
             self._on_violation(found)

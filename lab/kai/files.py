@@ -6,8 +6,9 @@ Unknown keys in the files are errors. An unknown version gets the nearest line, 
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ _SHARED = "every"
 _TABLES = {"keys": Keys, "helm": HelmKeys}
 _OF_A_LINE = {"version", "first", "last"}
 _NOT_IN_FILES = {"name", "exact", "warning"}
+
+
+_TAG = re.compile(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,27 @@ def line_of(version: str) -> VersionLine:
     near = _nearest(version, wanted)
     warning = f"KAI {version} is unknown; the lab treats it like line {near.name} ({near.range})"
     return near.line(version, exact=False, warning=warning)
+
+
+def version_of(images: Iterable[str]) -> str:
+    """The KAI version that most of these images have as their tag; empty if no tag is a version."""
+    found = (_TAG.search(image) for image in images)
+    tags = [match[1].removesuffix("-fips") for match in found if match]
+    return max(sorted(set(tags)), key=tags.count, default="")
+
+
+def cured_in(defect: str, version: str) -> str:
+    """The first release from ``version`` on that does not have a defect; empty while all known ones have it.
+
+    Where the files name no release with the fix, it is the first one of the next line that does not list the defect.
+    Raises SpecError for an invalid version.
+    """
+    newer = (line_of(file.first) for file in sources() if release(file.first) > release(version))
+    for line in (line_of(version), *newer):
+        open_ = {one.id: one.fixed_in for one in line.open_defects}
+        if fixed := open_.get(defect, line.version):
+            return fixed
+    return ""
 
 
 def _nearest(version: str, wanted: Release) -> LineFile:

@@ -10,6 +10,9 @@ KAI_SCHEDULER = "kai-scheduler"  # the schedulerName of KAI's default shard, and
 
 KAI_CHART = KAI_SCHEDULER
 
+ENOUGH_COMPONENTS = 3
+"""Components that identify KAI: other software also uses single names, such as admission or scheduler."""
+
 RESERVATION_APP = "kai-resource-reservation"
 """Label ``app`` and namespace of reservation pods (chart value global.resourceReservation)."""
 

@@ -1,4 +1,4 @@
-"""HTTP to one API server; the only importer of ``kubernetes``.
+"""HTTP to one API server; the only importer of ``kubernetes``; ``in_cluster`` does without it.
 
 The client library loads the kubeconfig (certificates, tokens, exec plugins) and opens the connections. Its typed models
 are not used: for CRDs in several versions plain JSON is simpler.
@@ -69,18 +69,12 @@ def _is_local(server: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-class KubeTransport:
-    """HTTP through the connection pool of the Kubernetes client library. Raises ApiFailed for an invalid kubeconfig."""
+class HttpTransport:
+    """HTTP to a server through a connection pool of urllib3; ``_credentials`` are the headers of each request."""
 
-    def __init__(self, kubeconfig: Path, context: str | None) -> None:
-        self._config = _configuration(kubeconfig, context)
-        from kubernetes.client.rest import RESTClientObject  # noqa: TID251 - this is the door
-
-        self._pool = RESTClientObject(self._config).pool_manager
-
-    @property
-    def server(self) -> str:
-        return str(self._config.host)
+    def __init__(self, server: str, pool: Any) -> None:
+        self.server = server
+        self._pool = pool
 
     def send(
         self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str, timeout: float
@@ -97,6 +91,22 @@ class KubeTransport:
                 method, url, body=body, headers=headers, timeout=limits, preload_content=False, redirect=False
             )
         return _Reply(response)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _credentials(self) -> dict[str, str]:
+        return {}
+
+
+class KubeTransport(HttpTransport):
+    """HTTP through the connection pool of the Kubernetes client library. Raises ApiFailed for an invalid kubeconfig."""
+
+    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+        self._config = _configuration(kubeconfig, context)
+        from kubernetes.client.rest import RESTClientObject  # noqa: TID251 - this is the door
+
+        super().__init__(str(self._config.host), RESTClientObject(self._config).pool_manager)
 
     def exec(
         self, path: str, query: Sequence[tuple[str, str]], timeout: float, cancelled: Callable[[], bool]
@@ -125,9 +135,6 @@ class KubeTransport:
         except (WebSocketException, OSError) as error:
             raise TransportError(reason(error)) from error
         return ExecOutcome(_text(out), _text(err), json.loads(status) if status else None)
-
-    def close(self) -> None:
-        self._pool.clear()
 
     def _credentials(self) -> dict[str, str]:
         """The authorization header, read for each request because tokens of exec plugins expire."""

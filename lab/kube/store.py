@@ -35,8 +35,10 @@ class Store(Generic[T]):
         if key in self._items:
             before = self._items[key]
             for name, index in self._indexes.items():
-                for value in self._indexers[name](before):
+                for value in set(self._indexers[name](before)):
                     index[value].pop(key, None)
+                    if not index[value]:
+                        del index[value]
         if change[0] == "DELETED":
             self._items.pop(key, None)
             return before, None

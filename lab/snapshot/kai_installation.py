@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.errors import SpecError
-from lab.kai import VersionLine, line_of, lines
+from lab.kai import VersionLine, line_of, lines, version_of
+from lab.kai.names import ENOUGH_COMPONENTS
 from lab.kube.readiness import rollout
 from lab.objects.fields import Obj, parts
 from lab.objects.views import PodView
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
-
-_ENOUGH = 3
-"""Deployments that identify KAI: other software also uses single names, such as admission or scheduler."""
 
 SCHEDULER, BINDER, GROUPER, ADMISSION, OPERATOR = "scheduler", "binder", "podgrouper", "admission", "operator"
 
@@ -118,9 +115,10 @@ def installation(snapshot: ClusterSnapshot) -> KaiInstallation | None:
         if meta.get("name") in known:
             found.setdefault(meta.get("namespace", ""), []).append(obj)
     namespace = max(sorted(found), key=lambda name: len(found[name]), default="")
-    if len(found.get(namespace, ())) < _ENOUGH:
+    if len(found.get(namespace, ())) < ENOUGH_COMPONENTS:
         return None
-    version = _version(found[namespace])
+    images = (str(container.get("image", "")) for obj in found[namespace] for container in _containers(obj))
+    version = version_of(images)
     line = _line(version)
     components = {}
     for name, role in line.deployments.items():
@@ -154,14 +152,6 @@ def _containers(obj: Obj) -> list[Obj]:
 def _schedules(obj: Obj) -> bool:
     images = (str(container.get("image", "")) for container in _containers(obj))
     return any(image.rpartition("/")[2].partition(":")[0] == "scheduler" for image in images)
-
-
-def _version(objs: list[Obj]) -> str:
-    """Return the most frequent image tag."""
-    images = (str(container.get("image", "")) for obj in objs for container in _containers(obj))
-    found = (re.search(r":v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$", image) for image in images)
-    tags = [match[1].removesuffix("-fips") for match in found if match]
-    return max(sorted(set(tags)), key=tags.count, default="")
 
 
 def _line(version: str) -> VersionLine:

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import ApiFailed
 from lab.invariants import Scope, Violation
-from lab.invariants.known_defects import RETRIED, with_cause
+from lab.invariants.known_defects import RETRIED, Cause, cause_of, with_cause
 from lab.kube import Cluster
 from lab.serialization import to_json
 
@@ -71,3 +71,18 @@ def test_failed_bind_attempt_is_evidence_of_the_defect() -> None:
 )
 def test_violation_without_evidence_is_unchanged(violation: Violation, where: Scope) -> None:
     assert with_cause(violation, where) is violation
+
+
+@pytest.mark.parametrize(
+    ("violation", "version", "cause"),
+    [
+        (replace(LOST, defect=RETRIED), "0.16.8", Cause((RETRIED,), ("0.17.0",), proven=True)),
+        (LOST, "0.16.8", Cause((RETRIED,), ("0.17.0",))),
+        (LOST, "0.17.0", Cause()),
+        (replace(LOST, rule="gpu-fractions"), "0.17.0", Cause(("over-packed-burst",), ("none",))),
+        (replace(LOST, rule="queue-limit"), "0.16.8", Cause()),
+        (LOST, "", Cause()),
+    ],
+)
+def test_cause_is_the_proven_defect_or_those_of_the_version(violation: Violation, version: str, cause: Cause) -> None:
+    assert cause_of(violation, version) == cause

@@ -291,3 +291,41 @@ def test_violations_survive_serialization() -> None:
     clock = FakeClock()
     (violation,) = watched(clock, *lists(reservation(), share("a", 0.5), share("b", 0.6))).violations
     assert Violation.from_json(to_json(violation)) == violation
+
+
+def test_lasting_violations_are_those_that_still_exist(clock: FakeClock) -> None:
+    healthy = lists(reservation(), share("a", 0.5), share("b", 0.5))
+    watch = watcher(clock, *healthy, news("ADDED", LATE), 5.0, news("DELETED", LATE), 5.0)
+    with watch:
+        watch.run(lambda: bool(watch.lasting))
+        assert [one.rule for one in watch.lasting] == ["gpu-fractions"]
+        watch.run(lambda: watch.seconds > 8)
+        assert watch.lasting == ()
+        assert broken(watch) == ["gpu-fractions"]
+
+
+def test_only_the_newest_violations_are_kept(clock: FakeClock) -> None:
+    storm: list[InformerEvent | float] = []
+    for _ in range(5):
+        storm += [news("ADDED", LATE), 1.0, news("DELETED", LATE), 1.0]
+    watch = watcher(clock, *lists(reservation(), share("a", 0.5), share("b", 0.5)), *storm, keep=2)
+    with watch:
+        watch.run(lambda: watch.seconds > 12)
+    assert len(watch.violations) == 2
+
+
+def test_version_of_a_running_kai_is_read_from_its_pods(clock: FakeClock) -> None:
+    pods = []
+    for app in ("binder", "podgrouper", "scheduler"):
+        one = pod(app, namespace="kai-scheduler", scheduler="default-scheduler", labels={"app": app})
+        one["spec"]["containers"] = [{"name": app, "image": f"registry.example/{app}:v0.17.0"}]
+        pods.append(one)
+    late = [share("a", 0.5), share("b", 0.5), LATE]
+    watch = watched(clock, *lists(reservation(), *late, *pods))
+    assert "known defect of KAI 0.17.0" in watch.violations[0].evidence[-1]
+    of_a_tenant = [copy_of(one, "ml") for one in pods]
+    watch = watched(FakeClock(), *lists(reservation(), *late, *of_a_tenant))
+    assert "known defect" not in watch.violations[0].evidence[-1]
+    given = Scope("", HOST.cluster, kai_version="0.9.8")
+    watch = watched(FakeClock(), *lists(reservation(), *late, *pods), scopes=(given,))
+    assert "known defect of KAI 0.9.8" in watch.violations[0].evidence[-1]

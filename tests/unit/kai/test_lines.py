@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.kai import HelmKeys, Keys, VersionLine, line_of, lines, names, release
+from lab.kai import HelmKeys, Keys, VersionLine, cured_in, line_of, lines, names, release, version_of
 from lab.kai.files import merged, source, sources
 from lab.serialization import to_json
 from lab.steps.helm_release import base_values
@@ -248,3 +248,24 @@ def test_tables_are_merged_by_key() -> None:
 
 def test_every_file_defines_a_line() -> None:
     assert {file.name for file in sources()} == {line.name for line in lines().values()}
+
+
+@pytest.mark.parametrize(
+    ("defect", "version", "cured"),
+    [
+        ("double-reservation", "0.9.8", "0.9.20"),
+        ("double-reservation", "0.14.1", "0.14.6"),
+        ("double-reservation", "0.14.6", "0.14.6"),
+        ("dotted-pod-names", "0.14.1", "0.16.5"),
+        ("deleted-podgroup-written", "0.16.8", "0.17.0"),
+        ("over-packed-burst", "0.17.0", ""),
+    ],
+)
+def test_release_without_a_defect(defect: str, version: str, cured: str) -> None:
+    assert cured_in(defect, version) == cured
+
+
+def test_version_is_the_most_frequent_tag() -> None:
+    images = ["x/binder:v0.16.8", "x/scheduler:0.16.8-fips", "x/admission:v0.17.0", "x/other:latest", "x/none"]
+    assert version_of(images) == "0.16.8"
+    assert version_of(["x/other:latest"]) == version_of([]) == ""

@@ -93,3 +93,10 @@ def test_cache_keeps_views_of_objects() -> None:
     assert items.objects("Pod") == (obj,)
     items.update(InformerEvent("lab", "Pod", (("DELETED", pod("a")),)))
     assert items.objects("Pod") == ()
+
+
+def test_values_without_items_leave_an_index() -> None:
+    pods = store()
+    pods.update(("ADDED", pod("a")))
+    pods.update(("DELETED", pod("a")))
+    assert pods._indexes == {"phase": {}}

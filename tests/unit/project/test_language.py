@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 PRIVATE = re.compile(
     r"(?<![\w-])(told(?!\.unschedulable)|said|stands(?!\s+in\s+for)|hanging|hangs|hasten\w*|moments|vigil|blotter"
-    r"|shelter\w*|unjudged|canary|meddl\w+|teeth|flames|doomed|mend(?:s|ed|ing)?|let\s+go"
+    r"|shelter\w*|unjudged|meddl\w+|teeth|flames|doomed|mend(?:s|ed|ing)?|let\s+go"
     r"|tak(?:e|es|en|ing)\s+away|ma[dk](?:e|es|ing)\s+anew"
     r"|(?:can|could)(?:not)?\s+be\s+had|(?<!there )is\s+no(?!\s+longer)|are\s+none|goes\s+by|to\s+be\s+had)(?![\w-])",
     re.IGNORECASE,
