@@ -11,6 +11,7 @@ app = lazy_group(
         "gpus": "Show nodes, GPUs, reservation pods, pods, tenants and queues: free, shared, whole, over-committed.",
         "explain": "Explain why a pod does not run, the root cause first.",
         "verify": "Check GPU shares, reservation pods, queues, gangs and tenants by watches.",
+        "watch": "Watch a live KAI from inside its cluster: invariants as Prometheus metrics, canary pods, alerts.",
         "doctor": "Check this machine and the GPUs of the running lab, with a fix for each problem.",
         "report": "Write an HTML page: the lab's facts and GPUs, how it came up, the last run of its suites.",
         "up": "Bring the lab up, or finish what an earlier run began.",

@@ -68,12 +68,12 @@ class DebLayer:
 
 @dataclass(frozen=True)
 class RootfsRecipe:
-    """A root file system made by debootstrap, plus the files of kind's base image from its Go module."""
+    """A root file system made by debootstrap; for a node, plus the files of kind's base image from its Go module."""
 
     name: str
     suite: str
     packages: tuple[str, ...]
-    kind_files: str
+    kind_files: str = ""
 
 
 @dataclass(frozen=True)

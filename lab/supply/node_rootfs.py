@@ -13,21 +13,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lab.errors import HostNotReady
 from lab.paths import assets
 from lab.sums import digest
 from lab.supply import gomod
 from lab.supply.archive import Layer, layer_from_files, write_image
-from lab.supply.cache import Progress, key_of, making, place, replacing, scratch
-from lab.supply.catalogue import Catalogue, ImageRow, RootfsRecipe
-from lab.tools.debian import Debian, bootstrap_packages
+from lab.supply.cache import Progress, scratch
+from lab.supply.catalogue import Catalogue, ImageRow
+from lab.supply.rootfs import rootfs
 from lab.tools.go import Go
 from lab.tools.process import Runner
 
 _NODE_PROGRAMS = ("kubeadm", "kubelet", "kubectl")
 _ENABLED = ("containerd.service", "kubelet.service", "undo-mount-hacks.service")
-# Documentation and caches, useless in a node and half of its files.
-_DROP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
 # Removed by kind's Dockerfile so that systemd starts nothing that needs hardware.
 _NO_WANTS = (
     "usr/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
@@ -53,9 +50,9 @@ def inputs(catalogue: Catalogue) -> list[object]:
 
 
 def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progress: Progress) -> Path:
-    """Write the node image's archive to ``target``. Raises CommandFailed."""
+    """Write the node image's archive to ``target``. Raises CommandFailed, HostNotReady."""
     recipe = catalogue.rootfs["node"]
-    base = rootfs(recipe, run, progress)
+    base = rootfs(recipe, _settle, run, progress)
     programs = gomod.build(catalogue.go["kubernetes"], run, progress)
     kind = catalogue.go[recipe.kind_files.removeprefix("go:")]
     kind_files = Go(run).download(kind.module, kind.version) / "images" / "base" / "files"
@@ -75,37 +72,8 @@ def make(row: ImageRow, catalogue: Catalogue, target: Path, run: Runner, progres
         )
 
 
-def rootfs(recipe: RootfsRecipe, run: Runner, progress: Progress) -> Path:
-    """The node's root file system as a tar, made once. Raises CommandFailed (debootstrap needs root), HostNotReady."""
-    target = place("rootfs", f"{recipe.name}.tar", key_of(asdict(recipe), 1))
-    with making(target, run, progress) as needed:
-        if needed:
-            debian = Debian(run)
-            if missing := " ".join(bootstrap_packages(run.which("debootstrap"))):
-                raise HostNotReady(
-                    f"the node image cannot be built: {missing} not installed",
-                    fix=f"run 'lab up', which installs it as a change that 'lab down --host' undoes,"
-                    f" or apt-get install -y --no-install-recommends {missing}",
-                )
-            with scratch(target) as folder:
-                root = folder / "root"
-
-                def line(text: str) -> None:
-                    if text.startswith("I: "):
-                        progress(f"Debian {recipe.suite}: {text[3:60]}", None, None)
-
-                debian.bootstrap(recipe.suite, recipe.packages, root, line)
-                _settle(root, run)
-                with replacing(target) as temporary:
-                    run.run(["tar", "-C", root, "--sort=name", "--numeric-owner", "--mtime=@0", "-cf", temporary, "."])
-    return target
-
-
 def _settle(root: Path, run: Runner) -> None:
     """Configure a new Debian like kind's base image."""
-    for useless in _DROP:
-        shutil.rmtree(root / useless, ignore_errors=True)
-        (root / useless).mkdir(parents=True)
     for pattern in _NO_WANTS:
         for path in root.glob(pattern):
             path.unlink()

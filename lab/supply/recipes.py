@@ -9,7 +9,7 @@ from pathlib import Path
 from lab import sums
 from lab.errors import LabError
 from lab.paths import assets
-from lab.supply import debian, gomod, node_rootfs
+from lab.supply import debian, gomod, node_rootfs, watch_image
 from lab.supply.archive import layer_from_files, write_image
 from lab.supply.cache import Progress, key_of, making, place, replacing, scratch
 from lab.supply.catalogue import BinaryRow, Catalogue, ChartRow, ImageRow, Item, go_program
@@ -66,6 +66,8 @@ def archive_path(row: ImageRow, catalogue: Catalogue) -> Path | None:
     parts += [asdict(catalogue.debs[name]) for name in row.layers]
     if row.recipe == "node":
         parts += node_rootfs.inputs(catalogue)
+    if row.recipe == "watch":
+        parts += watch_image.inputs(catalogue)
     if row.recipe in COMPILED:
         source = assets("kind") / COMPILED[row.recipe].source
         sources = sorted(source.iterdir()) if source.is_dir() else [source]
@@ -108,6 +110,8 @@ def make_image(row: ImageRow, catalogue: Catalogue, run: Runner, progress: Progr
             return target
         if row.recipe == "node":
             return node_rootfs.make(row, catalogue, target, run, progress)
+        if row.recipe == "watch":
+            return watch_image.make(row, catalogue, target, run, progress)
         layers = [debian.layer(catalogue.debs[name], run) for name in row.layers]
         files: dict[str, Path] = {}
         for inside, source in row.files.items():

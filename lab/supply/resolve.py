@@ -180,6 +180,8 @@ class Chooser:
     def _image_inputs(self, row: ImageRow) -> str:
         if row.recipe == "node":
             return "Debian packages, kind's base files, Kubernetes from Go modules"
+        if row.recipe == "watch":
+            return "Debian packages, this kailab"
         names = sorted({go_program(target)[0] for target in row.files.values()})
         modules = [f"Go module {self.catalogue.go[name].module}@{self.catalogue.go[name].version}" for name in names]
         return ", ".join([*modules, *(f"Debian {name}" for name in row.layers)]) or "C source"
@@ -209,6 +211,8 @@ def _look_up(tool: str, run: Runner) -> str:
 def _image_needs(row: ImageRow) -> set[str]:
     if row.recipe == "node":
         return {"go", "cc", "debian"}
+    if row.recipe == "watch":
+        return {"debian"}
     needs = {"go"} if row.files else set()
     needs |= {COMPILED[row.recipe].tool} if row.recipe in COMPILED else set()
     return needs | ({"debian"} if row.layers else set())

@@ -16,15 +16,20 @@ from lab.watch.names import PORT
 from lab.watch.serve import INTERVAL, WatchSettings, serve
 
 
+def parser() -> argparse.ArgumentParser:
+    """The options, which lab/watch/manifests.py sets."""
+    made = argparse.ArgumentParser(prog="python3 -m lab.watch", description=main.__doc__)
+    made.add_argument("--port", type=int, default=PORT)
+    made.add_argument("--canary-image", default="", help="image of canary pods; default: no canary pods")
+    made.add_argument("--queue", action="append", default=[], help="a queue of canary pods; default: all leaf queues")
+    made.add_argument("--interval", type=float, default=INTERVAL, help="seconds between the canary pods of a queue")
+    made.add_argument("--owner", default="", help=f"value of the label {OWNER_LABEL} of canary pods")
+    return made
+
+
 def main() -> int:
     """Watch the pod's own cluster until SIGTERM; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python3 -m lab.watch", description=main.__doc__)
-    parser.add_argument("--port", type=int, default=PORT)
-    parser.add_argument("--canary-image", default="", help="image of canary pods; default: no canary pods")
-    parser.add_argument("--queue", action="append", default=[], help="a queue of canary pods; default: all leaf queues")
-    parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between the canary pods of a queue")
-    parser.add_argument("--owner", default="", help=f"value of the label {OWNER_LABEL} of canary pods")
-    args = parser.parse_args()
+    args = parser().parse_args()
     log, stopping = stdout_log(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -69,6 +69,7 @@ class Canary:
             "spec": {
                 "schedulerName": KAI_SCHEDULER,
                 "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
                 "automountServiceAccountToken": False,
                 "enableServiceLinks": False,
                 "securityContext": {
@@ -93,7 +94,7 @@ class Canary:
         }
 
     def _remove(self, name: str) -> None:
-        self.cluster.delete("Pod", name, self.namespace, grace=0, wait=_GONE_SECONDS)
+        self.cluster.delete("Pod", name, self.namespace, wait=_GONE_SECONDS)
 
 
 class CanaryRounds(Background):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """Upper bounds of a histogram, in seconds; KAI's scheduling cycle takes 1 s."""
+
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 
 Labels = tuple[str, ...]
 """Values of a metric's labels, in their order."""
@@ -88,14 +92,22 @@ class Metrics:
             return "".join(f"{line}\n" for metric in self._metrics.values() for line in metric.lines())
 
 
-def series_of(text: str) -> dict[str, float]:
-    """The series of a text in Prometheus' format: name with labels, as written, → value."""
-    rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: float(value) for name, _, value in rows}
+def series_of(text: str) -> Iterable[tuple[str, Mapping[str, str], float]]:
+    """The series of a text as ``Metrics.text`` writes it: name, labels and value."""
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            name, _, labels = series.partition("{")
+            pairs = _LABEL.findall(labels)
+            yield name, {key: _ESCAPED.sub(_unescaped, text) for key, text in pairs}, float(value)
 
 
 def _number(value: float) -> str:
     return f"{value:.17g}" if value % 1 else f"{value:.0f}"
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
 
 
 def _escaped(value: str) -> str:

@@ -7,7 +7,7 @@ archives come from the supply, so a lab without a network can add tenants as wel
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +70,7 @@ class TenantImages(LabStep):
             archives[image] = ctx.supply.image(image)
         ctx.progress(f"loading {count(len(wanted), 'image')} into {count(len(lacking), 'node')}")
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
-            list(pool.map(lambda node: _load(ctx, node, [archives[image] for image in lacking[node]]), lacking))
+            list(pool.map(lambda node: load(ctx, node, [archives[image] for image in lacking[node]]), lacking))
 
     def verify(self, ctx: LabContext) -> None:
         for node, images in missing(ctx, self.images).items():
@@ -84,12 +84,10 @@ class TenantImages(LabStep):
 def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """Worker, by its container's name → the images that it lacks; complete workers are left out.
 
-    A lab without workers runs its workloads on the control planes. Raises CommandFailed.
+    Raises CommandFailed.
     """
     wanted = {image: _full(image) for image in images}
-    # the load balancer that kind puts before several control planes has neither role
-    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
-    names = next((names for names in by_role.values() if names), [])
+    names = workers(ctx)
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="images") as pool:
         listed = pool.map(lambda name: ctx.engine.exec(name, [*_CTR, "ls", "-q"]).out.split(), names)
         present = dict(zip(names, listed, strict=True))
@@ -97,7 +95,15 @@ def missing(ctx: LabContext, images: Iterable[str]) -> Mapping[str, tuple[str, .
     return {name: images for name, images in lacking.items() if images}
 
 
-def _load(ctx: LabContext, node: str, archives: list[Path]) -> None:
+def workers(ctx: LabContext) -> list[str]:
+    """The workers' containers, or those of the control planes in a lab without workers, which run its workloads."""
+    # the load balancer that kind puts before several control planes has neither role
+    by_role = {role: [n.name for n in ctx.nodes() if n.labels.get(_ROLE_LABEL) == role] for role in _ROLES}
+    return next((names for names in by_role.values() if names), [])
+
+
+def load(ctx: LabContext, node: str, archives: Sequence[Path]) -> None:
+    """Import image archives into a node's containerd; an image of the same name is replaced. Raises CommandFailed."""
     for archive in archives:
         key = hashlib.sha256(str(archive).encode()).hexdigest()[:12]
         inside = f"{_FOLDER}/kailab-import-{key}.tar"

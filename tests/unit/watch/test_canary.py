@@ -36,7 +36,7 @@ def test_bound_canary_is_timed_and_deleted(server: FakeApiServer, canary: Canary
     bind(server)
     assert 0 <= canary.measure("team") < 5
     assert server.of_kind("Pod") == []
-    assert server.log == ["delete Pod canary-team grace 0", "create Pod canary-team", "delete Pod canary-team grace 0"]
+    assert server.log == ["delete Pod canary-team", "create Pod canary-team", "delete Pod canary-team"]
 
 
 def test_pod_requests_no_gpu_and_is_of_kai(canary: Canary) -> None:

@@ -17,12 +17,12 @@ from lab.invariants import ALL
 from lab.kube.transport import TransportError
 from lab.watch.api_load import CountedTransport
 from lab.watch.exporter import JsonLog
-from lab.watch.metrics import series_of
 from lab.watch.names import INVARIANTS, KINDS
 from lab.watch.serve import WatchSettings, serve
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.fake_cluster import FakeCluster
 from tests.support.invariants_world import bind_request, node, pod, queue, reservation, share
+from tests.support.scrape import scraped
 
 pytestmark = pytest.mark.loopback
 
@@ -81,7 +81,7 @@ class Watch:
 
     def metrics(self) -> dict[str, float]:
         """The series of a scrape."""
-        return series_of(self.get("/metrics")[1])
+        return scraped(self.get("/metrics")[1])
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import HostNotReady
-from lab.supply import node_rootfs
 from lab.supply.cache import silent
 from lab.supply.catalogue import load
+from lab.supply.rootfs import rootfs
 from tests.support.fakes import FakeRunner
 
 
@@ -18,6 +18,6 @@ def test_missing_tools_are_named_and_not_installed(runner: FakeRunner, monkeypat
     keys = "/usr/share/keyrings"
     monkeypatch.setattr(Path, "is_file", lambda path: not str(path).startswith(keys))
     with pytest.raises(HostNotReady, match=r"debootstrap debian-archive-keyring not installed") as caught:
-        node_rootfs.rootfs(load("1.34.4").rootfs["node"], runner, silent)
+        rootfs(load("1.34.4").rootfs["node"], lambda *_: None, runner, silent)
     assert "apt-get install -y --no-install-recommends debootstrap debian-archive-keyring" in caught.value.fix
     assert runner.lines == []
