@@ -63,12 +63,17 @@ def write_atomic(path: Path, content: str | bytes, mode: int = 0o666, *, sync: b
 
 
 def remove(path: Path) -> None:
-    """Remove a file or directory as far as possible, also with read-only directories in it."""
+    """Remove a file or directory as far as possible, also with read-only directories in it.
+
+    A directory with mounts in it stays as it is: what they show belongs to the machine, such as modes in sysfs.
+    """
     if path.is_symlink() or not path.is_dir():
         with contextlib.suppress(OSError):
             path.unlink()
         return
     for folder, _, _ in os.walk(path):
+        if Path(folder).is_mount():
+            return
         with contextlib.suppress(OSError):
             Path(folder).chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)

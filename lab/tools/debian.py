@@ -111,8 +111,10 @@ class Debian:
     def bootstrap(self, suite: str, packages: Sequence[str], into: Path, on_line: OnLine) -> None:
         """Make a minimal root file system of a Debian ``suite`` with ``packages``; refuses what Debian did not sign.
 
-        Without a Debian archive among apt's sources, debootstrap uses the one that it is configured with.
+        Without a Debian archive among apt's sources, debootstrap uses the one that it is configured with. It mounts
+        /proc and /sys in ``into``: in a mount namespace, so that they are gone with it even if it is killed.
         """
         mirror = self.mirror()
-        argv = ["debootstrap", "--variant=minbase", "--force-check-gpg", f"--include={','.join(packages)}", suite]
+        argv = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--force-check-gpg"]
+        argv += [f"--include={','.join(packages)}", suite]
         self._run.run([*argv, into, *([mirror] if mirror else [])], on_line=on_line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -9,6 +10,7 @@ import subprocess  # noqa: TID251 - debootstrap in a mount namespace of its own
 import sys
 from pathlib import Path
 
+import psutil  # noqa: TID251 - to kill what the command started
 import pytest
 
 from lab.errors import CommandFailed
@@ -24,6 +26,29 @@ from lab.tools.debian import Debian
 from lab.tools.process import HostRunner
 Debian.mirror = lambda self: sys.argv[1]
 Debian(HostRunner()).bootstrap("trixie", ["bash"], Path(sys.argv[2]), print)
+"""
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from lab.supply.cache import making, scratch
+from lab.tools.debian import Debian
+from lab.tools.process import HostRunner
+run, target = HostRunner(), Path(sys.argv[1])
+with making(target, run) as needed:
+    if needed:
+        with scratch(target) as folder:
+            Debian(run).bootstrap("trixie", ["ca-certificates"], folder / "root", print)
+            target.write_text("built")
+"""
+
+STAND_IN = """#!/bin/sh
+# mounts what debootstrap mounts, then works for a while
+for word in "$@"; do case "$word" in /*) into=$word ;; esac; done
+mkdir -p "$into/proc" "$into/sys" "$into/etc"
+[ -e "$PACE/first" ] || { mount -t proc proc "$into/proc" && mount -t sysfs sysfs "$into/sys"; }
+[ -e "$PACE/first" ] || { touch "$PACE/first"; exec sleep 600; }
 """
 
 
@@ -111,3 +136,66 @@ def test_debootstrap_refuses_what_debian_did_not_sign(tmp_path: Path, keys: str)
     reason = "Keyring-based check was requested" if hide else "Invalid Release file|Release.gpg"
     assert any(word in done.stdout + done.stderr for word in reason.split("|")), done.stdout + done.stderr
     assert not (tmp_path / "root" / "var" / "cache" / "apt" / "archives" / "kailab-it_1_all.deb").exists()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("program", ["stand-in", pytest.param("debootstrap", marks=pytest.mark.long)])
+@pytest.mark.parametrize("everything", [True, False], ids=["all", "lab"])
+def test_killed_debootstrap_leaves_no_mount_and_the_next_build_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, everything: bool
+) -> None:
+    """The sweep of the folder that is left meets no /proc and /sys of the machine."""
+    if os.geteuid() != 0 or HostRunner().which("debootstrap") is None:
+        pytest.skip("debootstrap needs to be installed, and root")
+    monkeypatch.setenv("KAILAB_CACHE", str(tmp_path / "cache"))
+    if program == "stand-in":
+        monkeypatch.setenv("PACE", str(tmp_path))
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "debootstrap").write_text(STAND_IN)
+        (tmp_path / "bin" / "debootstrap").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    target = tmp_path / "cache" / "rootfs" / "x.tar"
+
+    def left() -> list[str]:
+        return [line for line in mounts(os.getpid()) if f"{tmp_path}/" in line]
+
+    before = modes()
+    build = [sys.executable, "-c", BUILD, str(target)]
+    process = subprocess.Popen(build, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children: list[psutil.Process] = []
+    while not any(f"{tmp_path}/" in line for child in children for line in mounts(child.pid)):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            pytest.fail(f"it ended with {process.wait(0.05)} before it mounted anything")
+        children = psutil.Process(process.pid).children(recursive=True)
+    try:
+        assert left() == [], "they are in a mount namespace of their own"
+        process.kill()
+        process.wait()
+        kill(children if everything else [])
+        subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=1500)
+    finally:
+        process.kill()
+        kill(children)
+    assert target.read_text() == "built"
+    assert (modes(), left()) == (before, [])
+    if everything:
+        assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def mounts(pid: int) -> list[str]:
+    """The mounts that a process sees; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/mounts").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def modes() -> dict[str, int]:
+    """The modes of the machine's directories in sysfs, which all mounts of it share."""
+    return {str(path): path.stat().st_mode for path in Path("/sys").glob("*/*")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.files import replacing, write_atomic
+from lab.files import remove, replacing, write_atomic
 
 
 def test_file_is_replaced(tmp_path: Path) -> None:
@@ -41,6 +41,16 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         fail()
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_directory_with_a_mount_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root" / "sys").mkdir(parents=True, mode=0o755)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "sys")
+    remove(tmp_path / "root")
+    assert (tmp_path / "root" / "sys").stat().st_mode & 0o777 == 0o755
+    monkeypatch.undo()
+    remove(tmp_path / "root")
+    assert not (tmp_path / "root").exists()
 
 
 def test_directory_is_replaced_and_a_failed_one_removed(tmp_path: Path) -> None:

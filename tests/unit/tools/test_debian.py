@@ -58,9 +58,9 @@ def test_bootstrap_demands_signatures_and_names_no_mirror_of_its_own(
 ) -> None:
     runner.has("apt-get")
     runner.handle("apt-get indextargets", out=targets)
-    made = runner.handle("debootstrap --variant=minbase --force-check-gpg --include=a,b trixie /r")
+    made = runner.handle("unshare --mount debootstrap --variant=minbase --force-check-gpg --include=a,b trixie /r")
     Debian(runner).bootstrap("trixie", ["a", "b"], Path("/r"), lambda line: None)
-    assert list(made.calls[0].argv[6:]) == words
+    assert list(made.calls[0].argv[8:]) == words
 
 
 def test_download_refuses_packages_without_a_signature(runner: FakeRunner, tmp_path: Path) -> None:
