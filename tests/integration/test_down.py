@@ -18,7 +18,8 @@ from lab.supply import Supply
 from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from lab.workloads import pods
-from tests.integration.conftest import SIGKILL, Cli
+from tests.integration.conftest import Cli
+from tests.integration.killed_at_each_effect import run_until_it_survives
 
 NAME = "it-left"
 NODE = f"kailab-{NAME}-control-plane"
@@ -26,7 +27,6 @@ NETWORK = "kailab-it-left"
 IMAGE = "kailab-it-left"
 """A name of this file's own: other tests remove the image of the suites from the engine."""
 
-KILLED = Path(__file__).with_name("killed_at_each_effect.py")
 ATTACH = """#!/bin/sh
 # somebody attaches a container just before the network is removed
 if [ "$1 $2" = "network rm" ] && [ -e "$FIRST" ]; then
@@ -194,17 +194,3 @@ def test_killed_at_each_effect_then_finishes(removal: Removal) -> None:
     assert [step for step in steps if not any(step in effect for effect in effects)] == []
     assert removal.left() == []
     assert removal.cli("down", "--name", NAME, "--json").json()["left"] == []
-
-
-def run_until_it_survives(cli: Cli, *words: str) -> list[str]:
-    """Repeat a command that is killed at a further effect each time, until it succeeds; return these effects."""
-    seen = cli.root / "seen"
-    seen.touch()
-    cli.env["KAILAB_SEEN"] = str(seen)
-    for _ in range(200):
-        argv = [str(KILLED) if word == "lab" else word for word in cli.argv(*words) if word != "-m"]
-        done = subprocess.run(argv, env=cli.env, cwd=cli.root, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return seen.read_text().splitlines()
-        assert done.returncode in (-SIGKILL, 128 + SIGKILL), f"{seen.read_text()}\n{done.stdout}\n{done.stderr}"
-    raise AssertionError(seen.read_text())

@@ -19,6 +19,7 @@ from lab.tools.container import ContainerEngine
 from lab.tools.process import HostRunner
 from lab.workloads import pods
 from tests.integration.conftest import Cli, Done
+from tests.integration.killed_at_each_effect import run_until_it_survives
 from tests.integration.scratch import ScratchHost, scratch_host
 from tests.integration.scratch.host import environment
 from tests.integration.scratch.packages import offer
@@ -182,6 +183,19 @@ def test_docker_stays_while_it_has_what_no_lab_created(host: ScratchHost, cli: U
     assert json.loads(host.run("cat", "/etc/docker/daemon.json").out) == {"debug": True}
     host.run("rm", "-rf", "/etc/docker")
     assert state(host) == before
+
+
+@pytest.mark.timeout(3000)
+def test_undo_that_is_killed_at_each_effect_finishes(host: ScratchHost, cli: UndoCli) -> None:
+    before = state(host)
+    cli.apply()
+    assert state(host) != before
+    effects = run_until_it_survives(cli, "down", "--name", "it-undo", "--host", "--yes")
+    steps = ("kill -TERM", "apt-get purge", "umount -l", "sysctl -w", "rm -rf", "journal released package")
+    assert [step for step in steps if not any(step in effect for effect in effects)] == []
+    assert [step for step in ("while apt-get purge", "with apt-get purge") if not any(step in e for e in effects)] == []
+    assert state(host) == before
+    assert "host changes" not in cli.undo().out
 
 
 def _empty_image(host: ScratchHost) -> str:
