@@ -22,6 +22,7 @@ from lab.lint import ManifestDocument
 from lab.objects.fields import Obj
 from lab.objects.isolation_labels import NODE_LABEL
 from lab.objects.views import NodeView
+from lab.operations.abandoned import remove_abandoned
 from lab.session.lab import Lab
 from lab.snapshot.pod_info import GpuRole, PodInfo
 from lab.workloads.namespace import WorkloadNamespace
@@ -56,6 +57,7 @@ def compare(
     if at_once:
         _refuse_sharing(targets)
     fitted: dict[str, Fitted] = {target.side.letter: fit(documents, target) for target in targets}
+    remove_abandoned(lab)  # pods of a killed comparison hold GPUs
     runs: list[Run] = []
     last: dict[str, SchedulerMarks] = {}
     for number in range(1, rounds + 1):

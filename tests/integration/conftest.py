@@ -35,6 +35,7 @@ LONGEST_FIRST = (
     "test_kai_changes",
     "test_gpu_failures",
     "test_faults",
+    "test_running_lab",
     "test_lasting_lab",
     "test_lifecycle",
     "test_real_gpu_host",

@@ -21,6 +21,7 @@ from lab.errors import ApiFailed, ManifestsRefused, SpecError
 from lab.gpu.map.model import GpuMap
 from lab.kube import Cluster, informers, reflector
 from lab.lint import parse
+from lab.paths import LabPaths
 from lab.workloads.controllers import job
 from lab.workloads.pods import cpu_pod, fraction_pod
 from tests.support.compare_world import SPACE, life, recording, seen, target
@@ -35,7 +36,7 @@ def documents(*docs: Json) -> Any:
 
 
 def lab(**more: Any) -> Any:
-    return SimpleNamespace(spec=SimpleNamespace(name="demo"), **more)
+    return SimpleNamespace(spec=SimpleNamespace(name="demo"), paths=LabPaths("demo"), **more)
 
 
 @pytest.fixture
