@@ -155,14 +155,15 @@ def _rules(permissions: Iterable[Permission]) -> list[Json]:
     names: dict[tuple[str, str, tuple[str, ...], bool], list[str]] = {}
     for (group, resource, name), found in verbs.items():
         names.setdefault((group, resource, tuple(sorted(found)), bool(name)), []).append(name)
-    rules: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    rules: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
     for (group, resource, of_both, _), of_rule in names.items():
-        rules.setdefault((group, of_both, tuple(filter(None, of_rule))), []).append(resource)
+        key = (group, of_both, tuple(filter(None, of_rule)), resource.startswith("/"))
+        rules.setdefault(key, []).append(resource)
     return [_rule(*key, resources) for key, resources in rules.items()]
 
 
-def _rule(group: str, verbs: tuple[str, ...], names: tuple[str, ...], resources: list[str]) -> Json:
-    if resources[0].startswith("/"):
+def _rule(group: str, verbs: tuple[str, ...], names: tuple[str, ...], are_urls: bool, resources: list[str]) -> Json:
+    if are_urls:
         return {"nonResourceURLs": sorted(resources), "verbs": list(verbs)}
     named = {"resourceNames": list(names)} if names else {}
     return {"apiGroups": [group], "resources": sorted(resources), **named, "verbs": list(verbs)}

@@ -32,10 +32,10 @@ def write_inventory(page: TextWriter, found: Inventory) -> None:
         page.marked("warn", ("marked as production (annotation on namespace kube-system)", "bold yellow"), indent=2)
     for line in found.kai.down if found.kai else ():
         page.marked("warn", f"KAI: {line}", indent=2)
-    page.heading("Nodes")
-    page.table(
-        ["name", "roles", "state", "kubelet", "GPUs", "taints"], [_node(node) for node in found.nodes[:_NODES]], 2
-    )
+    if found.nodes:
+        page.heading("Nodes")
+        rows = [_node(node) for node in found.nodes[:_NODES]]
+        page.table(["name", "roles", "state", "kubelet", "GPUs", "taints"], rows, 2)
     if len(found.nodes) > _NODES:
         page.line((f"{page.terminal.ellipsis} and {len(found.nodes) - _NODES} more", "dim"), indent=2)
     if found.queues:
@@ -48,8 +48,7 @@ def write_inventory(page: TextWriter, found: Inventory) -> None:
         )
     if found.foreign:
         page.heading("Pods of others", count(found.foreign_pods, "pod"))
-        rows: list[list[Cell]] = [[name, str(pods)] for name, pods in list(found.foreign.items())[:_NAMESPACES]]
-        page.columns(rows, 2)
+        page.columns([[name, str(pods)] for name, pods in list(found.foreign.items())[:_NAMESPACES]], 2)
         if len(found.foreign) > _NAMESPACES:
             page.line((f"in {len(found.foreign) - _NAMESPACES} more namespaces", "dim"), indent=2)
     if found.forbidden:
@@ -60,13 +59,11 @@ def write_inventory(page: TextWriter, found: Inventory) -> None:
 def _facts(found: Inventory) -> Iterator[tuple[str, str]]:
     hidden = set(found.forbidden)
     operator = found.gpu_operator
-    yield (
-        "Kubernetes",
-        f"{found.version}, {count(len(found.nodes), 'node')}{f', as {found.user}' if found.user else ''}",
-    )
+    yield "Kubernetes", found.version + (f", {count(len(found.nodes), 'node')}" if found.nodes else "")
+    yield "user", found.user
     yield "runtime", _distinct(node.runtime for node in found.nodes)
     yield "OS", _distinct(f"{node.os}, kernel {node.kernel}" for node in found.nodes if node.os)
-    yield "cgroups", cgroups_in_words(found.nodes)
+    yield "cgroups", cgroups_in_words(found.nodes) if found.nodes else ""
     yield "pod network", ", ".join(found.pod_networks) or ("" if "DaemonSet" in hidden else "unknown")
     yield "GPUs", _UNKNOWN if "Node" in hidden else found.gpus_in_words or "none"
     if operator:

@@ -84,6 +84,16 @@ def test_role_merges_verbs_resources_and_names() -> None:
     assert own_binding["roleRef"] == {"apiGroup": RBAC, "kind": "Role", "name": "kailab-x"}
 
 
+def test_role_keeps_urls_apart_from_resources_with_the_same_verb() -> None:
+    api = FakeApiServer()
+    permit(api, lambda _: True)
+    made, _ = role(api.cluster, [Permission("get", "", "pods"), Permission("get", "", "/metrics")])
+    assert made["rules"] == [
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    ]
+
+
 def test_role_of_a_service_account_and_of_nothing() -> None:
     api = FakeApiServer()
     permit(api, lambda _: True, user="system:serviceaccount:ci:runner")

@@ -71,7 +71,7 @@ def test_unreachable_server_is_named(api: FakeApi, cluster: Cluster) -> None:
     assert "https://127.0.0.1:6443" in text
     assert "/lab/kubeconfig, context kind-kailab-demo" in text
     assert "Connection refused" in text
-    assert "next: check with 'lab status'" in text
+    assert "next: check whether the cluster runs" in text
 
 
 def test_untrusted_certificate_is_not_retried(api: FakeApi, cluster: Cluster) -> None:
@@ -84,7 +84,7 @@ def test_untrusted_certificate_is_not_retried(api: FakeApi, cluster: Cluster) ->
     ("code", "message", "fix"),
     [
         (400, "bad", "correct the object"),
-        (401, "Unauthorized", "write /lab/kubeconfig again"),
+        (401, "Unauthorized", "renew the credentials in /lab/kubeconfig"),
         (403, "pods is forbidden", "more permissions than kind-kailab-demo"),
         (400, 'admission webhook "v.kai" denied the request: no', "as the admission check requires"),
         (409, "exists", "check the existing object"),
