@@ -26,7 +26,7 @@ app = lazy_group(
         "version": "Print kailab's version.",
         "bundle": "Bundles: a folder or tar with images, charts and binaries, to bring up a lab offline.",
         "gpu": "Simulated GPUs: make one fail, heal it, list the models that a lab file can name.",
-        "kai": "KAI Scheduler as kailab knows it, by version.",
+        "kai": "KAI Scheduler: versions that kailab knows; upgrade and roll back the lab's own under load.",
         "tenant": "Tenants (vClusters) of a running lab: add, remove, inspect, enter, upgrade.",
     },
     help="A lab for GPU scheduling on Kubernetes: kind, GPUs, KAI Scheduler, queues and vClusters from one file.",

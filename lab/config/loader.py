@@ -86,13 +86,24 @@ def load_dumped(text: str) -> LabSpec:
     try:
         return LabSpec.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        lines = [f"{prefix(e['loc'])}{explain(e)}" if e["loc"] else e["msg"] for e in found]
         raise SpecError(
             "the lab's saved settings are not readable by this version of kailab",
-            evidence=lines,
+            evidence=_lines(error),
             fix="use the version of kailab that created the lab",
         ) from None
+
+
+def check_rules(spec: LabSpec, what: str) -> None:
+    """Check a changed lab against the rules of lab files. Raises SpecError with the title ``what``."""
+    try:
+        LabSpec.model_validate_json(dump_spec(spec), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise SpecError(f"{what}: {_lines(error)[0]}", evidence=_lines(error)[1:], fix=_FIX) from None
+
+
+def _lines(error: ValidationError) -> list[str]:
+    found = error.errors(include_url=False)
+    return [f"{prefix(e['loc'])}{explain(e)}" if e["loc"] else e["msg"] for e in found]
 
 
 def _load(file: Path, document: LabFileDocument, settings: Sequence[str], environ: Mapping[str, str] | None) -> LabSpec:

@@ -21,13 +21,13 @@ from lab.steps import kai
 from lab.steps.cluster import KindCluster
 from lab.steps.cluster.config import has_gpus
 from lab.steps.host import HostReady
+from lab.steps.loaded_images import LoadedImages
 from lab.steps.node_image import NodeImage, base_image, builds_needed, control_plane_images
 from lab.steps.pod_network import PodNetwork
 from lab.steps.queues import queue_steps
 from lab.steps.registry_mirrors import mirror_steps
 from lab.supply import Choice, Item, Supply
 from lab.tenants.steps import tenant_steps
-from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.tenants.vcluster.values import CHART, tenant_images
 from lab.text import count
@@ -269,7 +269,7 @@ def loading_steps(spec: LabSpec, tenant: TenantSpec, supply: Supply) -> tuple[St
     _refuse_missing(missing, f" of tenant {tenant.name}")
     fetches = builds_needed(choices, supply)
     images = tuple(choice.item.name for choice in choices if choice.item.kind == "image")
-    return (*fetches, TenantImages(tenant.name, images, tuple(fetch.id for fetch in fetches)))
+    return (*fetches, LoadedImages(tenant.name, images, tuple(fetch.id for fetch in fetches)))
 
 
 def _refuse_missing(missing: Sequence[Choice], of: str = "") -> None:

@@ -70,7 +70,7 @@ def prepare(
             # the file's own scheduler: no_kai says what became of it
             *spec.model_copy(update={"scheduler": asked.scheduler}).warnings(),
             *_tenant_warnings(lab, spec),
-            *_lint_warnings(spec),
+            *lint_warnings(spec),
             *lab.session.added_notices,
         ),
         facts={"engine": name},
@@ -80,7 +80,7 @@ def prepare(
     return plan, findings
 
 
-def _lint_warnings(spec: LabSpec) -> tuple[str, ...]:
+def lint_warnings(spec: LabSpec) -> tuple[str, ...]:
     """Lint the queues and values that the lab applies for KAI. Raises ManifestsRefused for an error."""
     if spec.scheduler != "kai":
         return ()

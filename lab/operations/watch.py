@@ -16,8 +16,8 @@ from lab.kube.ownership import is_own, owner_of, refuse_foreign
 from lab.kube.proxy import Proxy
 from lab.kube.readiness import is_ready
 from lab.session.lab import Lab
+from lab.steps.loaded_images import load, missing, workers
 from lab.supply import Item
-from lab.tenants.vcluster.images import load, missing, workers
 from lab.watch.manifests import LOCAL_IMAGE, OPERATOR_GROUP, WatchObjects, identity_of
 from lab.watch.metrics import series_of
 from lab.watch.names import APP_LABELS, INVARIANTS, NAME, PORT

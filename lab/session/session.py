@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.config import LabSpec, TenantSpec, dump_spec, load_dumped, resolve_spec
+from lab.config import KaiSpec, LabSpec, TenantSpec, dump_spec, load_dumped, resolve_spec
 from lab.config.added_tenants import dump_added, load_added, with_added
 from lab.config.gpu import GpuSpec
 from lab.engine.events import Bus
@@ -120,6 +120,21 @@ class Session:
         self._set_tenants(asked, added)
         self.spec = self.spec_with(asked, added)
         self.facts["tenants"] = self.spec.tenants_in_words
+
+    def replace_tenant(self, tenant: TenantSpec) -> None:
+        """Replace the tenant of that name; ``save`` writes it."""
+
+        def replaced(tenants: tuple[TenantSpec, ...]) -> tuple[TenantSpec, ...]:
+            return tuple(tenant if one.name == tenant.name else one for one in tenants)
+
+        asked = self.asked.model_copy(update={"tenants": replaced(self.asked.tenants)})
+        self.change_tenants(asked, replaced(self.added or ()))
+
+    def change_kai(self, kai: KaiSpec) -> None:
+        """Replace the host's KAI; ``save`` writes it."""
+        self.spec = self.spec.model_copy(update={"kai": kai})
+        self.facts["kai_version"] = kai.version
+        self._set_tenants(self.asked.model_copy(update={"kai": kai}), self.added or ())
 
     def _set_tenants(self, asked: LabSpec, added: tuple[TenantSpec, ...]) -> None:
         known = {tenant.name for tenant in asked.tenants}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai, has_own_kai, tenant_nodes
 from lab.engine.step import Step
@@ -11,7 +13,6 @@ from lab.steps.queues import Queues
 from lab.tenants.isolation.dedicated_nodes import TenantNodes
 from lab.tenants.isolation.foreign_kai import NoForeignKai
 from lab.tenants.isolation.step import Isolation
-from lab.tenants.upgrade.kai_in_tenant import KaiInTenant
 from lab.tenants.vcluster.inner_lab import StepInTenant
 from lab.tenants.virtual_cluster import VirtualCluster
 
@@ -27,6 +28,6 @@ def tenant_steps(spec: LabSpec) -> list[Step[LabContext]]:
         if tenant.mode == "own-kai":
             # a KAI on the host must be isolated before a pod of the tenant's KAI runs
             needs = (f"tenant:{tenant.name}", Isolation.id if isolated else NoForeignKai.id)
-            kai = KaiInTenant(tenant, spec, Kai, needs)
+            kai = StepInTenant(tenant, spec, partial(Kai, stop_first=True), needs)
             steps += [kai, StepInTenant(tenant, spec, Queues, (kai.id,))]
     return steps

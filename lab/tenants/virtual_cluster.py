@@ -14,6 +14,7 @@ from lab.kube.ownership import owner_of, refuse_foreign
 from lab.objects.fields import labels_of, parts
 from lab.objects.isolation_labels import namespace_labels, tenant_namespace
 from lab.session.context import LabContext
+from lab.session.private_file import write_private
 from lab.session.step import LabStep
 from lab.steps import helm_release
 from lab.steps.helm_release import value_at
@@ -239,7 +240,7 @@ class VirtualCluster(LabStep):
         )
         text = next(text for secret in secrets if (text := access.kubeconfig_in(secret, port)))
         ctx.journal.owns("file", str(path), self.id)
-        access.write_private(path, text)
+        write_private(path, text)
 
     def _wait_inside(self, ctx: LabContext) -> None:
         name = self.tenant.name

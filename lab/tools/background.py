@@ -65,6 +65,11 @@ class Background:
     def join(self, seconds: float | None = None) -> None:
         self._thread.join(seconds)
 
+    @property
+    def running(self) -> bool:
+        """Whether the work has not returned."""
+        return self._thread.is_alive()
+
     def check(self) -> None:
         """Raise the exception that ended the work."""
         if self.error is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.tenants.removal.timeline import Milestone, Removal
+from lab.engine.milestones import Milestone
+from lab.tenants.removal.timeline import Removal
 from lab.text import count
 from lab.ui.text_writer import Cell, TextWriter
 

@@ -23,9 +23,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from lab.engine.milestones import Milestone
 from lab.errors import LabError, NoLab
 from lab.session.lab import Lab
-from lab.tenants.removal.timeline import MEANING, READY_AGAIN, Milestone
+from lab.tenants.removal.timeline import MEANING, READY_AGAIN
 from scripts.bench.tenants_sides import PODS, Subject, kai_title
 from scripts.bench.tenants_watch import ROLLBACK, RemovalSeen, RollbackSeen, tried
 

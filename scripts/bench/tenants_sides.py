@@ -17,11 +17,11 @@ from lab.operations.tenant.remove import remove
 from lab.operations.tenant.status import find
 from lab.session.lab import Lab
 from lab.steps.kai.step import Kai
+from lab.steps.kai.upgrade.change import change_kai
 from lab.steps.kai.values import kai_values
-from lab.tenants.upgrade.preflight import with_kai_version
-from lab.tenants.upgrade.upgrade import change_kai
-from lab.tenants.vcluster.images import TenantImages
-from lab.tenants.vcluster.inner_lab import inner_spec
+from lab.steps.loaded_images import LoadedImages
+from lab.tenants.kai_version import with_kai_version
+from lab.tenants.vcluster.inner_lab import inner_spec, tenant_context
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import cpu_pod, fraction_pod, gpu_pod
 from scripts.bench.bench import plain_env, timed
@@ -88,8 +88,9 @@ class Subject:
 
     def rollback(self, version: str) -> None:
         """Side A of the rollback; its own checks afterwards count only for the time of the command."""
-        change_kai(self.lab.context(f"kai:{self.name}"), self.tenant, version, probe=False)
-        self._tenant = with_kai_version(self.tenant, version)
+        tenant = with_kai_version(self.tenant, version)
+        change_kai(tenant_context(self.lab.context(f"kai:{self.name}"), tenant), tenant=self.name)
+        self._tenant = tenant
 
     def rollback_plain(self, version: str) -> None:
         """Side B of the rollback, with the chart's own hooks and the same values."""
@@ -104,7 +105,7 @@ class Subject:
         """Load the images of the charts' hook Jobs, which only side B runs, into the nodes; not measured."""
         for version in versions:
             spec = inner_spec(self.lab.spec, with_kai_version(self.tenant, version))
-            TenantImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
+            LoadedImages(self.name, hook_images(spec)).apply(self.lab.context(f"images:{self.name}"))
 
     def fill(self, pods: Sequence[Json]) -> WorkloadNamespace:
         """Run pods in a namespace inside the tenant."""

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lab.config import LabSpec, TenantSpec
+from lab.engine.milestones import Stopwatch
 from lab.errors import ApiFailed, LabError, WaitTimeout
 from lab.kai import line_of
 from lab.kai.names import CONFIGMAP_ANNOTATION, FRACTION_ANNOTATION, RESERVATION_APP
@@ -21,7 +22,7 @@ from lab.tenants.removal import timeline
 from lab.tenants.removal.footprint import Footprint, disturbed, reservation_pods
 from lab.tenants.removal.gpu_release_check import GpuReleaseCheck
 from lab.tenants.removal.leftovers import cluster_scope, in_cluster
-from lab.tenants.removal.timeline import Removal, Stopwatch
+from lab.tenants.removal.timeline import MEANING, Removal
 from lab.workloads.namespace import WorkloadNamespace
 
 LIMIT = 300.0
@@ -49,7 +50,7 @@ class RemovalSeen:
 
     def during(self, command: Command) -> Removal:
         """Run the command and wait for all milestones. Raises LabError: the command failed, or an object remains."""
-        watch = Stopwatch(time.monotonic)
+        watch = Stopwatch(time.monotonic, MEANING)
         with ThreadPoolExecutor(3) as pool:
             looks: list[Future[object]] = [pool.submit(command)]
             looks += [pool.submit(look, watch) for look in (self._pods, self._namespace)]

@@ -21,9 +21,9 @@ from lab.objects.views import PodView
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
 from lab.snapshot.cluster_snapshot import take
+from lab.steps import admission_policy
 from lab.steps.kai import binder_placeholders
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
-from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import KINDS, missing_measures
 from lab.tenants.isolation.step import Isolation
 from lab.tenants.vcluster.inner_lab import inner_spec

@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.operations.tenant.rehearse import rehearse, roll_back
+from lab.operations.kai.cluster_kai import TenantKai
+from lab.operations.kai.rehearse import rehearse, roll_back
 from lab.pytest_plugin.fixtures import TenantFixture
 from lab.session.lab import Lab
 from lab.snapshot.node_info import FreeGpus, read_node_infos
-from lab.tenants.upgrade.downtime_probe import RUNNING, SCHEDULED
-from lab.tenants.upgrade.preflight import bundled_versions
-from lab.tenants.upgrade.smoke_test import smoke_test_queue
-from lab.tenants.upgrade.upgrade import READY, STOPPED, Change
-from lab.tenants.upgrade.workload_snapshot import take_snapshot
+from lab.steps.kai.upgrade.change import READY, STOPPED, Change
+from lab.steps.kai.upgrade.downtime_probe import RUNNING, SCHEDULED
+from lab.steps.kai.upgrade.smoke_test import smoke_test_queue
+from lab.steps.kai.upgrade.workload_snapshot import take_snapshot
+from lab.tenants.kai_version import bundled_versions
 from lab.tenants.vcluster.inner_lab import inner_spec
 from lab.workloads.namespace import WorkloadNamespace
 from lab.workloads.pods import fraction_pod, gpu_pod
@@ -78,10 +79,10 @@ def test_another_version_and_back_under_load(
     lab: Lab, tenant: TenantFixture, other_version: str, load: WorkloadNamespace, record_property: Record
 ) -> None:
     """Whole GPU and fractions keep their UIDs, restarts and GPUs both ways; the queues report the same."""
-    first = take_snapshot(tenant.cluster)
+    kai, first = TenantKai(lab, tenant.name), take_snapshot(tenant.cluster)
     back = None
     try:
-        found = rehearse(lab, tenant.name, other_version, suites=False)
+        found = rehearse(kai, other_version, suites=False)
         assert not found.reasons, f"KAI {first.kai} → {other_version}: {found.reasons}"
         assert found.missing == ("suites: left out (--no-suites)",)
         assert found.now == other_version
@@ -92,10 +93,10 @@ def test_another_version_and_back_under_load(
         there = take_snapshot(tenant.cluster)
         assert there.kai == other_version
         assert {name: there.queues.get(name) for name in first.queues} == first.queues
-        back = roll_back(lab, tenant.name)
+        back = roll_back(kai)
     finally:
         if back is None:
-            roll_back(lab, tenant.name, first.kai)
+            roll_back(kai, first.kai)
     assert back.green, f"KAI {other_version} → {first.kai}: {back.reasons}"
     note_times(record_property, back.change, f"KAI {other_version} → {first.kai}")
     last = take_snapshot(tenant.cluster)

@@ -13,8 +13,8 @@ from lab.kube.readiness import is_ready
 from lab.objects.isolation_labels import HOST_KAI_LABEL, NODE_LABEL, tenant_namespace
 from lab.objects.views import NodeView
 from lab.session.lab import Lab
+from lab.steps import admission_policy
 from lab.steps.kai.step import NAMESPACE
-from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.dedicated_nodes import TenantNodes, owners
 from lab.tenants.isolation.step import Isolation
 from lab.workloads.temporary import absent, changed

@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.config import ClusterSpec, GpuSpec, LabSpec, TenantSpec
 from lab.objects.isolation_labels import HOST_KAI, NODE_LABEL, OWN_KAI_LABEL
-from lab.tenants.isolation import admission_policy
+from lab.steps import admission_policy
 from tests.support.explain_world import Scene, deployment, meta, node
 from tests.support.fake_api_server import FakeApiServer
 from tests.support.lab_world import LabWorld

@@ -159,7 +159,7 @@ class TenancyWorld:
         patch.setattr(lab.session.session.Supply, "own_node", True)
         patch.setattr(lab.session.session.Supply, "chart", lambda *_: Path("/cache/vcluster.tgz"))
         patch.setattr(lab.operations.tenant.add.GpuSource, "read", lambda _: self.gpus)
-        patch.setattr("lab.tenants.vcluster.images.missing", lambda *_: {})
+        patch.setattr("lab.steps.loaded_images.missing", lambda *_: {})
         patch.setattr(lab.tenants.virtual_cluster, "remove_tenant", self.remove)
         patch.setattr(lab.tenants.virtual_cluster, "foreign", lambda *_: None)
         self.removed: list[tuple[str, float | None]] = []

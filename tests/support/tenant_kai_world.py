@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -12,10 +13,11 @@ from typing import Any
 from lab.config import TenantSpec
 from lab.kai import line_of
 from lab.steps.kai.step import NAMESPACE, RESERVATIONS
+from lab.steps.kai.upgrade.change import Change, change_kai
+from lab.steps.kai.upgrade.downtime_probe import NAME
 from lab.steps.kai.values import kai_deployments
 from lab.steps.queues import queue_documents
-from lab.tenants.upgrade.downtime_probe import NAME
-from lab.tenants.upgrade.upgrade import Change, change_kai
+from lab.tenants.kai_version import with_kai_version
 from lab.tenants.vcluster.inner_lab import tenant_context
 from tests.support.api_requests import Call
 from tests.support.builders import chart_file, running_pod
@@ -31,6 +33,10 @@ POLICY_DENIED = (
     403,
     "ValidatingAdmissionPolicy 'kailab-kai-is-changed' with binding 'kailab-kai-is-changed' denied request: changes",
 )
+
+
+TRIALS = "t-trial-1"
+"""Namespace of the pods that measure the downtime."""
 
 
 class Killed(Exception):
@@ -92,8 +98,8 @@ class Bench:
         self.revived = False
 
     def _run_probe(self) -> None:
-        if self.installed and self.api.get("Pod", NAME, "default"):
-            self.api.add(placed(running_pod(NAME, "default", labels={})))
+        if self.installed and self.api.get("Pod", NAME, TRIALS):
+            self.api.add(placed(running_pod(NAME, TRIALS, labels={})))
 
     def install(self, version: str) -> None:
         """Put a version into the tenant, fully installed."""
@@ -122,7 +128,11 @@ class Bench:
         self.world.runner.handle(["/cache/helm", "upgrade"], out=answer)
 
     def change(self, version: str, **more: Any) -> Change:
-        return change_kai(self.world.ctx, self.tenant, version, save=self.saved.append, clock=_seconds(), **more)
+        tenant = with_kai_version(self.tenant, version)
+        ctx = tenant_context(self.world.ctx, tenant)
+        save = functools.partial(self.saved.append, tenant)
+        self.api.remove("Pod", NAME, TRIALS)  # of a killed change: the caller removes such namespaces first
+        return change_kai(ctx, tenant="ml", save=save, namespace=TRIALS, clock=_seconds(), **more)
 
 
 def placed(pod: Json) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.tenants.upgrade.workload_snapshot import WorkloadSnapshot, snapshot_of
+from lab.steps.kai.upgrade.workload_snapshot import WorkloadSnapshot, snapshot_of
 from tests.support import builders
 
 Json = dict[str, Any]

@@ -9,12 +9,10 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.options import confirm, print_json
+from lab.cli.options import confirm
 from lab.engine.step import Effect
-from lab.errors import NotProven, SpecError
-from lab.operations.tenant.rehearse import Rehearsal
+from lab.errors import SpecError
 from lab.paths import LabPaths, lab_names
-from lab.ui.tenant_rehearsal import render_rehearsal
 from lab.ui.tenants import render_changes
 
 
@@ -62,15 +60,3 @@ def asker(yes: bool) -> Callable[[tuple[Effect, ...]], bool]:
         return yes or confirm("make these changes?")
 
     return ask
-
-
-def print_rehearsal(report: Rehearsal, as_json: bool) -> None:
-    """Print a rehearsal; exit code 1 if it failed, 15 if tests are missing."""
-    if as_json:
-        print_json(report)
-    else:
-        render_rehearsal(report)
-    if report.reasons and not report.kept:
-        raise typer.Exit(1)
-    if report.verdict == "not proven":
-        raise typer.Exit(NotProven.exit_code)

@@ -8,8 +8,9 @@ import typer
 
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Name, Ui
+from lab.cli.rehearsal import print_rehearsal
 from lab.cli.signals import stopping
-from lab.cli.tenant.options import TenantName, print_rehearsal
+from lab.cli.tenant.options import TenantName
 from lab.operations.tenant.upgrade import roll_back
 from lab.session.lab import Lab
 from lab.ui import attach

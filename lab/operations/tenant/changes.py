@@ -21,8 +21,8 @@ from lab.session import run_history
 from lab.session.context import LabContext
 from lab.session.lab import Lab
 from lab.steps.kai.step import Kai
+from lab.steps.loaded_images import LoadedImages
 from lab.tenants.removal.timeline import Removal
-from lab.tenants.vcluster.images import TenantImages
 from lab.tenants.virtual_cluster import VirtualCluster
 
 Ask = Callable[[tuple[Effect, ...]], bool]
@@ -49,7 +49,7 @@ class TenantChange:
         """The steps to undo and to apply."""
         image, own = self.lab.node_image, self.lab.session.supply.own_node
         change = PlanDelta.between(*(cluster_steps(spec, image, own) for spec in (self.before, self.after)))
-        loaded = {step.tenant for step in self.loading if isinstance(step, TenantImages)}
+        loaded = {step.owner for step in self.loading if isinstance(step, LoadedImages)}
         applied = (
             replace(step, images_loaded=True)
             if isinstance(step, VirtualCluster) and step.tenant.name in loaded

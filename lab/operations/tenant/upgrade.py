@@ -1,6 +1,6 @@
 """Upgrades and rolls back one running tenant, and keeps the saved state in step.
 
-``lab.operations.tenant.version_skew`` has the rules; ``lab.operations.tenant.rehearse`` changes KAI.
+``lab.operations.tenant.version_skew`` has the rules; ``lab.operations.kai.rehearse`` changes KAI.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from lab.config import TenantSpec
 from lab.config.added_tenants import TenantRequest, dump_added, with_fixed_nodes, with_tenant
 from lab.engine.events import Notice
 from lab.errors import SpecError
+from lab.operations.kai import rehearse
+from lab.operations.kai.cluster_kai import TenantKai
 from lab.operations.planning import loading_steps
-from lab.operations.tenant import rehearse
 from lab.operations.tenant.changes import TenantChange, saved_when_done
-from lab.operations.tenant.rehearse import Rehearsal
 from lab.operations.tenant.status import find
 from lab.operations.tenant.version_skew import forbidden
 from lab.session.lab import Lab
+from lab.steps.kai.upgrade.rehearsal_result import Rehearsal
 from lab.tenants.vcluster.validation import validate_tenants
 from lab.tenants.vcluster.values import CHART
 
@@ -43,7 +44,7 @@ def upgrade(lab: Lab, name: str, kai: str, *, vcluster: str = "", suites: bool =
     _check(lab, name, {"kai_version": kai.removeprefix("v"), **({"vcluster": vcluster} if vcluster else {})})
     if vcluster and find(lab.spec, name).vcluster != vcluster:
         _upgrade_vcluster(lab, name, vcluster)
-    found = rehearse.rehearse(lab, name, kai, suites=suites, keep=keep, save=lambda tenant: _save_tenant(lab, tenant))
+    found = rehearse.rehearse(TenantKai(lab, name), kai, suites=suites, keep=keep)
     _note_lab_file(lab, name)
     return found
 
@@ -58,27 +59,9 @@ def roll_back(lab: Lab, name: str, to: str | None = None) -> Rehearsal:
         LabError: the rollback failed, or no earlier version is recorded.
     """
     _check(lab, name, {"kai_version": to.removeprefix("v")} if to else {})
-    found = rehearse.roll_back(lab, name, to, save=lambda tenant: _save_tenant(lab, tenant))
+    found = rehearse.roll_back(TenantKai(lab, name), to)
     _note_lab_file(lab, name)
     return found
-
-
-def _save_tenant(lab: Lab, tenant: TenantSpec) -> None:
-    """Replace the tenant of that name in the saved state. The caller holds the lab's lock."""
-    lab.session.refresh()
-    _replace_tenant(lab, tenant)
-    lab.session.save()
-
-
-def _replace_tenant(lab: Lab, tenant: TenantSpec) -> None:
-    """Replace the tenant of that name in the session, without saving it."""
-    session = lab.session
-
-    def replaced(tenants: tuple[TenantSpec, ...]) -> tuple[TenantSpec, ...]:
-        return tuple(tenant if one.name == tenant.name else one for one in tenants)
-
-    asked = session.asked.model_copy(update={"tenants": replaced(session.asked.tenants)})
-    session.change_tenants(asked, replaced(session.added or ()))
 
 
 def _check(lab: Lab, name: str, update: dict[str, Any]) -> None:
@@ -114,7 +97,7 @@ def _upgrade_vcluster(lab: Lab, name: str, version: str) -> None:
         before = lab.spec
         wanted = _changed(lab, find(before, name), {"vcluster": version})
         with saved_when_done(lab):
-            _replace_tenant(lab, wanted)
+            session.replace_tenant(wanted)
             chart = session.supply.item("chart", CHART, version)
             choice = session.supply.choose([chart])[chart]
             if not choice.available:

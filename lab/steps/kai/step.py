@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from lab.config import LabSpec
 from lab.config.node_assignment import beside_host_kai
 from lab.engine.step import Effect, Observed
 from lab.errors import StepFailed
-from lab.kai import VersionLine, line_of, lines
+from lab.kai import VersionLine, line_of
 from lab.kai.chart import differences
 from lab.kai.names import KAI_CHART
 from lab.kube import OWNER_LABEL, Cluster
@@ -27,14 +27,22 @@ from lab.steps.cluster.config import has_gpus
 from lab.steps.kai import required_crds
 from lab.steps.kai.binder_placeholders import are_left, delete_placeholders, placeholders
 from lab.steps.kai.chart import chart_seen, config_documents
-from lab.steps.kai.values import kai_deployments, kai_values, makes_default_queues, own_hooks, release_values
+from lab.steps.kai.release import NAMESPACE, RELEASE, RESERVATIONS
+from lab.steps.kai.upgrade import admission_gate, leftovers
+from lab.steps.kai.upgrade.uninstall import REINSTALL, installed_line, stop_kai, strategy
+from lab.steps.kai.values import (
+    kai_deployments,
+    kai_images,
+    kai_values,
+    makes_default_queues,
+    own_hooks,
+    release_values,
+)
 from lab.steps.kai.webhooks import wait_for_webhooks, webhooks_answer
 from lab.steps.queues import KIND as QUEUE
 from lab.tools.helm import Helm
 
-_ANY = next(iter(lines().values()))
-NAMESPACE, RESERVATIONS, RELEASE = _ANY.namespace, _ANY.reservation_namespace, _ANY.release
-"""KAI's namespace, the namespace of its reservation pods and its Helm release, the same in all lines."""
+__all__ = ["NAMESPACE", "RELEASE", "RESERVATIONS", "Kai"]
 
 _HELM_SECONDS = 600.0
 _READY_SECONDS = 300.0
@@ -48,10 +56,12 @@ _CONFIG = ("Config.kai.scheduler", "kai-config")
 
 @dataclass(frozen=True)
 class Kai(LabStep):
-    """KAI on the lab's own cluster."""
+    """KAI on the lab's own cluster. ``lab up`` also finishes a change of its version that was killed."""
 
     spec: LabSpec
     id: str = "kai"
+    stop_first: bool = False
+    """Stop all of the old version before a change to another one, which is quicker than Helm's upgrade."""
 
     def wanted(self) -> object:
         return self.spec.kai.version, release_values(self.spec)
@@ -81,14 +91,18 @@ class Kai(LabStep):
 
     def observe(self, ctx: LabContext) -> Observed:
         cluster = ctx.cluster()
+        left = leftovers.leftovers(cluster)
         release = helm_release.installed(cluster, RELEASE, NAMESPACE)
         if release is None:
-            return Observed.absent()
+            return Observed.drifted("a change of its version has not finished", left) if left else Observed.absent()
         if (space := self._foreign(cluster)) is not None:
             if self.spec.cluster.provider == "existing":
                 return Observed.ready(f"{release.chart_version}, not installed by this lab: left as it is")
             return Observed.drifted(f"not the lab's: namespace {NAMESPACE} {owner_of(space)}")
-        if diff := helm_release.differences(release, self.spec.kai.version, release_values(self.spec)):
+        diff = helm_release.differences(release, self.spec.kai.version, release_values(self.spec))
+        if left:
+            return Observed.drifted("a change of its version has not finished", (*left, *diff))
+        if diff:
             return Observed.drifted("differs from the lab file", diff)
         if missing := required_crds.missing(cluster, self.line):
             return Observed.drifted(f"CRDs that its operator needs are missing: {', '.join(missing)}")
@@ -103,8 +117,25 @@ class Kai(LabStep):
         return Observed.ready(release.chart_version)
 
     def apply(self, ctx: LabContext) -> None:
+        """Install KAI; one that Helm cannot upgrade, or that a killed change has left, is stopped first."""
         cluster = ctx.cluster()
-        helm = helm_release.helm_for(ctx)
+        release, how = helm_release.installed(cluster, RELEASE, NAMESPACE), self.strategy(cluster)
+        other = release is not None and release.chart_version.removeprefix("v") != self.line.version
+        with ExitStack() as gate:
+            if self._foreign(cluster) is None and (admission_gate.is_left(cluster) or (other and how == REINSTALL)):
+                gate.enter_context(admission_gate.fail_closed(cluster, self.spec.name))
+                stop_kai(ctx, how)
+            self.install(ctx)
+        leftovers.delete_bridge(cluster)
+
+    def strategy(self, cluster: Cluster) -> str:
+        """How the installed version becomes this one: ``IN_PLACE`` or ``REINSTALL``."""
+        return strategy(installed_line(cluster), self.line, stop_first=self.stop_first)
+
+    def install(self, ctx: LabContext) -> None:
+        """Install KAI, or let Helm upgrade the installed one."""
+        cluster = ctx.cluster()
+        helm, before = helm_release.helm_for(ctx), installed_line(cluster)
         chart = ctx.supply.chart(KAI_CHART, self.line.tag)
         by_lab = own_hooks(self.spec)
         if not self.line.exact:
@@ -133,7 +164,7 @@ class Kai(LabStep):
                 crds=not by_lab,
                 timeout=_HELM_SECONDS,
             )
-            self._wait(ctx, cluster)
+            self._wait(ctx, cluster, self._outdated(before))
         if are_left(cluster, self.line):
             delete_placeholders(cluster, self.line)
         if not beside:
@@ -273,7 +304,14 @@ class Kai(LabStep):
         queues = [doc for doc in rendered if doc["kind"] == "Queue"]
         cluster.apply([doc for doc in queues if not _exists(cluster, QUEUE, doc["metadata"]["name"])], retry=30)
 
-    def _wait(self, ctx: LabContext, cluster: Cluster) -> None:
+    def _outdated(self, before: VersionLine | None) -> frozenset[str]:
+        """Images of the version before: until the operator has replaced them, its Deployments are ready as well."""
+        if before is None:
+            return frozenset()
+        kai = self.spec.kai.model_copy(update={"version": before.version})
+        return frozenset(kai_images(self.spec.model_copy(update={"kai": kai}))) - {*kai_images(self.spec)}
+
+    def _wait(self, ctx: LabContext, cluster: Cluster, outdated: frozenset[str]) -> None:
         expected = set(kai_deployments(self.spec))
         in_nodes = self.spec.cluster.provider == "kind"
 
@@ -291,6 +329,13 @@ class Kai(LabStep):
             what=f"KAI's components run: {', '.join(sorted(expected))}",
         )
         cluster.wait_ready("Deployment", expected, NAMESPACE, timeout=_READY_SECONDS)
+        cluster.wait(
+            "Deployment",
+            lambda found: all(is_ready(one) and not outdated & _images(one) for one in found if _name(one) in expected),
+            namespace=NAMESPACE,
+            timeout=_READY_SECONDS,
+            what=f"KAI's components run version {self.spec.kai.version}",
+        )
 
     def _unavailable(self, cluster: Cluster) -> list[str]:
         found = [d for d in cluster.list("Deployment", NAMESPACE) if parts(d)[1].get("replicas") != 0]
@@ -300,6 +345,14 @@ class Kai(LabStep):
 
 def _exists(cluster: Cluster, kind: str, name: str) -> bool:
     return any(obj["metadata"]["name"] == name for obj in cluster.list(kind, fields=f"metadata.name={name}"))
+
+
+def _name(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _images(deployment: dict[str, Any]) -> frozenset[str]:
+    return frozenset(pod["image"] for pod in parts(deployment)[1]["template"]["spec"]["containers"])
 
 
 def _labelled(doc: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:

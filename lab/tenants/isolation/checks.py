@@ -16,7 +16,7 @@ from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL, tenant_namespace
 from lab.snapshot.cluster_snapshot import ClusterSnapshot
 from lab.snapshot.kai_installation import GROUPER, SCHEDULER, KaiInstallation, installation
-from lab.tenants.isolation import admission_policy
+from lab.steps import admission_policy
 from lab.tenants.isolation.dedicated_nodes import owners, taint
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

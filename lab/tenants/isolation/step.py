@@ -17,8 +17,8 @@ from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL
 from lab.session.context import LabContext
 from lab.session.step import LabStep
 from lab.snapshot.cluster_snapshot import take
+from lab.steps import admission_policy
 from lab.steps.kai import binder_placeholders
-from lab.tenants.isolation import admission_policy
 from lab.tenants.isolation.checks import (
     DENY_HOST_KAI,
     KINDS,

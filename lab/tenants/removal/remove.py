@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.config import TenantSpec
+from lab.engine.milestones import Stopwatch
 from lab.errors import ApiFailed, CommandFailed, Interrupted, LabError, SpecError, WaitTimeout
 from lab.kai.names import RESERVATION_APP
 from lab.kube import Cluster
@@ -30,6 +31,7 @@ from lab.objects.fields import labels_of
 from lab.objects.isolation_labels import NODE_LABEL, tenant_namespace
 from lab.objects.synced import MANAGED_BY_LABEL
 from lab.objects.views import PodView
+from lab.session import kai_changes
 from lab.session.context import LabContext
 from lab.steps import helm_release
 from lab.tenants.isolation.dedicated_nodes import unmark_nodes
@@ -48,8 +50,7 @@ from lab.tenants.removal.leftovers import (
 )
 from lab.tenants.removal.stuck_namespace import stuck_namespace
 from lab.tenants.removal.terminated_pods import delete_terminated
-from lab.tenants.removal.timeline import Removal, Stopwatch
-from lab.tenants.upgrade import rollback_record
+from lab.tenants.removal.timeline import Removal
 from lab.tenants.vcluster import access
 
 DEADLINE = 60.0
@@ -95,7 +96,7 @@ def remove_tenant(
             fix="name a tenant of this lab; 'lab tenant list' shows them",
         )
     seconds = None if grace is None else round(grace)
-    return _TenantRemoval(ctx, tenant, seconds, check_gpus, deadline, Stopwatch(clock)).run()
+    return _TenantRemoval(ctx, tenant, seconds, check_gpus, deadline, Stopwatch(clock, timeline.MEANING)).run()
 
 
 def foreign(ctx: LabContext, name: str) -> Json | None:
@@ -109,7 +110,7 @@ def forget(ctx: LabContext, name: str) -> None:
     access.release_port(ctx, name)
     ctx.tenant(name).close()
     ctx.paths.tenant_kubeconfig(name).unlink(missing_ok=True)
-    rollback_record.forget(ctx.paths, name)
+    kai_changes.forget(ctx.paths, name)
     for kind, thing in journal_entries(ctx, name):
         ctx.journal.released(kind, thing)
 

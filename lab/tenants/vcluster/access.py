@@ -10,12 +10,10 @@ import base64
 import contextlib
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lab.engine.journal import Owned
 from lab.errors import LabError
-from lab.files import write_atomic
 from lab.kube import Cluster
 from lab.session.context import LabContext
 
@@ -105,14 +103,3 @@ def kubeconfig_in(secret: dict[str, Any], port: Port) -> str | None:
     clusters = (yaml.safe_load(text) or {}).get("clusters") or []
     servers = {entry.get("cluster", {}).get("server") for entry in clusters}
     return text if servers == {server_of(port)} else None
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file atomically that only its owner can read (mode 0600). Raises LabError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, text, mode=0o600)
-    except OSError as error:
-        raise LabError(
-            f"{path} cannot be written: {error.strerror}", fix="free space or fix the permissions of that directory"
-        ) from error

@@ -16,11 +16,12 @@ import lab.operations.tenant.status
 import lab.session.lab
 from lab.cli.tenant import app as tenant_app
 from lab.cli.tenant.options import complete_tenant
+from lab.engine.milestones import Milestone
 from lab.engine.step import Effect, Observed
 from lab.errors import CommandFailed, Leftovers, NoLab, SpecError
 from lab.operations.tenant.results import TenantState, TenantStatus
 from lab.paths import LabPaths
-from lab.tenants.removal.timeline import Milestone, Removal
+from lab.tenants.removal.timeline import Removal
 from lab.tools.process import replace_process
 from lab.ui.tenants import render_changes, render_tenant_status, render_tenants
 from tests.support.tenancy_world import TenancyWorld, own_kai

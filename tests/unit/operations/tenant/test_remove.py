@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lab.engine.journal import Journal
+from lab.engine.milestones import Milestone
 from lab.errors import Busy, HostNotReady, LabError, NoLab
 from lab.operations.tenant.remove import remove
 from lab.paths import LabPaths
 from lab.serialization import to_json
-from lab.tenants.removal.timeline import Milestone, Removal
+from lab.tenants.removal.timeline import Removal
 from tests.support.tenancy_world import TenancyWorld, lab_file, own_kai, saved_state
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-import lab.operations.tenant.rehearse
+import lab.operations.kai.rehearse
 import lab.operations.tenant.status
 from lab.config import LabSpec
 from lab.config.added_tenants import checked_with_added
 from lab.engine.step import Observed
 from lab.errors import NoLab, SpecError
 from lab.gpu.map.model import Gpu, GpuMap, Holder, NodeGpus
+from lab.operations.kai.cluster_kai import ClusterKai
 from lab.operations.tenant.status import kubeconfig, states, status
 from lab.operations.tenant.upgrade import roll_back, upgrade
 from lab.paths import LabPaths
@@ -123,18 +124,17 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Arguments of a faked rehearsal that keeps the tenant in its new version."""
     requests: list[Any] = []
 
-    def rehearse(handle: Any, name: str, version: str, *, suites: bool, keep: bool, save: Any) -> Any:
-        requests.append((name, version, suites, keep))
-        tenant = next(spec for spec in handle.tenants if spec.name == name)
-        with handle.session.locked():  # the rehearsal takes the lock itself
-            save(tenant.model_copy(update={"kai_version": version}))
+    def rehearse(kai: ClusterKai, version: str, *, suites: bool, keep: bool) -> Any:
+        requests.append((kai.tenant, version, suites, keep))
+        with kai.lab.session.locked():  # the rehearsal takes the lock itself
+            kai.save(kai.with_version(version))
         return SimpleNamespace(green=True)
 
-    def back(handle: Any, name: str, to: str | None, *, save: Any) -> Any:
-        return rehearse(handle, name, to or "0.12.23", suites=False, keep=False, save=save)
+    def back(kai: ClusterKai, to: str | None) -> Any:
+        return rehearse(kai, to or "0.12.23", suites=False, keep=False)
 
-    monkeypatch.setattr(lab.operations.tenant.rehearse, "rehearse", rehearse)
-    monkeypatch.setattr(lab.operations.tenant.rehearse, "roll_back", back)
+    monkeypatch.setattr(lab.operations.kai.rehearse, "rehearse", rehearse)
+    monkeypatch.setattr(lab.operations.kai.rehearse, "roll_back", back)
     return requests
 
 

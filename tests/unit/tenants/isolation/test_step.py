@@ -13,7 +13,7 @@ from lab.errors import ApiFailed, StepFailed
 from lab.kube import OWNER_LABEL
 from lab.kube.transport import TransportError
 from lab.objects.isolation_labels import HOST_KAI, HOST_KAI_LABEL, NODE_LABEL, OWN_KAI_LABEL
-from lab.tenants.isolation import admission_policy
+from lab.steps import admission_policy
 from lab.tenants.isolation.checks import DEDICATED_NODES, DENY_HOST_KAI, MEASURES, NAMESPACE_OPT_IN, missing_measures
 from lab.tenants.isolation.step import Isolation
 from lab.tenants.steps import tenant_steps

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lab.engine.milestones import Milestone, Stopwatch
 from lab.serialization import to_json
-from lab.tenants.removal.timeline import MEANING, Milestone, Removal, Stopwatch
+from lab.tenants.removal.timeline import MEANING, Removal
 from lab.ui.tenant_removal import render_removal
 from tests.support import builders
 from tests.support.api_requests import Call
@@ -178,7 +179,7 @@ def test_tenant_without_gpus_needs_no_check(world: RemovalWorld) -> None:
 
 def test_first_time_of_a_milestone_counts() -> None:
     ticks = iter([10.0, 11.0, 12.0, 13.0])
-    watch = Stopwatch(lambda: next(ticks))
+    watch = Stopwatch(lambda: next(ticks), MEANING)
     watch.note("namespace gone")
     watch.note("pods gone", "3 pods")
     watch.note("namespace gone", "again")

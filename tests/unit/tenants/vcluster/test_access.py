@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lab.errors import LabError
+from lab.session.private_file import write_private
 from lab.tenants.vcluster import access
 from lab.tenants.vcluster.access import Port
 from tests.support.fakes import FakeRunner
@@ -108,9 +109,9 @@ def test_kubeconfig_is_used_once_it_points_to_the_port_of_the_tenant() -> None:
 
 def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "labs" / "kubeconfig"
-    access.write_private(path, "one")
+    write_private(path, "one")
     path.chmod(0o644)
-    access.write_private(path, "two")
+    write_private(path, "two")
     assert path.read_text() == "two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["kubeconfig"]
@@ -119,4 +120,4 @@ def test_private_file_is_replaced_atomically(tmp_path: Path) -> None:
 def test_unwritable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot be written"):
-        access.write_private(tmp_path / "file" / "kubeconfig", "text")
+        write_private(tmp_path / "file" / "kubeconfig", "text")

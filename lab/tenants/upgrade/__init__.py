@@ -1,1 +1,0 @@
-"""Changes of the KAI version in a tenant: upgrade, rollback and rehearsal."""
