@@ -25,11 +25,12 @@ def serving(port: int, routes: Mapping[str, Callable[[], Answer]], host: str = "
             route = routes.get(self.path.partition("?")[0])
             status, kind, text = route() if route else (404, "text/plain", f"one of: {' '.join(routes)}\n")
             body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(ConnectionError):  # the client has given up
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the standard library
             """Do not log requests."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import struct
 import threading
 import time
 import urllib.request  # noqa: TID251 - a scrape of a server on this machine
@@ -208,6 +210,18 @@ def test_probes() -> None:
 
 
 @pytest.mark.usefixtures("fast")
+def test_scrape_that_is_cut_leaves_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    with Watch(*CLUSTER) as watch:
+        watch.until(lambda: watch.events("serving"))
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", watch.events("serving")[0]["port"])) as cut:
+                cut.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+                cut.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert watch.get("/healthz")[0] == 200
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("fast")
 def test_silent_api_server_is_not_ready_but_alive() -> None:
     watch = Watch(*CLUSTER)
     watch.server.alive = False
@@ -244,8 +258,6 @@ def test_untrusted_api_server_is_asked_again_after_a_restart(monkeypatch: pytest
 
 
 def test_taken_port_is_an_error() -> None:
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
