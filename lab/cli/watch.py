@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from lab.cli.lazy import command_app
 from lab.cli.options import AsJson, Context, Kubeconfig, Name, cluster_of, print_json
 from lab.cli.signals import stopping
-from lab.errors import SpecError
+from lab.errors import Interrupted, SpecError
 from lab.kube import Cluster
 from lab.kube.http import KubeTransport
 from lab.operations.watch import WatchTarget, install, remove, status
@@ -24,6 +25,9 @@ from lab.watch.manifests import LOCAL_IMAGE, WatchObjects
 from lab.watch.names import NAME, PORT
 from lab.watch.serve import INTERVAL, WatchSettings
 from lab.watch.serve import serve as serve_metrics
+
+LOOPBACK = "127.0.0.1"
+"""Address of 'lab watch serve': the metrics are those of a cluster that others cannot read."""
 
 app = command_app(no_args_is_help=True)
 
@@ -88,8 +92,8 @@ def serve(
     api = CountedTransport(KubeTransport(known.kubeconfig, known.context))
     cluster, cancel = Cluster(known.kubeconfig, known.context, transport=api), threading.Event()
     cluster.cancel = cancel
-    with stopping(cancel):
-        serve_metrics(cluster, api, WatchSettings(port), cancel, stdout_log())
+    with stopping(cancel), contextlib.suppress(Interrupted):
+        serve_metrics(cluster, api, WatchSettings(port, LOOPBACK), cancel, stdout_log())
 
 
 @app.command(epilog="Example: lab watch manifests --image REF --canary | kubectl --context NAME apply -f -")

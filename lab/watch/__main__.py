@@ -39,7 +39,12 @@ def main() -> int:
         cluster.cancel = stopping
         labels = {OWNER_LABEL: args.owner} if args.owner else {}
         settings = WatchSettings(
-            args.port, args.canary_image, tuple(args.queue), args.interval, own_namespace(), labels
+            args.port,
+            canary_image=args.canary_image,
+            queues=tuple(args.queue),
+            interval=args.interval,
+            namespace=own_namespace(),
+            labels=labels,
         )
         serve(cluster, api, settings, stopping, log)
     except Interrupted:

@@ -28,6 +28,8 @@ class WatchSettings:
     """What to serve; canary pods only with a ``canary_image``."""
 
     port: int = PORT
+    host: str = ""
+    """Address to listen on; empty: all of IPv4."""
     canary_image: str = ""
     queues: tuple[str, ...] = ()
     """Queues of the canary pods; empty: all leaf queues."""
@@ -63,7 +65,7 @@ def serve(
             Watcher((Scope("", cluster),), INVARIANTS, on_violation=exporter.violation, keep=_KEPT)
         )
         exporter.publish(watcher)
-        port = running.enter_context(serving(settings.port, routes))
+        port = running.enter_context(serving(settings.port, routes, settings.host))
         log("serving", port=port)
         canary = Canary(cluster, settings.namespace, settings.canary_image, settings.labels)
         rounds = CanaryRounds(
